@@ -1,0 +1,76 @@
+# Two commands to know: `make demo` shows what Holdfast does, `make test` checks everything.
+# Both set up what they need: a virtual environment from requirements.lock, and Java.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+BIN := .venv/bin
+READY := .venv/.ready
+BENCHES := $(filter-out bench/_%,$(wildcard bench/*.py))
+BENCH_ARGS ?=
+
+# Spark workers run the interpreter that has the packages, whatever python3 means on the PATH.
+export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
+
+# Expanded in each recipe that starts Spark, after the `java` target has made sure that it succeeds.
+WITH_JAVA = JAVA_HOME="$$(scripts/java.sh)"
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "  make %-9s %s\n", $$1, $$2}'
+
+.PHONY: venv
+venv: $(READY) ## make the virtual environment from the lock
+
+$(READY): requirements.lock pyproject.toml
+	@if [ ! -x $(BIN)/python ]; then python=$$(scripts/python.sh); "$$python" -m venv .venv; fi
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: java
+java: ## find or install Java 17 or newer, and print where it is
+	@scripts/java.sh
+
+.PHONY: demo
+demo: $(READY) java ## a tour, on small tables made on the spot
+	@$(WITH_JAVA) $(BIN)/python scripts/demo.py
+
+.PHONY: check
+check: $(READY) ## lint, format, types and layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: test
+test: check java ## everything: check, the whole suite, then the marked tests on the other two ways to run Spark
+	$(WITH_JAVA) $(BIN)/pytest
+	$(WITH_JAVA) $(BIN)/pytest --lane=local-cluster
+	$(WITH_JAVA) $(BIN)/pytest --lane=connect
+
+.PHONY: soak
+soak: $(READY) java ## the property tests, a hundred times as deep
+	$(WITH_JAVA) HOLDFAST_DEPTH=100 $(BIN)/pytest -m hypothesis
+
+.PHONY: interop
+interop: $(READY) java ## only the tables written by other engines, which must be there
+	$(WITH_JAVA) HOLDFAST_GOLDEN_REQUIRED=1 $(BIN)/pytest -m golden
+
+.PHONY: bench
+bench: $(READY) java ## every benchmark; BENCH_ARGS=--quick for a short look
+	@for script in $(BENCHES); do $(WITH_JAVA) $(BIN)/python "$$script" $(BENCH_ARGS); done
+
+.PHONY: lock
+lock: $(READY) ## resolve requirements.lock again (UPGRADE=--upgrade for newer versions)
+	$(BIN)/pip-compile $(UPGRADE) --quiet --extra=dev --extra=connect --generate-hashes --allow-unsafe --strip-extras \
+		--no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options \
+		--no-build-isolation --output-file=requirements.lock pyproject.toml
+
+.PHONY: clean
+clean: ## remove what the other targets made
+	rm -rf .venv .venv-peers build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf spark-warehouse metastore_db derby.log artifacts
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

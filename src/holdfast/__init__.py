@@ -1,0 +1,36 @@
+"""Holdfast: row identity for lakehouse tables. Files churn, rows hold fast.
+
+Names are loaded when first used, so that what needs only the log loads neither Spark nor an extra.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Conflict": "holdfast.errors",
+    "Damaged": "holdfast.errors",
+    "DeltaTable": "holdfast.table.delta",
+    "Invalid": "holdfast.errors",
+    "NotATable": "holdfast.errors",
+    "OutcomeUnknown": "holdfast.errors",
+    "TableError": "holdfast.errors",
+    "Unavailable": "holdfast.errors",
+    "Unsupported": "holdfast.errors",
+    "read": "holdfast.table.delta",
+    "session": "holdfast.spark.session",
+}
+__all__ = sorted(_HOMES)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"holdfast has no {name!r}; it has {', '.join(__all__)}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

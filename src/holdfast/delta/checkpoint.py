@@ -1,0 +1,271 @@
+"""Checkpoints: the whole state of a version in a few files.
+
+A classic checkpoint is one Parquet file or several parts; a V2 checkpoint is a Parquet or JSON file that holds file
+actions itself or names sidecars that do.
+
+1. Only the columns asked for are read, and of large files the statistics not before somebody asks for them.
+2. What is missing, cut short or not a checkpoint is Damaged and names the file, so that another way can be tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from holdfast.delta.actions import FileAction, Line, Sidecar, decode_lines
+from holdfast.delta.columns import ADD_COLUMNS, from_actions, from_struct
+from holdfast.delta.deferred import DeferredStats
+from holdfast.delta.names import LOG, SIDECARS
+from holdfast.delta.replay import layer_from
+from holdfast.delta.segment import Checkpoint
+from holdfast.delta.settings import Settings, fold
+from holdfast.delta.source import WHOLE_BYTES, open_source
+from holdfast.delta.stats import JsonStats, StructStats
+from holdfast.errors import Damaged, MissingFile
+from holdfast.model.files import FILES, Slab, StatsSource
+from holdfast.storage.base import NotFound, ObjectMeta
+from holdfast.storage.location import Location
+
+SLAB_ROWS = 1 << 18  # row groups are read together up to this many rows
+REMOVED = FILES.append(pa.field("deleted_ms", pa.int64()))  # null where the log does not say when
+
+_KINDS = {  # actions that are not about a file, and a field each of them must have
+    "protocol": "minReaderVersion",
+    "metaData": "id",
+    "txn": "appId",
+    "domainMetadata": "domain",
+    "sidecar": "path",
+    "checkpointMetadata": "version",
+}
+_THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One file of a checkpoint, open: a Parquet file, or the lines of a JSON file."""
+
+    meta: ObjectMeta
+    parquet: pq.ParquetFile | None
+    lines: Sequence[Line]
+
+
+def read_settings(location: Location, checkpoint: Checkpoint) -> Settings:
+    """What a checkpoint says of everything but files."""
+    return fold(Settings(), _small_actions(location, [_open(location, meta) for meta in checkpoint.files], checkpoint))
+
+
+def read_checkpoint(location: Location, checkpoint: Checkpoint) -> tuple[Settings, tuple[Slab, ...]]:
+    """The settings and the live files of a checkpoint."""
+    parts = [_open(location, meta) for meta in checkpoint.files]
+    actions = _small_actions(location, parts, checkpoint)
+    parts += _sidecars(location, actions)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        slabs = [slab for found in pool.map(lambda part: _slabs(location, part), parts) for slab in found]
+    return fold(Settings(), actions), tuple(s for s in slabs if s.files.num_rows)
+
+
+def read_removed(location: Location, checkpoint: Checkpoint) -> pa.Table:
+    """The removed files a checkpoint remembers, with the columns of REMOVED."""
+    parts = [_open(location, meta) for meta in checkpoint.files]
+    parts += _sidecars(location, _small_actions(location, parts, checkpoint))
+    tables = [REMOVED.empty_table()]
+    for part in parts:
+        if part.parquet is None:
+            tables.append(removed_from([line.remove for line in part.lines if line.remove is not None], location))
+        else:
+            with _damage(location, part.meta):
+                tables += _removed(location, part.parquet)
+    return pa.concat_tables(tables)
+
+
+def removed_from(actions: Sequence[FileAction], location: Location) -> pa.Table:
+    """Removed files from their records."""
+    keys = replace(location, allow_outside=True).file_keys(pa.array([a.path for a in actions], pa.string()))
+    deleted = pa.array([a.deletion_timestamp for a in actions], pa.int64())
+    return from_actions(actions, keys).append_column(REMOVED.field("deleted_ms"), deleted)
+
+
+def _removed(location: Location, file: pq.ParquetFile) -> Iterator[pa.Table]:
+    fields = _fields(file, "remove")
+    if "path" not in fields:
+        return
+    wanted = [f"remove.{name}" for name in fields if name in ADD_COLUMNS or name == "deletionTimestamp"]
+    for groups in _row_groups(file):
+        found = _struct(file, groups, "remove", wanted)
+        found = _Rows.where(pc.is_valid(pc.struct_field(found, "path"))).of(found)
+        keys = replace(location, allow_outside=True).file_keys(pc.struct_field(found, "path"))
+        deleted = pa.nulls(len(found), pa.int64())
+        if "deletionTimestamp" in fields:
+            deleted = pc.struct_field(found, "deletionTimestamp").cast(pa.int64())
+        yield from_struct(found, keys).append_column(REMOVED.field("deleted_ms"), deleted)
+
+
+def _open(location: Location, meta: ObjectMeta) -> _Part:
+    with _damage(location, meta):
+        if meta.name.endswith(".json"):
+            where = f"{location.url}/{LOG}/{meta.name}"
+            return _Part(meta, None, decode_lines(location.store.get(meta.key), where=where))
+        return _Part(meta, pq.ParquetFile(open_source(location.store, meta), pre_buffer=True), ())
+
+
+def _small_actions(location: Location, parts: Sequence[_Part], checkpoint: Checkpoint) -> list[Line]:
+    """Every action that is not about a file."""
+    actions: list[Line] = []
+    for part in parts:
+        if part.parquet is None:
+            actions += [line for line in part.lines if line.add is None and line.remove is None]
+        else:
+            with _damage(location, part.meta):
+                actions += _parquet_actions(part.parquet)
+    if checkpoint.unique and not any(line.checkpoint_metadata for line in actions):
+        raise _damaged(location, checkpoint.files[0], "has no checkpointMetadata")
+    return actions
+
+
+def _parquet_actions(file: pq.ParquetFile) -> Iterator[Line]:
+    present = [f.name for f in file.schema_arrow if f.name in _KINDS]
+    if not present:
+        return
+    table = file.read(columns=present)
+    for kind in present:
+        column = table.column(kind)
+        for found in column.filter(_present(column, _KINDS[kind])).to_pylist(maps_as_pydicts="lossy"):
+            yield msgspec.convert({kind: found}, Line, strict=False)
+
+
+def _present(column: pa.ChunkedArray, required: str) -> pa.ChunkedArray:
+    """Where an action is; some writers spell an absent one as a struct of nulls."""
+    if column.type.get_field_index(required) < 0:
+        return pc.is_valid(column)
+    return pc.is_valid(pc.struct_field(column, required))
+
+
+def _sidecars(location: Location, actions: Sequence[Line]) -> list[_Part]:
+    named = [line.sidecar for line in actions if line.sidecar is not None]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(lambda sidecar: _open_sidecar(location, sidecar), named))
+
+
+def _open_sidecar(location: Location, sidecar: Sidecar) -> _Part:
+    # A sidecar is a name in its own directory, or a path like any other in a log.
+    if "/" in sidecar.path or "%" in sidecar.path:
+        key = location.store_key(location.file_key(sidecar.path))
+    else:
+        key = location.key(LOG, SIDECARS, sidecar.path)
+    meta = ObjectMeta(key, sidecar.size_in_bytes, sidecar.modification_time)
+    try:
+        # The size in the action is the writer's word; the store's own is what ranges are cut by.
+        meta = location.store.head(key)
+    except NotFound as error:
+        raise _missing(location, meta) from error
+    return _open(location, meta)
+
+
+def _slabs(location: Location, part: _Part) -> list[Slab]:
+    if part.parquet is None:
+        layer = layer_from([line for line in part.lines if line.add is not None], location)
+        return [Slab(layer.files, JsonStats(layer.texts))]
+    with _damage(location, part.meta):
+        fields = _fields(part.parquet, "add")
+        if "path" not in fields:
+            return []
+        return [_slab(location, part, groups, fields) for groups in _row_groups(part.parquet)]
+
+
+def _slab(location: Location, part: _Part, groups: list[int], fields: Sequence[str]) -> Slab:
+    assert part.parquet is not None, "only Parquet has row groups"
+    file, meta = part.parquet, part.meta
+    wanted = [f"add.{name}" for name in fields if name in ADD_COLUMNS]
+    found = _struct(file, groups, "add", wanted)
+    rows = _Rows.where(pc.is_valid(pc.struct_field(found, "path")))
+    adds = rows.of(found)
+    files = from_struct(adds, location.file_keys(pc.struct_field(adds, "path")))
+
+    def load() -> StatsSource:
+        with _damage(location, meta):
+            return _stats(file, groups, fields, rows)
+
+    stats = load() if meta.size <= WHOLE_BYTES else DeferredStats(files.num_rows, load)
+    return Slab(files, stats)
+
+
+def _stats(file: pq.ParquetFile, groups: list[int], fields: Sequence[str], rows: _Rows) -> StatsSource:
+    """Statistics as text where there is any, as structs where there is none."""
+
+    def column(name: str) -> pa.Array:
+        return pc.struct_field(rows.of(_struct(file, groups, "add", [f"add.{name}"])), name)
+
+    texts = column("stats") if "stats" in fields else pa.nulls(rows.count, pa.string())
+    if texts.null_count and "stats_parsed" in fields:
+        return StructStats(column("stats_parsed"), texts)
+    return JsonStats(texts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Some of the rows of a stretch; mostly a run, which costs nothing to cut out."""
+
+    start: int
+    count: int
+    mask: pa.Array | None
+
+    @classmethod
+    def where(cls, mask: pa.Array) -> _Rows:
+        count = mask.true_count
+        start = max(pc.index(mask, True).as_py(), 0)
+        run = mask.slice(start, count).true_count == count
+        return cls(start, count, None if run else mask)
+
+    def of(self, values: pa.Array) -> pa.Array:
+        return values.slice(self.start, self.count) if self.mask is None else values.filter(self.mask)
+
+
+def _struct(file: pq.ParquetFile, groups: list[int], kind: str, columns: list[str]) -> pa.StructArray:
+    return file.read_row_groups(groups, columns=columns).column(kind).combine_chunks()
+
+
+def _fields(file: pq.ParquetFile, kind: str) -> list[str]:
+    index = file.schema_arrow.get_field_index(kind)
+    return [] if index < 0 else [f.name for f in file.schema_arrow.field(index).type]
+
+
+def _row_groups(file: pq.ParquetFile) -> Iterator[list[int]]:
+    group: list[int] = []
+    rows = 0
+    for n in range(file.metadata.num_row_groups):
+        count = file.metadata.row_group(n).num_rows
+        if group and rows + count > SLAB_ROWS:
+            yield group
+            group, rows = [], 0
+        group.append(n)
+        rows += count
+    if group:
+        yield group
+
+
+@contextmanager
+def _damage(location: Location, meta: ObjectMeta) -> Iterator[None]:
+    """Say which file it was."""
+    try:
+        yield
+    except NotFound as error:
+        raise _missing(location, meta) from error
+    except (pa.ArrowException, OSError, msgspec.ValidationError) as error:
+        raise _damaged(location, meta, f"cannot be read: {error}") from error
+
+
+def _damaged(location: Location, meta: ObjectMeta, what: str) -> Damaged:
+    return Damaged(f"the checkpoint file {meta.name} of {location.url} {what}", path=f"{location.store.url}/{meta.key}")
+
+
+def _missing(location: Location, meta: ObjectMeta) -> MissingFile:
+    return MissingFile(
+        f"the checkpoint file {meta.name} of {location.url} is not there", path=f"{location.store.url}/{meta.key}"
+    )

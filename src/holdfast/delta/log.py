@@ -1,0 +1,153 @@
+"""Reading a log directory: listing it, and fetching its files in order.
+
+`_last_checkpoint` says where a listing may start, so that a log of a million commits costs a short listing. It is only
+a hint: one that is empty, torn, wrong or points nowhere is left aside, and everything is listed.
+
+1. Files are handed over oldest first, a few fetched ahead.
+2. A file that was listed and is gone is Damaged, by name.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+
+from holdfast.delta.actions import Line, decode_lines
+from holdfast.delta.checksum import Hint, read_hint
+from holdfast.delta.names import (
+    FIRST_NAME,
+    LAST_CHECKPOINT,
+    LOG,
+    Checksum,
+    Compacted,
+    LastCheckpoint,
+    first_name,
+    parse_log_name,
+)
+from holdfast.delta.segment import LogListing, read_listing
+from holdfast.errors import Damaged, MissingFile, NotATable
+from holdfast.storage.base import NotFound, ObjectMeta
+from holdfast.storage.location import Location
+
+_AHEAD = 16
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A listing, whether it reaches back to the start of the log, and what was wrong with the hint."""
+
+    listing: LogListing
+    complete: bool
+    notes: tuple[str, ...] = ()
+
+
+def log_url(location: Location) -> str:
+    return f"{location.url}/{LOG}"
+
+
+def list_log(location: Location, *, start: str = FIRST_NAME) -> LogListing:
+    """What the log directory holds from a name on."""
+    found = location.store.list_from(location.key(LOG), start)
+    return read_listing(found, directory=log_url(location))
+
+
+def list_all(location: Location) -> Listed:
+    """The whole log; NotATable when there is none."""
+    listing = list_log(location)
+    if listing.latest is None:
+        raise NotATable(f"there is no Delta table at {location.url}: {LOG} holds no commit", location=location.url)
+    return Listed(listing, complete=True)
+
+
+def list_hinted(location: Location, *, at: int | None = None) -> Listed:
+    """The log from its last checkpoint on where the hint holds and is not newer than `at`, else the whole log."""
+    match _hint(location):
+        case None:
+            return list_all(location)
+        case str(trouble):
+            return _unhinted(location, trouble)
+        case Hint(version=version) if at is not None and at < version:
+            return list_all(location)
+        case Hint(version=version):
+            listing = list_log(location, start=first_name(version))
+            if any(c.version == version for c in listing.checkpoints):
+                return Listed(listing, complete=False)
+            return _unhinted(location, f"points to version {version}, which has no complete checkpoint")
+
+
+def has_log(location: Location) -> bool:
+    """Whether any commit or checkpoint is there."""
+    for meta in location.store.list_from(location.key(LOG), FIRST_NAME):
+        match parse_log_name(meta.name):
+            case None | Checksum() | LastCheckpoint():
+                continue
+            case _:
+                return True
+    return False
+
+
+def read_lines(location: Location, files: Sequence[ObjectMeta]) -> Iterator[list[Line]]:
+    """The actions of commits and compacted files, one list per file, in the order given."""
+    for meta, data in zip(files, _fetch(location, files), strict=True):
+        where = f"{log_url(location)}/{meta.name}"
+        lines = decode_lines(data, where=where)
+        if isinstance(parse_log_name(meta.name), Compacted):
+            _check_reconciled(lines, where)
+        yield lines
+
+
+def _fetch(location: Location, files: Sequence[ObjectMeta]) -> Iterator[bytes]:
+    if len(files) < 2:
+        yield from (_get(location, meta) for meta in files)
+        return
+    with ThreadPoolExecutor(_AHEAD) as pool:
+        waiting = iter(files)
+        running: list[Future[bytes]] = [pool.submit(_get, location, meta) for meta in islice(waiting, _AHEAD)]
+        while running:
+            data = running.pop(0).result()
+            running += [pool.submit(_get, location, meta) for meta in islice(waiting, 1)]
+            yield data
+
+
+def _check_reconciled(lines: Sequence[Line], where: str) -> None:
+    """Refuse a compacted file that speaks of a logical file twice: nothing says which of the two is newer."""
+    seen: set[tuple[str, str | None]] = set()
+    for line in lines:
+        action = line.add or line.remove
+        if action is None:
+            continue
+        vector = action.deletion_vector
+        logical = (action.path, None if vector is None else vector.unique_id)
+        if logical in seen:
+            raise Damaged(
+                f"{where} is not a compaction: it speaks of {action.path} more than once", path=where, found=action.path
+            )
+        seen.add(logical)
+
+
+def _get(location: Location, meta: ObjectMeta) -> bytes:
+    try:
+        return location.store.get(meta.key)
+    except NotFound as error:
+        path = f"{log_url(location)}/{meta.name}"
+        raise MissingFile(f"{path} was listed and is not there any more: open the table again", path=path) from error
+
+
+def _unhinted(location: Location, trouble: str) -> Listed:
+    note = f"{log_url(location)}/{LAST_CHECKPOINT} {trouble}: the whole log was listed instead"
+    listed = list_all(location)
+    _log.warning("%s", note)
+    return Listed(listed.listing, complete=True, notes=(note,))
+
+
+def _hint(location: Location) -> Hint | str | None:
+    try:
+        data = location.store.get(location.key(LOG, LAST_CHECKPOINT))
+    except NotFound:
+        return None
+    return read_hint(data)

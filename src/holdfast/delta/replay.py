@@ -1,0 +1,144 @@
+"""Which files are live: what later actions say of a file stands against what earlier ones said.
+
+Files come in layers, oldest first: the slabs of a checkpoint, then stretches of commits. Nothing is taken out of a
+layer when a newer one arrives; what died is left out when somebody looks at the files. So a refresh costs what the
+new commits cost, however many files there are.
+
+1. A logical file is (file key, vector id); the newest action that refers to it decides.
+2. Layers never change; a new one is put on top, and merged with layers no larger than itself, so that there are few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.delta.actions import Line
+from holdfast.delta.columns import from_actions, logical_ids
+from holdfast.delta.stats import JsonStats
+from holdfast.model.files import FileTable, Slab
+from holdfast.storage.location import Location
+
+Positions: TypeAlias = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """The file actions of a stretch of commits, the newest of each logical file."""
+
+    files: pa.Table  # added, and not taken back within the stretch
+    texts: pa.Array  # their statistics
+    keys: pa.Array  # of every logical file the stretch refers to, added or removed
+    ids: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class LiveFiles(FileTable):
+    """The files that no later layer speaks of, worked out when first looked at."""
+
+    def __init__(self, base: tuple[Slab, ...], layers: tuple[Layer, ...]) -> None:
+        object.__setattr__(self, "base", base)
+        object.__setattr__(self, "layers", layers)
+
+    base: tuple[Slab, ...]
+    layers: tuple[Layer, ...]
+
+    @cached_property
+    def slabs(self) -> tuple[Slab, ...]:
+        slabs = [_left(s, self.layers) for s in self.base]
+        slabs += [
+            _left(Slab(layer.files, JsonStats(layer.texts)), self.layers[n:])
+            for n, layer in enumerate(self.layers, start=1)
+        ]
+        return tuple(s for s in slabs if s.files.num_rows)
+
+
+def layer_from(lines: Sequence[Line], location: Location) -> Layer:
+    """The layer of these actions, oldest first."""
+    found = [(line.add or line.remove, line.add is not None) for line in lines if line.add or line.remove]
+    actions = [action for action, _ in found if action is not None]
+    # A removed file is only a name, so its spelling may lead anywhere; a live one is checked below.
+    keys = replace(location, allow_outside=True).file_keys(pa.array([a.path for a in actions], pa.string()))
+    vectors = pa.array([a.deletion_vector and a.deletion_vector.unique_id for a in actions], pa.string())
+    ids = logical_ids(keys, vectors)
+    newest = _last_of_each(ids)
+    added = newest[np.fromiter((is_add for _, is_add in found), bool, len(found))[newest]]
+    live = [actions[n] for n in added]
+    live_keys = location.file_keys(pa.array([a.path for a in live], pa.string()))
+    return Layer(
+        from_actions(live, live_keys),
+        pa.array([a.stats for a in live], pa.string()),
+        keys.take(pa.array(newest)),
+        ids.take(pa.array(newest)),
+    )
+
+
+def put(layers: tuple[Layer, ...], new: Layer) -> tuple[Layer, ...]:
+    """The layers with one more on top."""
+    if len(new) == 0:
+        return layers
+    below = list(layers)
+    while below and len(below[-1]) <= len(new):
+        new = _merged(below.pop(), new)
+    return (*below, new)
+
+
+def _merged(older: Layer, newer: Layer) -> Layer:
+    alive = _alive(older.files, (newer,))
+    files, texts = older.files, older.texts
+    if alive is not None:
+        files, texts = files.filter(alive), texts.filter(alive)
+    unspoken = pc.invert(pc.is_in(older.ids, value_set=newer.ids))
+    return Layer(
+        pa.concat_tables([files, newer.files]).combine_chunks(),
+        pa.concat_arrays([texts, newer.texts]),
+        pa.concat_arrays([older.keys.filter(unspoken), newer.keys]),
+        pa.concat_arrays([older.ids.filter(unspoken), newer.ids]),
+    )
+
+
+def _left(slab: Slab, later: tuple[Layer, ...]) -> Slab:
+    alive = _alive(slab.files, later)
+    return slab if alive is None else slab.filter(alive)
+
+
+def _alive(files: pa.Table, later: Sequence[Layer]) -> pa.Array | None:
+    """Which files no later layer speaks of; None when that is all of them."""
+    dead = [d for layer in later if len(d := _spoken_of(files, layer))]
+    if not dead:
+        return None
+    mask = np.ones(files.num_rows, bool)
+    mask[np.concatenate(dead)] = False
+    return pa.array(mask)
+
+
+def _spoken_of(files: pa.Table, layer: Layer) -> Positions:
+    """Positions of the files a layer refers to. Paths are compared first; vectors only where a path is the same."""
+    if files.num_rows == 0:
+        return np.empty(0, np.int64)
+    same_path = pc.is_in(files.column("key"), value_set=layer.keys)
+    positions = np.flatnonzero(same_path.to_numpy())
+    if len(positions) == 0:
+        return positions
+    few = files.select(["key", "dv"]).take(pa.array(positions))
+    keys = few.column("key").combine_chunks()
+    ids = logical_ids(keys, pc.struct_field(few.column("dv").combine_chunks(), "id"))
+    exact: Positions = pc.is_in(ids, value_set=layer.ids).to_numpy(zero_copy_only=False)
+    return positions[exact]
+
+
+def _last_of_each(ids: pa.Array) -> Positions:
+    """Where each distinct id occurs last, ascending."""
+    codes = ids.dictionary_encode()
+    last = np.zeros(len(codes.dictionary), np.int64)
+    last[codes.indices.to_numpy()] = np.arange(len(ids))  # a repeated index keeps what was assigned last
+    return np.sort(last)

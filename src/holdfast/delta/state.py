@@ -1,0 +1,170 @@
+"""A Delta table at one version: the snapshot every storey above works with, and what only Delta has beside it.
+
+1. A state never changes; refresh gives another one, or the same when nothing was committed.
+2. Refresh reads the new commits and nothing else, unless the log it knows was cleaned up, rewound or replaced.
+3. Reading asks nothing of writer features; a reader feature that is not known refuses the table before anything of it
+   is interpreted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow.compute as pc
+
+from holdfast.delta.actions import DomainMetadata, Metadata, Protocol, Txn
+from holdfast.delta.checksum import contradictions
+from holdfast.delta.features import check_readable
+from holdfast.delta.log import has_log, list_hinted, list_log, log_url
+from holdfast.delta.names import checksum_name, first_name
+from holdfast.delta.reader import Replayed, read_deltas, replay
+from holdfast.delta.replay import Layer, LiveFiles
+from holdfast.delta.segment import LogListing, LogSegment
+from holdfast.delta.settings import Settings, known
+from holdfast.delta.shape import clustering_of, identity_of, partitions_of, resolve_of, schema_of
+from holdfast.delta.times import checksum_of, version_at, version_time
+from holdfast.errors import Damaged, Invalid
+from holdfast.model.files import Slab
+from holdfast.model.snapshot import Resolve, Snapshot
+from holdfast.storage.base import ObjectMeta
+from holdfast.storage.location import Location
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class DeltaState:
+    """A snapshot and, beside it, what the log says that no other format knows."""
+
+    snapshot: Snapshot
+    protocol: Protocol
+    metadata: Metadata
+    txns: Mapping[str, Txn]  # by application
+    domains: Mapping[str, DomainMetadata]  # by domain
+    segment: LogSegment
+    commit: ObjectMeta | None  # the version's own commit file, where it is still there
+    base: tuple[Slab, ...]  # files of the checkpoint, dead ones included
+    layers: tuple[Layer, ...]  # files of the commits after it
+
+    @property
+    def version(self) -> int:
+        return self.snapshot.version
+
+
+def is_table(location: Location) -> bool:
+    """Whether there is a log with at least one version."""
+    return has_log(location)
+
+
+def load(location: Location, *, version: int | None = None, timestamp_ms: int | None = None) -> DeltaState:
+    """The table at a version or at a moment, by default as it is now."""
+    if version is not None and timestamp_ms is not None:
+        raise Invalid("ask for a version or for a timestamp, not for both")
+    at = version_at(location, timestamp_ms) if timestamp_ms is not None else version
+    replayed = replay(location, list_hinted(location, at=at), at=at)
+    state = _state(location, replayed)
+    return _checked(state, replayed.listing)
+
+
+def refresh(state: DeltaState) -> DeltaState:
+    """The table as it is now; the same state when nothing was committed since."""
+    location, version = state.snapshot.location, state.version
+    listing = list_log(location, start=first_name(version))
+    found = listing.commits.get(version)
+    if found != state.commit:
+        # Cleaned up, when the log goes on without it; else this is not the log the state came from.
+        return _again(state, replaced=found is not None or (listing.latest or 0) < version)
+    deltas: list[ObjectMeta] = []
+    while (meta := listing.commits.get(version + len(deltas) + 1)) is not None:
+        deltas.append(meta)
+    newest = version + len(deltas)
+    if listing.latest is not None and listing.latest > newest:
+        return _again(state, replaced=False)
+    if not deltas:
+        return state
+    old = Settings(state.protocol, state.metadata, state.txns, state.domains)
+    try:
+        settings, layers, last = read_deltas(location, tuple(deltas), old, state.layers, files=True)
+    except Damaged:
+        return load(location)
+    segment = LogSegment(newest, state.segment.checkpoint, (*state.segment.deltas, *deltas))
+    return _state(
+        location,
+        Replayed(segment, listing, known(settings), state.base, layers, last, state.snapshot.notes),
+        before=state,
+    )
+
+
+def _again(state: DeltaState, *, replaced: bool) -> DeltaState:
+    """Read everything anew, and say so when the log is not the one the state came from."""
+    location = state.snapshot.location
+    new = load(location)
+    if not replaced:
+        return new
+    return _noted(new, f"{log_url(location)} was rewound or replaced since version {state.version} was read")
+
+
+def _state(location: Location, replayed: Replayed, *, before: DeltaState | None = None) -> DeltaState:
+    settings, segment = replayed.settings, replayed.segment
+    protocol, metadata = settings.protocol, settings.metadata
+    where = location.url
+    check_readable(protocol, table=where)
+    mapping = resolve_of(protocol, metadata)
+    files = LiveFiles(replayed.base, replayed.layers)
+    if before is not None and before.metadata is metadata and before.protocol is protocol:
+        schema, partitions = before.snapshot.schema, before.snapshot.partition_columns
+    else:
+        schema = schema_of(metadata, mapped=mapping is not None, files=files, where=where)
+        partitions = partitions_of(metadata, schema, where=where)
+    snapshot = Snapshot(
+        location=location,
+        version=segment.version,
+        timestamp_ms=version_time(location, replayed),
+        schema=schema,
+        partition_columns=partitions,
+        files=files,
+        identity=identity_of(protocol, metadata, settings.domains, where=where),
+        resolve=mapping or Resolve.BY_NAME,
+        clustering_columns=clustering_of(settings.domains, where=where),
+        properties=metadata.properties,
+        notes=replayed.notes,
+    )
+    return DeltaState(
+        snapshot,
+        protocol,
+        metadata,
+        settings.txns,
+        settings.domains,
+        segment,
+        replayed.listing.commits.get(segment.version),
+        replayed.base,
+        replayed.layers,
+    )
+
+
+def _checked(state: DeltaState, listing: LogListing) -> DeltaState:
+    """The state, with a note where the version's checksum file contradicts it."""
+    told = checksum_of(state.snapshot.location, listing, state.version)
+    if told is None:
+        return state
+    sizes = state.snapshot.files.column("size")
+    found = list(
+        contradictions(
+            told,
+            num_files=len(sizes),
+            size_bytes=pc.sum(sizes).as_py() or 0,
+            protocol=state.protocol,
+            metadata=state.metadata,
+        )
+    )
+    if not found:
+        return state
+    said = " and ".join(found)
+    return _noted(state, f"{log_url(state.snapshot.location)}/{checksum_name(state.version)} says {said}")
+
+
+def _noted(state: DeltaState, note: str) -> DeltaState:
+    _log.warning("%s", note)
+    return replace(state, snapshot=replace(state.snapshot, notes=(*state.snapshot.notes, note)))

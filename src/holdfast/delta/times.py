@@ -1,0 +1,154 @@
+"""When versions were made, and which version a moment in time means.
+
+1. A commit's time is the one written in it where in-commit timestamps were on when it was made; else it is the time of
+   its file, moved up where needed so that times rise with versions.
+2. A moment means the last version made at or before it; one before the first readable version or after the last version
+   is refused with the range there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+
+from holdfast.delta.actions import Line, Metadata, Protocol, commit_info
+from holdfast.delta.checksum import VersionChecksum, read_checksum
+from holdfast.delta.features import writer_features
+from holdfast.delta.log import list_all, log_url, read_lines
+from holdfast.delta.reader import Replayed, replay
+from holdfast.delta.segment import LogListing, readable_versions
+from holdfast.errors import Damaged, UnknownVersion
+from holdfast.schema.properties import (
+    ENABLE_IN_COMMIT_TIMESTAMPS,
+    IN_COMMIT_TIMESTAMP_TIME,
+    IN_COMMIT_TIMESTAMP_VERSION,
+    number,
+    truth,
+)
+from holdfast.storage.base import NotFound
+from holdfast.storage.location import Location
+
+
+@dataclass(frozen=True, slots=True)
+class InCommitTimes:
+    """From which version, and since when, commits carry their own time."""
+
+    version: int
+    since_ms: int | None  # None: since the table was made
+
+
+def in_commit_times(protocol: Protocol, metadata: Metadata) -> InCommitTimes | None:
+    """Since when commits carry their own time; None where they do not."""
+    properties = metadata.properties
+    supported = writer_features(protocol) & {"inCommitTimestamp", "inCommitTimestamp-preview"}
+    if not supported or not truth(properties.get(ENABLE_IN_COMMIT_TIMESTAMPS)):
+        return None
+    version, since = properties.get(IN_COMMIT_TIMESTAMP_VERSION), properties.get(IN_COMMIT_TIMESTAMP_TIME)
+    if version is None or since is None:
+        return InCommitTimes(0, None)
+    return InCommitTimes(number(IN_COMMIT_TIMESTAMP_VERSION, version), number(IN_COMMIT_TIMESTAMP_TIME, since))
+
+
+def file_times(listing: LogListing) -> dict[int, int]:
+    """The time of each commit's file, by version, moved up so that times rise."""
+    versions = sorted(listing.commits)
+    written = np.array([listing.commits[v].modified_ms for v in versions], np.int64)
+    steps = np.arange(len(versions))
+    return dict(zip(versions, (np.maximum.accumulate(written - steps) + steps).tolist(), strict=True))
+
+
+def written_time(lines: Sequence[Line]) -> int | None:
+    """The time a commit carries in itself."""
+    found = commit_info(lines).get("inCommitTimestamp")
+    return found if isinstance(found, int) else None
+
+
+def version_time(location: Location, replayed: Replayed) -> int:
+    """When the version of a replay was made; where nothing says, when its file was written."""
+    version, listing = replayed.segment.version, replayed.listing
+    if in_commit_times(replayed.settings.protocol, replayed.settings.metadata):
+        found = written_time(replayed.last)
+        if found is None:
+            found = _own_time(location, listing, version)
+        if found is None and (told := checksum_of(location, listing, version)):
+            found = told.in_commit_timestamp_opt
+        if found is not None:
+            return found
+    if version in listing.commits:
+        return listing.commits[version].modified_ms
+    files = replayed.segment.checkpoint.files if replayed.segment.checkpoint else replayed.segment.deltas
+    return files[-1].modified_ms
+
+
+def _own_time(location: Location, listing: LogListing, version: int) -> int | None:
+    """The time in the version's own commit; None where the commit is gone or cannot be read."""
+    if version not in listing.commits:
+        return None
+    try:
+        return written_time(next(read_lines(location, (listing.commits[version],))))
+    except Damaged:
+        return None
+
+
+def checksum_of(location: Location, listing: LogListing, version: int) -> VersionChecksum | None:
+    """What the checksum file of a version says, where there is one that can be read."""
+    if version not in listing.checksums:
+        return None
+    try:
+        told = read_checksum(location.store.get(listing.checksums[version].key))
+    except NotFound:
+        return None
+    return told if isinstance(told, VersionChecksum) else None
+
+
+def version_at(location: Location, timestamp_ms: int) -> int:
+    """The last version made at or before a moment."""
+    listed = list_all(location)
+    replayed = replay(location, listed, files=False)
+    listing, settings = listed.listing, replayed.settings
+    versions = [v for v in readable_versions(listing) if v in listing.commits]
+    own = in_commit_times(settings.protocol, settings.metadata)
+    times = file_times(listing)
+
+    def time_of(version: int) -> int:
+        if own is None or version < own.version:
+            return times[version]
+        found = _own_time(location, listing, version)
+        if found is None:
+            path = f"{log_url(location)}/{listing.commits[version].name}"
+            raise Damaged(f"{path} lacks the in-commit timestamp it must have", path=path, expected="inCommitTimestamp")
+        return found
+
+    if not versions:
+        raise UnknownVersion(f"no version of the table at {location.url} can be dated: its commits are gone")
+    within = versions
+    if own is not None:
+        after = own.since_ms is None or timestamp_ms >= own.since_ms
+        within = [v for v in versions if (v >= own.version) == after] or versions
+    found = _last_at(within, time_of, timestamp_ms)
+    newest = time_of(versions[-1])
+    if found is None or timestamp_ms > newest:
+        raise UnknownVersion(
+            f"the table at {location.url} has no version at {_shown(timestamp_ms)}: its versions {versions[0]} to "
+            f"{versions[-1]} were made from {_shown(time_of(versions[0]))} to {_shown(newest)}"
+        )
+    return found
+
+
+def _last_at(versions: Sequence[int], time_of: Callable[[int], int], moment: int) -> int | None:
+    """The last version whose time is not after a moment; asks for the times of about log2 of them."""
+    low, high = 0, len(versions)
+    while low < high:
+        middle = (low + high) // 2
+        if time_of(versions[middle]) <= moment:
+            low = middle + 1
+        else:
+            high = middle
+    return versions[low - 1] if low else None
+
+
+def _shown(moment: int) -> str:
+    return datetime.fromtimestamp(moment / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")

@@ -1,0 +1,39 @@
+"""Time, randomness and fresh names: handed in, never reached for.
+
+Everything that must differ between two runs comes from an Env, so a test can fix it and a simulation can replay it.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Env:
+    """A source of time in milliseconds, of uuids and of random numbers."""
+
+    now_ms: Callable[[], int]
+    new_uuid: Callable[[], uuid.UUID]
+    rng: random.Random = field(default_factory=random.Random)
+
+
+def system() -> Env:
+    """The machine's own clock and randomness."""
+    return Env(now_ms=lambda: time.time_ns() // 1_000_000, new_uuid=uuid.uuid4)
+
+
+def fixed(*, start_ms: int = 1_700_000_000_000, step_ms: int = 1, seed: int = 0) -> Env:
+    """A clock that advances by `step_ms` each time it is read, and seeded randomness."""
+    rng = random.Random(seed)
+    now = start_ms
+
+    def tick() -> int:
+        nonlocal now
+        now += step_ms
+        return now
+
+    return Env(now_ms=tick, new_uuid=lambda: uuid.UUID(int=rng.getrandbits(128), version=4), rng=rng)

@@ -1,0 +1,162 @@
+"""The files of a snapshot: one Arrow table, a row per file, never an object per file.
+
+A format hands files over in slabs (one from a checkpoint, one per stretch of commits), each with its own source of
+statistics, because statistics come in different shapes and are read only when something asks for them.
+
+1. Every slab has the columns of FILES, in that order, and a statistics source of the same length.
+2. `key` is unique together with `dv.id`; without a vector it is unique by itself.
+3. `dv` is null for a file with no hidden rows; `num_records` counts physical rows, hidden ones included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, TypeAlias
+
+import pyarrow as pa
+
+from holdfast.schema.types import DataType
+
+DV = pa.struct(
+    [
+        ("id", pa.string()),  # unique per vector; part of the file's identity in the log
+        ("storage", pa.string()),  # how the format stores it
+        ("path", pa.string()),  # where, in the format's own spelling, or the inline bytes
+        ("offset", pa.int64()),
+        ("size", pa.int64()),
+        ("cardinality", pa.int64()),
+    ]
+)
+STRINGS = pa.map_(pa.string(), pa.string())
+FILES = pa.schema(
+    [
+        ("path", pa.string()),  # as the log spells it
+        ("key", pa.string()),  # the file key: see storage.location
+        ("size", pa.int64()),
+        ("modified_ms", pa.int64()),
+        ("partition_values", STRINGS),  # by physical name, as text
+        ("dv", DV),
+        ("base_row_id", pa.int64()),
+        ("default_row_commit_version", pa.int64()),
+        ("clustering_provider", pa.string()),
+        ("tags", STRINGS),
+    ]
+)
+
+LeafPath: TypeAlias = tuple[str, ...]  # physical names from the top column down to a leaf
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What is known of one leaf column in each file; null where nothing is."""
+
+    low: pa.Array
+    high: pa.Array
+    null_count: pa.Array
+
+
+@dataclass(frozen=True, slots=True)
+class FileStats:
+    """Statistics aligned with a file table, values widened so that every live row lies within its bounds.
+
+    `tight` is false where hidden rows may have loosened the bounds; a null count is then exact only at 0 and at the
+    physical row count.
+    """
+
+    num_records: pa.Array
+    tight: pa.Array
+    bounds: Mapping[LeafPath, Bounds]
+
+
+class StatsSource(Protocol):
+    """Statistics of a slab, in the shape its format stored them."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, leaves: Mapping[LeafPath, DataType]) -> FileStats:
+        """Statistics of these leaves, as values of their types."""
+
+    def filter(self, mask: pa.Array) -> StatsSource: ...
+
+    def take(self, indices: pa.Array) -> StatsSource: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Slab:
+    """Files that came together, and their statistics."""
+
+    files: pa.Table
+    stats: StatsSource
+
+    def filter(self, mask: pa.Array) -> Slab:
+        return Slab(self.files.filter(mask), self.stats.filter(mask))
+
+
+@dataclass(frozen=True)
+class FileTable:
+    """The files of a snapshot, or some of them."""
+
+    slabs: tuple[Slab, ...] = ()
+
+    def __len__(self) -> int:
+        return sum(s.files.num_rows for s in self.slabs)
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """All files as one Arrow table with the columns of FILES."""
+        if not self.slabs:
+            return FILES.empty_table()
+        return pa.concat_tables([s.files for s in self.slabs])
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        return self.table.column(name)
+
+    @cached_property
+    def num_records(self) -> pa.Array:
+        """Physical rows per file; null where the log does not say."""
+        return self.stats({}).num_records
+
+    def stats(self, leaves: Mapping[LeafPath, DataType]) -> FileStats:
+        """Statistics of these leaves over all files."""
+        parts = [s.stats.read(leaves) for s in self.slabs]
+        if not parts:
+            return _no_stats(leaves)
+        return FileStats(
+            _join([p.num_records for p in parts]),
+            _join([p.tight for p in parts]),
+            {
+                leaf: Bounds(
+                    _join([p.bounds[leaf].low for p in parts]),
+                    _join([p.bounds[leaf].high for p in parts]),
+                    _join([p.bounds[leaf].null_count for p in parts]),
+                )
+                for leaf in leaves
+            },
+        )
+
+    def filter(self, mask: pa.Array) -> FileTable:
+        """The files where the mask is true."""
+        kept = []
+        start = 0
+        for slab in self.slabs:
+            part = mask.slice(start, slab.files.num_rows)
+            start += slab.files.num_rows
+            if (count := part.true_count) == 0:
+                continue
+            kept.append(slab if count == slab.files.num_rows else slab.filter(part))
+        return FileTable(tuple(kept))
+
+
+def _no_stats(leaves: Mapping[LeafPath, DataType]) -> FileStats:
+    nothing = pa.array([], pa.int64())
+    return FileStats(
+        nothing,
+        pa.array([], pa.bool_()),
+        {leaf: Bounds(nothing, nothing, nothing) for leaf in leaves},
+    )
+
+
+def _join(arrays: Sequence[pa.Array]) -> pa.Array:
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)

@@ -1,0 +1,121 @@
+"""Dates and timestamps that old Spark wrote in the Julian calendar, brought to the Gregorian one.
+
+Before version 3 Spark counted days before 1582-10-15 by the Julian calendar, and later versions do so on request.
+A footer says which: by its Spark version, or by a key. The same day of the same month is what must come out.
+
+1. Days from 1582-10-15 on, and instants from 1900 on, are never changed.
+2. A day that only the Julian calendar has (1500-02-29) becomes the day after the one before it.
+3. An instant keeps its wall clock in the zone it was written in. Old Spark took the zone's standard offset for every
+   instant before 1900; since then the zone's own history counts.
+4. A timestamp without a zone was never shifted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from holdfast.errors import Unsupported
+
+FIRST_GREGORIAN_DAY = -141427  # 1582-10-15, in days from 1970
+YEAR_1900 = -2208988800000000  # in microseconds from 1970
+_DAY = 86_400_000_000
+_FIXED = frozenset({"UTC", "GMT", "Z", "Etc/UTC", "Etc/GMT", "UCT", "Etc/UCT", "Zulu", "Universal", "Greenwich"})
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """Which values of a file are in the old calendar, and the zone its timestamps were written in."""
+
+    dates: bool = False  # also timestamps stored as 64-bit integers
+    int96: bool = False
+    zone: str | None = None
+
+
+def calendar_of(footer: Mapping[bytes, bytes] | None) -> Calendar:
+    """What the key-value pairs of a footer say."""
+    pairs = footer or {}
+    version = tuple(int(part) for part in _version(pairs).split(".")[:2] if part.isdigit())
+    zone = pairs.get(b"org.apache.spark.timeZone")
+    return Calendar(
+        dates=b"org.apache.spark.legacyDateTime" in pairs or (bool(version) and version < (3, 0)),
+        int96=b"org.apache.spark.legacyINT96" in pairs or (bool(version) and version < (3, 1)),
+        zone=None if zone is None else zone.decode(),
+    )
+
+
+def rebased_dates(days: pa.Array) -> pa.Array:
+    """Dates of the old calendar as dates of ours."""
+    numbers = days.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    if not (numbers < FIRST_GREGORIAN_DAY).any():
+        return days
+    moved = pa.array(_gregorian(numbers).astype(np.int32), mask=_nulls(days))
+    return moved.cast(days.type)
+
+
+def rebased_micros(micros: pa.Array, zone: str | None, *, where: str) -> pa.Array:
+    """Instants of the old calendar as instants of ours, both as 64-bit microseconds; `where` names them in errors."""
+    numbers = micros.fill_null(0).to_numpy(zero_copy_only=False)
+    old = numbers < YEAR_1900
+    if not old.any():
+        return micros
+    moved = numbers.copy()
+    moved[old] = _instants(numbers[old], zone, where)
+    return pa.array(moved, mask=_nulls(micros))
+
+
+def _instants(micros: NDArray[np.int64], zone: str | None, where: str) -> NDArray[np.int64]:
+    if zone is None:
+        raise Unsupported(
+            f"{where} holds timestamps before 1900 in the calendar of old Spark, and the file does not say in which "
+            "zone; read the table with Spark, which takes its own zone"
+        )
+    local = micros if zone in _FIXED else micros + _standard_offset(zone, where)
+    day = local // _DAY
+    wall = _gregorian(day) * _DAY + (local - day * _DAY)
+    if zone in _FIXED:
+        return wall
+    placed = pc.assume_timezone(pa.array(wall, pa.timestamp("us")), zone, ambiguous="earliest", nonexistent="latest")
+    return np.asarray(placed.cast(pa.int64()))
+
+
+def _standard_offset(zone: str, where: str) -> int:
+    try:
+        at = datetime(2020, 1, 1, tzinfo=ZoneInfo(zone))
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise Unsupported(
+            f"{where} holds timestamps before 1900 written in the zone {zone!r}, which this machine does not know; "
+            "install tzdata, or read the table with Spark"
+        ) from error
+    offset = (at.utcoffset() or timedelta()) - (at.dst() or timedelta())
+    return offset // timedelta(microseconds=1)
+
+
+def _gregorian(days: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Days counted by the old calendar as days counted by ours; days both agree on stay."""
+    shifted = days + 2472670  # from 1 March of the Julian year -4800
+    year4 = (4 * shifted + 3) // 1461
+    of_year = shifted - 1461 * year4 // 4
+    month = (5 * of_year + 2) // 153  # 0 is March
+    of_month = of_year - (153 * month + 2) // 5
+    year = year4 - 4800  # begins in March
+    era = year // 400
+    of_era = year - era * 400
+    start = era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 - 719468
+    moved = start + (153 * month + 2) // 5 + of_month
+    return np.where(days < FIRST_GREGORIAN_DAY, moved, days)
+
+
+def _version(pairs: Mapping[bytes, bytes]) -> str:
+    return pairs.get(b"org.apache.spark.version", b"").decode()
+
+
+def _nulls(array: pa.Array) -> NDArray[np.bool_]:
+    return np.asarray(array.is_null())

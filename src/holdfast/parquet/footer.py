@@ -1,0 +1,151 @@
+"""The footer of a data file: what columns it has, under which names and ids, at every depth.
+
+1. Nodes come in the order of the file's columns; the leaves below a node are consecutive, starting at `leaf`.
+2. A list has one child, a map two (key, value), a struct one per field; anything else is a leaf.
+3. Reading a footer costs one ranged get, or two when it is longer than the guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from holdfast.errors import Damaged, MissingFile, Unsupported
+from holdfast.storage.base import NotFound, ObjectStore
+
+FOOTER_GUESS = 64 * 1024
+_TRAILER = 8  # the footer's length, then the magic
+_SMALLEST = 12  # no Parquet file is shorter: magic, empty footer's length, magic
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A column of a file, or something inside one."""
+
+    name: str
+    field_id: int | None
+    type: pa.DataType
+    leaf: int
+    children: tuple[Node, ...] = ()
+
+    @property
+    def leaves(self) -> int:
+        """How many leaves stand below this node, itself included when it is one."""
+        return sum(child.leaves for child in self.children) if self.children else int(not pa.types.is_struct(self.type))
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The name a field id has in a file, and the names of the ids inside it."""
+
+    name: str
+    inside: Mapping[int, Named]
+
+
+def columns(schema: pa.Schema) -> tuple[Node, ...]:
+    """The columns of a file, from its Arrow schema."""
+    return _nodes(schema, 0)
+
+
+def physical_names_by_id(schema: pa.Schema | pq.ParquetSchema) -> Mapping[int, Named]:
+    """What a file calls each of its field ids; structs inside lists and maps count as inside the column."""
+    arrow = schema if isinstance(schema, pa.Schema) else schema.to_arrow_schema()
+    return _names(columns(arrow))
+
+
+def read_footer(store: ObjectStore, key: str, size: int) -> pq.FileMetaData:
+    """The footer of one file of a store, whose size the caller knows from the log."""
+    uri = f"{store.url}/{key}"
+    if size < _SMALLEST:
+        raise Damaged(f"{uri} has {size} bytes, which is no Parquet file; restore it", path=uri, found=f"{size} bytes")
+    start = max(0, size - FOOTER_GUESS)
+    try:
+        tail = store.get_range(key, start, size - start)
+        _check_magic(tail, uri)
+        length = int.from_bytes(tail[-_TRAILER:-4], "little") + _TRAILER
+        if length > size:
+            raise Damaged(f"{uri} claims a footer longer than itself; restore it", path=uri, found=f"{length} bytes")
+        if length > len(tail):
+            tail = store.get_range(key, size - length, length)
+    except NotFound as error:
+        raise MissingFile(f"{uri} is not there, but the table refers to it; restore it", path=uri) from error
+    return parse_footer(tail, uri)
+
+
+def parse_footer(tail: bytes, uri: str) -> pq.FileMetaData:
+    """The footer in the last bytes of a file."""
+    _check_magic(tail, uri)
+    try:
+        return pq.read_metadata(pa.BufferReader(tail))
+    except (pa.ArrowInvalid, OSError) as error:
+        raise Damaged(f"the footer of {uri} cannot be read: {error}", path=uri) from error
+
+
+def _check_magic(tail: bytes, uri: str) -> None:
+    if tail[-4:] == b"PARE":
+        raise Unsupported(f"{uri} has an encrypted footer, which Holdfast does not read")
+    if tail[-4:] != b"PAR1":
+        raise Damaged(
+            f"{uri} does not end as a Parquet file does; it is truncated or something else, restore it",
+            path=uri,
+            expected="PAR1",
+            found=repr(tail[-4:]),
+        )
+
+
+def _nodes(fields: Iterable[pa.Field], leaf: int) -> tuple[Node, ...]:
+    nodes = []
+    for field in fields:
+        node = _node(field, leaf)
+        leaf += node.leaves
+        nodes.append(node)
+    return tuple(nodes)
+
+
+def _node(field: pa.Field, leaf: int) -> Node:
+    type_ = stored_type(field.type)
+    inside: list[pa.Field] = []
+    if pa.types.is_map(type_):
+        inside = [type_.key_field, type_.item_field]
+    elif is_list(type_):
+        inside = [type_.value_field]
+    elif pa.types.is_struct(type_):
+        inside = list(type_.fields)
+    return Node(field.name, _field_id(field), type_, leaf, _nodes(inside, leaf))
+
+
+def stored_type(type_: pa.DataType) -> pa.DataType:
+    """The type beneath any extension types."""
+    while isinstance(type_, pa.BaseExtensionType):
+        type_ = type_.storage_type
+    return type_
+
+
+def is_list(type_: pa.DataType) -> bool:
+    """Whether a type is one of Arrow's lists; maps are not."""
+    return bool(
+        pa.types.is_list(type_)
+        or pa.types.is_large_list(type_)
+        or pa.types.is_fixed_size_list(type_)
+        or pa.types.is_list_view(type_)
+        or pa.types.is_large_list_view(type_)
+    )
+
+
+def _field_id(field: pa.Field) -> int | None:
+    found = (field.metadata or {}).get(b"PARQUET:field_id")
+    return None if found is None or int(found) < 0 else int(found)
+
+
+def _names(nodes: Iterable[Node]) -> dict[int, Named]:
+    found: dict[int, Named] = {}
+    for node in nodes:
+        inside = _names(node.children)
+        if node.field_id is None:
+            found |= inside
+        else:
+            found[node.field_id] = Named(node.name, inside)
+    return found

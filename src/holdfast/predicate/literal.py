@@ -1,0 +1,341 @@
+"""Literals of Spark SQL, and what they mean next to a column.
+
+Spark widens a column and a literal to a common type before it compares them, by rules that differ between ANSI and
+non-ANSI mode and between `=` and `IN`. A literal is taken only where every one of those rules gives one meaning,
+and that meaning is expressed with a value of the column's own type.
+
+1. `compare` and `one_of` return a predicate with Spark's truth value on every row, or None: not understood.
+2. Nothing here raises on any literal.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from holdfast.predicate.records import Column, Compare, Constant, In, IsNull, Op, Or, Predicate, Value
+from holdfast.schema.types import DataType, Decimal, Primitive
+
+
+class Kind(Enum):
+    """Types a literal can have."""
+
+    INTEGER = "integer"
+    DECIMAL = "decimal"
+    EXPONENT = "exponent"  # 1e3: a double, or a decimal under a legacy setting
+    FLOAT = "float"
+    DOUBLE = "double"
+    STRING = "string"
+    BOOLEAN = "boolean"
+    BINARY = "binary"
+    DATE = "date"
+    TIMESTAMP = "timestamp"  # with its zone where the text has one
+    TIMESTAMP_NTZ = "timestamp_ntz"
+    NULL = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A literal: exact numbers as Decimal, instants as (possibly naive) datetimes.
+
+    `declared` is the precision and scale of a decimal that a cast gave it; without one they are those of its digits.
+    """
+
+    kind: Kind
+    value: decimal.Decimal | Value | None = None
+    declared: tuple[int, int] | None = None
+
+
+NUMBERS = frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.EXPONENT, Kind.FLOAT, Kind.DOUBLE})
+INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
+LARGEST_PRECISION = 38
+SMALLEST_NORMAL_FLOAT = 2.0**-126
+_EXACT = decimal.Context(prec=2000)
+_UTC = frozenset({"utc", "gmt", "z", "etc/utc", "etc/gmt", "+00:00"})
+_DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
+_TIMESTAMP = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?)(Z|[+-]\d{2}:\d{2})?)?")
+# Lists that mix kinds are widened over all their members; these mixes keep every member's exact value.
+_MIXES: dict[str, frozenset[Kind]] = {
+    **dict.fromkeys([*INTEGER_BITS, "decimal", "double"], frozenset({Kind.INTEGER, Kind.DECIMAL})),
+}
+
+
+def compare(op: Op, column: Column, type_: DataType, literal: Literal, zone: str) -> Predicate | None:
+    """The comparison of a column with a literal, where Spark's meaning of it is certain."""
+    if literal.kind is Kind.NULL:
+        return IsNull(column) if op is Op.SAME else Constant(None)
+    if isinstance(type_, Decimal) or (isinstance(type_, Primitive) and type_.name in INTEGER_BITS):
+        exact = _exact(type_, literal)
+        return None if exact is None else _on_grid(op, column, type_, exact)
+    value = _value(type_, literal, zone)
+    return None if value is None else Compare(op, column, value)
+
+
+def one_of(column: Column, type_: DataType, literals: Sequence[Literal], zone: str) -> Predicate | None:
+    """The membership of a column in a list of literals, where Spark's meaning of it is certain."""
+    given = [x for x in literals if x.kind is not Kind.NULL]
+    kinds = {x.kind for x in given}
+    family = "decimal" if isinstance(type_, Decimal) else type_.name if isinstance(type_, Primitive) else ""
+    if len(kinds) > 1 and not kinds <= _MIXES.get(family, frozenset()):
+        return None
+    if Kind.STRING in kinds and family in ("timestamp", "timestamp_ntz"):
+        return None  # outside ANSI mode such a list is compared as text
+    if kinds & {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ} and {family} != {k.value for k in kinds}:
+        return None
+    if isinstance(type_, Primitive | Decimal) and Kind.DECIMAL in kinds and not _common_decimal(type_, given):
+        return None
+    values: list[Value] = []
+    for literal in given:
+        match compare(Op.EQ, column, type_, literal, zone):
+            case Compare(Op.EQ, _, value):
+                values.append(value)
+            case Compare():  # equal to no value the column can hold
+                continue
+            case _:
+                return None
+    if family in ("float", "double") and len(given) > 10 and 0 in values:
+        return None  # Spark hashes long lists, and -0.0 then differs from 0.0
+    unique = tuple(dict.fromkeys(values))
+    found = In(column, unique)
+    return found if len(given) == len(literals) else Or((found, Constant(None)))
+
+
+def double_of(text: str) -> float | None:
+    """The double a number in text stands for; None beyond the range of doubles, which Spark refuses."""
+    found = float(text)
+    return None if math.isinf(found) else found
+
+
+def float_of(text: str) -> float | None:
+    """The single-precision number nearest to a number in text, as a double; None where two roundings may differ."""
+    double = float(text)
+    try:
+        single = float(struct.unpack("<f", struct.pack("<f", double))[0])
+    except OverflowError:
+        return None
+    if decimal.Decimal(text) == decimal.Decimal(double):
+        return single
+    halfway = struct.unpack("<q", struct.pack("<d", double))[0] & (2**29 - 1) == 2**28
+    return None if halfway or abs(double) < SMALLEST_NORMAL_FLOAT else single
+
+
+def date_of(text: str) -> datetime.date | None:
+    """A date in its one unambiguous spelling."""
+    if not text.isascii() or not (found := _DATE.fullmatch(text)):
+        return None
+    try:
+        return datetime.date(int(found[1]), int(found[2]), int(found[3]))
+    except ValueError:
+        return None
+
+
+def timestamp_of(text: str) -> datetime.datetime | None:
+    """An instant or, without a zone in the text, a local time."""
+    if not text.isascii() or not (found := _TIMESTAMP.fullmatch(text)):
+        return None
+    day, clock, offset = found.groups()
+    if offset and not (offset == "Z" or (int(offset[1:3]) <= 18 and int(offset[4:6]) <= 59)):
+        return None
+    if clock and "." in clock:
+        clock = clock.ljust(len("00:00:00.000000"), "0")
+    try:
+        parsed = datetime.datetime.fromisoformat(f"{day}T{clock or '00:00:00'}{offset or ''}")
+        return parsed.astimezone(datetime.UTC) if offset else parsed
+    except (ValueError, OverflowError):
+        return None
+
+
+def _exact(type_: Primitive | Decimal, literal: Literal) -> decimal.Decimal | None:
+    """The number that an integer or decimal column is compared with, where the comparison is an exact one."""
+    match literal:
+        case Literal(Kind.INTEGER | Kind.DECIMAL, decimal.Decimal() as value):
+            return value if _common_decimal(type_, [literal]) else None
+        case Literal(Kind.STRING, str() as text) if isinstance(type_, Primitive):
+            # Integers as text, spelled as Spark spells them, are the same number compared as number or as text.
+            if not re.fullmatch(r"0|-?[1-9][0-9]{0,18}", text):
+                return None
+            low, high = _limits(type_)
+            value = decimal.Decimal(text)
+            return value if low <= value <= high else None
+        case Literal(Kind.EXPONENT | Kind.DOUBLE | Kind.FLOAT as kind, value) if isinstance(type_, Primitive):
+            # Below these limits every integer has its own double (or float), so rounding the column keeps order.
+            limit = 2**24 if kind is Kind.FLOAT else 2**53
+            if kind is Kind.EXPONENT:
+                assert isinstance(value, decimal.Decimal), "an exponent literal keeps its text's value"
+                if decimal.Decimal(float(value)) != value:
+                    return None
+            number = decimal.Decimal(value) if isinstance(value, float) else value
+            if not isinstance(number, decimal.Decimal) or not number.is_finite() or number.copy_abs() >= limit:
+                return None
+            return number
+        case _:
+            return None
+
+
+def _common_decimal(type_: Primitive | Decimal, literals: Sequence[Literal]) -> bool:
+    """Whether a column and its literals, where they meet as decimals, have a common type without loss."""
+    if isinstance(type_, Primitive):
+        if all(x.kind is Kind.INTEGER for x in literals):
+            return True
+        shapes = [(20, 0)]
+    else:
+        shapes = [(type_.precision, type_.scale)]
+    shapes += [_shape(x) for x in literals]
+    return max(p - s for p, s in shapes) + max(s for _, s in shapes) <= LARGEST_PRECISION
+
+
+def _shape(literal: Literal) -> tuple[int, int]:
+    """Precision and scale of the decimal type that Spark gives a literal."""
+    if literal.declared is not None:
+        return literal.declared
+    assert isinstance(literal.value, decimal.Decimal), "an integer or decimal literal is exact"
+    _, digits, exponent = literal.value.as_tuple()
+    assert isinstance(exponent, int), "a literal is a finite number"
+    scale = max(0, -exponent)
+    precision = max(len(digits) + max(0, exponent), scale)
+    if literal.kind is Kind.INTEGER:
+        return (10, 0) if -(2**31) <= literal.value < 2**31 else (20, 0)
+    return precision, scale
+
+
+def _limits(type_: Primitive | Decimal) -> tuple[decimal.Decimal, decimal.Decimal]:
+    """The least and the greatest value of an integer or decimal type."""
+    if isinstance(type_, Decimal):
+        most = decimal.Decimal(10**type_.precision - 1).scaleb(-type_.scale, _EXACT)
+        return most.copy_negate(), most
+    half = 2 ** (INTEGER_BITS[type_.name] - 1)
+    return decimal.Decimal(-half), decimal.Decimal(half - 1)
+
+
+def _on_grid(op: Op, column: Column, type_: Primitive | Decimal, exact: decimal.Decimal) -> Predicate:
+    """A comparison with any number, as one with a value the column can hold.
+
+    A number between two values of the column, or beyond its range, splits the values in those at most `below` and
+    the rest; nothing equals it.
+    """
+    low, high = _limits(type_)
+    scale = type_.scale if isinstance(type_, Decimal) else 0
+    step = decimal.Decimal(1).scaleb(-scale, _EXACT)
+    below = exact.quantize(step, decimal.ROUND_FLOOR, _EXACT) if exact.copy_abs() <= high + 1 else exact
+    if below == exact and low <= exact <= high:
+        return Compare(op, column, _typed(type_, below))
+    if op is Op.SAME:
+        return Constant(False)
+    most, least = _typed(type_, high), _typed(type_, low)
+    if op is Op.EQ:
+        return Compare(Op.GT, column, most)
+    if op is Op.NE:
+        return Compare(Op.LE, column, most)
+    upward = op in (Op.GT, Op.GE)
+    if exact > high:
+        return Compare(Op.GT if upward else Op.LE, column, most)
+    if exact < low:
+        return Compare(Op.GE if upward else Op.LT, column, least)
+    return Compare(Op.GT if upward else Op.LE, column, _typed(type_, below))
+
+
+def _typed(type_: Primitive | Decimal, value: decimal.Decimal) -> Value:
+    if isinstance(type_, Primitive):
+        return int(value)
+    return value.quantize(decimal.Decimal(1).scaleb(-type_.scale, _EXACT), context=_EXACT)
+
+
+def _value(type_: DataType, literal: Literal, zone: str) -> Value | None:
+    """The literal as a value of a column's type, for types without a grid of their own."""
+    if not isinstance(type_, Primitive):
+        return None
+    match type_.name, literal:
+        case ("string", Literal(Kind.STRING, str() as text)):
+            return text
+        case ("binary", Literal(Kind.BINARY, bytes() as data)):
+            return data
+        case ("boolean", Literal(Kind.BOOLEAN, bool() as flag)):
+            return flag
+        case ("float" | "double", Literal(kind)) if kind in NUMBERS:
+            return _double(type_.name, literal)
+        case ("date", _):
+            return _as_date(literal, zone)
+        case ("timestamp", _):
+            return _as_instant(literal, zone)
+        case ("timestamp_ntz", _):
+            return _as_local(literal, zone)
+        case _:
+            return None
+
+
+def _double(name: str, literal: Literal) -> float | None:
+    """The double a float or double column is compared with."""
+    if isinstance(literal.value, float):
+        return literal.value
+    assert isinstance(literal.value, decimal.Decimal), "a number that is no double is exact"
+    found = double_of(str(literal.value))
+    if found is not None and name == "float" and literal.kind is Kind.INTEGER:
+        # Next to an integer a float column is compared as float or as double, depending on the mode.
+        return found if decimal.Decimal(found) == literal.value and float_of(str(found)) == found else None
+    return found
+
+
+def _as_date(literal: Literal, zone: str) -> datetime.date | None:
+    match literal:
+        case Literal(Kind.DATE, datetime.date() as day):
+            return day
+        case Literal(Kind.STRING, str() as text):
+            return date_of(text)
+        case Literal(Kind.TIMESTAMP | Kind.TIMESTAMP_NTZ, datetime.datetime() as moment):
+            midnight = moment.time() == datetime.time(0)
+            return moment.date() if midnight and zone.lower() in _UTC else None
+        case _:
+            return None
+
+
+def _as_instant(literal: Literal, zone: str) -> datetime.datetime | None:
+    match literal:
+        case Literal(Kind.STRING, str() as text):
+            moment = timestamp_of(text)
+            return None if moment is None else _instant(moment, zone)
+        case Literal(Kind.TIMESTAMP | Kind.TIMESTAMP_NTZ, datetime.datetime() as moment):
+            return _instant(moment, zone)
+        case Literal(Kind.DATE, datetime.date() as day):
+            return _instant(datetime.datetime.combine(day, datetime.time(0)), zone)
+        case _:
+            return None
+
+
+def _as_local(literal: Literal, zone: str) -> datetime.datetime | None:
+    match literal:
+        case Literal(Kind.STRING, str() as text):
+            moment = timestamp_of(text)
+            return moment if moment is not None and moment.tzinfo is None else None
+        case Literal(Kind.TIMESTAMP_NTZ, datetime.datetime() as moment):
+            return moment if moment.tzinfo is None else None
+        case Literal(Kind.TIMESTAMP, datetime.datetime() as moment):
+            # Spark moves the column into the session's zone here, which keeps order only in a zone without changes.
+            return moment if moment.tzinfo is None and zone.lower() in _UTC else None
+        case Literal(Kind.DATE, datetime.date() as day):
+            return datetime.datetime.combine(day, datetime.time(0))
+        case _:
+            return None
+
+
+def _instant(moment: datetime.datetime, zone: str) -> datetime.datetime | None:
+    """A local time in the session's zone as an instant, where every zone database agrees on it."""
+    if moment.tzinfo is not None:
+        return moment
+    if zone.lower() in _UTC:
+        return moment.replace(tzinfo=datetime.UTC)
+    if "/" not in zone or not 1970 <= moment.year <= 2037:
+        return None
+    try:
+        there = moment.replace(tzinfo=ZoneInfo(zone))
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+    if there.utcoffset() != there.replace(fold=1).utcoffset():
+        return None  # skipped or repeated by a change of clocks
+    return there.astimezone(datetime.UTC)

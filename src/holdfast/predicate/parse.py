@@ -1,0 +1,384 @@
+"""Conditions written in Spark SQL, as predicates.
+
+Spark applies the condition itself; what is parsed here only decides which files it must look at. So everything
+that is not understood for certain becomes Opaque, and understanding less is never wrong.
+
+1. Never raises for a text that Spark might accept.
+2. A part that is understood has Spark's truth value on every row, whatever the session's settings.
+3. Columns resolve without regard to case and come out as the schema spells them; a reference that the schema does
+   not know (a metadata column, a function without parentheses) makes its part opaque.
+"""
+
+from __future__ import annotations
+
+import decimal
+import re
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, SqlglotError
+
+from holdfast.predicate.literal import (
+    LARGEST_PRECISION,
+    Kind,
+    Literal,
+    compare,
+    date_of,
+    double_of,
+    float_of,
+    one_of,
+    timestamp_of,
+)
+from holdfast.predicate.records import (
+    And,
+    Column,
+    Compare,
+    Constant,
+    In,
+    IsNull,
+    Not,
+    Op,
+    Opaque,
+    Or,
+    Predicate,
+    StartsWith,
+)
+from holdfast.schema.types import DataType, Field, Primitive, Struct
+
+_OPS: dict[type[exp.Expr], Op] = {
+    exp.EQ: Op.EQ,
+    exp.NEQ: Op.NE,
+    exp.LT: Op.LT,
+    exp.LTE: Op.LE,
+    exp.GT: Op.GT,
+    exp.GTE: Op.GE,
+    exp.NullSafeEQ: Op.SAME,
+}
+_MIRRORED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}
+_INTEGER_CASTS = {
+    exp.DataType.Type.TINYINT: 8,
+    exp.DataType.Type.SMALLINT: 16,
+    exp.DataType.Type.INT: 32,
+    exp.DataType.Type.BIGINT: 64,
+}
+_INSTANTS = frozenset({exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ})
+_NOT_NUMBERS = {"nan": float("nan"), "infinity": float("inf"), "-infinity": float("-inf")}
+# Text that Spark's lexer and sqlglot's may cut into different words.
+_COMMENT_OR_VARIABLE = re.compile(r"--|/\*|\$\{")
+_RAW_STRING = re.compile(r"\b[rR]['\"]")
+# Settings give these two meanings in a string: an escape or itself, a quote or part of a name.
+_TWO_MEANINGS = re.compile(r'[\\"]')
+_LIKE_WILDCARD = re.compile(r"[%_]")
+
+
+def parse(text: str, schema: Struct, *, zone: str = "UTC") -> Predicate:
+    """The predicate a condition states; `zone` is the session's time zone."""
+    tree = _tree(text)
+    if tree is None:
+        return Opaque(text.strip())
+    reader = _Reader(
+        schema,
+        zone,
+        strings=not _TWO_MEANINGS.search(text),
+        binaries=not re.search(r"\b0[xX]", text),
+    )
+    try:
+        return reader.predicate(tree)
+    except RecursionError:
+        return Opaque(text.strip())
+
+
+def _tree(text: str) -> exp.Expr | None:
+    if _COMMENT_OR_VARIABLE.search(text) or ("\\" in text and ('"' in text or _RAW_STRING.search(text))):
+        return None
+    try:
+        trees = sqlglot.parse(text, dialect="spark")
+    except (SqlglotError, RecursionError, ValueError):
+        return None
+    return trees[0] if len(trees) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Turns a syntax tree into a predicate, given a schema and which literals have one meaning."""
+
+    schema: Struct
+    zone: str
+    strings: bool
+    binaries: bool
+
+    def predicate(self, node: exp.Expr) -> Predicate:
+        understood = self.understood(node)
+        return self.opaque(node) if understood is None else understood
+
+    def understood(self, node: exp.Expr) -> Predicate | None:
+        match node:
+            case exp.Paren():
+                return self.understood(node.this)
+            case exp.And():
+                return And(tuple(self.predicate(part) for part in node.flatten(unnest=True)))
+            case exp.Or():
+                return _merged(tuple(self.predicate(part) for part in node.flatten(unnest=True)))
+            case exp.Not() if _plain(node, "this"):
+                inner = self.understood(node.this)
+                return None if inner is None else Not(inner)
+            case exp.Boolean():
+                return Constant(bool(node.this))
+            case exp.Null():
+                return Constant(None)
+            case exp.Column() | exp.Dot():
+                return self.flag(node, Op.EQ, True)
+            case exp.Is() if _plain(node, "this", "expression"):
+                return self.is_(node)
+            case exp.NullSafeNEQ() if _plain(node, "this", "expression"):
+                same = self.comparison(Op.SAME, node)
+                return None if same is None else Not(same)
+            case exp.Between() if _plain(node, "this", "low", "high"):
+                return self.between(node)
+            case exp.In() if _plain(node, "this", "expressions"):
+                return self.in_(node)
+            case exp.Like() if _plain(node, "this", "expression", "negate"):
+                like = self.like(node.this, node.expression)
+                return Not(like) if like is not None and node.args.get("negate") else like
+            case exp.StartsWith() if _plain(node, "this", "expression"):
+                return self.starts_with(node)
+            case exp.Anonymous() if node.name.lower() in ("isnull", "isnotnull") and len(node.expressions) == 1:
+                return self.null_test(node.expressions[0], negated=node.name.lower() == "isnotnull")
+            case _ if type(node) in _OPS and _plain(node, "this", "expression"):
+                return self.comparison(_OPS[type(node)], node)
+            case _:
+                return None
+
+    def opaque(self, node: exp.Expr) -> Opaque:
+        found = (self.field(part) for part in node.find_all(exp.Column, exp.Dot))
+        columns = tuple(dict.fromkeys(column for column, _ in filter(None, found)))
+        return Opaque(node.sql(dialect="spark", unsupported_level=ErrorLevel.IGNORE), columns)
+
+    def comparison(self, op: Op, node: exp.Expr) -> Predicate | None:
+        left, right = node.args["this"], node.args["expression"]
+        if (target := self.field(left)) and (literal := self.literal(right)):
+            return self.compare(op, target, literal)
+        if (target := self.field(right)) and (literal := self.literal(left)):
+            return self.compare(_MIRRORED.get(op, op), target, literal)
+        return None
+
+    def compare(self, op: Op, target: tuple[Column, Field], literal: Literal) -> Predicate | None:
+        column, field = target
+        if literal.kind is Kind.NULL and op is Op.SAME:
+            return IsNull(column)
+        return compare(op, column, field.type, literal, self.zone) if _by_value(field) else None
+
+    def flag(self, node: exp.Expr, op: Op, value: bool) -> Predicate | None:
+        target = self.field(node)
+        return self.compare(op, target, Literal(Kind.BOOLEAN, value)) if target else None
+
+    def is_(self, node: exp.Is) -> Predicate | None:
+        match node.expression:
+            case exp.Null():
+                return self.null_test(node.this, negated=False)
+            case exp.Boolean() as wanted:
+                return self.flag(node.this, Op.SAME, bool(wanted.this))
+            case _:
+                return None
+
+    def null_test(self, node: exp.Expr, *, negated: bool) -> Predicate | None:
+        target = self.field(node)
+        if target is None:
+            return None
+        return Not(IsNull(target[0])) if negated else IsNull(target[0])
+
+    def between(self, node: exp.Between) -> Predicate | None:
+        target = self.field(node.this)
+        low, high = self.literal(node.args["low"]), self.literal(node.args["high"])
+        if not (target and low and high):
+            return None
+        above, below = self.compare(Op.GE, target, low), self.compare(Op.LE, target, high)
+        return And((above, below)) if above is not None and below is not None else None
+
+    def in_(self, node: exp.In) -> Predicate | None:
+        target = self.field(node.this)
+        literals = [self.literal(e) for e in node.expressions]
+        given = [x for x in literals if x is not None]
+        if target is None or not given or len(given) < len(literals) or not _by_value(target[1]):
+            return None
+        return one_of(target[0], target[1].type, given, self.zone)
+
+    def like(self, subject: exp.Expr, pattern: exp.Expr) -> Predicate | None:
+        target, literal = self.field(subject), self.literal(pattern)
+        if target is None or literal is None or not _is_text(target[1]) or not isinstance(literal.value, str):
+            return None
+        prefix = _LIKE_WILDCARD.split(literal.value, maxsplit=1)[0]
+        match literal.value[len(prefix) :]:
+            case "":
+                return Compare(Op.EQ, target[0], prefix)
+            case rest if not rest.strip("%"):
+                return StartsWith(target[0], prefix)
+            case _:
+                whole = exp.Like(this=subject.copy(), expression=pattern.copy())
+                return And((StartsWith(target[0], prefix), self.opaque(whole))) if prefix else None
+
+    def starts_with(self, node: exp.StartsWith) -> Predicate | None:
+        target, literal = self.field(node.this), self.literal(node.expression)
+        if target is None or literal is None or not _is_text(target[1]) or not isinstance(literal.value, str):
+            return None
+        return StartsWith(target[0], literal.value)
+
+    def field(self, node: exp.Expr) -> tuple[Column, Field] | None:
+        """The column a reference names, and its field."""
+        names = _names(node)
+        within: DataType = self.schema
+        column: list[str] = []
+        found: Field | None = None
+        for name in names:
+            found = within.find(name) if isinstance(within, Struct) else None
+            if found is None:
+                return None
+            column.append(found.name)
+            within = found.type
+        return None if found is None else (tuple(column), found)
+
+    def literal(self, node: exp.Expr) -> Literal | None:
+        match node:
+            case exp.Paren():
+                return self.literal(node.this)
+            case exp.Null():
+                return Literal(Kind.NULL)
+            case exp.Boolean():
+                return Literal(Kind.BOOLEAN, bool(node.this))
+            case exp.Literal() if node.is_string:
+                return Literal(Kind.STRING, str(node.this)) if self.strings else None
+            case exp.Literal():
+                return _number(str(node.this))
+            case exp.Neg():
+                return _negative(self.literal(node.this))
+            case exp.HexString() if self.binaries and _plain(node, "this"):
+                return _binary(str(node.this))
+            case exp.Cast() if type(node) is not exp.JSONCast and _plain(node, "this", "to", "safe"):
+                inner = self.literal(node.this)
+                return None if inner is None else _cast(inner, node.to)
+            case _:
+                return None
+
+
+def _plain(node: exp.Expr, *known: str) -> bool:
+    """Whether a node has only the arguments named: one we do not know may change its meaning."""
+    return not any(value for name, value in node.args.items() if name not in known)
+
+
+def _names(node: exp.Expr) -> list[str]:
+    match node:
+        case exp.Paren():
+            return _names(node.this)
+        case exp.Column() if _plain(node, "this", "table", "db", "catalog"):
+            parts = node.parts
+            return [p.name for p in parts] if all(isinstance(p, exp.Identifier) for p in parts) else []
+        case exp.Dot() if isinstance(node.expression, exp.Identifier):
+            above = _names(node.this)
+            return [*above, node.expression.name] if above else []
+        case _:
+            return []
+
+
+def _by_value(field: Field) -> bool:
+    """Whether values of the column compare as stored, not under a collation or padded as CHAR."""
+    collated = "__COLLATIONS" in field.metadata
+    padded = str(field.metadata.get("__CHAR_VARCHAR_TYPE_STRING", "")).lower().startswith("char")
+    return not collated and not padded
+
+
+def _is_text(field: Field) -> bool:
+    return field.type == Primitive("string") and _by_value(field)
+
+
+def _merged(parts: tuple[Predicate, ...]) -> Predicate:
+    """An OR with equalities on one column gathered into a list, so that long chains cost one test."""
+    gathered: dict[Column, list[Predicate]] = {}
+    for part in parts:
+        if isinstance(part, Compare) and part.op is Op.EQ:
+            gathered.setdefault(part.column, []).append(part)
+    rest = [p for p in parts if not (isinstance(p, Compare) and p.op is Op.EQ)]
+    lists = [
+        equals[0] if len(equals) == 1 else In(column, tuple(e.value for e in equals if isinstance(e, Compare)))
+        for column, equals in gathered.items()
+    ]
+    together = (*lists, *rest)
+    return together[0] if len(together) == 1 else Or(together)
+
+
+def _number(text: str) -> Literal | None:
+    if not re.fullmatch(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text, re.ASCII):
+        return None
+    if "e" in text.lower():
+        return None if double_of(text) is None else Literal(Kind.EXPONENT, decimal.Decimal(text))
+    if len(text.replace(".", "").lstrip("0")) > LARGEST_PRECISION:
+        return None
+    kind = Kind.DECIMAL if "." in text or int(text) > 2**63 else Kind.INTEGER
+    return Literal(kind, decimal.Decimal(text))
+
+
+def _negative(literal: Literal | None) -> Literal | None:
+    match literal:
+        case Literal(kind, decimal.Decimal() as value, declared):
+            return Literal(kind, value.copy_negate(), declared)
+        case Literal(kind, float() as value):
+            return Literal(kind, -value)
+        case _:
+            return None
+
+
+def _binary(text: str) -> Literal | None:
+    try:
+        return Literal(Kind.BINARY, bytes.fromhex(text))
+    except ValueError:
+        return None
+
+
+def _cast(literal: Literal, to: exp.DataType) -> Literal | None:
+    """A literal under a cast that changes its type and not its meaning."""
+    match to.this, literal:
+        case (kind, Literal(Kind.INTEGER, decimal.Decimal() as value)) if kind in _INTEGER_CASTS:
+            half = 2 ** (_INTEGER_CASTS[kind] - 1)
+            return Literal(Kind.INTEGER, value) if -half <= value < half else None
+        case (exp.DataType.Type.DECIMAL, _):
+            return _decimal(literal, to)
+        case (exp.DataType.Type.DOUBLE, Literal(Kind.INTEGER | Kind.DECIMAL | Kind.EXPONENT, value)):
+            double = double_of(str(value))
+            return None if double is None else Literal(Kind.DOUBLE, double)
+        case (exp.DataType.Type.FLOAT, Literal(Kind.INTEGER | Kind.DECIMAL, value)):
+            single = float_of(str(value))
+            return None if single is None else Literal(Kind.FLOAT, single)
+        case (exp.DataType.Type.DOUBLE | exp.DataType.Type.FLOAT as kind, Literal(Kind.STRING, str() as text)):
+            special = _NOT_NUMBERS.get(text.lower())
+            whole = Kind.DOUBLE if kind is exp.DataType.Type.DOUBLE else Kind.FLOAT
+            return None if special is None else Literal(whole, special)
+        case (exp.DataType.Type.DATE, Literal(Kind.STRING, str() as text)):
+            day = date_of(text)
+            return None if day is None else Literal(Kind.DATE, day)
+        case (kind, Literal(Kind.STRING, str() as text)) if kind in _INSTANTS:
+            moment = timestamp_of(text)
+            return None if moment is None else Literal(Kind.TIMESTAMP, moment)
+        case (exp.DataType.Type.TIMESTAMPNTZ, Literal(Kind.STRING, str() as text)):
+            moment = timestamp_of(text)
+            return None if moment is None or moment.tzinfo else Literal(Kind.TIMESTAMP_NTZ, moment)
+        case _:
+            return None
+
+
+def _decimal(literal: Literal, to: exp.DataType) -> Literal | None:
+    """A number as decimal(p, s), where it has no more digits than that."""
+    params = [str(p.this.this) for p in to.expressions]
+    value = literal.value
+    if isinstance(value, str) and re.fullmatch(r"\d{1,38}(\.\d{1,38})?", value, re.ASCII):
+        value = decimal.Decimal(value)
+    if literal.kind not in (Kind.INTEGER, Kind.DECIMAL, Kind.STRING) or not isinstance(value, decimal.Decimal):
+        return None
+    if not all(re.fullmatch(r"[0-9]{1,2}", p) for p in params) or not 1 <= len(params) <= 2:
+        return None
+    precision, scale = int(params[0]), int(params[1]) if len(params) == 2 else 0
+    if not scale <= precision <= LARGEST_PRECISION:
+        return None
+    exact = decimal.Context(prec=200)
+    rescaled = value.quantize(decimal.Decimal(1).scaleb(-scale, exact), context=exact)
+    fits = rescaled == value and value.copy_abs() < 10 ** (precision - scale)
+    return Literal(Kind.DECIMAL, rescaled, (precision, scale)) if fits else None

@@ -1,0 +1,43 @@
+"""The metadata columns any scan can be asked for, by name.
+
+1. A column has one canonical name; `_pos` is only another spelling of `_row_index`.
+2. A column in NEEDS_TRACKING has a value only where the table tracks rows; the others exist for every table.
+"""
+
+from __future__ import annotations
+
+from holdfast.errors import UnknownColumn
+
+ROW_ID = "_row_id"
+ROW_COMMIT_VERSION = "_row_commit_version"
+ROW_INDEX = "_row_index"  # physical position in the file, 0-based
+FILE = "_file"
+PARTITION = "_partition"
+BASE_ROW_ID = "_base_row_id"
+DEFAULT_ROW_COMMIT_VERSION = "_default_row_commit_version"
+
+METADATA_COLUMNS = (
+    ROW_ID,
+    ROW_COMMIT_VERSION,
+    ROW_INDEX,
+    FILE,
+    PARTITION,
+    BASE_ROW_ID,
+    DEFAULT_ROW_COMMIT_VERSION,
+)
+OTHER_SPELLINGS = {"_pos": ROW_INDEX}
+NEEDS_TRACKING = frozenset({ROW_ID, ROW_COMMIT_VERSION, BASE_ROW_ID, DEFAULT_ROW_COMMIT_VERSION})
+
+
+def canonical(name: str) -> str:
+    """The one name of a metadata column."""
+    known = OTHER_SPELLINGS.get(name, name)
+    if known not in METADATA_COLUMNS:
+        offered = ", ".join((*METADATA_COLUMNS, *OTHER_SPELLINGS))
+        raise UnknownColumn(f"there is no metadata column {name!r}; ask for one of {offered}", column=name)
+    return known
+
+
+def needs_tracking(name: str) -> bool:
+    """Whether this metadata column has a value only on a table that tracks rows."""
+    return canonical(name) in NEEDS_TRACKING

@@ -1,0 +1,51 @@
+"""Column types as Arrow types: the one mapping both runners, statistics and tests share.
+
+1. A timestamp is microseconds in UTC; a timestamp without zone is microseconds with none.
+2. A variant is the struct of its two binaries.
+3. Void has Arrow's null type.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from holdfast.schema.types import Array, DataType, Decimal, Map, Primitive, Struct
+
+VARIANT = pa.struct([pa.field("value", pa.binary(), nullable=False), pa.field("metadata", pa.binary(), nullable=False)])
+
+_PRIMITIVES: dict[str, pa.DataType] = {
+    "string": pa.string(),
+    "long": pa.int64(),
+    "integer": pa.int32(),
+    "short": pa.int16(),
+    "byte": pa.int8(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "void": pa.null(),
+    "variant": VARIANT,
+}
+
+
+def arrow_type(type_: DataType) -> pa.DataType:
+    """The Arrow type that holds values of a column type."""
+    match type_:
+        case Primitive(name):
+            return _PRIMITIVES[name]
+        case Decimal(precision, scale):
+            return pa.decimal128(precision, scale)
+        case Array(element, contains_null):
+            return pa.list_(pa.field("element", arrow_type(element), nullable=contains_null))
+        case Map(key, value, value_contains_null):
+            return pa.map_(arrow_type(key), pa.field("value", arrow_type(value), nullable=value_contains_null))
+        case Struct():
+            return pa.struct(list(arrow_schema(type_)))
+
+
+def arrow_schema(schema: Struct) -> pa.Schema:
+    """The Arrow schema of a table's columns, under their logical names."""
+    return pa.schema([pa.field(f.name, arrow_type(f.type), nullable=f.nullable) for f in schema.fields])

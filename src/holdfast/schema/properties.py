@@ -1,0 +1,151 @@
+"""The properties a table may carry under `delta.`, by name, with what their values mean.
+
+1. A value is text; the reader of it says what it must be: a truth, a number, a span of time.
+2. Reading tolerates any name; a misspelt one is told apart from a known one by the nearest known name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from enum import Enum
+
+from holdfast.errors import Invalid
+
+PREFIX = "delta."
+
+COLUMN_MAPPING_MODE = "delta.columnMapping.mode"
+COLUMN_MAPPING_MAX_ID = "delta.columnMapping.maxColumnId"
+ENABLE_ROW_TRACKING = "delta.enableRowTracking"
+ROW_TRACKING_SUSPENDED = "delta.rowTrackingSuspended"
+MATERIALIZED_ROW_ID = "delta.rowTracking.materializedRowIdColumnName"
+MATERIALIZED_ROW_COMMIT_VERSION = "delta.rowTracking.materializedRowCommitVersionColumnName"
+ENABLE_IN_COMMIT_TIMESTAMPS = "delta.enableInCommitTimestamps"
+IN_COMMIT_TIMESTAMP_VERSION = "delta.inCommitTimestampEnablementVersion"
+IN_COMMIT_TIMESTAMP_TIME = "delta.inCommitTimestampEnablementTimestamp"
+DELETED_FILE_RETENTION = "delta.deletedFileRetentionDuration"
+LOG_RETENTION = "delta.logRetentionDuration"
+CHECKPOINT_INTERVAL = "delta.checkpointInterval"
+CONSTRAINT = "delta.constraints."  # followed by the constraint's name
+FEATURE = "delta.feature."  # followed by the feature's name; only in requests
+
+
+class Kind(Enum):
+    """What a property's value must be."""
+
+    TRUTH = "true or false"
+    NUMBER = "a whole number"
+    SPAN = "a span of time such as 'interval 7 days'"
+    TEXT = "text"
+
+
+PROPERTIES: dict[str, Kind] = {
+    "delta.appendOnly": Kind.TRUTH,
+    "delta.autoOptimize": Kind.TRUTH,
+    "delta.autoOptimize.autoCompact": Kind.TEXT,
+    "delta.autoOptimize.optimizeWrite": Kind.TRUTH,
+    "delta.castIcebergTimeType": Kind.TRUTH,
+    CHECKPOINT_INTERVAL: Kind.NUMBER,
+    "delta.checkpointPolicy": Kind.TEXT,
+    "delta.checkpointRetentionDuration": Kind.SPAN,
+    "delta.checkpoint.writeStatsAsJson": Kind.TRUTH,
+    "delta.checkpoint.writeStatsAsStruct": Kind.TRUTH,
+    COLUMN_MAPPING_MAX_ID: Kind.NUMBER,
+    COLUMN_MAPPING_MODE: Kind.TEXT,
+    "delta.compatibility.symlinkFormatManifest.enabled": Kind.TRUTH,
+    "delta.dataSkippingNumIndexedCols": Kind.NUMBER,
+    "delta.dataSkippingStatsColumns": Kind.TEXT,
+    "delta.dataSkippingStringPrefixLength": Kind.NUMBER,
+    DELETED_FILE_RETENTION: Kind.SPAN,
+    "delta.dropFeatureTruncateHistory.retentionDuration": Kind.SPAN,
+    "delta.enableChangeDataCapture": Kind.TRUTH,
+    "delta.enableChangeDataFeed": Kind.TRUTH,
+    "delta.enableDeletionVectors": Kind.TRUTH,
+    "delta.enableExpiredLogCleanup": Kind.TRUTH,
+    "delta.enableFullRetentionRollback": Kind.TRUTH,
+    "delta.enableIcebergCompatV1": Kind.TRUTH,
+    "delta.enableIcebergCompatV2": Kind.TRUTH,
+    "delta.enableIcebergCompatV3": Kind.TRUTH,
+    ENABLE_IN_COMMIT_TIMESTAMPS: Kind.TRUTH,
+    "delta.enableMaterializePartitionColumnsFeature": Kind.TRUTH,
+    ENABLE_ROW_TRACKING: Kind.TRUTH,
+    "delta.enableTypeWidening": Kind.TRUTH,
+    "delta.enableVariantShredding": Kind.TRUTH,
+    "delta.ignoreProtocolDefaults": Kind.TRUTH,
+    IN_COMMIT_TIMESTAMP_TIME: Kind.NUMBER,
+    IN_COMMIT_TIMESTAMP_VERSION: Kind.NUMBER,
+    "delta.isolationLevel": Kind.TEXT,
+    LOG_RETENTION: Kind.SPAN,
+    "delta.minReaderVersion": Kind.NUMBER,
+    "delta.minWriterVersion": Kind.NUMBER,
+    "delta.parquet.compression.codec": Kind.TEXT,
+    "delta.parquet.format.version": Kind.TEXT,
+    "delta.randomPrefixLength": Kind.NUMBER,
+    "delta.randomizeFilePrefixes": Kind.TRUTH,
+    "delta.requireCheckpointProtectionBeforeVersion": Kind.NUMBER,
+    MATERIALIZED_ROW_COMMIT_VERSION: Kind.TEXT,
+    MATERIALIZED_ROW_ID: Kind.TEXT,
+    ROW_TRACKING_SUSPENDED: Kind.TRUTH,
+    "delta.sampleRetentionDuration": Kind.SPAN,
+    "delta.setTransactionRetentionDuration": Kind.SPAN,
+    "delta.universalFormat.enabledFormats": Kind.TEXT,
+    "delta.writePartitionColumnsToParquet": Kind.TRUTH,
+}
+
+_UNIT_MS = {
+    "millisecond": 1,
+    "second": 1000,
+    "minute": 60_000,
+    "hour": 3_600_000,
+    "day": 86_400_000,
+    "week": 604_800_000,
+}
+_STEP = re.compile(r"([+-]?\d+)\s*([a-z]+?)s?\b")
+
+
+def is_known(name: str) -> bool:
+    """Whether a property means something to a Delta table; names outside of `delta.` are the user's own."""
+    return not name.startswith(PREFIX) or name in PROPERTIES or name.startswith((CONSTRAINT, FEATURE))
+
+
+def nearest(name: str) -> str | None:
+    """The known property a misspelt name most likely stands for."""
+    folded = {known.lower(): known for known in PROPERTIES}
+    found = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.75)
+    return folded[found[0]] if found else None
+
+
+def truth(value: str | None, *, default: bool = False) -> bool:
+    """A property that is on or off; anything but `true` is off, as other engines read it."""
+    return default if value is None else value.strip().lower() == "true"
+
+
+def number(name: str, value: str) -> int:
+    """A property that is a whole number."""
+    try:
+        return int(value.strip())
+    except ValueError:
+        raise Invalid(f"the property {name} is {value!r}; it must be {Kind.NUMBER.value}") from None
+
+
+def span_ms(name: str, value: str) -> int:
+    """A property that is a span of time, in milliseconds; months and years have no fixed length and are refused."""
+    text = value.strip().lower().removeprefix("interval").strip()
+    steps = list(_STEP.finditer(text))
+    rest = _STEP.sub("", text).strip()
+    if not steps or rest or any(step[2] not in _UNIT_MS for step in steps):
+        raise Invalid(f"the property {name} is {value!r}; it must be {Kind.SPAN.value}")
+    return sum(int(step[1]) * _UNIT_MS[step[2]] for step in steps)
+
+
+def check(name: str, value: str) -> None:
+    """Refuse a value that a known property cannot have."""
+    match PROPERTIES.get(name):
+        case Kind.TRUTH if value.strip().lower() not in ("true", "false"):
+            raise Invalid(f"the property {name} is {value!r}; it must be {Kind.TRUTH.value}")
+        case Kind.NUMBER:
+            number(name, value)
+        case Kind.SPAN:
+            span_ms(name, value)
+        case _:
+            pass

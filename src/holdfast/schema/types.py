@@ -1,0 +1,212 @@
+"""The types of a table's columns, as the log's schema JSON spells them.
+
+1. A value of these types holds exactly what the JSON said: `parse_schema(render_schema(s)) == s`.
+2. Column names are unique without regard to case, at every level.
+3. A field's physical name is the one data files, statistics and partition values use; without column mapping it is
+   the name itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import msgspec
+
+from holdfast.errors import Damaged, Unsupported
+
+MAPPING_ID = "delta.columnMapping.id"
+MAPPING_NAME = "delta.columnMapping.physicalName"
+
+PRIMITIVES = frozenset(
+    "string long integer short byte float double boolean binary date timestamp timestamp_ntz void variant".split()
+)
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decimal:
+    precision: int
+    scale: int
+
+    @property
+    def name(self) -> str:
+        return f"decimal({self.precision},{self.scale})"
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    element: DataType
+    contains_null: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    key: DataType
+    value: DataType
+    value_contains_null: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    name: str
+    type: DataType
+    nullable: bool = True
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def physical_name(self) -> str:
+        return str(self.metadata.get(MAPPING_NAME, self.name))
+
+    @property
+    def field_id(self) -> int | None:
+        found = self.metadata.get(MAPPING_ID)
+        return None if found is None else int(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    fields: tuple[Field, ...] = ()
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self.fields)
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f.name for f in self.fields)
+
+    def find(self, name: str) -> Field | None:
+        """The field of this name, exactly or else without regard to case."""
+        folded = None
+        for f in self.fields:
+            if f.name == name:
+                return f
+            if folded is None and f.name.lower() == name.lower():
+                folded = f
+        return folded
+
+
+DataType: TypeAlias = Primitive | Decimal | Array | Map | Struct
+
+STRING = Primitive("string")
+LONG = Primitive("long")
+
+
+def parse_schema(text: str, *, where: str) -> Struct:
+    """The struct a schema string describes; `where` names its file in errors."""
+    try:
+        raw = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise Damaged(f"the schema in {where} is not JSON: {error}", path=where) from error
+    parsed = _type(raw, where)
+    if not isinstance(parsed, Struct):
+        raise Damaged(f"the schema in {where} is not a struct", path=where)
+    return parsed
+
+
+def render_schema(schema: Struct) -> str:
+    """The schema string of a struct, as the log stores it."""
+    return msgspec.json.encode(to_json(schema)).decode()
+
+
+def to_json(type_: DataType) -> Any:
+    """The JSON value of a type."""
+    match type_:
+        case Primitive(name):
+            return name
+        case Decimal():
+            return type_.name
+        case Array(element, contains_null):
+            return {"type": "array", "elementType": to_json(element), "containsNull": contains_null}
+        case Map(key, value, value_contains_null):
+            return {
+                "type": "map",
+                "keyType": to_json(key),
+                "valueType": to_json(value),
+                "valueContainsNull": value_contains_null,
+            }
+        case Struct(fields):
+            return {
+                "type": "struct",
+                "fields": [
+                    {"name": f.name, "type": to_json(f.type), "nullable": f.nullable, "metadata": dict(f.metadata)}
+                    for f in fields
+                ],
+            }
+
+
+def physical(type_: DataType) -> DataType:
+    """The same type with every field, at every depth, under its physical name and without metadata."""
+    match type_:
+        case Struct(fields):
+            return Struct(tuple(Field(f.physical_name, physical(f.type), f.nullable) for f in fields))
+        case Array(element, contains_null):
+            return Array(physical(element), contains_null)
+        case Map(key, value, value_contains_null):
+            return Map(physical(key), physical(value), value_contains_null)
+        case _:
+            return type_
+
+
+def leaves(schema: Struct) -> Iterator[tuple[tuple[Field, ...], DataType]]:
+    """Each leaf reachable through structs alone, as the fields leading to it and its type."""
+    for f in schema.fields:
+        if isinstance(f.type, Struct):
+            for path, leaf in leaves(f.type):
+                yield (f, *path), leaf
+        else:
+            yield (f,), f.type
+
+
+def _type(raw: Any, where: str) -> DataType:
+    try:
+        if isinstance(raw, str):
+            return _primitive(raw, where)
+        match raw["type"]:
+            case "struct":
+                return _struct(raw, where)
+            case "array":
+                return Array(_type(raw["elementType"], where), bool(raw.get("containsNull", True)))
+            case "map":
+                return Map(
+                    _type(raw["keyType"], where),
+                    _type(raw["valueType"], where),
+                    bool(raw.get("valueContainsNull", True)),
+                )
+            case other:
+                raise Unsupported(f"the schema in {where} has a column of type {other!r}, which Holdfast does not know")
+    except (KeyError, TypeError) as error:
+        raise Damaged(f"the schema in {where} is malformed: {error!r}", path=where) from error
+
+
+def _struct(raw: Any, where: str) -> Struct:
+    fields = tuple(
+        Field(f["name"], _type(f["type"], where), bool(f.get("nullable", True)), f.get("metadata") or {})
+        for f in raw["fields"]
+    )
+    seen: set[str] = set()
+    for f in fields:
+        if f.name.lower() in seen:
+            raise Damaged(f"the schema in {where} names the column {f.name!r} twice", path=where, found=f.name)
+        seen.add(f.name.lower())
+    return Struct(fields)
+
+
+def _primitive(name: str, where: str) -> DataType:
+    if name in PRIMITIVES:
+        return Primitive(name)
+    if found := _DECIMAL.fullmatch(name):
+        return Decimal(int(found[1]), int(found[2]))
+    if name == "decimal":
+        return Decimal(10, 0)
+    raise Unsupported(f"the schema in {where} has a column of type {name!r}, which Holdfast does not read")

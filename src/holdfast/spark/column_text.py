@@ -1,0 +1,132 @@
+"""A Column as SQL text, as far as it can be read.
+
+A Column has no public tree. Both kinds carry one all the same: Connect's in Python, classic's behind the gateway
+object the Column itself holds. This is the one module that looks at such private attributes; it asks for nothing by
+type, and what it does not find, or not understand, becomes a call that no parser knows. So a condition that cannot
+be read prunes nothing, and never wrongly.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyspark.sql import Column
+
+UNREADABLE = "holdfast_unreadable()"
+_INFIX = {">", ">=", "<", "<=", "=", "==", "<=>", "and", "or"}
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def sql_of(column: Column) -> str:
+    """SQL text that means what the Column means, with UNREADABLE in place of what was not understood."""
+    if hasattr(column, "_expr"):
+        return _connect(column._expr)
+    node = getattr(getattr(column, "_jc", None), "node", None)
+    return _classic(node()) if callable(node) else UNREADABLE
+
+
+def _connect(node: Any) -> str:
+    found = vars(node)
+    match type(node).__name__:
+        case "UnresolvedFunction":
+            return _call(str(found.get("_name")), found.get("_args", ()), _connect)
+        case "ColumnReference" if found.get("_plan_id") is None:
+            return str(found["_unparsed_identifier"])
+        case "SQLExpression":
+            return f"({found['_expr']})"
+        case "LiteralExpression":
+            return _connect_literal(found.get("_value"), type(found.get("_dataType")).__name__)
+        case _:
+            return UNREADABLE
+
+
+def _classic(node: Any) -> str:
+    match str(node.getClass().getSimpleName()):
+        case "UnresolvedFunction":
+            arguments = node.arguments()
+            return _call(node.functionName(), [arguments.apply(i) for i in range(arguments.size())], _classic)
+        case "UnresolvedAttribute" if node.planId().isEmpty() and not node.isMetadataColumn():
+            parts = node.nameParts()
+            return ".".join(_quoted(parts.apply(i)) for i in range(parts.size()))
+        case "SqlExpression":
+            return f"({node.expression()})"
+        case "Literal":
+            return _classic_literal(node.value())
+        case _:
+            return UNREADABLE
+
+
+def _call(name: str, arguments: Sequence[Any], render: Callable[[Any], str]) -> str:
+    texts = [render(argument) for argument in arguments]
+    match name.lower(), texts:
+        case operator, [left, right] if operator in _INFIX:
+            return f"({left} {'=' if operator == '==' else operator.upper()} {right})"
+        case ("!" | "not"), [part]:
+            return f"(NOT {part})"
+        case "isnull", [part]:
+            return f"({part} IS NULL)"
+        case "isnotnull", [part]:
+            return f"({part} IS NOT NULL)"
+        case "in", [part, *values] if values:
+            return f"({part} IN ({', '.join(values)}))"
+        case ("like" | "startswith"), [left, right]:
+            return f"({left} LIKE {right})" if name.lower() == "like" else f"startswith({left}, {right})"
+        case _:
+            return UNREADABLE
+
+
+def _connect_literal(value: Any, type_name: str) -> str:
+    match type_name, value:
+        case "DateType", int():
+            return f"DATE '{datetime.date(1970, 1, 1) + datetime.timedelta(days=value)}'"
+        case "TimestampType", int():
+            return _timestamp(value)
+        case ("BooleanType" | "IntegerType" | "LongType" | "ShortType" | "ByteType" | "DoubleType"), _:
+            return _plain(value)
+        case ("StringType" | "DecimalType"), _:
+            return _plain(value)
+        case _:
+            return UNREADABLE
+
+
+def _classic_literal(value: Any) -> str:
+    if value is None or isinstance(value, bool | int | float | str | decimal.Decimal):
+        return _plain(value)
+    match str(value.getClass().getName()):
+        case "java.sql.Date" | "java.time.LocalDate":
+            return f"DATE '{value.toString()}'"
+        case "java.sql.Timestamp":
+            return _timestamp(value.getTime() // 1000 * 1_000_000 + value.getNanos() // 1000)
+        case _:
+            return UNREADABLE
+
+
+def _timestamp(micros: int) -> str:
+    moment = _EPOCH + datetime.timedelta(microseconds=micros)
+    return f"TIMESTAMP '{moment:%Y-%m-%d %H:%M:%S.%f}+00:00'" if moment.year >= 1000 else UNREADABLE
+
+
+def _plain(value: Any) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case int():
+            return str(value)
+        case float():
+            return f"CAST('{value!r}' AS DOUBLE)" if value != value or value in (float("inf"), -float("inf")) else f"{value!r}D"
+        case decimal.Decimal():
+            return f"{value:f}BD"
+        case str():
+            escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+            return f"'{escaped}'"
+        case _:
+            return UNREADABLE
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

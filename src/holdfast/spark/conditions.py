@@ -1,0 +1,79 @@
+"""Conditions between users, plans and Spark.
+
+A user gives SQL text or a Column. Whatever of it is understood prunes files; Spark applies all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from operator import and_, or_
+
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+
+from holdfast.errors import Invalid
+from holdfast.plan.scan import Condition
+from holdfast.predicate.parse import parse
+from holdfast.predicate.records import (
+    And,
+    Compare,
+    Constant,
+    In,
+    IsNull,
+    Not,
+    Op,
+    Or,
+    Predicate,
+    StartsWith,
+)
+from holdfast.schema.types import Struct
+from holdfast.spark.column_text import sql_of
+
+_OPERATORS: dict[Op, Callable[[Column, Column], Column]] = {
+    Op.EQ: lambda a, b: a == b,
+    Op.NE: lambda a, b: a != b,
+    Op.LT: lambda a, b: a < b,
+    Op.LE: lambda a, b: a <= b,
+    Op.GT: lambda a, b: a > b,
+    Op.GE: lambda a, b: a >= b,
+    Op.SAME: lambda a, b: a.eqNullSafe(b),
+}
+
+
+def condition(spark: SparkSession, where: str | Column, schema: Struct) -> Condition:
+    """What a user's condition says, as far as it can be read."""
+    if isinstance(where, str):
+        if not where.strip():
+            raise Invalid("where= is empty; leave it out to read every row")
+        text = where
+    elif isinstance(where, Column):
+        text = sql_of(where)
+    else:
+        raise Invalid(f"where= takes SQL text or a Column, not {type(where).__name__}")
+    zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    shown = where if isinstance(where, str) else str(where).removeprefix("Column<'").removesuffix("'>")
+    return Condition(where, shown, parse(text, schema, zone=zone))
+
+
+def below(predicate: Predicate, column_of: Callable[[str], Column]) -> Column:
+    """A predicate over top-level columns as a Column; `column_of` gives each its place in the frame."""
+    match predicate:
+        case And(parts):
+            return reduce(and_, (below(p, column_of) for p in parts))
+        case Or(parts):
+            return reduce(or_, (below(p, column_of) for p in parts))
+        case Not(part):
+            return ~below(part, column_of)
+        case Compare(op, (name,), value):
+            return _OPERATORS[op](column_of(name), F.lit(value))
+        case In((name,), values):
+            return column_of(name).isin(list(values))
+        case IsNull((name,)):
+            return column_of(name).isNull()
+        case StartsWith((name,), prefix):
+            return column_of(name).startswith(prefix)
+        case Constant(value):
+            return F.lit(value).cast("boolean")
+        case _:
+            raise AssertionError(f"{predicate} is not a comparison of top-level columns with literals")

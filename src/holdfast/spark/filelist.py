@@ -1,0 +1,112 @@
+"""Tell Spark exactly which files to read, and prove that it will.
+
+A few files are named one by one. More than that are listed in Spark's own file-sink log, written to a scratch
+directory that is then read: no directory is listed, files may lie anywhere, and a missing one raises. It is an
+internal format of Spark, so this module is the only one that knows it.
+
+1. A DataFrame made here reads the given files and no others; when Spark would do otherwise, opening it raises.
+2. A list is named by its content, so the same files share one, and a plan that is resolved again finds it.
+3. Whatever the session says, missing and corrupt files raise, and values are taken as they are stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from holdfast.errors import Damaged, Unsupported
+from holdfast.spark.scratch import Scratch
+
+NAMED_AT_MOST = 30
+_GLOB = re.compile(r"([\\\[\]{}*?])")
+_OPTIONS = {
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "mergeSchema": "false",
+    "datetimeRebaseMode": "CORRECTED",  # for files that do not say; those of old Spark versions do
+    "int96RebaseMode": "CORRECTED",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file as Spark must see it."""
+
+    uri: str  # as `_metadata.file_path` spells it
+    url: str  # decoded
+    size: int
+    modified_ms: int
+
+
+def read_files(
+    spark: SparkSession, files: Sequence[ListedFile], schema: StructType, scratch: Scratch, *, hive: bool = False
+) -> DataFrame:
+    """A DataFrame over these files; `hive`: let Spark take partition values from their directories."""
+    _refuse_hidden(files)
+    reader = spark.read.schema(schema).options(**_OPTIONS)
+    if not hive:
+        reader = reader.option("recursiveFileLookup", "true")
+    if len(files) <= NAMED_AT_MOST and not hive:
+        df = reader.parquet(*(_GLOB.sub(r"\\\1", _one_slash(f.url)) for f in files))
+    else:
+        df = reader.parquet(_listed(files, scratch))
+    _prove(df, files)
+    return df
+
+
+def _listed(files: Sequence[ListedFile], scratch: Scratch) -> str:
+    lines = [
+        json.dumps(
+            {
+                "path": f.uri,
+                "size": f.size,
+                "isDir": False,
+                "modificationTime": f.modified_ms,
+                "blockReplication": 1,
+                "blockSize": 128 * 1024 * 1024,
+                "action": "add",
+            }
+        )
+        for f in files
+    ]
+    body = "\n".join(("v1", *lines)).encode()
+    name = hashlib.sha256(body).hexdigest()[:32]
+    scratch.write(f"{name}/_spark_metadata/0", body)
+    return _one_slash(scratch.url(name))
+
+
+def _prove(df: DataFrame, files: Sequence[ListedFile]) -> None:
+    """Compare what Spark says it will read with what it must read; grows with the files, never with rows."""
+    wanted = {f.uri for f in files}
+    found = {_one_slash(uri) for uri in df.inputFiles()}
+    if found == wanted:
+        return
+    missing = sorted(wanted - found)
+    if missing:
+        raise Damaged(
+            f"Spark would not read {len(missing)} of {len(wanted)} files of the table, such as {missing[0]}; "
+            "check that it exists and that Spark can reach it",
+            path=missing[0],
+        )
+    extra = sorted(found - wanted)
+    raise Damaged(f"Spark would read {extra[0]}, which is not a file of the table", path=extra[0])
+
+
+def _refuse_hidden(files: Sequence[ListedFile]) -> None:
+    for f in files:
+        name = f.url.rpartition("/")[2]
+        if name.startswith(("_", ".")):
+            raise Unsupported(
+                f"{f.url} is a file of the table, but Spark skips files whose names start with '_' or '.'; "
+                "read the table with toArrow(), or rewrite that file under another name"
+            )
+
+
+def _one_slash(url: str) -> str:
+    return "file:" + url[len("file://") :] if url.startswith("file:///") else url

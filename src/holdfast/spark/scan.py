@@ -1,0 +1,273 @@
+"""Scan a table with Spark's own Parquet reader.
+
+A plan's files fall into lots: those that hide no row are read as they are, those that hide some pass a filter. Each
+lot is one native scan, joined with file facts only when something asked for needs them; the lots are united and the
+user's condition and columns come last.
+
+1. Hidden rows are gone before any condition of the user's sees them.
+2. Comparisons of a column with a literal, which cannot raise, are repeated below that filter: they skip row groups.
+3. Columns carry their logical names and current types; a data file's older, narrower type is widened by the reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from holdfast.errors import Damaged, MissingFile
+from holdfast.model.files import FileTable
+from holdfast.model.snapshot import HiddenRows
+from holdfast.plan.scan import ScanPlan
+from holdfast.predicate.records import columns_of, conjuncts, is_safe_below
+from holdfast.rows import columns as names
+from holdfast.schema.partition import column, typed
+from holdfast.schema.types import LONG, STRING, DataType, Field, Struct
+from holdfast.spark import facts
+from holdfast.spark.broadcast import small_table
+from holdfast.spark.conditions import below
+from holdfast.spark.filelist import NAMED_AT_MOST, ListedFile, read_files
+from holdfast.spark.footers import Spelling, spellings
+from holdfast.spark.hive import directories_agree
+from holdfast.spark.scratch import Scratch, scratch_for
+from holdfast.spark.types import has_void, spark_struct, spark_type
+from holdfast.storage.base import NotFound
+
+_POSITIONS_LIMIT = 1 << 40  # more rows than a Parquet file can hold in practice; a vector beyond is damaged
+_NEED_BASE = {names.ROW_ID, names.BASE_ROW_ID}
+_NEED_VERSION = {names.ROW_COMMIT_VERSION, names.DEFAULT_ROW_COMMIT_VERSION}
+
+
+@dataclass(frozen=True)
+class Lot:
+    """Files that are read in one native scan."""
+
+    files: FileTable
+    hides: bool  # some file of it hides rows
+    spelling: Spelling  # how its files name the table's columns
+
+
+@dataclass(frozen=True)
+class SparkRunner:
+    """Runs plans on a Spark session, classic or Connect."""
+
+    spark: SparkSession
+
+    def scan(self, plan: ScanPlan, hidden: HiddenRows) -> DataFrame:
+        """The rows a plan asks for."""
+        scan = _Scan(self.spark, plan, hidden, scratch_for(plan.snapshot.location))
+        return scan.frame()
+
+
+@dataclass(frozen=True)
+class _Scan:
+    spark: SparkSession
+    plan: ScanPlan
+    hidden: HiddenRows
+    scratch: Scratch
+
+    def frame(self) -> DataFrame:
+        frames = [self._lot(lot) for lot in self._lots()]
+        df = reduce(DataFrame.unionAll, frames) if frames else self._empty()
+        if self.plan.where is not None:
+            df = df.where(self.plan.where.source)
+        wanted = (*(f.name for f in self.plan.columns), *self.plan.metadata.values())
+        return df.select(*map(quoted, wanted))
+
+    def _lots(self) -> Iterator[Lot]:
+        """Files apart by whether they hide rows, and by how they name the table's columns."""
+        hides = pc.is_valid(self.plan.files.column("dv")).combine_chunks()
+        for mask, hiding in ((pc.invert(hides), False), (hides, True)):
+            part = self.plan.files.filter(mask)
+            if len(part):
+                for spelling, files in spellings(self.spark, self.plan.snapshot, part):
+                    yield Lot(files, hiding, spelling)
+
+    def _lot(self, lot: Lot) -> DataFrame:
+        location = self.plan.snapshot.location
+        listed = self._listed(lot.files)
+        hive = directories_agree(location, lot.files, self.plan.partition_fields)
+        stored = [f for f in self._stored_fields() if not has_void(f.type)]
+        read_as = [Field(lot.spelling.top(f), lot.spelling.type(f)) for f in stored]
+        if hive:
+            read_as += [Field(f.physical_name, f.type) for f in self.plan.partition_fields]
+        df = read_files(self.spark, listed, spark_struct(read_as), self.scratch, hive=hive)
+
+        table = self._facts(lot, hive)
+        needs_path = table is not None or names.FILE in self.plan.metadata
+        needs_index = lot.hides or bool({names.ROW_ID, names.ROW_INDEX} & self.plan.metadata.keys())
+        source = df.metadataColumn("_metadata")
+        extra = [source["file_path"].alias(facts.PATH)] if needs_path else []
+        extra += [source["row_index"].alias(facts.INDEX)] if needs_index else []
+        df = df.select(*(quoted(f.name) for f in read_as), *extra)
+        if lot.hides:
+            df = self._skip_row_groups(df, lot)
+        if table is not None:
+            joined = small_table(self.spark, table, self.scratch)
+            df = df.join(F.broadcast(joined), facts.join_key() == F.col(facts.KEY), "left")
+        if lot.hides:
+            df = df.where(facts.is_live())
+        return df.select(*self._outputs(lot, hive))
+
+    def _stored_fields(self) -> tuple[Field, ...]:
+        """The columns that data files hold: all but the partition columns, and ids where they are asked for."""
+        partition = set(self.plan.snapshot.partition_columns)
+        fields = [f for f in self.plan.snapshot.schema.fields if f.name not in partition]
+        identity = self.plan.snapshot.identity
+        if identity is not None:
+            if identity.id_column is not None and names.ROW_ID in self.plan.metadata:
+                fields.append(Field(identity.id_column, LONG))
+            if identity.version_column is not None and names.ROW_COMMIT_VERSION in self.plan.metadata:
+                fields.append(Field(identity.version_column, LONG))
+        return tuple(fields)
+
+    def _listed(self, files: FileTable) -> list[ListedFile]:
+        """The files as Spark must see them; a few are looked at first, because Spark skips what is empty."""
+        location = self.plan.snapshot.location
+        keys = files.column("key").to_pylist()  # bounded by the number of files, as all that follows
+        if len(keys) <= NAMED_AT_MOST:
+            inside = [k for k in keys if "://" not in k or k.startswith(location.store.url + "/")]
+            with ThreadPoolExecutor(max_workers=8) as pool:
+                list(pool.map(self._look, inside))
+        return [
+            ListedFile(location.spark_uri(key), location.file_url(key), size, modified or 0)
+            for key, size, modified in zip(
+                keys, files.column("size").to_pylist(), files.column("modified_ms").to_pylist(), strict=True
+            )
+        ]
+
+    def _look(self, key: str) -> None:
+        location = self.plan.snapshot.location
+        url = location.file_url(key)
+        try:
+            found = location.store.head(location.store_key(key))
+        except NotFound as error:
+            raise MissingFile(f"{url} is a file of the table, but it is not there", path=url) from error
+        if found.size == 0:
+            raise Damaged(f"{url} is a file of the table, but it is empty", path=url, found="0 bytes")
+
+    def _facts(self, lot: Lot, hive: bool) -> pa.Table | None:
+        """What the rows of this lot must be told of their files; None when nothing."""
+        asked = self.plan.metadata.keys()
+        files = lot.files.table
+        needs_partition = bool(self.plan.partition_fields) and not hive
+        if not (lot.hides or needs_partition or asked & (_NEED_BASE | _NEED_VERSION)):
+            return None
+        location = self.plan.snapshot.location
+        keys = files.column("key").to_pylist()
+        values = files.column("partition_values")
+        return facts.facts_table(
+            [location.spark_uri(key) for key in keys],
+            base=_whole(files, "base_row_id") if asked & _NEED_BASE else None,
+            version=_whole(files, "default_row_commit_version") if asked & _NEED_VERSION else None,
+            partition={
+                _partition_name(i): typed(column(values, f.physical_name), f.type, where=location.url)
+                for i, f in enumerate(self.plan.partition_fields)
+            }
+            if needs_partition
+            else None,
+            hidden=[self._positions(key) for key in keys] if lot.hides else None,
+        )
+
+    def _positions(self, key: str) -> BitMap64:
+        bitmap = self.hidden.positions[key]
+        if bitmap and bitmap.max() >= _POSITIONS_LIMIT:
+            raise Damaged(f"the deletion vector of {key} hides row {bitmap.max()}, which no file has", path=key)
+        return bitmap
+
+    def _skip_row_groups(self, df: DataFrame, lot: Lot) -> DataFrame:
+        if self.plan.where is None:
+            return df
+        tops = {f.name: lot.spelling.top(f) for f in self._stored_fields() if not has_void(f.type)}
+        for part in conjuncts(self.plan.where.predicate):
+            if is_safe_below(part) and all(column[0] in tops for column in columns_of(part)):
+                df = df.where(below(part, lambda name: quoted(tops[name])))
+        return df
+
+    def _outputs(self, lot: Lot, hive: bool) -> list[Column]:
+        positions = {name: i for i, name in enumerate(self.plan.snapshot.partition_columns)}
+        made = []
+        for f in self.plan.snapshot.schema.fields:
+            if f.name in positions:
+                made.append(self._partition_value(f, positions[f.name], hive).alias(f.name))
+            else:
+                made.append(_logical(f, lot.spelling).alias(f.name))
+        return [*made, *(self._metadata(name, lot, hive).alias(out) for name, out in self.plan.metadata.items())]
+
+    def _partition_value(self, f: Field, position: int, hive: bool) -> Column:
+        return quoted(f.physical_name) if hive else facts.known(F.col(_partition_name(position)))
+
+    def _metadata(self, name: str, lot: Lot, hive: bool) -> Column:
+        identity = self.plan.snapshot.identity
+        match name:
+            case names.FILE:
+                return F.col(facts.PATH)
+            case names.ROW_INDEX:
+                return F.col(facts.INDEX)
+            case names.PARTITION:
+                fields = self.plan.partition_fields
+                if not fields:
+                    return F.struct()
+                return F.struct(*(self._partition_value(f, i, hive).alias(f.name) for i, f in enumerate(fields)))
+            case names.BASE_ROW_ID:
+                return facts.known(F.col(facts.BASE))
+            case names.DEFAULT_ROW_COMMIT_VERSION:
+                return facts.known(F.col(facts.VERSION))
+        assert identity is not None, "a plan asks for row ids only where rows are tracked"
+        if name == names.ROW_ID:
+            fresh, stored = facts.known(F.col(facts.BASE)) + F.col(facts.INDEX), identity.id_column
+        else:
+            fresh, stored = facts.known(F.col(facts.VERSION)), identity.version_column
+        return fresh if stored is None else F.coalesce(quoted(stored), fresh)
+
+    def _empty(self) -> DataFrame:
+        snapshot = self.plan.snapshot
+        fields = [*snapshot.schema.fields]
+        for name, output in self.plan.metadata.items():
+            fields.append(Field(output, _metadata_type(name, self.plan)))
+        return self.spark.createDataFrame([], spark_struct(fields))
+
+
+def quoted(name: str) -> Column:
+    """A top-level column, whatever characters its name has."""
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def _logical(f: Field, spelling: Spelling) -> Column:
+    """A stored column under its logical type: nested fields take their logical names."""
+    if has_void(f.type):
+        return F.lit(None).cast(spark_type(f.type))
+    stored = quoted(spelling.top(f))
+    shown = spark_type(f.type)
+    return stored if spark_type(spelling.type(f)) == shown else stored.cast(shown)
+
+
+def _metadata_type(name: str, plan: ScanPlan) -> DataType:
+    match name:
+        case names.FILE:
+            return STRING
+        case names.PARTITION:
+            return Struct(plan.partition_fields)
+        case _:
+            return LONG
+
+
+def _whole(files: pa.Table, name: str) -> pa.Array:
+    """A fact that every file of a table with row tracking must have."""
+    values = files.column(name).combine_chunks()
+    if values.null_count:
+        at = pc.index(pc.is_null(values), True).as_py()
+        key = files.column("key")[at].as_py()
+        raise Damaged(f"the table tracks rows, but its log gives no {name} for {key}", path=key)
+    return values
+
+
+def _partition_name(position: int) -> str:
+    return f"__hf_partition_{position}"

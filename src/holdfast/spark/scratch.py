@@ -1,0 +1,45 @@
+"""A place for what a plan needs and no table should keep: file lists, large facts.
+
+Spark must be able to read it. For tables on local files it is a temporary directory of this process, gone when the
+process ends, as its DataFrames are. For others it lies in the table's own directory, because that is the one place
+which Spark, its executors and this process are known to share; vacuum cleans it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+
+from holdfast.storage.local import LocalStore
+from holdfast.storage.location import Location
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """A directory to which only whole, never changing objects are written."""
+
+    location: Location
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write an object named by its content; one that is there already has the same bytes."""
+        self.location.store.put_if_absent(self.location.key(name), data)
+
+    def url(self, name: str) -> str:
+        return self.location.file_url(name)
+
+
+def scratch_for(table: Location) -> Scratch:
+    """Where plans over this table may leave things for Spark to read."""
+    if table.store.url == "file://":
+        return Scratch(Location(LocalStore(), _process_directory().lstrip("/")))
+    return Scratch(Location(table.store, table.key("_holdfast", "scan")))
+
+
+@cache
+def _process_directory() -> str:
+    directory = tempfile.mkdtemp(prefix="holdfast-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory

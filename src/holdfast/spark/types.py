@@ -1,0 +1,58 @@
+"""Column types as Spark's types.
+
+1. What is asked of a data file has no metadata: Spark reads meaning into some of it (defaults), the format does not.
+2. What a user sees keeps what describes the column (its comment) and drops what is the log's own business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pyspark.sql import types as spark
+
+from holdfast.schema.types import Array, DataType, Field, Map, Primitive, Struct, to_json
+
+_LOG_KEYS = ("delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "__COLLATIONS")
+
+
+def spark_struct(fields: Iterable[Field]) -> spark.StructType:
+    """The Spark type of these fields."""
+    return spark.StructType.fromJson(to_json(Struct(tuple(_shown(f) for f in fields))))
+
+
+def spark_type(type_: DataType) -> spark.DataType:
+    """The Spark type of a column."""
+    return spark_struct([Field("x", type_)]).fields[0].dataType
+
+
+def has_void(type_: DataType) -> bool:
+    """Whether a void stands anywhere in a type: data files never hold one."""
+    match type_:
+        case Primitive("void"):
+            return True
+        case Struct(fields):
+            return any(has_void(f.type) for f in fields)
+        case Array(element, _):
+            return has_void(element)
+        case Map(key, value, _):
+            return has_void(key) or has_void(value)
+        case _:
+            return False
+
+
+def _shown(f: Field) -> Field:
+    metadata: dict[str, Any] = {k: v for k, v in f.metadata.items() if not k.startswith(_LOG_KEYS)}
+    return Field(f.name, _shown_type(f.type), f.nullable, metadata)
+
+
+def _shown_type(type_: DataType) -> DataType:
+    match type_:
+        case Struct(fields):
+            return Struct(tuple(_shown(f) for f in fields))
+        case Array(element, contains_null):
+            return Array(_shown_type(element), contains_null)
+        case Map(key, value, value_contains_null):
+            return Map(_shown_type(key), _shown_type(value), value_contains_null)
+        case _:
+            return type_

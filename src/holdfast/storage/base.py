@@ -1,0 +1,70 @@
+"""What a store of objects must do, and nothing more.
+
+A store covers one scheme and authority (all local files, one bucket). A key is a decoded path inside it, without a
+leading slash. Everything above reads and writes through this protocol, so every operation can be made to fail.
+
+1. An object appears whole or not at all, and its bytes never change under a reader.
+2. put_if_absent creates exactly once, whoever races: True for the one that created, False for the others.
+3. list_from is in ascending order of the name's UTF-8 bytes, covers one directory and never its sub-directories.
+4. A missing object raises NotFound; an unreachable store raises Unavailable; a write whose answer was lost raises
+   OutcomeUnknown. Only idempotent calls are repeated inside a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from holdfast.errors import TableError
+
+
+class NotFound(TableError):
+    """No object has this key; `url` is that of the store, for the message."""
+
+    def __init__(self, key: str, *, url: str = "") -> None:
+        super().__init__(f"no object at {url}/{key}" if url else f"no object at {key}")
+        self.key = key
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectMeta:
+    """An object's key, size and time of last change."""
+
+    key: str
+    size: int
+    modified_ms: int
+
+    @property
+    def name(self) -> str:
+        return self.key.rpartition("/")[2]
+
+
+class ObjectStore(Protocol):
+    """The seven things Holdfast asks of storage."""
+
+    @property
+    def url(self) -> str:
+        """Scheme and authority of the store with no trailing slash: `file://`, `s3://bucket`, `memory://x`."""
+
+    def get(self, key: str) -> bytes: ...
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """Exactly `length` bytes from `start`, or fewer where the object ends first."""
+
+    def head(self, key: str) -> ObjectMeta: ...
+
+    def list_from(self, directory: str, start: str = "") -> Iterator[ObjectMeta]:
+        """Objects directly in `directory` whose name is at or after `start`; nothing when there is no directory."""
+
+    def list_all(self, directory: str) -> Iterator[ObjectMeta]:
+        """Every object below `directory`, in no particular order."""
+
+    def put(self, key: str, data: bytes) -> None:
+        """Create or replace."""
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        """Create; False when an object was already there."""
+
+    def delete(self, key: str) -> None:
+        """Remove; removing what is not there is no error."""

@@ -1,0 +1,226 @@
+"""Objects that are files of this machine.
+
+A key is an absolute path without its leading slash. Bytes are written under a temporary name in the same directory,
+forced to disk, and only then given their name.
+
+1. An answered write survives a power failure: the bytes and the directory entry are both on disk.
+2. A temporary name starts with `.` and ends with TEMPORARY; such files are never listed, and no reader ever sees one
+   half written.
+3. put_if_absent takes the name by a hard link, which one writer alone can do. Where a file system has no hard links
+   the name is first claimed by an empty file, which a reader may meet for a moment.
+4. Before the name is given nothing has happened, so a failure is Unavailable; after it, OutcomeUnknown.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from holdfast.env import Env, system
+from holdfast.errors import Invalid, OutcomeUnknown, Unavailable
+from holdfast.storage.base import NotFound, ObjectMeta
+
+TEMPORARY = ".holdfast-tmp"
+
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+_NOT_AN_OBJECT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+
+
+class LocalStore:
+    """The files of this machine."""
+
+    url = "file://"
+
+    def __init__(self, env: Env | None = None) -> None:
+        self._env = env or system()
+
+    def __repr__(self) -> str:
+        return "LocalStore()"
+
+    def __reduce__(self) -> tuple[type[LocalStore], tuple[()]]:
+        return LocalStore, ()
+
+    def get(self, key: str) -> bytes:
+        with _reading(key), open(_path(key), "rb") as file:
+            return file.read()
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        assert min(start, length) >= 0, "a range is counted from the start of the object"
+        with _reading(key), open(_path(key), "rb") as file:
+            file.seek(start)
+            return file.read(length)
+
+    def head(self, key: str) -> ObjectMeta:
+        path = _path(key)
+        with _reading(key):
+            found = os.stat(path)
+            if not os.path.isfile(path):
+                raise NotFound(key, url=self.url)
+        return _meta(key, found)
+
+    def list_from(self, directory: str, start: str = "") -> Iterator[ObjectMeta]:
+        first = os.fsencode(start)
+        chosen: list[os.DirEntry[str]] = []
+        with _listing(directory), os.scandir(_path(directory)) as entries:
+            chosen = [entry for entry in entries if os.fsencode(entry.name) >= first and not _temporary(entry.name)]
+        chosen.sort(key=lambda entry: os.fsencode(entry.name))
+        return (meta for entry in chosen if (meta := _entry_meta(directory, entry)) is not None)
+
+    def list_all(self, directory: str) -> Iterator[ObjectMeta]:
+        inner: list[str] = []
+        with _listing(directory), os.scandir(_path(directory)) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    inner.append(f"{directory}/{entry.name}" if directory else entry.name)
+                elif not _temporary(entry.name) and (meta := _entry_meta(directory, entry)) is not None:
+                    yield meta
+        for below in inner:
+            yield from self.list_all(below)
+
+    def put(self, key: str, data: bytes) -> None:
+        path = _path(key)
+        with self._written(path, data) as temporary:
+            os.replace(temporary, path)
+        _settle(path)
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        path = _path(key)
+        if os.path.lexists(path):
+            return False
+        with self._written(path, data) as temporary:
+            created = _take_name(temporary, path)
+        if created:
+            _settle(path)
+        return created
+
+    def delete(self, key: str) -> None:
+        path = _path(key)
+        try:
+            os.unlink(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            raise Unavailable(f"cannot delete {path}: {error.strerror}") from error
+        _settle(path)
+
+    @contextmanager
+    def _written(self, path: str, data: bytes) -> Iterator[str]:
+        """The bytes on disk under a temporary name, which is gone afterwards."""
+        directory = os.path.dirname(path)
+        temporary = os.path.join(directory, f".{self._env.new_uuid()}{TEMPORARY}")
+        try:
+            _make_directory(directory)
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            try:
+                with open(descriptor, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(descriptor)
+                yield temporary
+            finally:
+                with suppress(OSError):  # a leftover is hidden, and must not make a done write look failed
+                    os.unlink(temporary)
+        except OSError as error:
+            raise Unavailable(f"cannot write {path}: {error.strerror}") from error
+
+
+def _take_name(temporary: str, path: str) -> bool:
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        if error.errno in _NO_LINKS:
+            return _claim_name(temporary, path)
+        if os.stat(temporary).st_nlink == 2:
+            return True  # over NFS a link can succeed and its answer be lost; what is there is our own file
+        if isinstance(error, FileExistsError):
+            return False
+        raise
+    return True
+
+
+def _claim_name(temporary: str, path: str) -> bool:
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+    except FileExistsError:
+        return False
+    try:
+        os.replace(temporary, path)
+    except OSError as error:
+        raise OutcomeUnknown(f"{path} was claimed but not filled: {error.strerror}; remove it if empty") from error
+    return True
+
+
+def _settle(path: str) -> None:
+    """Force a changed directory entry to disk."""
+    try:
+        _sync_directory(os.path.dirname(path))
+    except OSError as error:
+        raise OutcomeUnknown(f"{path} was changed, but its directory could not be synced: {error.strerror}") from error
+
+
+def _make_directory(directory: str) -> None:
+    missing: list[str] = []
+    while not os.path.isdir(directory):
+        missing.append(directory)
+        directory = os.path.dirname(directory)
+    for path in reversed(missing):
+        with suppress(FileExistsError):
+            os.mkdir(path)
+        _sync_directory(os.path.dirname(path))
+
+
+def _sync_directory(directory: str) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _path(key: str) -> str:
+    if "\x00" in key:
+        raise Invalid(f"{key!r} cannot be the name of a file")
+    return f"/{key}"
+
+
+def _temporary(name: str) -> bool:
+    return name.startswith(".") and name.endswith(TEMPORARY)
+
+
+def _meta(key: str, found: os.stat_result) -> ObjectMeta:
+    return ObjectMeta(key, found.st_size, found.st_mtime_ns // 1_000_000)
+
+
+def _entry_meta(directory: str, entry: os.DirEntry[str]) -> ObjectMeta | None:
+    """What an entry is; None for a directory, and for what went away since it was listed."""
+    try:
+        if not entry.is_file():
+            return None
+        return _meta(f"{directory}/{entry.name}" if directory else entry.name, entry.stat())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Unavailable(f"cannot read {entry.path}: {error.strerror}") from error
+
+
+@contextmanager
+def _reading(key: str) -> Iterator[None]:
+    try:
+        yield
+    except _NOT_AN_OBJECT:
+        raise NotFound(key, url=LocalStore.url) from None
+    except OSError as error:
+        raise Unavailable(f"cannot read /{key}: {error.strerror}") from error
+
+
+@contextmanager
+def _listing(directory: str) -> Iterator[None]:
+    """Nothing is found where there is no directory."""
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise Unavailable(f"cannot list /{directory}: {error.strerror}") from error

@@ -1,0 +1,187 @@
+"""Where a table is: a store, and the directory inside it.
+
+Everywhere else a file is named by its *file key*: decoded and relative to the table's directory when it lies inside,
+otherwise its full decoded URL. This module makes file keys from what a log says, and locations from file keys.
+
+1. Paths in a log are untrusted: one that climbs with `..`, or names another scheme or authority, is refused unless
+   the user allowed it.
+2. Two spellings of one file (encoded, absolute, `file:/x` and `file:///x`, `a//b`, `./a`) give the same key.
+3. A key has no empty, `.` or `..` segment, so only a full URL contains `://`.
+4. Keys hold text that is valid UTF-8; a path that decodes to anything else is refused, not approximated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.errors import Invalid
+from holdfast.storage.base import ObjectStore
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*|$)", re.DOTALL)
+_NETWORK_PATH = re.compile(r"//([^/]+)(/.*|$)", re.DOTALL)  # a URI without a scheme that still names a host
+
+# A path that matches none of this is its own file key.
+_NEEDS_WORK = r"[%:\x00]|^/|/$|//|(?:^|/)\.\.?(?:/|$)|^$"
+
+# What java.net.URI, and so Spark, percent-encodes in a path: all ASCII but the characters RFC 2396 allows there, and
+# beyond ASCII only control and space characters. Letters of any script and emoji stay as they are.
+_SPACES = "\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+_SPARK_ENCODES = rf'[\x00-\x20"#%<>?\[\\\]^`{{|}}\x7f-\xa0{_SPACES}]'
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A directory in a store, and whether its log may point outside of that store.
+
+    `spelled` is the store's URL in the spelling the user's Spark knows (`s3a://bucket`) where that is not the store's.
+    """
+
+    store: ObjectStore
+    directory: str
+    allow_outside: bool = False
+    spelled: str | None = None
+
+    @property
+    def url(self) -> str:
+        """The decoded URL of the directory, without a trailing slash."""
+        return f"{self.store.url}/{self.directory}" if self.directory else self.store.url
+
+    def key(self, *parts: str) -> str:
+        """The store's key of something inside the directory."""
+        return "/".join((self.directory, *parts)) if self.directory else "/".join(parts)
+
+    def file_key(self, path: str) -> str:
+        """The file key of a path as a log spells it: URI-encoded, relative or absolute."""
+        parsed = split_uri(path)
+        if parsed is not None:
+            return self._absolute_key(*parsed, path)
+        if path.startswith("/"):
+            return self._own_key(self._segments(path, path))
+        return self._own_key([*self.directory.split("/"), *self._segments(path, path)])
+
+    def file_keys(self, paths: pa.Array | pa.ChunkedArray) -> pa.Array:
+        """The file keys of many paths; only those that need decoding or checking are looked at one by one."""
+        flat = paths.combine_chunks() if isinstance(paths, pa.ChunkedArray) else paths
+        return _mapped(flat, _NEEDS_WORK, self.file_key, otherwise=flat)
+
+    def store_key(self, file_key: str) -> str:
+        """The store's key of a file key; one outside the table's own store cannot be had from it."""
+        if "://" not in file_key:
+            return self.key(file_key)
+        prefix = self.store.url + "/"
+        if file_key.startswith(prefix):
+            return file_key[len(prefix) :]
+        raise Invalid(f"{file_key} is outside the store of the table at {self.url}: open it through a store of its own")
+
+    def file_url(self, file_key: str) -> str:
+        """The decoded URL of a file key."""
+        return file_key if "://" in file_key else f"{self.url}/{file_key}"
+
+    def spark_uri(self, file_key: str) -> str:
+        """The URI as Spark's `_metadata.file_path` spells it: percent-encoded, one slash for local files."""
+        scheme, _, rest = self.file_url(file_key).partition("://")
+        authority, _, path = rest.partition("/")
+        own = self.store.url.partition("://")
+        spelled_scheme, _, spelled_authority = (self.spelled or self.store.url).partition("://")
+        if (scheme, authority) == (own[0], own[2]):
+            authority = spelled_authority
+        if scheme == own[0]:
+            scheme = spelled_scheme
+        encoded = re.sub(_SPARK_ENCODES, lambda found: quote(found[0], safe=""), f"/{path}")
+        return f"{scheme}://{authority}{encoded}" if authority else f"{scheme}:{encoded}"
+
+    def spark_uris(self, file_keys: pa.Array) -> pa.Array:
+        """The URIs of many file keys, as Spark spells them."""
+        root = self.spark_uri("").removesuffix("/") + "/"
+        plain = pc.binary_join_element_wise(root, file_keys.cast(pa.string()), "")
+        return _mapped(file_keys, f"://|{_SPARK_ENCODES}", self.spark_uri, otherwise=plain)
+
+    def _absolute_key(self, scheme: str, authority: str, path: str, spelled: str) -> str:
+        segments = self._segments(path, spelled)
+        own_scheme, _, own_authority = self.store.url.partition("://")
+        if scheme in ("", own_scheme) and authority in ("", own_authority):
+            return self._own_key(segments)
+        if self.allow_outside:
+            return f"{scheme or own_scheme}://{authority}/{'/'.join(_resolved(segments))}"
+        raise Invalid(
+            f"the log of {self.url} refers to {spelled}, which is in another store; "
+            "open the table with allow_outside=True if you trust it"
+        )
+
+    def _own_key(self, segments: list[str]) -> str:
+        key = "/".join(_resolved(segments))
+        inside = f"{self.directory}/" if self.directory else ""
+        if key.startswith(inside) and key != inside:
+            return key[len(inside) :]
+        return f"{self.store.url}/{key}"
+
+    def _segments(self, encoded: str, spelled: str) -> list[str]:
+        try:
+            segments = unquote(encoded, errors="strict").split("/")
+        except UnicodeDecodeError:
+            raise Invalid(f"the log of {self.url} refers to {spelled}, which is not UTF-8 once decoded") from None
+        if not any(segments) or any("\x00" in segment for segment in segments):
+            raise Invalid(f"the log of {self.url} refers to {spelled!r}, which cannot be the name of a file")
+        if ".." in segments and not self.allow_outside:
+            raise Invalid(
+                f"the log of {self.url} refers to {spelled}, which climbs out of its directory; "
+                "open the table with allow_outside=True if you trust it"
+            )
+        return segments
+
+
+def split_uri(path: str) -> tuple[str, str, str] | None:
+    """Canonical scheme, authority and still encoded path of a URI; None for a path that is none."""
+    if found := _URI.match(path):
+        scheme = canonical_scheme(found[1])
+        authority = found[2] or ""
+        return scheme, "" if (scheme, authority) == ("file", "localhost") else authority, found[3]
+    if found := _NETWORK_PATH.match(path):
+        return "", found[1], found[2]
+    return None
+
+
+def canonical_scheme(scheme: str) -> str:
+    """The scheme that a store's `url` has for this spelling."""
+    return {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}.get(scheme.lower(), scheme.lower())
+
+
+def _resolved(segments: list[str]) -> list[str]:
+    done: list[str] = []
+    for segment in segments:
+        if segment == "..":
+            del done[-1:]
+        elif segment not in ("", "."):
+            done.append(segment)
+    return done
+
+
+def _mapped(values: pa.Array, pattern: str, one: Callable[[str], str], otherwise: pa.Array) -> pa.Array:
+    """`one` of the values that match the pattern, and `otherwise` of the others."""
+    needy = pc.fill_null(pc.match_substring_regex(values, pattern), False)
+    rest = otherwise.cast(pa.string())
+    if not pc.any(needy).as_py():
+        return rest
+    hard = values.filter(needy).cast(pa.string())
+    grouped = pc.match_substring(hard, "/")
+    singly = [one(value) for value in hard.filter(pc.invert(grouped)).to_pylist()]
+    done = pc.replace_with_mask(hard, pc.invert(grouped), pa.array(singly, pa.string()))
+    done = pc.replace_with_mask(done, grouped, _mapped_by_directory(hard.filter(grouped), pattern, one))
+    return pc.replace_with_mask(rest, needy, done)
+
+
+def _mapped_by_directory(paths: pa.Array, pattern: str, one: Callable[[str], str]) -> pa.Array:
+    """`one` of paths that have a directory: asked once per directory where the name itself is plain."""
+    parts = pc.split_pattern(paths, "/", max_splits=1, reverse=True)
+    directories, names = pc.list_element(parts, 0).dictionary_encode(), pc.list_element(parts, 1)
+    heads = [one(f"{directory}/x").removesuffix("x") for directory in directories.dictionary.to_pylist()]
+    done = pc.binary_join_element_wise(pa.array(heads, pa.string()).take(directories.indices), names, "")
+    odd_name = pc.match_substring_regex(names, pattern)
+    singly = [one(path) for path in paths.filter(odd_name).to_pylist()]
+    return pc.replace_with_mask(done, odd_name, pa.array(singly, pa.string()))

@@ -1,0 +1,200 @@
+"""Objects in S3, Google Cloud Storage or Azure, through obstore.
+
+1. Reads, deletes and plain puts are repeated inside obstore; a conditional put is sent exactly once. Repeated after a
+   lost answer it would meet its own object and report that somebody else had won.
+2. False from put_if_absent means that an object is there: S3 also refuses a put that merely collided with another
+   request in flight, so a refusal is confirmed by looking.
+3. What a server certainly refused raises Invalid (change address or credentials) or Unavailable (try again); a write
+   that failed in any other way raises OutcomeUnknown.
+4. No error carries a credential, and none carries obstore's own exception, whose text quotes whole requests.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from holdfast.errors import Invalid, OutcomeUnknown, TableError, Unavailable
+from holdfast.storage.base import NotFound, ObjectMeta
+from holdfast.storage.config import StoreConfig
+
+_Client: TypeAlias = S3Store | GCSStore | AzureStore
+
+_TRIES = 5
+_PATIENCE = timedelta(seconds=60)
+_PAGE = 1000  # what every server returns per listing request
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_SERVER_CODE = re.compile(r"<Code>(\w+)</Code>")
+_NOT_CONNECTED = "kind: Connect,"
+_TRY_AGAIN = {408, 409, 429}
+_SIGNED = re.compile(r"((?:sig|signature|token|key|credential|X-(?:Amz|Goog)-\w+)=)[^&\s\"]+", re.IGNORECASE)
+
+
+class RemoteStore:
+    """One bucket or container."""
+
+    def __init__(self, config: StoreConfig) -> None:
+        self.config = config
+        self._repeating = _client(config, max_retries=_TRIES)
+        self._once = _client(config, max_retries=0)
+        # Only S3 is known to start a listing at an offset on the server; its directory buckets list in no order.
+        self._seeks = config.scheme == "s3" and not config.authority.endswith("--x-s3")
+
+    def __repr__(self) -> str:
+        return f"RemoteStore({self.url})"
+
+    def __reduce__(self) -> tuple[type[RemoteStore], tuple[StoreConfig]]:
+        return RemoteStore, (self.config,)
+
+    @property
+    def url(self) -> str:
+        return self.config.url
+
+    def get(self, key: str) -> bytes:
+        with self._asking("read", key):
+            return bytes(obstore.get(self._repeating, key).bytes())
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        assert min(start, length) >= 0, "a range is counted from the start of the object"
+        if length == 0:
+            self.head(key)
+            return b""
+        with self._asking("read", key):
+            try:
+                return bytes(obstore.get_range(self._repeating, key, start=start, length=length))
+            except BaseError as error:
+                if _status(error) == 416:  # the object ends at or before `start`
+                    return b""
+                raise
+
+    def head(self, key: str) -> ObjectMeta:
+        with self._asking("read", key):
+            return _meta(obstore.head(self._repeating, key))
+
+    def list_from(self, directory: str, start: str = "") -> Iterator[ObjectMeta]:
+        prefix = f"{directory}/" if directory else ""
+        found: list[ObjectMeta] = []
+        # obstore lists what comes after its offset; without its last character `start` itself does.
+        after: str | None = prefix + start[:-1]
+        while after is not None:
+            after = self._list_into(found, prefix, after)
+        return iter(sorted((meta for meta in found if meta.name >= start), key=lambda meta: meta.name.encode()))
+
+    def list_all(self, directory: str) -> Iterator[ObjectMeta]:
+        with self._asking("list", directory):
+            for page in obstore.list(self._repeating, directory or None, chunk_size=_PAGE):
+                yield from (_meta(entry) for entry in page if entry["path"] != directory)
+
+    def put(self, key: str, data: bytes) -> None:
+        with self._asking("write", key):
+            obstore.put(self._repeating, key, data)
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        with self._asking("write", key):
+            try:
+                obstore.put(self._once, key, data, mode="create", use_multipart=False)
+            except AlreadyExistsError:
+                pass
+            else:
+                return True
+        try:
+            self.head(key)
+        except NotFound:
+            raise Unavailable(f"{self.url}/{key} was being changed by somebody else; nothing was written") from None
+        return False
+
+    def delete(self, key: str) -> None:
+        with self._asking("delete", key):
+            try:
+                obstore.delete(self._repeating, key)
+            except FileNotFoundError as error:
+                if _no_container(error):
+                    raise
+
+    def _list_into(self, found: list[ObjectMeta], prefix: str, after: str) -> str | None:
+        """List until done, or until a page ends inside a sub-directory: then where to go on, behind it."""
+        with self._asking("list", prefix):
+            for page in obstore.list(self._repeating, prefix or None, offset=after or None, chunk_size=_PAGE):
+                names = [entry["path"][len(prefix) :] for entry in page]
+                found.extend(_meta(entry) for entry, name in zip(page, names, strict=True) if name and "/" not in name)
+                below, inside, _ = names[-1].partition("/")
+                behind = f"{prefix}{below}/\U0010ffff"
+                if self._seeks and inside and len(page) == _PAGE and behind > after:
+                    return behind
+        return None
+
+    @contextmanager
+    def _asking(self, verb: str, key: str) -> Iterator[None]:
+        try:
+            yield
+        except (BaseError, OSError, ValueError) as error:
+            raise self._failure(verb, key, error) from None
+
+    def _failure(self, verb: str, key: str, error: BaseError | OSError | ValueError) -> TableError:
+        place, reason, status = f"{self.url}/{key}", self._reason(error), _status(error)
+        if isinstance(error, FileNotFoundError) and verb == "read" and not _no_container(error):
+            return NotFound(key, url=self.url)
+        if status == 404 or _no_container(error):
+            return Invalid(f"cannot {verb} {place}: {self.url} does not exist ({reason})")
+        if isinstance(error, PermissionDeniedError | UnauthenticatedError) or status in (401, 403):
+            return Invalid(f"cannot {verb} {place}: the credentials are not accepted ({reason})")
+        if isinstance(error, ValueError) or (status is not None and 400 <= status < 500 and status not in _TRY_AGAIN):
+            return Invalid(f"cannot {verb} {place}: {reason}")
+        certain = status in _TRY_AGAIN or _NOT_CONNECTED in str(error)
+        if verb in ("read", "list") or certain:
+            return Unavailable(f"cannot {verb} {place}: {reason}")
+        return OutcomeUnknown(f"no answer whether the {verb} of {place} was done: {reason}")
+
+    def _reason(self, error: Exception) -> str:
+        text = str(error)
+        if status := _status(error):
+            code = _SERVER_CODE.search(text)
+            return f"status {status}, {code[1]}" if code else f"status {status}"
+        return _redacted(text.partition("\n")[0], self.config.secrets)
+
+
+def _client(config: StoreConfig, *, max_retries: int) -> _Client:
+    # obstore types each option by name; StoreConfig has checked the names, and text is accepted for every one.
+    settings: Any = {"retry_config": {"max_retries": max_retries, "retry_timeout": _PATIENCE}, "config": config.options}
+    try:
+        match config.scheme:
+            case "s3":
+                return S3Store(config.authority, **settings)
+            case "gs":
+                return GCSStore(config.authority, **settings)
+            case "abfs":
+                container, _, host = config.authority.partition("@")
+                settings["config"].setdefault("account_name", host.partition(".")[0])
+                return AzureStore(container, **settings)
+            case other:
+                raise AssertionError(f"{other} is not a remote scheme")
+    except (BaseError, ValueError) as error:
+        reason = _redacted(str(error).partition("\n")[0], config.secrets)
+        raise Invalid(f"cannot open {config.url} with these storage options: {reason}") from None
+
+
+def _status(error: Exception) -> int | None:
+    found = _STATUS.search(str(error))
+    return int(found[1]) if found else None
+
+
+def _no_container(error: Exception) -> bool:
+    return any(code in str(error) for code in ("NoSuchBucket", "ContainerNotFound"))
+
+
+def _redacted(text: str, secrets: tuple[str, ...]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return _SIGNED.sub(r"\1***", text)
+
+
+def _meta(entry: obstore.ObjectMeta) -> ObjectMeta:
+    return ObjectMeta(entry["path"], entry["size"], int(entry["last_modified"].timestamp() * 1000))

@@ -1,0 +1,219 @@
+"""A Delta table, for users: the object with the dots.
+
+It puts the format, a runner and a store together and decides nothing itself. Names and behaviour follow delta-spark's
+`DeltaTable` wherever that has them.
+
+1. A table reads the newest version at each call, unless a version or timestamp is given; refreshing costs the new
+   commits only.
+2. Without a Spark session everything that needs only the log works, and rows are read by `toArrow`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from holdfast.delta import detail, history
+from holdfast.delta.state import DeltaState, is_table, load, refresh
+from holdfast.delta.vectors import load_hidden
+from holdfast.errors import Invalid, NotATable, Unsupported
+from holdfast.local.runner import LocalRunner
+from holdfast.model.snapshot import Snapshot
+from holdfast.ops import explain as explaining
+from holdfast.ops import scan as scanning
+from holdfast.plan.scan import Condition, Request
+from holdfast.predicate.parse import parse
+from holdfast.spark.conditions import condition
+from holdfast.spark.scan import SparkRunner
+from holdfast.storage.location import Location
+from holdfast.storage.open import open_location
+from holdfast.table.moment import moment_ms
+
+_BY_PATH = re.compile(r"(?:delta\.)?`(.+)`", re.DOTALL)
+
+
+@dataclass
+class _Latest:
+    """The newest state seen, shared by a table and its aliases."""
+
+    state: DeltaState
+
+
+class DeltaTable:
+    """A Delta table at a path."""
+
+    def __init__(self, spark: SparkSession | None, latest: _Latest, alias: str | None = None) -> None:
+        self._spark = spark
+        self._latest = latest
+        self._alias = alias
+
+    def __repr__(self) -> str:
+        snapshot = self._latest.state.snapshot
+        return f"DeltaTable({snapshot.location.url}, version {snapshot.version})"
+
+    @classmethod
+    def forPath(
+        cls,
+        sparkSession: SparkSession | None,
+        path: str,
+        hadoopConf: Mapping[str, str] | None = None,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        allow_outside: bool = False,
+    ) -> DeltaTable:
+        """Open the table at a path.
+
+        `storage_options` (or `hadoopConf`, with its `fs.*` keys) say how to reach it; `allow_outside` follows paths in
+        its log that lead to another store. Without a session, rows are read by `toArrow`.
+        """
+        options = {**(hadoopConf or {}), **(storage_options or {})}
+        location = open_location(path, storage_options=options or None, allow_outside=allow_outside)
+        return cls(sparkSession, _Latest(load(location)))
+
+    @classmethod
+    def forName(cls, sparkSession: SparkSession | None, tableOrViewName: str) -> DeltaTable:
+        """Open a table by name; for now by its path, as in ``delta.`/path/to/table` ``."""
+        if found := _BY_PATH.fullmatch(tableOrViewName.strip()):
+            return cls.forPath(sparkSession, found[1])
+        raise Unsupported(
+            f"Holdfast does not look up {tableOrViewName!r} in a catalog yet: "
+            "open the table by its path, DeltaTable.forPath(spark, path)"
+        )
+
+    @classmethod
+    def isDeltaTable(
+        cls, sparkSession: SparkSession | None, identifier: str, *, storage_options: Mapping[str, str] | None = None
+    ) -> bool:
+        """Whether there is a Delta table at this path."""
+        found = _BY_PATH.fullmatch(identifier.strip())
+        return is_table(open_location(found[1] if found else identifier, storage_options=storage_options))
+
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return self._state().version
+
+    def alias(self, aliasName: str) -> DeltaTable:
+        """The same table under a name that conditions can use."""
+        return DeltaTable(self._spark, self._latest, aliasName)
+
+    def toDF(self) -> DataFrame:
+        """All rows and columns of the newest version."""
+        df = self.scan()
+        return df.alias(self._alias) if self._alias else df
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | Column | None = None,
+        version: int | None = None,
+        timestamp: str | datetime.datetime | None = None,
+        metadata: Mapping[str, str] | Sequence[str] = (),
+    ) -> DataFrame:
+        """Rows as a DataFrame.
+
+        `where` is SQL text or a Column; what of it is understood prunes files. `metadata` names columns such as
+        `_row_id`, or maps them to other names: `{"_row_id": "rid"}`.
+        """
+        spark = self._session()
+        snapshot = self._snapshot(version, timestamp)
+        request = Request(columns, self._condition(where, snapshot), metadata)
+        return scanning.scan(snapshot, request, SparkRunner(spark), load_hidden)
+
+    def toArrow(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        version: int | None = None,
+        timestamp: str | datetime.datetime | None = None,
+        metadata: Mapping[str, str] | Sequence[str] = (),
+    ) -> pa.Table:
+        """Rows as an Arrow table, read in this process without Spark: for small requests."""
+        snapshot = self._snapshot(version, timestamp)
+        request = Request(columns, self._local_condition(where, snapshot), metadata)
+        return scanning.scan(snapshot, request, LocalRunner(), load_hidden)
+
+    def explain(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | Column | None = None,
+        version: int | None = None,
+        timestamp: str | datetime.datetime | None = None,
+        metadata: Mapping[str, str] | Sequence[str] = (),
+    ) -> explaining.Explanation:
+        """What `scan` with the same arguments would read, and why; printing it shows it."""
+        snapshot = self._snapshot(version, timestamp)
+        if self._spark is None:
+            local = Request(columns, self._local_condition(where, snapshot), metadata)
+            return explaining.explain(snapshot, local, LocalRunner())
+        request = Request(columns, self._condition(where, snapshot), metadata)
+        return explaining.explain(snapshot, request, SparkRunner(self._spark))
+
+    def history(self, limit: int | None = None) -> DataFrame:
+        """The commits of the table, newest first."""
+        return self._session().createDataFrame(self.historyArrow(limit))
+
+    def historyArrow(self, limit: int | None = None) -> pa.Table:
+        """The commits of the table, newest first, as an Arrow table."""
+        return history.history(self._state(), limit=limit)
+
+    def detail(self) -> DataFrame:
+        """One row that describes the table."""
+        return self._session().createDataFrame(self.detailArrow())
+
+    def detailArrow(self) -> pa.Table:
+        """One row that describes the table, as an Arrow table."""
+        return detail.detail(self._state())
+
+    def _state(self) -> DeltaState:
+        self._latest.state = refresh(self._latest.state)
+        return self._latest.state
+
+    def _snapshot(self, version: int | None, timestamp: str | datetime.datetime | None) -> Snapshot:
+        if version is None and timestamp is None:
+            return self._state().snapshot
+        location = self._latest.state.snapshot.location
+        moment = None if timestamp is None else moment_ms(timestamp, zone=self._zone())
+        return load(location, version=version, timestamp_ms=moment).snapshot
+
+    def _zone(self) -> str:
+        if self._spark is None:
+            return "UTC"
+        return self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
+
+    def _session(self) -> SparkSession:
+        if self._spark is None:
+            raise Invalid("this table was opened without a Spark session: use toArrow, or open it with one")
+        return self._spark
+
+    def _condition(self, where: str | Column | None, snapshot: Snapshot) -> Condition | None:
+        return None if where is None else condition(self._session(), where, snapshot.schema)
+
+    def _local_condition(self, where: Any, snapshot: Snapshot) -> Condition | None:
+        if where is None:
+            return None
+        if not isinstance(where, str):
+            raise Invalid("without Spark a condition must be SQL text")
+        return Condition(where, where, parse(where, snapshot.schema, zone=self._zone()))
+
+
+def read(
+    spark: SparkSession,
+    path: str,
+    *,
+    columns: Sequence[str] | None = None,
+    where: str | Column | None = None,
+    version: int | None = None,
+    timestamp: str | datetime.datetime | None = None,
+    metadata: Mapping[str, str] | Sequence[str] = (),
+    storage_options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """The rows of the table at a path: `DeltaTable.forPath(...).scan(...)` in one call."""
+    table = DeltaTable.forPath(spark, path, storage_options=storage_options)
+    return table.scan(columns, where, version, timestamp, metadata)

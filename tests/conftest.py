@@ -1,0 +1,84 @@
+"""One Spark session per process, lanes to run marked tests on, and the time each area took."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.spark import LANES, start
+
+TESTS = Path(__file__).parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--lane",
+        choices=LANES,
+        default="classic",
+        help="how to run Spark; any lane but classic runs only the tests marked `everywhere`",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(AreaTimes(), "area-times")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--lane") == "classic":
+        return
+    chosen = [item for item in items if item.get_closest_marker("everywhere")]
+    config.hook.pytest_deselected(items=[item for item in items if not item.get_closest_marker("everywhere")])
+    items[:] = chosen
+
+
+@pytest.fixture(scope="session")
+def lane(request: pytest.FixtureRequest) -> str:
+    """How Spark runs in this process."""
+    return str(request.config.getoption("--lane"))
+
+
+@pytest.fixture(scope="session")
+def spark(lane: str) -> Iterator[SparkSession]:
+    """The one session of this process."""
+    session = start(lane)
+    yield session
+    session.stop()
+
+
+@dataclass(slots=True)
+class Area:
+    """What the tests of one directory came to."""
+
+    tests: int = 0
+    seconds: float = 0.0
+
+
+class AreaTimes:
+    """Adds up reports by the first directory below tests/ and prints the sums before pytest's closing line."""
+
+    def __init__(self) -> None:
+        self.areas: defaultdict[str, Area] = defaultdict(Area)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        parts = Path(report.location[0]).parts
+        below = parts[parts.index(TESTS.name) + 1 :] if TESTS.name in parts else parts
+        area = self.areas[below[0] if len(below) > 1 else "."]
+        area.tests += report.when == "setup"
+        area.seconds += report.duration
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self.areas:
+            return
+        write = terminalreporter.write_line
+        terminalreporter.section("time per area")
+        write(f"{'area':<16}{'tests':>8}{'seconds':>10}")
+        for name, area in sorted(self.areas.items(), key=lambda entry: -entry[1].seconds):
+            write(f"{name:<16}{area.tests:>8}{area.seconds:>10.1f}")
+        total = sum(area.seconds for area in self.areas.values())
+        write(f"{'all':<16}{sum(area.tests for area in self.areas.values()):>8}{total:>10.1f}")
+        write("the first area that uses Spark also pays for its start")

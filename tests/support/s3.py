@@ -1,0 +1,115 @@
+"""An S3 server on localhost: moto's, in a thread of the test process.
+
+1. Requests are handled one at a time. moto looks for an object and then stores it without holding a lock, so nothing
+   keeps two conditional puts from both succeeding (300 races without the lock below did not show it); real S3 decides
+   atomically. The order is made here, inside the server, and clients race for it as they would elsewhere.
+2. `next_answer` makes one request go wrong on its way: refused before it is handled, or handled with its answer lost.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Lock, Thread
+from typing import Any
+
+import boto3
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+
+ACCESS_KEY = "AKIAHOLDFASTTEST"
+SECRET_KEY = "verysecretkeyofthetests"
+BUCKET = "holdfast-test"
+
+
+@dataclass
+class S3Server:
+    """A running server, one bucket in it, and how to reach it."""
+
+    port: int
+    broken: list[tuple[str, int, bool]] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def options(self) -> dict[str, str]:
+        """storage_options in obstore's spelling."""
+        return {
+            "aws_endpoint": self.endpoint,
+            "aws_region": "us-east-1",
+            "aws_access_key_id": ACCESS_KEY,
+            "aws_secret_access_key": SECRET_KEY,
+        }
+
+    @property
+    def hadoop_options(self) -> dict[str, str]:
+        """The same in Hadoop's."""
+        return {
+            "fs.s3a.endpoint": f"127.0.0.1:{self.port}",
+            "fs.s3a.endpoint.region": "us-east-1",
+            "fs.s3a.access.key": ACCESS_KEY,
+            "spark.hadoop.fs.s3a.secret.key": SECRET_KEY,
+            "fs.s3a.path.style.access": "true",
+            "fs.s3a.connection.ssl.enabled": "false",
+        }
+
+    def next_answer(self, method: str, status: int, *, handled: bool) -> None:
+        """Answer the next request of this method with `status`, after handling it or instead."""
+        self.broken.append((method, status, handled))
+
+    def fill(self, keys: Iterable[str]) -> None:
+        """Put empty objects straight into the server, which is much faster than asking it."""
+        backend = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+        for key in keys:
+            backend.put_object(BUCKET, key, b"")
+
+    def client(self) -> Any:
+        """boto3's client, for a second opinion on what is stored."""
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name="us-east-1",
+            aws_access_key_id=ACCESS_KEY,
+            aws_secret_access_key=SECRET_KEY,
+        )
+
+
+@contextmanager
+def s3_server() -> Iterator[S3Server]:
+    """Start a server on a free port and make the bucket; all of it is gone afterwards."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    app = DomainDispatcherApplication(create_backend_app)
+    one_at_a_time = Lock()
+
+    def serve(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        with one_at_a_time:
+            method = environ["REQUEST_METHOD"]
+            server.requests.append(f"{method} {environ['PATH_INFO']}?{environ['QUERY_STRING']}")
+            broken = next((one for one in server.broken if one[0] == method), None)
+            if broken is None:
+                return list(app(environ, start_response))
+            server.broken.remove(broken)
+            _, status, handled = broken
+            if handled:
+                list(app(environ, lambda *_: None))
+            start_response(f"{status} Broken", [("Content-Length", "0")])
+            return [b""]
+
+    http = make_server("127.0.0.1", 0, serve, threaded=True)
+    server = S3Server(http.server_port)
+    thread = Thread(target=http.serve_forever, daemon=True)
+    thread.start()
+    try:
+        server.client().create_bucket(Bucket=BUCKET)
+        yield server
+    finally:
+        http.shutdown()
+        http.server_close()
+        thread.join()

@@ -1,0 +1,56 @@
+"""The three ways to run Spark that tests know as lanes, one session per process.
+
+Lanes share no process: a classic and a Connect session exclude each other.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+
+from pyspark.sql import SparkSession
+
+from holdfast.spark.java import find_java
+from holdfast.spark.session import session
+
+LANES = ("classic", "local-cluster", "connect")
+CONNECT_PORT = 15002  # where remote("local[2]") starts its server; it cannot be told otherwise
+
+_SMALL = {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2"}
+
+
+def start(lane: str) -> SparkSession:
+    """A new session of this lane, small enough for a shared machine."""
+    match lane:
+        case "classic":
+            return session("holdfast-tests", master="local[2]", **_SMALL)
+        case "local-cluster":
+            return session("holdfast-tests", master="local-cluster[2,1,1024]", **_SMALL)
+        case "connect":
+            return _connect()
+    raise ValueError(f"no lane {lane}; there are {', '.join(LANES)}")
+
+
+def _connect() -> SparkSession:
+    java = find_java()
+    assert java is not None, "no Java; make java finds or installs one"
+    os.environ["JAVA_HOME"] = str(java.home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    _wait_until_free(CONNECT_PORT, limit_s=180)
+    builder = SparkSession.builder.remote("local[2]")
+    for key, value in {**_SMALL, "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _wait_until_free(port: int, *, limit_s: float) -> None:
+    """Another run on this machine may hold the port; its server would refuse our token."""
+    until = time.monotonic() + limit_s
+    while True:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return
+        assert time.monotonic() < until, f"port {port} is taken by another Spark Connect server: stop it"
+        time.sleep(1)
