@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.delta.state import load
 from holdfast.delta.vectors import load_hidden
+from holdfast.errors import Invalid
 from holdfast.local.runner import LocalRunner
 from holdfast.plan.scan import Request, plan_scan
 from holdfast.storage.open import open_location
@@ -44,7 +45,7 @@ def read(
 
 
 def describe(path: Path) -> Described:
-    snapshot = load(open_location(str(path))).snapshot
+    snapshot = load(open_location(str(path), allow_outside=True)).snapshot
     files = snapshot.files
     hidden = pc.struct_field(files.column("dv"), "cardinality")
     hidden_rows = pc.sum(hidden).as_py() or 0
@@ -82,6 +83,13 @@ def test_row_ids(case: Case | None, tmp_path: Path) -> None:
 def test_log(case: Case | None, tmp_path: Path) -> None:
     case, path = prepared(case, tmp_path)
     check_log(case, describe(path))
+
+
+@each([case for case in of_status("log-only") if case.id.startswith("trino__clone_merge_")])
+def test_a_log_that_points_to_another_store_is_followed_only_when_allowed(case: Case | None, tmp_path: Path) -> None:
+    _, path = prepared(case, tmp_path)
+    with pytest.raises(Invalid, match="allow_outside=True"):
+        read(path)
 
 
 @each(of_status("negative"))

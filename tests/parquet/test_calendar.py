@@ -50,18 +50,15 @@ def test_instants_keep_their_wall_clock() -> None:
     old = julian_day(1001, 1, 1) * 86_400_000_000 + noon
     utc = rebased_micros(pa.array([old, None, 0]), "UTC", where="x")
     assert utc.cast(pa.timestamp("us")).to_pylist() == [dt.datetime(1001, 1, 1, 12), None, dt.datetime(1970, 1, 1)]
-    # Old Spark took -08:00 for all time before 1900; Los Angeles was at -07:52:58 until 1883.
-    there = rebased_micros(pa.array([old + 8 * 3600 * 10**6]), "America/Los_Angeles", where="x")
-    assert there.cast(pa.timestamp("us")).to_pylist() == [dt.datetime(1001, 1, 1, 19, 52, 58)]
 
 
-def test_an_unknown_zone_is_refused_only_where_it_matters() -> None:
+def test_another_zone_is_refused_only_where_it_matters() -> None:
     recent = pa.array([0, None])
     assert rebased_micros(recent, None, where="x") is recent
     with pytest.raises(Unsupported, match="x holds timestamps before 1900"):
         rebased_micros(pa.array([-(10**16)]), None, where="x")
-    with pytest.raises(Unsupported, match="Mars/Phobos"):
-        rebased_micros(pa.array([-(10**16)]), "Mars/Phobos", where="x")
+    with pytest.raises(Unsupported, match="America/Los_Angeles"):
+        rebased_micros(pa.array([-(10**16)]), "America/Los_Angeles", where="x")
 
 
 @pytest.mark.parametrize(

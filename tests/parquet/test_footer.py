@@ -78,7 +78,14 @@ def test_a_footer_costs_one_get_or_two_when_it_is_long() -> None:
 
 def test_what_is_no_file_of_ours_is_named() -> None:
     whole = file_of(pa.table({"a": [1]}))
-    shelf = Shelf({"cut": whole[:-3], "locked": whole[:-4] + b"PARE", "huge": b"PAR1" + b"\xff" * 8 + b"PAR1", "mad": b"x" * 20 + bytes([4, 0, 0, 0]) + b"PAR1"})  # fmt: skip # noqa: E501
+    shelf = Shelf(
+        {
+            "cut": whole[:-3],
+            "locked": whole[:-4] + b"PARE",
+            "huge": b"PAR1" + b"\xff" * 8 + b"PAR1",
+            "mad": b"x" * 20 + bytes([4, 0, 0, 0]) + b"PAR1",
+        }
+    )
     for key in ("cut", "huge", "mad"):
         with pytest.raises(Damaged, match=f"memory://shelf/{key}"):
             read_footer(shelf, key, len(shelf.objects[key]))
@@ -105,7 +112,11 @@ def test_names_by_id_reach_into_lists_and_maps() -> None:
     assert physical_names_by_id(schema) == expected
     file = pq.ParquetFile(io.BytesIO(file_of(schema.empty_table())))
     assert physical_names_by_id(file.schema) == expected
-    assert [(n.name, n.leaf, n.leaves) for n in columns(file.schema_arrow)] == [("a", 0, 1), ("m", 1, 2), ("plain", 3, 1)]
+    assert [(n.name, n.leaf, n.leaves) for n in columns(file.schema_arrow)] == [
+        ("a", 0, 1),
+        ("m", 1, 2),
+        ("plain", 3, 1),
+    ]
 
 
 def test_a_large_remote_file_is_read_by_ranges(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -255,7 +255,9 @@ def test_a_table_that_goes_by_id_needs_ids() -> None:
         read(stored(pa.table({"c": [1]})), (field,), by_id=True)
 
 
-@pytest.mark.parametrize("content", [b"", b"PAR1", b"not parquet at all, but long enough", b"PAR1" + bytes(20) + b"PAR1"])
+@pytest.mark.parametrize(
+    "content", [b"", b"PAR1", b"not parquet at all, but long enough", b"PAR1" + bytes(20) + b"PAR1"]
+)
 def test_what_is_no_parquet_file_is_named(content: bytes) -> None:
     with pytest.raises(Damaged, match=URI):
         read(io.BytesIO(content), (Field("c", Primitive("long")),))

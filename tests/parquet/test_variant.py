@@ -112,7 +112,9 @@ def test_any_object_is_whole_again_after_shredding_some_fields(objects: list[dic
             rest = None if fits or name not in found else encode(found[name], names)
             parts[name] = {"value": rest, "typed_value": found[name] if fits else None}
         rest = {n: v for n, v in found.items() if n in "cd"}
-        rows.append({"metadata": metadata(*names), "value": encode(rest, names) if rest else None, "typed_value": parts})
+        rows.append(
+            {"metadata": metadata(*names), "value": encode(rest, names) if rest else None, "typed_value": parts}
+        )
     assert read(rows, shred) == [decoded(encode(o, names), metadata(*names)) for o in objects]
 
 
@@ -127,7 +129,10 @@ def test_any_array_is_whole_again_after_shredding(arrays: list[list[Any] | None]
             "typed_value": None
             if found is None
             else [
-                {"value": None if isinstance(v, str) else encode(v, []), "typed_value": v if isinstance(v, str) else None}
+                {
+                    "value": None if isinstance(v, str) else encode(v, []),
+                    "typed_value": v if isinstance(v, str) else None,
+                }
                 for v in found
             ],
         }

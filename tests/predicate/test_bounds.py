@@ -169,7 +169,9 @@ PRECISE = [
 
 @pytest.mark.parametrize(("predicate", "stats", "kept"), PRECISE)
 def test_bounds_say_as_much_as_they_can(predicate: Predicate, stats: tuple[Any, ...], kept: bool) -> None:
-    low, high, nulls, count = [*stats, *(0, 10)[len(stats) - 2 :]]
+    low, high = stats[:2]
+    nulls = stats[2] if len(stats) > 2 else 0
+    count = stats[3] if len(stats) > 3 else 10
     known: dict[Column, Known] = {V: Range(pa.array([low]), pa.array([high]), pa.array([nulls], pa.int64()))}
     assert may_match(predicate, known, pa.array([count], pa.int64())).to_pylist() == [kept]
 

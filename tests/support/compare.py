@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections import Counter
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -35,6 +36,8 @@ def describe_difference(actual: pa.Table, expected: pa.Table) -> str | None:
     for name, mine, theirs in zip(ordered, actual.schema.types, expected.schema.types, strict=True):
         if (a := kind(mine)) != (e := kind(theirs)):
             return f"types of {name} differ: {a} where {e} was expected (stored as {mine} and {theirs})"
+    if _plainly_equal(actual, expected):
+        return None
     mine, theirs = Counter(typed_rows(actual)), Counter(typed_rows(expected))
     if mine == theirs:
         return None
@@ -44,6 +47,13 @@ def describe_difference(actual: pa.Table, expected: pa.Table) -> str | None:
         lines.append(f"{sum(side.values())} rows {label}:")
         lines += [f"  {count} x {row}" for row, count in list(side.items())[:5]]
     return "\n".join(lines)
+
+
+def _plainly_equal(actual: pa.Table, expected: pa.Table) -> bool:
+    """A shortcut for large tables in the same order; Arrow takes 0.0 for -0.0, so not where there are floats."""
+    floats = any(mark in str(type_) for type_ in actual.schema.types for mark in ("float", "double"))
+    same_types = actual.schema.types == expected.schema.types
+    return same_types and not floats and actual.equals(expected.rename_columns(actual.column_names))
 
 
 def typed_rows(table: pa.Table) -> list[tuple[Any, ...]]:
@@ -125,7 +135,12 @@ def is_variant(type_: pa.DataType) -> bool:
 
 
 def _variant(value: bytes | None, metadata: bytes | None) -> Any:
-    return None if not value or metadata is None else ("variant", decoded(value, metadata))
+    if not value or metadata is None:
+        return ("no variant", value, metadata)
+    return ("variant", _decoded(value, metadata))
+
+
+_decoded = lru_cache(maxsize=100_000)(decoded)
 
 
 def _split(array: pa.Array, inside: list[Any]) -> list[Any]:

@@ -10,6 +10,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -101,7 +102,8 @@ def lay_out(
     now_ms: int,
 ) -> tuple[dict[str, bytes], Json]:
     """The files of a checkpoint, and its `_last_checkpoint`. `pieces` are parts, or sidecars (0: all inline)."""
-    assert kind in KINDS and stats in STATS, f"no checkpoint {kind} with {stats} statistics"
+    assert kind in KINDS, f"no such checkpoint: {kind}"
+    assert stats in STATS, f"no such statistics: {stats}"
     files = [a for a in actions if "add" in a or "remove" in a]
     other = [a for a in actions if a not in files]
     columns = {"add": _add_type(fields, stats), "remove": _REMOVE}
@@ -109,7 +111,7 @@ def lay_out(
     hint: Json = {"version": version, "size": len(actions)}
 
     def rendered(rows: Iterable[Json]) -> list[Json]:
-        return [_with_parsed(row, stats) for row in rows]
+        return [_with_parsed(row, fields, stats) for row in rows]
 
     if kind == "classic":
         return {f"{stem}.parquet": _parquet(other + rendered(files), {**_OTHER, **columns})}, hint
@@ -191,22 +193,31 @@ def _limit_fields(fields: Sequence[Json]) -> list[tuple[str, pa.DataType]]:
 
 
 def _count_fields(fields: Sequence[Json]) -> list[tuple[str, pa.DataType]]:
-    nested = [f["type"]["fields"] if isinstance(f["type"], Mapping) and f["type"]["type"] == "struct" else None for f in fields]
-    return [
-        (physical_name(f), pa.int64() if inner is None else pa.struct(_count_fields(inner)))
-        for f, inner in zip(fields, nested, strict=True)
-    ]
+    found = []
+    for field in fields:
+        type_ = field["type"]
+        nested = isinstance(type_, Mapping) and type_["type"] == "struct"
+        found.append((physical_name(field), pa.struct(_count_fields(type_["fields"])) if nested else pa.int64()))
+    return found
 
 
-def _with_parsed(action: Json, stats: str) -> Json:
+def _with_parsed(action: Json, fields: Sequence[Json], stats: str) -> Json:
     if "add" not in action or stats not in ("struct", "both") or not action["add"].get("stats"):
         return action
     parsed = json.loads(action["add"]["stats"], parse_float=str)
-    for kind in ("minValues", "maxValues"):
-        if kind in parsed:
-            parsed[kind] = _Typed(parsed[kind])
-    return {"add": {**action["add"], "stats_parsed": parsed}}
+    return {"add": {**action["add"], "stats_parsed": _typed(parsed, _stats_type(fields))}}
 
 
-class _Typed(dict[str, Any]):
-    """Limits from JSON, whose texts are made values when Arrow asks for them by the type of their column."""
+def _typed(value: Any, type_: pa.DataType) -> Any:
+    """A value of a statistics text as one of an Arrow type."""
+    if value is None:
+        return None
+    if pa.types.is_struct(type_):
+        return {field.name: _typed(value.get(field.name), field.type) for field in type_}
+    if pa.types.is_date(type_):
+        return date.fromisoformat(value)
+    if pa.types.is_timestamp(type_):
+        return datetime.fromisoformat(value)
+    if pa.types.is_decimal(type_):
+        return Decimal(value).quantize(Decimal(1).scaleb(-type_.scale))
+    return float(value) if pa.types.is_floating(type_) else value

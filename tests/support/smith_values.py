@@ -9,6 +9,7 @@ import math
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -40,6 +41,15 @@ _NO_LIMITS = ("boolean", "binary", "void")
 _HIVE_ESCAPED = frozenset(map(chr, range(1, 32))) | set("\"#%'*/:=?\\\x7f{[]^")
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _JSON = msgspec.json.Encoder(decimal_format="number")
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a data file holds: rows under physical names, and materialized ids and versions where it has them."""
+
+    rows: tuple[Json, ...]
+    ids: tuple[int | None, ...]
+    versions: tuple[int | None, ...]
 
 
 def dumps(value: Any) -> str:

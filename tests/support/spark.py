@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 import time
+import warnings
 
 from pyspark.sql import SparkSession
 
@@ -42,7 +43,10 @@ def _connect() -> SparkSession:
     builder = SparkSession.builder.remote("local[2]")
     for key, value in {**_SMALL, "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    with warnings.catch_warnings():
+        # The settings reach the server as it starts; the client then tries to set them again and warns that it cannot.
+        warnings.filterwarnings("ignore", message="Failed to set spark", category=UserWarning)
+        return builder.getOrCreate()
 
 
 def _wait_until_free(port: int, *, limit_s: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import struct
+from itertools import pairwise
 from typing import Any
 
 
@@ -18,7 +19,7 @@ def _names(metadata: bytes) -> list[str]:
     count = _number(metadata, 1, width)
     offsets = [_number(metadata, 1 + width * (i + 1), width) for i in range(count + 1)]
     start = 1 + width * (count + 2)
-    return [metadata[start + a : start + b].decode() for a, b in zip(offsets, offsets[1:], strict=False)]
+    return [metadata[start + a : start + b].decode() for a, b in pairwise(offsets)]
 
 
 def _value(data: bytes, at: int, names: list[str]) -> Any:
@@ -47,7 +48,9 @@ def _value(data: bytes, at: int, names: list[str]) -> Any:
     start = offsets + (count + 1) * offset_width
     return (
         "array",
-        tuple(_value(data, start + _number(data, offsets + i * offset_width, offset_width), names) for i in range(count)),
+        tuple(
+            _value(data, start + _number(data, offsets + i * offset_width, offset_width), names) for i in range(count)
+        ),
     )
 
 

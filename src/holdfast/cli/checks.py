@@ -21,7 +21,7 @@ from pathlib import Path
 
 from holdfast.spark.java import ADVICE, OLDEST, every_java, find_java
 
-START_TIMEOUT_S = 180
+START_TIMEOUT_S = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,13 @@ class Check:
 
     def __post_init__(self) -> None:
         assert self.ok or self.advice, f"{self.name} is not well and says nothing about what to do"
+
+
+def holdfast() -> Check:
+    found = _installed("holdfast")
+    if found is None:
+        return Check("Holdfast", None, "running from source", "pip install . in the checkout, to have it everywhere")
+    return Check("Holdfast", True, found)
 
 
 def python() -> Check:
@@ -107,7 +114,7 @@ def connect() -> Check:
     if missing:
         return Check(name, None, f"without {', '.join(missing)}", f"to use Spark Connect: {advice}")
     if pandas is not None and _major(pandas) >= 3:
-        return Check(name, None, f"pandas {pandas}", f"PySpark's Connect client needs pandas below 3: {advice}")
+        return Check(name, None, f"pandas {pandas}", f"PySpark does not fully support pandas 3: {advice}")
     return Check(name, True, f"grpcio {_installed('grpcio')}, pandas {pandas}")
 
 
@@ -169,7 +176,7 @@ def _spark_home() -> Path | None:
 
 
 CHECKS: tuple[Callable[[], Check], ...] = (
-    partial(package, "holdfast", needed_for="this command"),
+    holdfast,
     python,
     pyspark,
     partial(package, "pyarrow", needed_for="all data"),

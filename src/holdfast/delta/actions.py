@@ -10,11 +10,13 @@ Files are the many, so their records live only from a line to a column; the reco
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
 from holdfast.errors import Damaged
+
+Long: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # what fits the columns
 
 
 class _Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
@@ -26,9 +28,9 @@ class Vector(_Action, frozen=True):
 
     storage_type: str
     path_or_inline_dv: str
-    size_in_bytes: int = 0
-    cardinality: int = 0
-    offset: int | None = None
+    size_in_bytes: Long = 0
+    cardinality: Long = 0
+    offset: Long | None = None
 
     @property
     def unique_id(self) -> str:
@@ -41,16 +43,16 @@ class FileAction(_Action, frozen=True):
 
     path: str
     partition_values: dict[str, str | None] | None = None
-    size: int | None = None
-    modification_time: int | None = None
-    deletion_timestamp: int | None = None
+    size: Long | None = None
+    modification_time: Long | None = None
+    deletion_timestamp: Long | None = None
     data_change: bool = True
     extended_file_metadata: bool | None = None
     stats: str | None = None
     tags: dict[str, str | None] | None = None
     deletion_vector: Vector | None = None
-    base_row_id: int | None = None
-    default_row_commit_version: int | None = None
+    base_row_id: Long | None = None
+    default_row_commit_version: Long | None = None
     clustering_provider: str | None = None
 
 
@@ -78,7 +80,7 @@ class Metadata(_Action, frozen=True):
     schema_string: str | None = None
     partition_columns: tuple[str, ...] | None = None
     configuration: dict[str, str | None] | None = None
-    created_time: int | None = None
+    created_time: Long | None = None
 
     @property
     def properties(self) -> dict[str, str]:
@@ -90,8 +92,8 @@ class Txn(_Action, frozen=True):
     """How far an application has written."""
 
     app_id: str
-    version: int
-    last_updated: int | None = None
+    version: Long
+    last_updated: Long | None = None
 
 
 class DomainMetadata(_Action, frozen=True):
@@ -105,7 +107,7 @@ class DomainMetadata(_Action, frozen=True):
 class CheckpointMetadata(_Action, frozen=True):
     """What marks a checkpoint as V2."""
 
-    version: int | None = None
+    version: Long | None = None
     tags: dict[str, str | None] | None = None
 
 
@@ -113,8 +115,8 @@ class Sidecar(_Action, frozen=True):
     """A file that holds the file actions of a V2 checkpoint."""
 
     path: str
-    size_in_bytes: int = 0
-    modification_time: int = 0
+    size_in_bytes: Long = 0
+    modification_time: Long = 0
     tags: dict[str, str | None] | None = None
 
 

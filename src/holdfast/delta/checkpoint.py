@@ -10,7 +10,6 @@ actions itself or names sidecars that do.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -20,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from holdfast.delta.actions import FileAction, Line, Sidecar, decode_lines
+from holdfast.delta.ahead import each
 from holdfast.delta.columns import ADD_COLUMNS, from_actions, from_struct
 from holdfast.delta.deferred import DeferredStats
 from holdfast.delta.names import LOG, SIDECARS
@@ -44,7 +44,6 @@ _KINDS = {  # actions that are not about a file, and a field each of them must h
     "sidecar": "path",
     "checkpointMetadata": "version",
 }
-_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +57,21 @@ class _Part:
 
 def read_settings(location: Location, checkpoint: Checkpoint) -> Settings:
     """What a checkpoint says of everything but files."""
-    return fold(Settings(), _small_actions(location, [_open(location, meta) for meta in checkpoint.files], checkpoint))
+    return fold(Settings(), _small_actions(location, _parts(location, checkpoint), checkpoint))
 
 
 def read_checkpoint(location: Location, checkpoint: Checkpoint) -> tuple[Settings, tuple[Slab, ...]]:
     """The settings and the live files of a checkpoint."""
-    parts = [_open(location, meta) for meta in checkpoint.files]
+    parts = _parts(location, checkpoint)
     actions = _small_actions(location, parts, checkpoint)
     parts += _sidecars(location, actions)
-    with ThreadPoolExecutor(_THREADS) as pool:
-        slabs = [slab for found in pool.map(lambda part: _slabs(location, part), parts) for slab in found]
-    return fold(Settings(), actions), tuple(s for s in slabs if s.files.num_rows)
+    found = each(location.store, lambda part: _slabs(location, part), parts)
+    return fold(Settings(), actions), tuple(slab for slabs in found for slab in slabs if slab.files.num_rows)
 
 
 def read_removed(location: Location, checkpoint: Checkpoint) -> pa.Table:
     """The removed files a checkpoint remembers, with the columns of REMOVED."""
-    parts = [_open(location, meta) for meta in checkpoint.files]
+    parts = _parts(location, checkpoint)
     parts += _sidecars(location, _small_actions(location, parts, checkpoint))
     tables = [REMOVED.empty_table()]
     for part in parts:
@@ -107,6 +105,10 @@ def _removed(location: Location, file: pq.ParquetFile) -> Iterator[pa.Table]:
         yield from_struct(found, keys).append_column(REMOVED.field("deleted_ms"), deleted)
 
 
+def _parts(location: Location, checkpoint: Checkpoint) -> list[_Part]:
+    return list(each(location.store, lambda meta: _open(location, meta), checkpoint.files))
+
+
 def _open(location: Location, meta: ObjectMeta) -> _Part:
     with _damage(location, meta):
         if meta.name.endswith(".json"):
@@ -130,7 +132,7 @@ def _small_actions(location: Location, parts: Sequence[_Part], checkpoint: Check
 
 
 def _parquet_actions(file: pq.ParquetFile) -> Iterator[Line]:
-    present = [f.name for f in file.schema_arrow if f.name in _KINDS]
+    present = [kind for kind in _KINDS if _fields(file, kind)]
     if not present:
         return
     table = file.read(columns=present)
@@ -149,8 +151,7 @@ def _present(column: pa.ChunkedArray, required: str) -> pa.ChunkedArray:
 
 def _sidecars(location: Location, actions: Sequence[Line]) -> list[_Part]:
     named = [line.sidecar for line in actions if line.sidecar is not None]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(lambda sidecar: _open_sidecar(location, sidecar), named))
+    return list(each(location.store, lambda sidecar: _open_sidecar(location, sidecar), named))
 
 
 def _open_sidecar(location: Location, sidecar: Sidecar) -> _Part:
@@ -228,12 +229,15 @@ class _Rows:
 
 
 def _struct(file: pq.ParquetFile, groups: list[int], kind: str, columns: list[str]) -> pa.StructArray:
-    return file.read_row_groups(groups, columns=columns).column(kind).combine_chunks()
+    found = file.read_row_groups(groups, columns=columns).column(kind)
+    return found.chunk(0) if found.num_chunks == 1 else found.combine_chunks()  # combining one chunk copies it
 
 
 def _fields(file: pq.ParquetFile, kind: str) -> list[str]:
     index = file.schema_arrow.get_field_index(kind)
-    return [] if index < 0 else [f.name for f in file.schema_arrow.field(index).type]
+    if index < 0 or not pa.types.is_struct(file.schema_arrow.field(index).type):
+        return []
+    return [f.name for f in file.schema_arrow.field(index).type]
 
 
 def _row_groups(file: pq.ParquetFile) -> Iterator[list[int]]:
@@ -257,7 +261,7 @@ def _damage(location: Location, meta: ObjectMeta) -> Iterator[None]:
         yield
     except NotFound as error:
         raise _missing(location, meta) from error
-    except (pa.ArrowException, OSError, msgspec.ValidationError) as error:
+    except (pa.ArrowException, OSError, ValueError, msgspec.ValidationError) as error:
         raise _damaged(location, meta, f"cannot be read: {error}") from error
 
 

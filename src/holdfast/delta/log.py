@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
 
 from holdfast.delta.actions import Line, decode_lines
+from holdfast.delta.ahead import each
 from holdfast.delta.checksum import Hint, read_hint
 from holdfast.delta.names import (
     FIRST_NAME,
@@ -31,8 +30,6 @@ from holdfast.delta.segment import LogListing, read_listing
 from holdfast.errors import Damaged, MissingFile, NotATable
 from holdfast.storage.base import NotFound, ObjectMeta
 from holdfast.storage.location import Location
-
-_AHEAD = 16
 
 _log = logging.getLogger(__name__)
 
@@ -93,25 +90,13 @@ def has_log(location: Location) -> bool:
 
 def read_lines(location: Location, files: Sequence[ObjectMeta]) -> Iterator[list[Line]]:
     """The actions of commits and compacted files, one list per file, in the order given."""
-    for meta, data in zip(files, _fetch(location, files), strict=True):
+    fetched = each(location.store, lambda meta: _get(location, meta), files)
+    for meta, data in zip(files, fetched, strict=True):
         where = f"{log_url(location)}/{meta.name}"
         lines = decode_lines(data, where=where)
         if isinstance(parse_log_name(meta.name), Compacted):
             _check_reconciled(lines, where)
         yield lines
-
-
-def _fetch(location: Location, files: Sequence[ObjectMeta]) -> Iterator[bytes]:
-    if len(files) < 2:
-        yield from (_get(location, meta) for meta in files)
-        return
-    with ThreadPoolExecutor(_AHEAD) as pool:
-        waiting = iter(files)
-        running: list[Future[bytes]] = [pool.submit(_get, location, meta) for meta in islice(waiting, _AHEAD)]
-        while running:
-            data = running.pop(0).result()
-            running += [pool.submit(_get, location, meta) for meta in islice(waiting, 1)]
-            yield data
 
 
 def _check_reconciled(lines: Sequence[Line], where: str) -> None:

@@ -53,7 +53,7 @@ def replay(location: Location, listed: Listed, *, at: int | None = None, files: 
     """What the log says of a version, the latest by default; without files when only settings are asked for."""
     listing, complete = listed.listing, listed.complete
     target = listing.latest if at is None else at
-    notes = list(listed.notes)
+    detours: list[str] = []
     first: Damaged | None = None
     bad: set[str] = set()
     while True:
@@ -68,10 +68,12 @@ def replay(location: Location, listed: Listed, *, at: int | None = None, files: 
                 first = first or damage
                 bad |= {meta.name for meta in broken}
                 listing = without(listing, bad)
-                notes.append(f"{damage}; version {target} was read from other files of the log")
-                _log.warning("%s", notes[-1])
+                detours.append(f"{damage}; version {target} was read from other files of the log")
             case (settings, base, layers, last):
-                return Replayed(segment, listing, known(settings), base, layers, last, tuple(notes))
+                for detour in detours:
+                    _log.warning("%s", detour)
+                notes = (*listed.notes, *detours)
+                return Replayed(segment, listing, known(settings), base, layers, last, notes)
 
 
 def read_deltas(
@@ -136,5 +138,4 @@ def _stretches(files: Iterator[list[Line]]) -> Iterator[tuple[list[Line], tuple[
         if len(stretch) >= LAYER_LINES:
             yield stretch, last
             stretch = []
-    if stretch or last:
-        yield stretch, last
+    yield stretch, last

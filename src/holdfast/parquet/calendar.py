@@ -5,8 +5,8 @@ A footer says which: by its Spark version, or by a key. The same day of the same
 
 1. Days from 1582-10-15 on, and instants from 1900 on, are never changed.
 2. A day that only the Julian calendar has (1500-02-29) becomes the day after the one before it.
-3. An instant keeps its wall clock in the zone it was written in. Old Spark took the zone's standard offset for every
-   instant before 1900; since then the zone's own history counts.
+3. An instant written in UTC keeps its wall clock. In other zones Spark's shift before 1900 follows a table of its
+   own, which no time zone database reproduces to the second: such instants are refused.
 4. A timestamp without a zone was never shifted.
 """
 
@@ -14,12 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from holdfast.errors import Unsupported
@@ -27,7 +24,7 @@ from holdfast.errors import Unsupported
 FIRST_GREGORIAN_DAY = -141427  # 1582-10-15, in days from 1970
 YEAR_1900 = -2208988800000000  # in microseconds from 1970
 _DAY = 86_400_000_000
-_FIXED = frozenset({"UTC", "GMT", "Z", "Etc/UTC", "Etc/GMT", "UCT", "Etc/UCT", "Zulu", "Universal", "Greenwich"})
+_UTC = frozenset({"UTC", "GMT", "Z", "Etc/UTC", "Etc/GMT", "UCT", "Etc/UCT", "Zulu", "Universal", "Greenwich"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,39 +60,17 @@ def rebased_dates(days: pa.Array) -> pa.Array:
 def rebased_micros(micros: pa.Array, zone: str | None, *, where: str) -> pa.Array:
     """Instants of the old calendar as instants of ours, both as 64-bit microseconds; `where` names them in errors."""
     numbers = micros.fill_null(0).to_numpy(zero_copy_only=False)
-    old = numbers < YEAR_1900
-    if not old.any():
+    if not (numbers < YEAR_1900).any():
         return micros
-    moved = numbers.copy()
-    moved[old] = _instants(numbers[old], zone, where)
-    return pa.array(moved, mask=_nulls(micros))
-
-
-def _instants(micros: NDArray[np.int64], zone: str | None, where: str) -> NDArray[np.int64]:
-    if zone is None:
+    if zone not in _UTC:
+        written = "does not say in which zone" if zone is None else f"was written in the zone {zone}"
         raise Unsupported(
-            f"{where} holds timestamps before 1900 in the calendar of old Spark, and the file does not say in which "
-            "zone; read the table with Spark, which takes its own zone"
+            f"{where} holds timestamps before 1900 in the calendar of old Spark, and the file {written}; "
+            "only Spark knows the offsets it used there, so read the table with Spark"
         )
-    local = micros if zone in _FIXED else micros + _standard_offset(zone, where)
-    day = local // _DAY
-    wall = _gregorian(day) * _DAY + (local - day * _DAY)
-    if zone in _FIXED:
-        return wall
-    placed = pc.assume_timezone(pa.array(wall, pa.timestamp("us")), zone, ambiguous="earliest", nonexistent="latest")
-    return np.asarray(placed.cast(pa.int64()))
-
-
-def _standard_offset(zone: str, where: str) -> int:
-    try:
-        at = datetime(2020, 1, 1, tzinfo=ZoneInfo(zone))
-    except (ZoneInfoNotFoundError, ValueError) as error:
-        raise Unsupported(
-            f"{where} holds timestamps before 1900 written in the zone {zone!r}, which this machine does not know; "
-            "install tzdata, or read the table with Spark"
-        ) from error
-    offset = (at.utcoffset() or timedelta()) - (at.dst() or timedelta())
-    return offset // timedelta(microseconds=1)
+    day = numbers // _DAY
+    moved = _gregorian(day) * _DAY + (numbers - day * _DAY)
+    return pa.array(moved, mask=_nulls(micros))
 
 
 def _gregorian(days: NDArray[np.int64]) -> NDArray[np.int64]:

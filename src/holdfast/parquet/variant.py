@@ -14,7 +14,6 @@ from __future__ import annotations
 import decimal
 import struct
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -64,6 +63,7 @@ def _objects(
     names = [field.name for field in typed.type.fields]
     parts = [_assemble(metadata, _storage(typed.field(i)), f"{where}.{name}") for i, name in enumerate(names)]
     present = typed.is_valid().to_pylist()
+    numbers = {listed: _ids(listed) for listed in set(metadata)}
     found: list[bytes | None] = []
     for row, plain in enumerate(rest):
         if not present[row]:
@@ -71,9 +71,8 @@ def _objects(
             continue
         fields = [(name, part) for name, column in zip(names, parts, strict=True) if (part := column[row]) is not None]
         if plain is not None:
-            typed_names = set(names)
-            fields += [f for f in _fields_of(plain, metadata[row], where) if f[0] not in typed_names]
-        found.append(_object(fields, _ids(metadata[row]), where))
+            fields += [f for f in _fields_of(plain, numbers[metadata[row]], where) if f[0] not in names]
+        found.append(_object(fields, numbers[metadata[row]], where))
     return found
 
 
@@ -193,7 +192,7 @@ def _array(elements: list[bytes]) -> bytes:
     return b"".join((bytes([header]), count, *(end.to_bytes(width, "little") for end in ends), *elements))
 
 
-def _fields_of(value: bytes, metadata: bytes, where: str) -> Iterator[tuple[str, bytes]]:
+def _fields_of(value: bytes, known: dict[str, int], where: str) -> Iterator[tuple[str, bytes]]:
     """The fields of an encoded object, in the order of their names."""
     if not value or value[0] & 3 != _OBJECT:
         raise Damaged(f"the variant {where} has typed fields beside a value that is no object", path=where)
@@ -206,14 +205,13 @@ def _fields_of(value: bytes, metadata: bytes, where: str) -> Iterator[tuple[str,
     ids = _numbers(value, ids_at, count, id_width)
     starts = _numbers(value, offsets_at, count + 1, offset_width)
     following = dict(pairwise(sorted(starts)))
-    names = {number: name for name, number in _ids(metadata).items()}
+    names = {number: name for name, number in known.items()}
     for number, start in zip(ids, starts, strict=False):
         if number not in names:
             raise Damaged(f"the metadata of the variant {where} lacks its field number {number}", path=where)
         yield names[number], value[data_at + start : data_at + following[start]]
 
 
-@lru_cache(maxsize=256)
 def _ids(metadata: bytes) -> dict[str, int]:
     """The number of each field name."""
     if not metadata:

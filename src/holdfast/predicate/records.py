@@ -108,6 +108,30 @@ def columns_of(predicate: Predicate) -> frozenset[Column]:
             return frozenset((predicate.column,))
 
 
+def has_opaque(predicate: Predicate) -> bool:
+    """Whether some part of it only Spark understands."""
+    match predicate:
+        case And(parts) | Or(parts):
+            return any(map(has_opaque, parts))
+        case Not(part):
+            return has_opaque(part)
+        case _:
+            return isinstance(predicate, Opaque)
+
+
+def tested_columns(predicate: Predicate) -> frozenset[Column]:
+    """The columns that understood parts test: what is known of others decides nothing."""
+    match predicate:
+        case And(parts) | Or(parts):
+            return frozenset[Column]().union(*map(tested_columns, parts))
+        case Not(part):
+            return tested_columns(part)
+        case Opaque() | Constant():
+            return frozenset()
+        case _:
+            return frozenset((predicate.column,))
+
+
 def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
     """Parts that must all be true for the predicate to be; none for one that is always true."""
     return tuple(_conjuncts(pushed(predicate)))

@@ -20,9 +20,12 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from holdfast.errors import LimitReached
 from holdfast.rows.words import words
+from holdfast.schema.types import LONG, Array, DataType, Field
+from holdfast.spark.types import spark_struct
 
 KEY = "__hf_key"
 BASE = "__hf_base"
@@ -53,6 +56,12 @@ def facts_table(
     return pa.table(columns)
 
 
+def facts_schema(table: pa.Table, partition: Mapping[str, DataType]) -> StructType:
+    """The Spark type of a facts table; `partition` gives the types of its partition values."""
+    types = {KEY: LONG, BASE: LONG, VERSION: LONG, CHUNKS: Array(Array(LONG)), **partition}
+    return spark_struct([Field(name, types[name]) for name in table.column_names])
+
+
 def join_key() -> Column:
     """The key of a row's file, as `facts_table` makes it."""
     return F.xxhash64(F.col(PATH))
@@ -74,7 +83,7 @@ def is_live() -> Column:
 
 
 def _keys(uris: Sequence[str]) -> NDArray[np.int64]:
-    keys = np.fromiter((xxhash.xxh64_intdigest(uri, _SPARK_SEED) for uri in uris), np.uint64, len(uris))
+    keys = np.fromiter((xxhash.xxh64_intdigest(uri.encode(), _SPARK_SEED) for uri in uris), np.uint64, len(uris))
     if len(np.unique(keys)) != len(keys):
         raise LimitReached("two files of the table have paths with the same hash; compact one of them to read it")
     return keys.view(np.int64)

@@ -1,11 +1,12 @@
 """How data files name the table's columns, where the log alone does not say.
 
-Spark finds columns by name. That is enough where the format resolves by name and the session ignores case; it is not
-where columns are resolved by field id, or where the session minds case and a file's spelling differs. Then footers
-are read, and files with one spelling make one scan.
+Spark finds columns by name and widens most types itself. That is enough where the format resolves by name and the
+session ignores case. It is not where columns are resolved by field id, where the session minds case and a file's
+spelling differs, or where a whole number became a decimal too narrow for Spark's reader. Then footers are read, and
+files with one spelling make one scan.
 
 1. A column a file does not have is asked for under a name the file does not have either: it reads as null.
-2. Reading costs one footer per file, only in the two cases above.
+2. Reading costs one footer per file, only in the three cases above.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from pyspark.sql import SparkSession
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import Resolve, Snapshot
 from holdfast.parquet.footer import Node, columns, read_footer
-from holdfast.schema.types import LONG, Array, DataType, Field, Map, Primitive, Struct, physical
+from holdfast.schema.types import LONG, Array, DataType, Decimal, Field, Map, Primitive, Struct, physical
 from holdfast.spark.types import has_void
+
+_WHOLE = {"byte", "short", "integer", "long"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ def spellings(spark: SparkSession, snapshot: Snapshot, files: FileTable) -> Iter
     """The files, grouped by how they spell the table's columns."""
     by_id = snapshot.resolve is Resolve.BY_ID
     minds_case = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
-    if not by_id and not minds_case:
+    if not by_id and not minds_case and not any(_became_decimal(f) for f in snapshot.schema.fields):
         yield Spelling(), files
         return
     fields = _stored(snapshot)
@@ -51,6 +54,26 @@ def spellings(spark: SparkSession, snapshot: Snapshot, files: FileTable) -> Iter
         groups.setdefault(spelling, [False] * len(found))[i] = True
     for spelling, mask in groups.items():
         yield Spelling({name: (top, type_) for name, top, type_ in spelling}), files.filter(pa.array(mask))
+
+
+def _became_decimal(f: Field) -> bool:
+    """Whether some whole number in a field, at any depth, was widened to a decimal."""
+    changes = f.metadata.get("delta.typeChanges") or ()
+    if any(str(c.get("toType")).startswith("decimal") and c.get("fromType") in _WHOLE for c in changes):
+        return True
+    return any(_became_decimal(inner) for inner in _fields_inside(f.type))
+
+
+def _fields_inside(type_: DataType) -> Sequence[Field]:
+    match type_:
+        case Struct(fields):
+            return fields
+        case Array(element, _):
+            return _fields_inside(element)
+        case Map(key, value, _):
+            return (*_fields_inside(key), *_fields_inside(value))
+        case _:
+            return ()
 
 
 def _stored(snapshot: Snapshot) -> list[Field]:
@@ -106,5 +129,7 @@ def _type(type_: DataType, node: Node, by_id: bool) -> DataType:
             return Array(_type(element, node.children[0], by_id), contains_null)
         case Map(key, value, value_contains_null) if len(node.children) == 2:
             return Map(_type(key, node.children[0], by_id), _type(value, node.children[1], by_id), value_contains_null)
-        case Primitive() | _:
+        case Decimal() if pa.types.is_integer(node.type):
+            return LONG if node.type.bit_width == 64 else Primitive("integer")
+        case _:
             return physical(type_)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import pyarrow as pa
@@ -26,11 +26,12 @@ from holdfast.errors import Damaged, MissingFile
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import HiddenRows
 from holdfast.plan.scan import ScanPlan
-from holdfast.predicate.records import columns_of, conjuncts, is_safe_below
+from holdfast.predicate.records import columns_of, conjuncts, has_opaque, is_safe_below
 from holdfast.rows import columns as names
 from holdfast.schema.partition import column, typed
 from holdfast.schema.types import LONG, STRING, DataType, Field, Struct
 from holdfast.spark import facts
+from holdfast.spark.arrow_path import has_connector, scan_by_arrow
 from holdfast.spark.broadcast import small_table
 from holdfast.spark.conditions import below
 from holdfast.spark.filelist import NAMED_AT_MOST, ListedFile, read_files
@@ -62,24 +63,45 @@ class SparkRunner:
 
     def scan(self, plan: ScanPlan, hidden: HiddenRows) -> DataFrame:
         """The rows a plan asks for."""
-        scan = _Scan(self.spark, plan, hidden, scratch_for(plan.snapshot.location))
-        return scan.frame()
+        if not len(plan.files):
+            df = self.spark.createDataFrame([], spark_struct(_all_outputs(plan)))
+        elif self._is_native(plan):
+            df = _NativeScan(self.spark, plan, hidden, scratch_for(plan.snapshot.location)).frame()
+        else:
+            full = replace(plan, columns=_needed(plan))
+            df = scan_by_arrow(self.spark, full, hidden, _outputs_of(full))
+        if plan.where is not None:
+            df = df.where(plan.where.source)
+        return df.select(*(quoted(f.name) for f in _outputs_of(plan)))
+
+    def describe(self, plan: ScanPlan) -> tuple[str, ...]:
+        """How the plan would be read."""
+        if not len(plan.files):
+            return ("nothing: no file can hold a row that is asked for",)
+        if not self._is_native(plan):
+            store = plan.snapshot.location.spelled or plan.snapshot.location.store.url
+            return (f"by Arrow inside Spark tasks, because Spark has no file system for {store}: slower",)
+        hiding = pc.sum(pc.is_valid(plan.files.column("dv"))).as_py()
+        plain = len(plan.files) - hiding
+        ways = [f"{plain} as they are"] if plain else []
+        ways += [f"{hiding} through a filter of hidden rows"] if hiding else []
+        return (f"by Spark's own Parquet reader: {' and '.join(ways)}",)
+
+    def _is_native(self, plan: ScanPlan) -> bool:
+        location = plan.snapshot.location
+        return has_connector(self.spark, location.spelled or location.store.url)
 
 
 @dataclass(frozen=True)
-class _Scan:
+class _NativeScan:
     spark: SparkSession
     plan: ScanPlan
     hidden: HiddenRows
     scratch: Scratch
 
     def frame(self) -> DataFrame:
-        frames = [self._lot(lot) for lot in self._lots()]
-        df = reduce(DataFrame.unionAll, frames) if frames else self._empty()
-        if self.plan.where is not None:
-            df = df.where(self.plan.where.source)
-        wanted = (*(f.name for f in self.plan.columns), *self.plan.metadata.values())
-        return df.select(*map(quoted, wanted))
+        """All columns of the table and the metadata columns, so that a condition may use any; Spark reads the used."""
+        return reduce(DataFrame.unionAll, [self._lot(lot) for lot in self._lots()])
 
     def _lots(self) -> Iterator[Lot]:
         """Files apart by whether they hide rows, and by how they name the table's columns."""
@@ -110,7 +132,8 @@ class _Scan:
         if lot.hides:
             df = self._skip_row_groups(df, lot)
         if table is not None:
-            joined = small_table(self.spark, table, self.scratch)
+            types = {_partition_name(i): f.type for i, f in enumerate(self.plan.partition_fields)}
+            joined = small_table(self.spark, table, facts.facts_schema(table, types), self.scratch)
             df = df.join(F.broadcast(joined), facts.join_key() == F.col(facts.KEY), "left")
         if lot.hides:
             df = df.where(facts.is_live())
@@ -227,13 +250,6 @@ class _Scan:
             fresh, stored = facts.known(F.col(facts.VERSION)), identity.version_column
         return fresh if stored is None else F.coalesce(quoted(stored), fresh)
 
-    def _empty(self) -> DataFrame:
-        snapshot = self.plan.snapshot
-        fields = [*snapshot.schema.fields]
-        for name, output in self.plan.metadata.items():
-            fields.append(Field(output, _metadata_type(name, self.plan)))
-        return self.spark.createDataFrame([], spark_struct(fields))
-
 
 def quoted(name: str) -> Column:
     """A top-level column, whatever characters its name has."""
@@ -247,6 +263,26 @@ def _logical(f: Field, spelling: Spelling) -> Column:
     stored = quoted(spelling.top(f))
     shown = spark_type(f.type)
     return stored if spark_type(spelling.type(f)) == shown else stored.cast(shown)
+
+
+def _all_outputs(plan: ScanPlan) -> tuple[Field, ...]:
+    return _outputs_of(replace(plan, columns=plan.snapshot.schema.fields))
+
+
+def _outputs_of(plan: ScanPlan) -> tuple[Field, ...]:
+    """The columns a plan gives, then its metadata columns."""
+    return (*plan.columns, *(Field(output, _metadata_type(name, plan)) for name, output in plan.metadata.items()))
+
+
+def _needed(plan: ScanPlan) -> tuple[Field, ...]:
+    """The asked columns and those the condition may use: all, where it is not fully understood."""
+    if plan.where is None:
+        return plan.columns
+    used = {column[0] for column in columns_of(plan.where.predicate)}
+    if has_opaque(plan.where.predicate):
+        used |= set(plan.snapshot.schema.names)
+    asked = {f.name for f in plan.columns}
+    return (*plan.columns, *(f for f in plan.snapshot.schema.fields if f.name in used - asked))
 
 
 def _metadata_type(name: str, plan: ScanPlan) -> DataType:

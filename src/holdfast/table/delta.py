@@ -161,7 +161,7 @@ class DeltaTable:
 
     def historyArrow(self, limit: int | None = None) -> pa.Table:
         """The commits of the table, newest first, as an Arrow table."""
-        return history.history(self._state(), limit=limit)
+        return history.history(self._latest.state.snapshot.location, limit=limit)
 
     def detail(self) -> DataFrame:
         """One row that describes the table."""

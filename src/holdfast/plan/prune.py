@@ -1,0 +1,180 @@
+"""Leave out the files in which no row can satisfy a condition.
+
+Pruning is a list of small passes over the table of files. Each looks at one kind of knowledge and answers with a mask.
+
+1. A file with a live row that satisfies the condition passes every pruner.
+2. Statistics are read only for columns that an understood part of the condition tests, and only for the files that
+   earlier passes kept.
+3. The steps add up: what a step keeps is what the next one is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from holdfast.model.files import FileStats, FileTable, LeafPath
+from holdfast.model.snapshot import Snapshot
+from holdfast.predicate.bounds import Known, Range, Single, may_match
+from holdfast.predicate.records import ALWAYS, Column, Predicate, conjunction, conjuncts, tested_columns
+from holdfast.predicate.render import column_text
+from holdfast.schema.partition import column as partition_texts
+from holdfast.schema.partition import typed
+from holdfast.schema.types import DataType, Field, Struct
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """The rows wanted of a snapshot, in logical column names."""
+
+    snapshot: Snapshot
+    where: Predicate = ALWAYS
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one pass did."""
+
+    name: str
+    kept: int
+    dropped: int
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """The files left, and how each pass got there."""
+
+    files: FileTable
+    steps: tuple[Step, ...]
+
+
+Pruner: TypeAlias = Callable[[FileTable, Want], pa.BooleanArray]
+
+
+def prune(files: FileTable, want: Want, more: Sequence[Pruner] = ()) -> Pruned:
+    """The files that may hold a wanted row; `more` are passes that others offer, such as an index."""
+    steps = []
+    for pruner in (*PRUNERS, *more):
+        kept = files.filter(pruner(files, want))
+        describe = _DETAILS.get(pruner)
+        name = getattr(pruner, "__name__", type(pruner).__name__)
+        steps.append(Step(name, len(kept), len(files) - len(kept), describe(want) if describe else ""))
+        files = kept
+    return Pruned(files, tuple(steps))
+
+
+def by_partition(files: FileTable, want: Want) -> pa.BooleanArray:
+    """Files whose partition values allow the condition; statistics are not touched."""
+    parts = _on_partitions(want)
+    if not parts or not len(files):
+        return _all(files)
+    known = partition_values(files, want.snapshot, _columns(parts))
+    return may_match(conjunction(parts), known, pa.nulls(len(files), pa.int64()))
+
+
+def by_bounds(files: FileTable, want: Want) -> pa.BooleanArray:
+    """Files whose statistics, together with their partition values, allow the condition."""
+    parts = _on_statistics(want)
+    if not parts or not len(files):
+        return _all(files)
+    columns = _columns(parts)
+    stats = files.stats(dict(statistics_leaves(want.snapshot, columns).values()))
+    known = {
+        **partition_values(files, want.snapshot, columns),
+        **ranges(stats, want.snapshot, columns),
+    }
+    return may_match(conjunction(parts), known, stats.num_records)
+
+
+PRUNERS: tuple[Pruner, ...] = (by_partition, by_bounds)
+
+
+def partition_values(files: FileTable, snapshot: Snapshot, columns: Iterable[Column]) -> dict[Column, Known]:
+    """The typed values of those of the columns that are partition columns."""
+    known: dict[Column, Known] = {}
+    for column in columns:
+        if is_partition(snapshot, column):
+            field = snapshot.schema.find(column[0])
+            assert field is not None, "a partition column is in the schema"
+            texts = partition_texts(files.column("partition_values"), field.physical_name)
+            where = f"partition column {column_text(column)} of {snapshot.location.url}"
+            known[column] = Single(typed(texts, field.type, where=where))
+    return known
+
+
+def ranges(stats: FileStats, snapshot: Snapshot, columns: Iterable[Column]) -> dict[Column, Known]:
+    """What statistics say of those of the columns that they can cover."""
+    known: dict[Column, Known] = {}
+    for column, (leaf, _) in statistics_leaves(snapshot, columns).items():
+        bounds = stats.bounds[leaf]
+        known[column] = Range(bounds.low, bounds.high, bounds.null_count)
+    return known
+
+
+def statistics_leaves(snapshot: Snapshot, columns: Iterable[Column]) -> Mapping[Column, tuple[LeafPath, DataType]]:
+    """The physical leaf and type of each column that can have statistics: no partition column, no whole struct."""
+    found = {}
+    for column in columns:
+        fields = fields_of(snapshot.schema, column)
+        if fields and not isinstance(fields[-1].type, Struct) and not is_partition(snapshot, column):
+            found[column] = (tuple(f.physical_name for f in fields), fields[-1].type)
+    return found
+
+
+def fields_of(schema: Struct, column: Column) -> tuple[Field, ...]:
+    """The fields along a column's path; none when the schema has no such column."""
+    within: DataType = schema
+    fields: list[Field] = []
+    for name in column:
+        field = within.find(name) if isinstance(within, Struct) else None
+        if field is None:
+            return ()
+        fields.append(field)
+        within = field.type
+    return tuple(fields)
+
+
+def is_partition(snapshot: Snapshot, column: Column) -> bool:
+    return len(column) == 1 and column[0].lower() in {name.lower() for name in snapshot.partition_columns}
+
+
+def _on_partitions(want: Want) -> tuple[Predicate, ...]:
+    """The conjuncts that partition values can decide: those that test one, and those that test nothing."""
+    return tuple(
+        part
+        for part in conjuncts(want.where)
+        if not (tested := tested_columns(part)) or any(is_partition(want.snapshot, c) for c in tested)
+    )
+
+
+def _on_statistics(want: Want) -> tuple[Predicate, ...]:
+    return tuple(p for p in conjuncts(want.where) if statistics_leaves(want.snapshot, tested_columns(p)))
+
+
+def _columns(parts: Iterable[Predicate]) -> frozenset[Column]:
+    return frozenset[Column]().union(*map(tested_columns, parts))
+
+
+def _partition_detail(want: Want) -> str:
+    columns = sorted(c for c in _columns(_on_partitions(want)) if is_partition(want.snapshot, c))
+    return ", ".join(map(column_text, columns)) or "no condition on a partition column"
+
+
+def _bounds_detail(want: Want) -> str:
+    leaves = statistics_leaves(want.snapshot, sorted(_columns(_on_statistics(want))))
+    if not leaves:
+        return "no condition that statistics can decide"
+    text = ", ".join(map(column_text, leaves))
+    clustered = [column for column, (leaf, _) in leaves.items() if leaf in want.snapshot.clustering_columns]
+    return f"{text}; clustered by {', '.join(map(column_text, clustered))}" if clustered else text
+
+
+_DETAILS: Mapping[Pruner, Callable[[Want], str]] = {by_partition: _partition_detail, by_bounds: _bounds_detail}
+
+
+def _all(files: FileTable) -> pa.BooleanArray:
+    return pa.repeat(pa.scalar(True), len(files))

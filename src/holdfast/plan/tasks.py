@@ -1,0 +1,65 @@
+"""A scan plan as work on single files: what every file is asked for, and what the log says of each.
+
+For readers that open files one by one with Arrow: the local runner, and Spark tasks where Spark itself cannot reach
+the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+
+from holdfast.model.snapshot import HiddenRows, Resolve
+from holdfast.parquet.read import BATCH_ROWS, FileTask, ReadSpec
+from holdfast.plan.scan import ScanPlan
+from holdfast.schema.partition import column, typed
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """A file's key, and what to make of its rows."""
+
+    key: str
+    task: FileTask
+
+
+def read_spec(plan: ScanPlan, *, batch_rows: int = BATCH_ROWS) -> ReadSpec:
+    """What a plan asks of every file."""
+    identity = plan.snapshot.identity
+    return ReadSpec(
+        fields=plan.columns,
+        partition_fields=plan.partition_fields,
+        by_id=plan.snapshot.resolve is Resolve.BY_ID,
+        id_column=None if identity is None else identity.id_column,
+        version_column=None if identity is None else identity.version_column,
+        metadata=dict(plan.metadata),
+        batch_rows=batch_rows,
+    )
+
+
+def planned_files(plan: ScanPlan, hidden: HiddenRows) -> Iterator[PlannedFile]:
+    """One task per planned file, in the plan's order."""
+    location = plan.snapshot.location
+    for chunk in plan.files.table.to_batches():
+        partitions = {
+            f.physical_name: typed(
+                column(chunk.column("partition_values"), f.physical_name), f.type, where=f"{f.name} in {location.url}"
+            )
+            for f in plan.partition_fields
+        }
+        cardinality = pc.fill_null(pc.struct_field(chunk.column("dv"), "cardinality"), 0)
+        for row in range(chunk.num_rows):
+            key = chunk.column("key")[row].as_py()
+            positions = hidden.positions.get(key)
+            assert positions is not None or not cardinality[row].as_py(), f"the hidden rows of {key} were not loaded"
+            task = FileTask(
+                uri=location.spark_uri(key),
+                partition={name: values[row] for name, values in partitions.items()},
+                hidden=positions,
+                base_row_id=chunk.column("base_row_id")[row].as_py(),
+                default_row_commit_version=chunk.column("default_row_commit_version")[row].as_py(),
+                size=chunk.column("size")[row].as_py(),
+            )
+            yield PlannedFile(key, task)
