@@ -23,7 +23,7 @@ _HOMES = {
     "read": "holdfast.table.delta",
     "session": "holdfast.spark.session",
 }
-__all__ = sorted(_HOMES)  # noqa: PLE0605
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

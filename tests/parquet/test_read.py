@@ -41,7 +41,7 @@ def one(type_: DataType, array: pa.Array, **options: Any) -> list[Any]:
     """A single column stored as `array` and read as `type_`."""
     table = read(stored(pa.table({"c": array}), **options), (Field("c", type_),))
     table.validate(full=True)
-    return table.column("c").to_pylist()
+    return list(table.column("c").to_pylist())
 
 
 @examples(60)

@@ -109,8 +109,8 @@ def test_any_object_is_whole_again_after_shredding_some_fields(objects: list[dic
         parts = {}
         for name, kind in (("a", int), ("b", str)):
             fits = isinstance(found.get(name), kind)
-            rest = None if fits or name not in found else encode(found[name], names)
-            parts[name] = {"value": rest, "typed_value": found[name] if fits else None}
+            misfit = None if fits or name not in found else encode(found[name], names)
+            parts[name] = {"value": misfit, "typed_value": found[name] if fits else None}
         rest = {n: v for n, v in found.items() if n in "cd"}
         rows.append(
             {"metadata": metadata(*names), "value": encode(rest, names) if rest else None, "typed_value": parts}

@@ -103,8 +103,8 @@ def values(array: pa.Array) -> list[Any]:
     if pa.types.is_dictionary(type_):
         return values(array.dictionary_decode())
     if is_variant(type_):
-        parts = zip(array.field("value").to_pylist(), array.field("metadata").to_pylist(), strict=True)
-        return _with_nulls(array, [_variant(v, m) for v, m in parts])
+        pairs = zip(array.field("value").to_pylist(), array.field("metadata").to_pylist(), strict=True)
+        return _with_nulls(array, [_variant(v, m) for v, m in pairs])
     if pa.types.is_struct(type_):
         ordered = sorted(range(type_.num_fields), key=lambda i: type_.field(i).name.lower())
         parts = [values(array.field(i)) for i in ordered]

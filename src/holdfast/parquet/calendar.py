@@ -6,7 +6,7 @@ A footer says which: by its Spark version, or by a key. The same day of the same
 1. Days from 1582-10-15 on, and instants from 1900 on, are never changed.
 2. A day that only the Julian calendar has (1500-02-29) becomes the day after the one before it.
 3. An instant written in UTC keeps its wall clock. In other zones Spark's shift before 1900 follows a table of its
-   own, which no time zone database reproduces to the second: such instants are refused.
+   own, from which a machine's time zone database differs in some zones: such instants are refused.
 4. A timestamp without a zone was never shifted.
 """
 

@@ -73,7 +73,9 @@ def compare(op: Op, column: Column, type_: DataType, literal: Literal, zone: str
         return IsNull(column) if op is Op.SAME else Constant(None)
     if isinstance(type_, Decimal) or (isinstance(type_, Primitive) and type_.name in INTEGER_BITS):
         exact = _exact(type_, literal)
-        return None if exact is None else _on_grid(op, column, type_, exact)
+        if exact is None or _folded(op, type_, exact):
+            return None
+        return _on_grid(op, column, type_, exact)
     value = _value(type_, literal, zone)
     return None if value is None else Compare(op, column, value)
 
@@ -177,6 +179,15 @@ def _exact(type_: Primitive | Decimal, literal: Literal) -> decimal.Decimal | No
             return number
         case _:
             return None
+
+
+def _folded(op: Op, type_: Primitive | Decimal, exact: decimal.Decimal) -> bool:
+    """Whether Spark replaces the comparison by true or false on every row, those with a null included.
+
+    It does so with an order between an integer column and a number beyond the range of long.
+    """
+    beyond = not -(2**63) <= exact <= 2**63 - 1
+    return beyond and isinstance(type_, Primitive) and op in (Op.LT, Op.LE, Op.GT, Op.GE)
 
 
 def _common_decimal(type_: Primitive | Decimal, literals: Sequence[Literal]) -> bool:
