@@ -56,7 +56,7 @@ def enter() -> Peers:
 
 def make() -> str | None:
     """Make the environment unless it is there; gives what is wrong when it cannot be."""
-    wanted = f"pyspark {PYSPARK}, delta {DELTA}\n{(ROOT / 'requirements.lock').read_text()}"
+    wanted = f"pyspark {PYSPARK}, delta {DELTA}, {_dependencies()}"
     if _READY.exists() and _READY.read_text() == wanted:
         return None
     if shutil.which("mvn") is None:

@@ -1,4 +1,4 @@
-"""One Spark session per process, lanes to run marked tests on, and the time each area took."""
+"""One Spark session and one S3 server per process, lanes to run marked tests on, and the time each area took."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.support.s3 import S3Server, s3_server
 from tests.support.spark import LANES, start
 
 TESTS = Path(__file__).parent
@@ -48,6 +49,13 @@ def spark(lane: str) -> Iterator[SparkSession]:
     session = start(lane)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """The one S3 server of this process; its bucket is there."""
+    with s3_server() as server:
+        yield server
 
 
 @dataclass(slots=True)

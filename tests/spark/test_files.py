@@ -15,7 +15,25 @@ from holdfast.spark.filelist import NAMED_AT_MOST
 from tests.support.reading import IDS, both, known, local_rows, spark_rows
 from tests.support.tablesmith import Tablesmith
 
-AWKWARD = ["a b", "100%", "x=y", "a:b", "ü ß", "[z]", "{q}", "*", "?", "#1", "a&b", "c\\d", "e'f", 'g"h', "~", "^", "日本"]
+AWKWARD = [
+    "a b",
+    "100%",
+    "x=y",
+    "a:b",
+    "ü ß",
+    "[z]",
+    "{q}",
+    "*",
+    "?",
+    "#1",
+    "a&b",
+    "c\\d",
+    "e'f",
+    'g"h',
+    "~",
+    "^",
+    "日本",
+]
 
 
 def table(path: Path, **kwargs: object) -> Tablesmith:
@@ -149,7 +167,9 @@ def test_paths_that_leave_the_table_are_refused_unless_allowed(spark: SparkSessi
         spark_rows(spark, smith.url)
     allowed = DeltaTable.forPath(spark, smith.url, allow_outside=True)
     assert [row["id"] for row in allowed.scan().collect()] == [1]
-    smith.commit([{"remove": {"path": "../outside.parquet", "dataChange": True}}, {"add": {**add, "path": str(outside)}}])
+    smith.commit(
+        [{"remove": {"path": "../outside.parquet", "dataChange": True}}, {"add": {**add, "path": str(outside)}}]
+    )
     assert spark_rows(spark, smith.url) == [{"id": 1, "p": None}]
 
 
@@ -162,7 +182,9 @@ def test_another_host_is_refused(spark: SparkSession, tmp_path: Path) -> None:
         spark_rows(spark, smith.url)
 
 
-def test_large_facts_are_read_from_scratch(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_facts_are_read_from_scratch(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("holdfast.spark.broadcast.SENT_AT_MOST", 0)
     smith = table(tmp_path, partition_by=["p"])
     smith.append([{"id": i, "p": "a"} for i in range(10)])

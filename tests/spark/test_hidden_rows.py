@@ -41,7 +41,9 @@ def picky(text: str) -> Column:
     "where",
     ["cast(text as long) >= 0", "100 / divisor > 0", "cast(text as long) >= 0 and id > -1"],
 )
-def test_a_condition_that_would_raise_on_a_hidden_row_does_not(spark: SparkSession, smith: Tablesmith, where: str) -> None:
+def test_a_condition_that_would_raise_on_a_hidden_row_does_not(
+    spark: SparkSession, smith: Tablesmith, where: str
+) -> None:
     table = DeltaTable.forPath(spark, smith.url)
     assert table.scan(where=where).count() == 11
     assert table.toDF().where(where).count() == 11
@@ -169,6 +171,6 @@ def test_random_tables_read_as_they_were_made(
     some = smith.rows()
     if some:
         first = some[0]["_row_id"]
-        assert [r["_row_id"] for r in spark_rows(spark, smith.url, where=f"_row_id = {first}", metadata=["_row_id"])] == [
-            first
-        ]
+        assert [
+            r["_row_id"] for r in spark_rows(spark, smith.url, where=f"_row_id = {first}", metadata=["_row_id"])
+        ] == [first]

@@ -120,6 +120,8 @@ def test_a_timestamp_without_zone_is_in_the_sessions(spark: SparkSession, smith:
 def test_case_of_names_in_files_does_not_matter(hostile: SparkSession, tmp_path: Path) -> None:
     smith = Tablesmith(tmp_path / "t", schema=[("ID", "long")])
     smith.append([{"ID": 1}])
-    smith.commit([{"metaData": {**smith.metadata(), "schemaString": smith.metadata()["schemaString"].replace("ID", "id")}}])
+    smith.commit(
+        [{"metaData": {**smith.metadata(), "schemaString": smith.metadata()["schemaString"].replace("ID", "id")}}]
+    )
     assert spark_rows(hostile, smith.url) == [{"id": 1}]
     assert local_rows(smith.url) == [{"id": 1}]

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from holdfast import DeltaTable, Invalid
 from holdfast.errors import NoRowIdentity, UnknownColumn
-from tests.support.reading import both, local_rows, spark_rows
+from tests.support.reading import both, local_rows, sorted_rows, spark_rows
 from tests.support.tablesmith import Tablesmith
 
 pytestmark = pytest.mark.everywhere
@@ -53,7 +53,8 @@ def test_each_alone_and_as_a_condition(spark: SparkSession, smith: Tablesmith, n
     assert [list(row) for row in rows] == [["id", name]] * 6
     if isinstance(rows[0][name], int):
         wanted = [row for row in rows if row[name] == rows[-1][name]]
-        assert spark_rows(spark, smith.url, columns=["id"], metadata=[name], where=f"{name} = {rows[-1][name]}") == wanted
+        got = spark_rows(spark, smith.url, columns=["id"], metadata=[name], where=f"{name} = {rows[-1][name]}")
+        assert sorted_rows(got) == wanted
 
 
 def test_pos_is_the_row_index(spark: SparkSession, smith: Tablesmith) -> None:

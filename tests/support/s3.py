@@ -4,6 +4,8 @@
    keeps two conditional puts from both succeeding (300 races without the lock below did not show it); real S3 decides
    atomically. The order is made here, inside the server, and clients race for it as they would elsewhere.
 2. `next_answer` makes one request go wrong on its way: refused before it is handled, or handled with its answer lost.
+3. Requests signed with another access key than ACCESS_KEY are refused, and all are while `locked` is entered. A refusal
+   quotes what was signed, as S3's do.
 """
 
 from __future__ import annotations
@@ -25,6 +27,11 @@ ACCESS_KEY = "AKIAHOLDFASTTEST"
 SECRET_KEY = "verysecretkeyofthetests"
 BUCKET = "holdfast-test"
 
+_REFUSAL = (
+    '<?xml version="1.0" encoding="UTF-8"?><Error><Code>InvalidAccessKeyId</Code>'
+    "<Message>The key does not exist.</Message><StringToSign>{}</StringToSign></Error>"
+)
+
 
 @dataclass
 class S3Server:
@@ -33,6 +40,7 @@ class S3Server:
     port: int
     broken: list[tuple[str, int, bool]] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
+    refusing: bool = False
 
     @property
     def endpoint(self) -> str:
@@ -64,6 +72,15 @@ class S3Server:
         """Answer the next request of this method with `status`, after handling it or instead."""
         self.broken.append((method, status, handled))
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Refuse everybody for a while, as when credentials expire."""
+        self.refusing = True
+        try:
+            yield
+        finally:
+            self.refusing = False
+
     def fill(self, keys: Iterable[str]) -> None:
         """Put empty objects straight into the server, which is much faster than asking it."""
         backend = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
@@ -92,6 +109,11 @@ def s3_server() -> Iterator[S3Server]:
         with one_at_a_time:
             method = environ["REQUEST_METHOD"]
             server.requests.append(f"{method} {environ['PATH_INFO']}?{environ['QUERY_STRING']}")
+            signed = environ.get("HTTP_AUTHORIZATION", "")
+            if server.refusing or (signed and f"={ACCESS_KEY}/" not in signed):
+                body = _REFUSAL.format(signed).encode()
+                start_response("403 Forbidden", [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
+                return [body]
             broken = next((one for one in server.broken if one[0] == method), None)
             if broken is None:
                 return list(app(environ, start_response))

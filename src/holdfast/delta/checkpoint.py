@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -30,12 +31,14 @@ from holdfast.delta.source import WHOLE_BYTES, open_source
 from holdfast.delta.stats import JsonStats, StructStats
 from holdfast.errors import Damaged, MissingFile
 from holdfast.model.files import FILES, Slab, StatsSource
+from holdfast.storage.arrays import longs, mask, strings
 from holdfast.storage.base import NotFound, ObjectMeta
 from holdfast.storage.location import Location
 
 SLAB_ROWS = 1 << 18  # row groups are read together up to this many rows
 REMOVED = FILES.append(pa.field("deleted_ms", pa.int64()))  # null where the log does not say when
 
+_TRUE = mask(np.ones(1, bool))[0]
 _KINDS = {  # actions that are not about a file, and a field each of them must have
     "protocol": "minReaderVersion",
     "metaData": "id",
@@ -85,8 +88,8 @@ def read_removed(location: Location, checkpoint: Checkpoint) -> pa.Table:
 
 def removed_from(actions: Sequence[FileAction], location: Location) -> pa.Table:
     """Removed files from their records."""
-    keys = replace(location, allow_outside=True).file_keys(pa.array([a.path for a in actions], pa.string()))
-    deleted = pa.array([a.deletion_timestamp for a in actions], pa.int64())
+    keys = replace(location, allow_outside=True).file_keys(strings([a.path for a in actions]))
+    deleted = longs([a.deletion_timestamp for a in actions])
     return from_actions(actions, keys).append_column(REMOVED.field("deleted_ms"), deleted)
 
 
@@ -220,7 +223,7 @@ class _Rows:
     @classmethod
     def where(cls, mask: pa.Array) -> _Rows:
         count = mask.true_count
-        start = max(pc.index(mask, True).as_py(), 0)
+        start = max(pc.index(mask, _TRUE).as_py(), 0)
         run = mask.slice(start, count).true_count == count
         return cls(start, count, None if run else mask)
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.delta.actions import FileAction, Vector
-from holdfast.model.files import DV, FILES, STRINGS
+from holdfast.model.files import DV, FILES
+from holdfast.storage.arrays import longs, mask, maps, strings
 
 ADD_COLUMNS = {  # FILES' names of what a checkpoint's `add` struct holds
     "path": "path",
@@ -25,23 +27,23 @@ ADD_COLUMNS = {  # FILES' names of what a checkpoint's `add` struct holds
     "clusteringProvider": "clustering_provider",
     "tags": "tags",
 }
-_SEPARATOR = "\0"  # in no path
+_SEPARATOR, _AT, _NOTHING = strings(["\0", "@", ""])  # as scalars; the first is in no path
 
 
 def from_actions(actions: Sequence[FileAction], keys: pa.Array) -> pa.Table:
     """The columns of these actions; `keys` are their file keys."""
     return pa.Table.from_arrays(
         [
-            pa.array([a.path for a in actions], pa.string()),
+            strings([a.path for a in actions]),
             keys,
-            pa.array([a.size for a in actions], pa.int64()),
-            pa.array([a.modification_time for a in actions], pa.int64()),
-            _maps([a.partition_values for a in actions]),
+            longs([a.size for a in actions]),
+            longs([a.modification_time for a in actions]),
+            maps([a.partition_values for a in actions]),
             _vectors([a.deletion_vector for a in actions]),
-            pa.array([a.base_row_id for a in actions], pa.int64()),
-            pa.array([a.default_row_commit_version for a in actions], pa.int64()),
-            pa.array([a.clustering_provider for a in actions], pa.string()),
-            _maps([a.tags for a in actions]),
+            longs([a.base_row_id for a in actions]),
+            longs([a.default_row_commit_version for a in actions]),
+            strings([a.clustering_provider for a in actions]),
+            maps([a.tags for a in actions]),
         ],
         schema=FILES,
     )
@@ -65,33 +67,20 @@ def logical_ids(keys: pa.Array, vector_ids: pa.Array) -> pa.Array:
     return pc.coalesce(joined, keys)
 
 
-def _maps(found: list[dict[str, str | None] | None]) -> pa.Array:
-    if not any(found):
-        # Nearly every table has no partitions or no tags: an array of empty maps needs no list of lists.
-        offsets = pa.array([0] * (len(found) + 1), pa.int32())
-        mask = pa.array([m is None for m in found], pa.bool_())
-        empty = pa.array([], pa.string())
-        return pa.MapArray.from_arrays(offsets, empty, empty, mask=mask)
-    return pa.array([None if m is None else list(m.items()) for m in found], STRINGS)
-
-
 def _vectors(found: list[Vector | None]) -> pa.Array:
     if not any(found):
         return pa.nulls(len(found), DV)
-    return pa.array(
+    return pa.StructArray.from_arrays(
         [
-            v
-            and {
-                "id": v.unique_id,
-                "storage": v.storage_type,
-                "path": v.path_or_inline_dv,
-                "offset": v.offset,
-                "size": v.size_in_bytes,
-                "cardinality": v.cardinality,
-            }
-            for v in found
+            strings([v and v.unique_id for v in found]),
+            strings([v and v.storage_type for v in found]),
+            strings([v and v.path_or_inline_dv for v in found]),
+            longs([v and v.offset for v in found]),
+            longs([v and v.size_in_bytes for v in found]),
+            longs([v and v.cardinality for v in found]),
         ],
-        DV,
+        fields=list(DV),
+        mask=mask(np.fromiter((v is None for v in found), bool, len(found))),
     )
 
 
@@ -105,8 +94,8 @@ def _normal_vectors(found: pa.StructArray) -> pa.Array:
 
     storage, path = part("storageType", pa.string()), part("pathOrInlineDv", pa.string())
     offset = part("offset", pa.int64())
-    tail = pc.coalesce(pc.binary_join_element_wise("@", pc.cast(offset, pa.string()), ""), "")
-    ids = pc.binary_join_element_wise(storage, path, tail, "")
+    tail = pc.coalesce(pc.binary_join_element_wise(_AT, pc.cast(offset, pa.string()), _NOTHING), _NOTHING)
+    ids = pc.binary_join_element_wise(storage, path, tail, _NOTHING)
     # Some writers spell "no vector" as a struct of nulls.
     return pa.StructArray.from_arrays(
         [ids, storage, path, offset, part("sizeInBytes", pa.int64()), part("cardinality", pa.int64())],

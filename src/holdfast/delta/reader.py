@@ -23,7 +23,7 @@ from holdfast.model.files import Slab
 from holdfast.storage.base import ObjectMeta
 from holdfast.storage.location import Location
 
-LAYER_LINES = 65_536  # records of this many lines live at once, the rest is columns
+LAYER_LINES = 8_192  # records of this many lines live at once, the rest is columns
 
 _log = logging.getLogger(__name__)
 

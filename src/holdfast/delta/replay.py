@@ -24,6 +24,7 @@ from holdfast.delta.actions import Line
 from holdfast.delta.columns import from_actions, logical_ids
 from holdfast.delta.stats import JsonStats
 from holdfast.model.files import FileTable, Slab
+from holdfast.storage.arrays import mask, positions, strings, truths
 from holdfast.storage.location import Location
 
 Positions: TypeAlias = npt.NDArray[Any]
@@ -67,18 +68,18 @@ def layer_from(lines: Sequence[Line], location: Location) -> Layer:
     found = [(line.add or line.remove, line.add is not None) for line in lines if line.add or line.remove]
     actions = [action for action, _ in found if action is not None]
     # A removed file is only a name, so its spelling may lead anywhere; a live one is checked below.
-    keys = replace(location, allow_outside=True).file_keys(pa.array([a.path for a in actions], pa.string()))
-    vectors = pa.array([a.deletion_vector and a.deletion_vector.unique_id for a in actions], pa.string())
+    keys = replace(location, allow_outside=True).file_keys(strings([a.path for a in actions]))
+    vectors = strings([a.deletion_vector and a.deletion_vector.unique_id for a in actions])
     ids = logical_ids(keys, vectors)
     newest = _last_of_each(ids)
     added = newest[np.fromiter((is_add for _, is_add in found), bool, len(found))[newest]]
     live = [actions[n] for n in added]
-    live_keys = location.file_keys(pa.array([a.path for a in live], pa.string()))
+    live_keys = location.file_keys(strings([a.path for a in live]))
     return Layer(
         from_actions(live, live_keys),
-        pa.array([a.stats for a in live], pa.string()),
-        keys.take(pa.array(newest)),
-        ids.take(pa.array(newest)),
+        strings([a.stats for a in live]),
+        keys.take(positions(newest)),
+        ids.take(positions(newest)),
     )
 
 
@@ -116,9 +117,9 @@ def _alive(files: pa.Table, later: Sequence[Layer]) -> pa.Array | None:
     dead = [d for layer in later if len(d := _spoken_of(files, layer))]
     if not dead:
         return None
-    mask = np.ones(files.num_rows, bool)
-    mask[np.concatenate(dead)] = False
-    return pa.array(mask)
+    alive = np.ones(files.num_rows, bool)
+    alive[np.concatenate(dead)] = False
+    return mask(alive)
 
 
 def _spoken_of(files: pa.Table, layer: Layer) -> Positions:
@@ -126,19 +127,18 @@ def _spoken_of(files: pa.Table, layer: Layer) -> Positions:
     if files.num_rows == 0:
         return np.empty(0, np.int64)
     same_path = pc.is_in(files.column("key"), value_set=layer.keys)
-    positions = np.flatnonzero(same_path.to_numpy())
-    if len(positions) == 0:
-        return positions
-    few = files.select(["key", "dv"]).take(pa.array(positions))
+    where = np.flatnonzero(truths(same_path))
+    if len(where) == 0:
+        return where
+    few = files.select(["key", "dv"]).take(positions(where))
     keys = few.column("key").combine_chunks()
     ids = logical_ids(keys, pc.struct_field(few.column("dv").combine_chunks(), "id"))
-    exact: Positions = pc.is_in(ids, value_set=layer.ids).to_numpy(zero_copy_only=False)
-    return positions[exact]
+    return where[truths(pc.is_in(ids, value_set=layer.ids))]
 
 
 def _last_of_each(ids: pa.Array) -> Positions:
     """Where each distinct id occurs last, ascending."""
     codes = ids.dictionary_encode()
     last = np.zeros(len(codes.dictionary), np.int64)
-    last[codes.indices.to_numpy()] = np.arange(len(ids))  # a repeated index keeps what was assigned last
+    last[np.frombuffer(codes.indices.buffers()[1], np.int32)[: len(ids)]] = np.arange(len(ids))  # a repeated index keeps what was assigned last
     return np.sort(last)

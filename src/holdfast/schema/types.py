@@ -21,7 +21,22 @@ MAPPING_ID = "delta.columnMapping.id"
 MAPPING_NAME = "delta.columnMapping.physicalName"
 
 PRIMITIVES = frozenset(
-    "string long integer short byte float double boolean binary date timestamp timestamp_ntz void variant".split()
+    [
+        "string",
+        "long",
+        "integer",
+        "short",
+        "byte",
+        "float",
+        "double",
+        "boolean",
+        "binary",
+        "date",
+        "timestamp",
+        "timestamp_ntz",
+        "void",
+        "variant",
+    ]
 )
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 

@@ -69,9 +69,7 @@ def _packed(key: str, task: FileTask) -> bytes:
     return pickle.dumps((key, values | {"partition": dict(task.partition), "hidden": hidden}))
 
 
-def _reader(
-    store: ObjectStore, spec: ReadSpec
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _reader(store: ObjectStore, spec: ReadSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What a task does: open each file it was given and read it."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,9 +23,10 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 def sql_of(column: Column) -> str:
     """SQL text that means what the Column means, with UNREADABLE in place of what was not understood."""
-    if hasattr(column, "_expr"):
-        return _connect(column._expr)
-    node = getattr(getattr(column, "_jc", None), "node", None)
+    held = vars(column)  # not getattr: a Column answers to any name, with one of its fields
+    if "_expr" in held:
+        return _connect(held["_expr"])
+    node = getattr(held.get("_jc"), "node", None)
     return _classic(node()) if callable(node) else UNREADABLE
 
 
@@ -64,7 +66,7 @@ def _call(name: str, arguments: Sequence[Any], render: Callable[[Any], str]) -> 
     match name.lower(), texts:
         case operator, [left, right] if operator in _INFIX:
             return f"({left} {'=' if operator == '==' else operator.upper()} {right})"
-        case ("!" | "not"), [part]:
+        case (("!" | "not"), [part]):
             return f"(NOT {part})"
         case "isnull", [part]:
             return f"({part} IS NULL)"
@@ -72,7 +74,7 @@ def _call(name: str, arguments: Sequence[Any], render: Callable[[Any], str]) -> 
             return f"({part} IS NOT NULL)"
         case "in", [part, *values] if values:
             return f"({part} IN ({', '.join(values)}))"
-        case ("like" | "startswith"), [left, right]:
+        case (("like" | "startswith"), [left, right]):
             return f"({left} LIKE {right})" if name.lower() == "like" else f"startswith({left}, {right})"
         case _:
             return UNREADABLE
@@ -84,9 +86,9 @@ def _connect_literal(value: Any, type_name: str) -> str:
             return f"DATE '{datetime.date(1970, 1, 1) + datetime.timedelta(days=value)}'"
         case "TimestampType", int():
             return _timestamp(value)
-        case ("BooleanType" | "IntegerType" | "LongType" | "ShortType" | "ByteType" | "DoubleType"), _:
+        case (("BooleanType" | "IntegerType" | "LongType" | "ShortType" | "ByteType" | "DoubleType"), _):
             return _plain(value)
-        case ("StringType" | "DecimalType"), _:
+        case (("StringType" | "DecimalType"), _):
             return _plain(value)
         case _:
             return UNREADABLE
@@ -118,7 +120,7 @@ def _plain(value: Any) -> str:
         case int():
             return str(value)
         case float():
-            return f"CAST('{value!r}' AS DOUBLE)" if value != value or value in (float("inf"), -float("inf")) else f"{value!r}D"
+            return f"{value!r}D" if math.isfinite(value) else f"CAST('{value!r}' AS DOUBLE)"
         case decimal.Decimal():
             return f"{value:f}BD"
         case str():

@@ -5,6 +5,8 @@ A user gives SQL text or a Column. Whatever of it is understood prunes files; Sp
 
 from __future__ import annotations
 
+import datetime
+import decimal
 from collections.abc import Callable
 from functools import reduce
 from operator import and_, or_
@@ -26,6 +28,7 @@ from holdfast.predicate.records import (
     Or,
     Predicate,
     StartsWith,
+    Value,
 )
 from holdfast.schema.types import Struct
 from holdfast.spark.column_text import sql_of
@@ -66,9 +69,9 @@ def below(predicate: Predicate, column_of: Callable[[str], Column]) -> Column:
         case Not(part):
             return ~below(part, column_of)
         case Compare(op, (name,), value):
-            return _OPERATORS[op](column_of(name), F.lit(value))
+            return _OPERATORS[op](column_of(name), _literal(value))
         case In((name,), values):
-            return column_of(name).isin(list(values))
+            return column_of(name).isin([_literal(value) for value in values])
         case IsNull((name,)):
             return column_of(name).isNull()
         case StartsWith((name,), prefix):
@@ -77,3 +80,13 @@ def below(predicate: Predicate, column_of: Callable[[str], Column]) -> Column:
             return F.lit(value).cast("boolean")
         case _:
             raise AssertionError(f"{predicate} is not a comparison of top-level columns with literals")
+
+
+def _literal(value: Value) -> Column:
+    """A value of a predicate as a Column of the same meaning."""
+    if isinstance(value, datetime.datetime) and value.tzinfo is None:
+        # `lit` would take it for a moment in the zone of this process
+        return F.lit(value.isoformat(sep=" ")).cast("timestamp_ntz")
+    if isinstance(value, decimal.Decimal):
+        return F.lit(str(value)).cast(f"decimal(38,{max(0, -int(value.as_tuple().exponent))})")
+    return F.lit(value)

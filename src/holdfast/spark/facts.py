@@ -73,13 +73,18 @@ def known(value: Column) -> Column:
     return F.when(F.col(KEY).isNull(), F.raise_error(missing)).otherwise(value)
 
 
+def barrier() -> Column:
+    """Always true, and not deterministic: Spark moves no condition from above to below it."""
+    return F.spark_partition_id() >= 0
+
+
 def is_live() -> Column:
-    """Whether a row is not hidden. `spark_partition_id` keeps Spark from moving other conditions below this one."""
+    """Whether a row is not hidden; a barrier as well."""
     index = F.col(INDEX)
     chunk = F.get(F.col(CHUNKS), F.shiftright(index, 16).cast("int"))
     word = F.get(chunk, F.shiftright(index.bitwiseAND(F.lit(0xFFFF)), 6).cast("int"))
     hidden = F.coalesce(F.getbit(word, index.bitwiseAND(F.lit(63)).cast("int")), F.lit(0))
-    return known(hidden == 0) & (F.spark_partition_id() >= 0)
+    return known(hidden == 0) & barrier()
 
 
 def _keys(uris: Sequence[str]) -> NDArray[np.int64]:

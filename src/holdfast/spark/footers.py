@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from holdfast.errors import Damaged
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import Resolve, Snapshot
 from holdfast.parquet.footer import Node, columns, read_footer
@@ -49,7 +50,11 @@ def spellings(spark: SparkSession, snapshot: Snapshot, files: FileTable) -> Iter
         return
     fields = _stored(snapshot)
     groups: dict[tuple[tuple[str, str, DataType], ...], list[bool]] = {}
-    found = [_spell(fields, nodes, by_id) for nodes in _footers(snapshot, files)]
+    keys = files.column("key").to_pylist()
+    found = [
+        _spell(fields, _with_ids(nodes, key) if by_id else nodes, by_id)
+        for key, nodes in zip(keys, _footers(snapshot, files), strict=True)
+    ]
     for i, spelling in enumerate(found):
         groups.setdefault(spelling, [False] * len(found))[i] = True
     for spelling, mask in groups.items():
@@ -97,6 +102,12 @@ def _footers(snapshot: Snapshot, files: FileTable) -> list[tuple[Node, ...]]:
         return list(pool.map(nodes, zip(table["key"].to_pylist(), table["size"].to_pylist(), strict=True)))
 
 
+def _with_ids(nodes: tuple[Node, ...], key: str) -> tuple[Node, ...]:
+    if nodes and all(node.field_id is None for node in nodes):
+        raise Damaged(f"{key} has no field ids, by which its table finds columns; rewrite it", path=key)
+    return nodes
+
+
 def _spell(fields: Sequence[Field], nodes: Sequence[Node], by_id: bool) -> tuple[tuple[str, str, DataType], ...]:
     made = [(f.physical_name, _named(f, nodes, by_id and f.field_id is not None)) for f in fields]
     return tuple((physical_name, f.name, f.type) for physical_name, f in made)
@@ -115,7 +126,7 @@ def _named(f: Field, nodes: Sequence[Node], by_id: bool) -> Field:
 
 
 def _find(f: Field, nodes: Sequence[Node], by_id: bool) -> Node | None:
-    if by_id:
+    if by_id and any(n.field_id is not None for n in nodes):
         return next((n for n in nodes if n.field_id == f.field_id), None)
     exact = next((n for n in nodes if n.name == f.physical_name), None)
     return exact or next((n for n in nodes if n.name.lower() == f.physical_name.lower()), None)

@@ -6,6 +6,7 @@ user's condition and columns come last.
 
 1. Hidden rows are gone before any condition of the user's sees them.
 2. Comparisons of a column with a literal, which cannot raise, are repeated below that filter: they skip row groups.
+   One that a NaN may satisfy is kept from the reader, whose row-group statistics do not know of NaN.
 3. Columns carry their logical names and current types; a data file's older, narrower type is widened by the reader.
 """
 
@@ -26,6 +27,7 @@ from holdfast.errors import Damaged, MissingFile
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import HiddenRows
 from holdfast.plan.scan import ScanPlan
+from holdfast.predicate.floats import may_find_nan
 from holdfast.predicate.records import columns_of, conjuncts, has_opaque, is_safe_below
 from holdfast.rows import columns as names
 from holdfast.schema.partition import column, typed
@@ -129,7 +131,7 @@ class _NativeScan:
         extra = [source["file_path"].alias(facts.PATH)] if needs_path else []
         extra += [source["row_index"].alias(facts.INDEX)] if needs_index else []
         df = df.select(*(quoted(f.name) for f in read_as), *extra)
-        if lot.hides:
+        if lot.hides or self._finds_nan():
             df = self._skip_row_groups(df, lot)
         if table is not None:
             types = {_partition_name(i): f.type for i, f in enumerate(self.plan.partition_fields)}
@@ -137,6 +139,8 @@ class _NativeScan:
             df = df.join(F.broadcast(joined), facts.join_key() == F.col(facts.KEY), "left")
         if lot.hides:
             df = df.where(facts.is_live())
+        elif self._finds_nan():
+            df = df.where(facts.barrier())
         return df.select(*self._outputs(lot, hive))
 
     def _stored_fields(self) -> tuple[Field, ...]:
@@ -205,12 +209,17 @@ class _NativeScan:
             raise Damaged(f"the deletion vector of {key} hides row {bitmap.max()}, which no file has", path=key)
         return bitmap
 
+    def _finds_nan(self) -> bool:
+        where = self.plan.where
+        return where is not None and may_find_nan(where.predicate, self.plan.snapshot.schema)
+
     def _skip_row_groups(self, df: DataFrame, lot: Lot) -> DataFrame:
         if self.plan.where is None:
             return df
         tops = {f.name: lot.spelling.top(f) for f in self._stored_fields() if not has_void(f.type)}
         for part in conjuncts(self.plan.where.predicate):
-            if is_safe_below(part) and all(column[0] in tops for column in columns_of(part)):
+            safe = is_safe_below(part) and not may_find_nan(part, self.plan.snapshot.schema)
+            if safe and all(column[0] in tops for column in columns_of(part)):
                 df = df.where(below(part, lambda name: quoted(tops[name])))
         return df
 

@@ -17,10 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import Invalid
+from holdfast.storage.arrays import mask, strings
 from holdfast.storage.base import ObjectStore
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*|$)", re.DOTALL)
@@ -28,6 +30,9 @@ _NETWORK_PATH = re.compile(r"//([^/]+)(/.*|$)", re.DOTALL)  # a URI without a sc
 
 # A path that matches none of this is its own file key.
 _NEEDS_WORK = r"[%:\x00]|^/|/$|//|(?:^|/)\.\.?(?:/|$)|^$"
+_MARKS = (b"%", b":", b"\0")
+_FALSE, _NOTHING = mask(np.zeros(1, bool))[0], strings([""])[0]
+_SLASH, _DOT = b"/."
 
 # What java.net.URI, and so Spark, percent-encodes in a path: all ASCII but the characters RFC 2396 allows there, and
 # beyond ASCII only control and space characters. Letters of any script and emoji stay as they are.
@@ -68,6 +73,8 @@ class Location:
     def file_keys(self, paths: pa.Array | pa.ChunkedArray) -> pa.Array:
         """The file keys of many paths; only those that need decoding or checking are looked at one by one."""
         flat = paths.combine_chunks() if isinstance(paths, pa.ChunkedArray) else paths
+        if _all_plain(flat):
+            return flat.cast(pa.string())
         return _mapped(flat, _NEEDS_WORK, self.file_key, otherwise=flat)
 
     def store_key(self, file_key: str) -> str:
@@ -162,16 +169,35 @@ def _resolved(segments: list[str]) -> list[str]:
     return done
 
 
+def _all_plain(paths: pa.Array) -> bool:
+    """Whether surely no path needs work: one search through the text of all of them. May say no where it could say yes."""
+    if paths.null_count or not len(paths) or not pa.types.is_string(paths.type):
+        return False
+    _, offsets, data = paths.buffers()
+    if data is None:
+        return False
+    ends = np.frombuffer(offsets, np.int32)[paths.offset : paths.offset + len(paths) + 1]
+    text = data.slice(ends[0], ends[-1] - ends[0]).to_pybytes()
+    if any(mark in text for mark in _MARKS) or not (ends[1:] > ends[:-1]).all():
+        return False
+    letters = np.frombuffer(text, np.uint8)
+    starts, lasts = ends[:-1] - ends[0], ends[1:] - ends[0] - 1
+    slashes = np.flatnonzero(letters[:-1] == _SLASH)
+    # Segments begin where paths do and after slashes; none may be empty or begin with a dot.
+    heads = np.concatenate([letters[starts], letters[slashes + 1]])
+    return not ((heads == _SLASH) | (heads == _DOT)).any() and not (letters[lasts] == _SLASH).any()
+
+
 def _mapped(values: pa.Array, pattern: str, one: Callable[[str], str], otherwise: pa.Array) -> pa.Array:
     """`one` of the values that match the pattern, and `otherwise` of the others."""
-    needy = pc.fill_null(pc.match_substring_regex(values, pattern), False)
+    needy = pc.fill_null(pc.match_substring_regex(values, pattern), _FALSE)
     rest = otherwise.cast(pa.string())
     if not pc.any(needy).as_py():
         return rest
     hard = values.filter(needy).cast(pa.string())
     grouped = pc.match_substring(hard, "/")
     singly = [one(value) for value in hard.filter(pc.invert(grouped)).to_pylist()]
-    done = pc.replace_with_mask(hard, pc.invert(grouped), pa.array(singly, pa.string()))
+    done = pc.replace_with_mask(hard, pc.invert(grouped), strings(singly))
     done = pc.replace_with_mask(done, grouped, _mapped_by_directory(hard.filter(grouped), pattern, one))
     return pc.replace_with_mask(rest, needy, done)
 
@@ -181,7 +207,7 @@ def _mapped_by_directory(paths: pa.Array, pattern: str, one: Callable[[str], str
     parts = pc.split_pattern(paths, "/", max_splits=1, reverse=True)
     directories, names = pc.list_element(parts, 0).dictionary_encode(), pc.list_element(parts, 1)
     heads = [one(f"{directory}/x").removesuffix("x") for directory in directories.dictionary.to_pylist()]
-    done = pc.binary_join_element_wise(pa.array(heads, pa.string()).take(directories.indices), names, "")
+    done = pc.binary_join_element_wise(strings(heads).take(directories.indices), names, _NOTHING)
     odd_name = pc.match_substring_regex(names, pattern)
     singly = [one(path) for path in paths.filter(odd_name).to_pylist()]
-    return pc.replace_with_mask(done, odd_name, pa.array(singly, pa.string()))
+    return pc.replace_with_mask(done, odd_name, strings(singly))

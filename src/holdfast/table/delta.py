@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from holdfast.delta import detail, history
 from holdfast.delta.state import DeltaState, is_table, load, refresh
 from holdfast.delta.vectors import load_hidden
-from holdfast.errors import Invalid, NotATable, Unsupported
+from holdfast.errors import Invalid, Unsupported
 from holdfast.local.runner import LocalRunner
 from holdfast.model.snapshot import Snapshot
 from holdfast.ops import explain as explaining
@@ -31,7 +31,6 @@ from holdfast.plan.scan import Condition, Request
 from holdfast.predicate.parse import parse
 from holdfast.spark.conditions import condition
 from holdfast.spark.scan import SparkRunner
-from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
 from holdfast.table.moment import moment_ms
 
