@@ -155,7 +155,7 @@ def _line(case: Case) -> dict[str, Any]:
 def _cell(case: Case, engine: str) -> Text:
     seconds = case.seconds(engine)
     if seconds is None:
-        return Text("–")
+        return Text("-")
     said = Text(f"{'at least ' if case.at_least(engine) else ''}{seconds:.3f} s")
     if (peak := case.peak_mb(engine)) is not None:
         said.append(f"  {peak:.0f} MB")

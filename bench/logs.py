@@ -198,7 +198,9 @@ def _add_structs(start: int, count: int) -> pa.StructArray:
     partition = pa.MapArray.from_arrays(
         pa.array(np.arange(count + 1), pa.int32()), pa.array(["day"]).take(pa.array(np.zeros(count, np.int8))), days
     )
-    paths = _joined("day=", days, "/part-", _hex(random, count, 2), "-", _hex(random, count, 16), ".c000.snappy.parquet")
+    paths = _joined(
+        "day=", days, "/part-", _hex(random, count, 2), "-", _hex(random, count, 16), ".c000.snappy.parquet"
+    )
     fields = list(_CHECKPOINT.field("add").type)
     return pa.StructArray.from_arrays(
         [

@@ -126,8 +126,8 @@ def _peers() -> list[str]:
 
 def _notes(rounds: int, files: int, engines: list[str]) -> list[str]:
     notes = [
-        f"{rounds} interleaved rounds after one round of warm-up, every measurement in a fresh process; the log is in the "
-        "page cache",
+        f"{rounds} interleaved rounds after one round of warm-up, every measurement in a fresh process; the log is "
+        "in the page cache",
         "open: the log is loaded and, for ours, the files are counted; `start and open` also starts Python and imports",
         "refresh: one new commit with one file is read, and the files are counted (ours only)",
         f"{files} files in one checkpoint; {COMMITS} commits of {logs.ADDS_PER_COMMIT} files each, no checkpoint",

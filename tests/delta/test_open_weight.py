@@ -26,7 +26,9 @@ def test_opening_and_refreshing_load_neither_pandas_nor_spark(tmp_path: Path) ->
     log = tmp_path / "t/_delta_log"
     log.mkdir(parents=True)
     start = [protocol(3, 7, rf=["deletionVectors"]), metadata(partitions=["day"])]
-    adds = [add(f"day={n}/a{n}", partitionValues={"day": str(n)}, dv=vector(f"{n}") if n % 2 else None) for n in range(4)]
+    adds = [
+        add(f"day={n}/a{n}", partitionValues={"day": str(n)}, dv=vector(f"{n}") if n % 2 else None) for n in range(4)
+    ]
     (log / f"{0:020d}.checkpoint.parquet").write_bytes(parquet([*start, *adds]))
     (log / f"{1:020d}.json").write_text("".join(json.dumps(a) + "\n" for a in (remove("day=0/a0"), add("x%20y/b"))))
     newest = tmp_path / "2.json"

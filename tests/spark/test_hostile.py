@@ -14,8 +14,6 @@ from holdfast import DeltaTable
 from tests.support.reading import IDS, known, local_rows, sorted_rows, spark_rows
 from tests.support.tablesmith import Tablesmith
 
-pytestmark = pytest.mark.everywhere
-
 HOSTILE = {
     "zone": {"spark.sql.session.timeZone": "America/New_York"},
     "old zone": {"spark.sql.session.timeZone": "Asia/Kathmandu", "spark.sql.timestampType": "TIMESTAMP_NTZ"},
@@ -105,6 +103,7 @@ def test_a_condition_means_the_same(hostile: SparkSession, smith: Tablesmith) ->
     assert sorted_rows(local_rows(smith.url, where=where, metadata=IDS)) == expected
 
 
+@pytest.mark.everywhere
 def test_a_timestamp_without_zone_is_in_the_sessions(spark: SparkSession, smith: Tablesmith) -> None:
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:

@@ -103,6 +103,23 @@ def test_a_config_is_a_value_that_travels_and_shows_names_only() -> None:
         assert "secret_access_key" in shown
 
 
+def test_what_the_environment_says_can_be_carried_to_another_machine() -> None:
+    environ = {
+        "AWS_ACCESS_KEY_ID": "theirs",
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "AWS_ENDPOINT_URL": "http://x",
+        "AWS_WEB_IDENTITY_TOKEN_FILE": "/only/here",
+        "AWS_PROFILE": "p",
+        "AZURE_STORAGE_ACCOUNT_KEY": "k",
+        "HOME": "/h",
+    }
+    carried = StoreConfig.of(S3, {"access_key_id": "mine"}).carried(environ)
+    assert carried.options == {"access_key_id": "mine", "secret_access_key": "s", "endpoint": "http://x"}
+    assert carried.secrets == ("mine",)
+    assert StoreConfig.of(ABFS).carried(environ).options == {"account_key": "k"}
+    assert StoreConfig.of("file://").carried(environ).options == {}
+
+
 @pytest.mark.parametrize(
     ("url", "options"),
     [

@@ -112,7 +112,9 @@ def s3_server() -> Iterator[S3Server]:
             signed = environ.get("HTTP_AUTHORIZATION", "")
             if server.refusing or (signed and f"={ACCESS_KEY}/" not in signed):
                 body = _REFUSAL.format(signed).encode()
-                start_response("403 Forbidden", [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
+                start_response(
+                    "403 Forbidden", [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))]
+                )
                 return [body]
             broken = next((one for one in server.broken if one[0] == method), None)
             if broken is None:

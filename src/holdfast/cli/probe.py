@@ -1,4 +1,4 @@
-"""Start Spark one way, run a task on its Python workers, and stop.
+"""Start Spark one way, run a task on its Python workers, read files by a list, and stop.
 
 `holdfast doctor --start` runs this in a child process: a classic and a Connect session cannot share one, and a Spark
 that fails to start may take its process along.
@@ -7,12 +7,21 @@ that fails to start may take its process along.
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
 
+from holdfast.spark.filelist import NAMED_AT_MOST, ListedFile, read_files
+from holdfast.spark.scratch import scratch_for
 from holdfast.spark.session import session
+from holdfast.storage.open import open_location
+
+LISTED = NAMED_AT_MOST + 1  # so many files are not named one by one
 
 WAYS = {
     "classic": "local[2]",
@@ -21,14 +30,18 @@ WAYS = {
 }
 
 
-def probe(way: str) -> int:
-    """How many rows two Python workers saw: two, when all is well."""
+def probe(way: str) -> str | None:
+    """What is wrong with Spark started this way; None when all is well."""
     if way == "connect":
         spark = SparkSession.builder.remote(WAYS[way]).getOrCreate()
     else:
         spark = session("holdfast-doctor", master=WAYS[way])
     try:
-        return spark.range(2, numPartitions=2).mapInArrow(_echo, "id long").count()
+        if spark.range(2, numPartitions=2).mapInArrow(_echo, "id long").count() != 2:
+            return "its Python workers lost rows"
+        if _listed_rows(spark) != LISTED:
+            return "it does not read files by a list, so tables of many files cannot be read"
+        return None
     finally:
         spark.stop()
 
@@ -37,5 +50,18 @@ def _echo(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
+def _listed_rows(spark: SparkSession) -> int:
+    """How many rows Spark finds in one-row files that it is given as a list."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-doctor-") as directory:
+        files = []
+        for i in range(LISTED):
+            path = Path(directory, f"{i}.parquet")
+            pq.write_table(pa.table({"id": [i]}), path)
+            files.append(ListedFile(f"file:{path}", f"file://{path}", path.stat().st_size, 0))
+        schema = StructType([StructField("id", LongType())])
+        return read_files(spark, files, schema, scratch_for(open_location(directory))).count()
+
+
 if __name__ == "__main__":
-    sys.exit(0 if probe(sys.argv[1]) == 2 else f"Spark started ({sys.argv[1]}) but its Python workers lost rows")
+    wrong = probe(sys.argv[1])
+    sys.exit(f"Spark started ({sys.argv[1]}) but {wrong}" if wrong else 0)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from holdfast.delta.actions import FileAction, Vector
 from holdfast.model.files import DV, FILES
-from holdfast.storage.arrays import longs, mask, maps, strings
+from holdfast.storage.arrays import longs, maps, mask, strings
 
 ADD_COLUMNS = {  # FILES' names of what a checkpoint's `add` struct holds
     "path": "path",
@@ -72,12 +72,12 @@ def _vectors(found: list[Vector | None]) -> pa.Array:
         return pa.nulls(len(found), DV)
     return pa.StructArray.from_arrays(
         [
-            strings([v and v.unique_id for v in found]),
-            strings([v and v.storage_type for v in found]),
-            strings([v and v.path_or_inline_dv for v in found]),
-            longs([v and v.offset for v in found]),
-            longs([v and v.size_in_bytes for v in found]),
-            longs([v and v.cardinality for v in found]),
+            strings([None if v is None else v.unique_id for v in found]),
+            strings([None if v is None else v.storage_type for v in found]),
+            strings([None if v is None else v.path_or_inline_dv for v in found]),
+            longs([None if v is None else v.offset for v in found]),
+            longs([None if v is None else v.size_in_bytes for v in found]),
+            longs([None if v is None else v.cardinality for v in found]),
         ],
         fields=list(DV),
         mask=mask(np.fromiter((v is None for v in found), bool, len(found))),

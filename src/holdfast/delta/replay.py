@@ -69,7 +69,7 @@ def layer_from(lines: Sequence[Line], location: Location) -> Layer:
     actions = [action for action, _ in found if action is not None]
     # A removed file is only a name, so its spelling may lead anywhere; a live one is checked below.
     keys = replace(location, allow_outside=True).file_keys(strings([a.path for a in actions]))
-    vectors = strings([a.deletion_vector and a.deletion_vector.unique_id for a in actions])
+    vectors = strings([None if (dv := a.deletion_vector) is None else dv.unique_id for a in actions])
     ids = logical_ids(keys, vectors)
     newest = _last_of_each(ids)
     added = newest[np.fromiter((is_add for _, is_add in found), bool, len(found))[newest]]
@@ -140,5 +140,7 @@ def _last_of_each(ids: pa.Array) -> Positions:
     """Where each distinct id occurs last, ascending."""
     codes = ids.dictionary_encode()
     last = np.zeros(len(codes.dictionary), np.int64)
-    last[np.frombuffer(codes.indices.buffers()[1], np.int32)[: len(ids)]] = np.arange(len(ids))  # a repeated index keeps what was assigned last
+    last[np.frombuffer(codes.indices.buffers()[1], np.int32)[: len(ids)]] = np.arange(
+        len(ids)
+    )  # a repeated index keeps what was assigned last
     return np.sort(last)

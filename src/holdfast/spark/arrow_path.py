@@ -1,32 +1,48 @@
 """Read data files with Arrow inside Spark tasks, where Spark has no file system for the table's store.
 
-Slower than Spark's own reader: rows cross from Python to the JVM. What runs in a task is pickled by value, so workers
-need pyarrow, numpy, pyroaring and obstore, and no Holdfast. The store travels inside the task function, credentials
-and all, and appears in no plan.
+Slower than Spark's own reader: rows cross from Python to the JVM, and only columns that are asked for by name are left
+out.
+
+1. What runs in a task is pickled by value: workers need pyarrow, numpy, pyroaring and obstore, and no Holdfast. One
+   that lacks a package says which, and where.
+2. Stores travel inside the task function, with the credentials this process has; no plan, log or error shows them.
+3. Every column may hold nulls, whatever the table says, as where Spark reads files itself.
+4. A file is read whole by one task; small files share tasks.
 """
 
 from __future__ import annotations
 
+import importlib
+import os
 import pickle
+import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
+from typing import TypeAlias
+from weakref import WeakKeyDictionary
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyroaring import BitMap64
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import holdfast
-from holdfast.errors import Unsupported
+from holdfast.errors import Unavailable, Unsupported
 from holdfast.model.snapshot import HiddenRows
 from holdfast.parquet.read import FileTask, ReadSpec, read_batches
 from holdfast.parquet.source import open_source
 from holdfast.plan.scan import ScanPlan
 from holdfast.plan.tasks import planned_files, read_spec
-from holdfast.schema.types import Field
+from holdfast.schema.types import Array, DataType, Field, Map, Struct
 from holdfast.spark.types import spark_struct
 from holdfast.storage.base import ObjectStore
+from holdfast.storage.location import Location
+from holdfast.storage.open import open_location
+from holdfast.storage.remote import RemoteStore
 
 try:
     from py4j.protocol import Py4JError
@@ -35,8 +51,15 @@ except ImportError:  # a Connect-only installation has no gateway
 
 cloudpickle.register_pickle_by_value(holdfast)
 
+_Reader: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
 _NO_CONNECTOR = ("No FileSystem for scheme", "ClassNotFoundException", "NoClassDefFoundError")
-_TASKS_AT_MOST = 10_000
+_WORKERS_NEED = ("numpy", "pyroaring", "obstore")  # pyarrow is Spark's own need
+_OPENING_COST = 4 << 20  # bytes that could be read in the time it takes to open a file
+_TASK_BYTES = 128 << 20
+_TASKS_AT_LEAST = 32  # as long as there are as many files
+
+_known: WeakKeyDictionary[SparkSession, dict[str, bool]] = WeakKeyDictionary()
 
 
 def has_connector(spark: SparkSession, url: str) -> bool:
@@ -44,6 +67,35 @@ def has_connector(spark: SparkSession, url: str) -> bool:
     scheme = url.partition(":")[0]
     if scheme in ("file", "memory"):
         return scheme == "file"
+    known = _known.setdefault(spark, {})
+    if url not in known:
+        known[url] = _finds_file_system(spark, url)
+    return known[url]
+
+
+def scan_by_arrow(spark: SparkSession, plan: ScanPlan, hidden: HiddenRows, outputs: Iterable[Field]) -> DataFrame:
+    """The rows of a plan; `outputs` are its columns and metadata columns."""
+    location = plan.snapshot.location
+    if location.store.url.startswith("memory:"):
+        raise Unsupported(f"{location.url} is in this process's memory, which Spark cannot read; use toArrow()")
+    stores = {location.store.url: location.store}
+    tasks = []
+    for file in planned_files(plan, hidden):
+        store, key = _place(location, file.key)
+        stores.setdefault(store.url, store)
+        tasks.append(_packed(store.url, key, file.task))
+    slots = _slots(plan.files.column("size").to_numpy(zero_copy_only=False))
+    count = int(slots[-1]) + 1
+    listed = spark.createDataFrame(pa.table({"id": slots, "task": pa.array(tasks, pa.binary())}))
+    # A range has one row per task exactly where a shuffle would leave some tasks empty and others with several files.
+    df = spark.range(0, count, 1, count).join(F.broadcast(listed), "id").select("task")
+    spec = read_spec(replace(plan, columns=tuple(map(_nullable, plan.columns))))
+    spec = replace(spec, partition_fields=tuple(map(_nullable, spec.partition_fields)))
+    reader = _reader({url: _carried(store) for url, store in stores.items()}, spec)
+    return df.mapInArrow(_unpacking(reader, _WORKERS_NEED), spark_struct(map(_nullable, outputs)))
+
+
+def _finds_file_system(spark: SparkSession, url: str) -> bool:
     try:
         _ = spark.read.schema("x int").parquet(f"{url}/_holdfast/no-such-file").schema
     except (PySparkException, Py4JError) as error:
@@ -51,32 +103,75 @@ def has_connector(spark: SparkSession, url: str) -> bool:
     return True
 
 
-def scan_by_arrow(spark: SparkSession, plan: ScanPlan, hidden: HiddenRows, outputs: Iterable[Field]) -> DataFrame:
-    """The rows of a plan, each file read whole by one task; `outputs` are the plan's columns and metadata columns."""
-    location = plan.snapshot.location
-    if location.store.url.startswith("memory:"):
-        raise Unsupported(f"{location.url} is in this process's memory, which Spark cannot read; use toArrow()")
-    tasks = [_packed(location.store_key(f.key), f.task) for f in planned_files(plan, hidden)]  # one per file
-    df = spark.createDataFrame(pa.table({"task": pa.array(tasks, pa.binary())}))
-    df = df.repartition(max(1, min(len(tasks), _TASKS_AT_MOST)))
-    return df.mapInArrow(_reader(location.store, read_spec(plan)), spark_struct(outputs))
+def _place(location: Location, file_key: str) -> tuple[ObjectStore, str]:
+    """The store and key of a file; one outside the table's store is there only because the user allowed it."""
+    if "://" not in file_key or file_key.startswith(f"{location.store.url}/"):
+        return location.store, location.store_key(file_key)
+    outside = open_location(file_key)
+    return outside.store, outside.directory
 
 
-def _packed(key: str, task: FileTask) -> bytes:
+def _carried(store: ObjectStore) -> ObjectStore:
+    return RemoteStore(store.config.carried(os.environ)) if isinstance(store, RemoteStore) else store
+
+
+def _slots(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The task of each file, counted from zero: neighbours share one up to a size, which is small for a small table."""
+    ends = np.cumsum(sizes.astype(np.int64) + _OPENING_COST)
+    share = min(_TASK_BYTES, max(1, int(ends[-1]) // _TASKS_AT_LEAST))
+    return np.unique((ends - 1) // share, return_inverse=True)[1].astype(np.int64)
+
+
+def _nullable(f: Field) -> Field:
+    return replace(f, type=_nullable_type(f.type), nullable=True)
+
+
+def _nullable_type(type_: DataType) -> DataType:
+    match type_:
+        case Struct(inside):
+            return Struct(tuple(map(_nullable, inside)))
+        case Array(element, _):
+            return Array(_nullable_type(element))
+        case Map(key, value, _):
+            return Map(_nullable_type(key), _nullable_type(value))
+        case _:
+            return type_
+
+
+def _packed(store_url: str, key: str, task: FileTask) -> bytes:
     """A task as plain values, so that unpacking it needs no class of ours."""
     hidden = task.hidden.serialize() if isinstance(task.hidden, BitMap64) else task.hidden
     values = {f.name: getattr(task, f.name) for f in fields(task)}
-    return pickle.dumps((key, values | {"partition": dict(task.partition), "hidden": hidden}))
+    return pickle.dumps((store_url, key, values | {"partition": dict(task.partition), "hidden": hidden}))
 
 
-def _reader(store: ObjectStore, spec: ReadSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _unpacking(reader: _Reader, needs: tuple[str, ...]) -> _Reader:
+    """A reader that says what a worker lacks, where unpickling it there would only fail to import."""
+    pickled = cloudpickle.dumps(reader)
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for name in needs:
+            try:
+                importlib.import_module(name)
+            except ImportError as error:
+                raise Unavailable(
+                    f"Spark's Python workers read this table with {name}, which {sys.executable} of this worker does "
+                    f"not have ({error}): install {', '.join(needs)} there, or give Spark a file system for the store"
+                ) from None
+        unpacked: _Reader = pickle.loads(pickled)
+        return unpacked(batches)
+
+    return read
+
+
+def _reader(stores: dict[str, ObjectStore], spec: ReadSpec) -> _Reader:
     """What a task does: open each file it was given and read it."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for pickled in batch.column("task").to_pylist():
-                key, values = pickle.loads(pickled)
+                url, key, values = pickle.loads(pickled)
                 task = FileTask(**values)
-                yield from read_batches(open_source(store, key, task.size), spec, task)
+                yield from read_batches(open_source(stores[url], key, task.size), spec, task)
 
     return read

@@ -51,6 +51,17 @@ _ALIASES = {
     "abfs": {"sas_token": "sas_key", "bearer_token": "token", "access_key": "account_key", "authority_id": "tenant_id"},
 }
 
+# What a process finds in its environment that holds on any machine; paths of token files and addresses of a machine's
+# own identity do not.
+_CARRIED = {
+    "s3": _words(
+        "access_key_id secret_access_key session_token region default_region endpoint allow_http skip_signature "
+        "virtual_hosted_style_request request_payer"
+    ),
+    "gs": _words("service_account_key bearer_token base_url skip_signature"),
+    "abfs": _words("account_name account_key sas_key token client_id client_secret tenant_id authority_host endpoint"),
+}
+
 # Values that may appear in an error because they say where, not who.
 _HARMLESS = _CLIENT - {"proxy_url"} | _words(
     "region default_region endpoint base_url account_name skip_signature virtual_hosted_style_request"
@@ -80,6 +91,17 @@ class StoreConfig:
         if options.get("endpoint", options.get("base_url", "")).startswith("http://"):
             options.setdefault("allow_http", "true")
         return cls(url, tuple(sorted(options.items())))
+
+    def carried(self, environ: Mapping[str, str]) -> StoreConfig:
+        """The config for a process elsewhere: with the credentials and address that this one has in its environment."""
+        found: dict[str, str] = {}
+        for name, value in environ.items():
+            for prefix in _PREFIXES.get(self.scheme, ()):
+                short = name.lower().removeprefix(prefix)
+                short = _ALIASES[self.scheme].get(short, short)
+                if name.lower().startswith(prefix) and short in _CARRIED[self.scheme]:
+                    found[short] = value
+        return StoreConfig(self.url, tuple(sorted({**found, **self.options}.items())))
 
     @property
     def scheme(self) -> str:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import Invalid
-from holdfast.storage.arrays import mask, strings
+from holdfast.storage.arrays import longs, mask, strings
 from holdfast.storage.base import ObjectStore
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*|$)", re.DOTALL)
@@ -31,8 +31,11 @@ _NETWORK_PATH = re.compile(r"//([^/]+)(/.*|$)", re.DOTALL)  # a URI without a sc
 # A path that matches none of this is its own file key.
 _NEEDS_WORK = r"[%:\x00]|^/|/$|//|(?:^|/)\.\.?(?:/|$)|^$"
 _MARKS = (b"%", b":", b"\0")
-_FALSE, _NOTHING = mask(np.zeros(1, bool))[0], strings([""])[0]
 _SLASH, _DOT = b"/."
+
+# Scalars made once: a plain value handed to a kernel would make pyarrow import pandas.
+_FALSE, _NOTHING = mask(np.zeros(1, bool))[0], strings([""])[0]
+_ZERO, _ONE = longs([0, 1])
 
 # What java.net.URI, and so Spark, percent-encodes in a path: all ASCII but the characters RFC 2396 allows there, and
 # beyond ASCII only control and space characters. Letters of any script and emoji stay as they are.
@@ -170,7 +173,7 @@ def _resolved(segments: list[str]) -> list[str]:
 
 
 def _all_plain(paths: pa.Array) -> bool:
-    """Whether surely no path needs work: one search through the text of all of them. May say no where it could say yes."""
+    """Whether no path needs work, by one search through the text of all; it may say no where each one would say yes."""
     if paths.null_count or not len(paths) or not pa.types.is_string(paths.type):
         return False
     _, offsets, data = paths.buffers()
@@ -205,7 +208,7 @@ def _mapped(values: pa.Array, pattern: str, one: Callable[[str], str], otherwise
 def _mapped_by_directory(paths: pa.Array, pattern: str, one: Callable[[str], str]) -> pa.Array:
     """`one` of paths that have a directory: asked once per directory where the name itself is plain."""
     parts = pc.split_pattern(paths, "/", max_splits=1, reverse=True)
-    directories, names = pc.list_element(parts, 0).dictionary_encode(), pc.list_element(parts, 1)
+    directories, names = pc.list_element(parts, _ZERO).dictionary_encode(), pc.list_element(parts, _ONE)
     heads = [one(f"{directory}/x").removesuffix("x") for directory in directories.dictionary.to_pylist()]
     done = pc.binary_join_element_wise(strings(heads).take(directories.indices), names, _NOTHING)
     odd_name = pc.match_substring_regex(names, pattern)

@@ -34,6 +34,7 @@ _PAGE = 1000  # what every server returns per listing request
 _STATUS = re.compile(r"status code: (\d{3})")
 _SERVER_CODE = re.compile(r"<Code>(\w+)</Code>")
 _NOT_CONNECTED = "kind: Connect,"
+_SERVER = re.compile(r"Error performing \w+ (\w+://[^/\s@]+)[/\s]")
 _TRY_AGAIN = {408, 409, 429}
 _SIGNED = re.compile(r"((?:sig|signature|token|key|credential|X-(?:Amz|Goog)-\w+)=)[^&\s\"]+", re.IGNORECASE)
 
@@ -158,6 +159,9 @@ class RemoteStore:
         if status := _status(error):
             code = _SERVER_CODE.search(text)
             return f"status {status}, {code[1]}" if code else f"status {status}"
+        if _NOT_CONNECTED in text:
+            server = _SERVER.search(text)
+            return f"{server[1] if server else 'the server'} cannot be reached; check the address, or try again later"
         return _redacted(text.partition("\n")[0], self.config.secrets)
 
 

@@ -1,0 +1,72 @@
+"""Every example on these pages runs, and prints what the page says it prints.
+
+A block may use what the first block of its page defines, and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.docs.pages import ANYTHING, Block, as_promised, blocks
+from tests.docs.warehouse import make_warehouse
+
+RUN = ("README.md", "docs/tables.md", "docs/scanning.md", "docs/errors.md")
+BLOCKS = [block for page in RUN for block in blocks(page)]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("docs")
+    make_warehouse(root)
+    return root
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+def test_an_example_runs_as_printed(
+    block: Block, home: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    names: dict[str, Any] = {}
+    first = blocks(block.page)[0]
+    try:
+        if block != first:
+            _printed(first, names)
+        printed = _printed(block, names)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+        monkeypatch.undo()
+        time.tzset()
+    if block.output is not None:
+        assert as_promised(block.output, printed), f"{block} prints\n{printed}"
+    else:
+        assert not printed, f"{block} prints what its page does not show:\n{printed}"
+
+
+@pytest.mark.parametrize("page", RUN)
+def test_a_page_shows_something(page: str) -> None:
+    assert any(block.output for block in blocks(page))
+
+
+def test_output_is_compared_line_by_line() -> None:
+    assert as_promised("a\nb …\n", "a \nb c d\n\n")
+    assert not as_promised("a\n", "a\nb\n")
+    assert not as_promised(f"a {ANYTHING}\n", "a b\nc\n")
+    assert not as_promised("a.c\n", "abc\n")
+
+
+def _printed(block: Block, names: dict[str, Any]) -> str:
+    code = compile("\n" * (block.line - 1) + block.code, block.page, "exec")
+    with contextlib.redirect_stdout(io.StringIO()) as caught:
+        exec(code, names)
+    return caught.getvalue()
