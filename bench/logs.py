@@ -7,9 +7,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,8 +30,12 @@ _SCHEMA = json.dumps(
         "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in _TYPES.items()],
     }
 )
-_PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": ["rowTracking", "domainMetadata"]}
-_METADATA = {
+_PROTOCOL: dict[str, Any] = {
+    "minReaderVersion": 1,
+    "minWriterVersion": 7,
+    "writerFeatures": ["rowTracking", "domainMetadata"],
+}
+_METADATA: dict[str, Any] = {
     "id": "5f54ef5f-9f5c-4c5e-9d0a-0d9f7d6f0001",
     "format": {"provider": "parquet", "options": {}},
     "schemaString": _SCHEMA,
@@ -108,12 +113,11 @@ def commit_one_more(table: Path, version: int) -> Path:
     return name
 
 
-def _once(table: Path, write: object) -> Path:
+def _once(table: Path, write: Callable[[Path], None]) -> Path:
     done = table.with_suffix(".done")
     if not done.exists():
         shutil.rmtree(table, ignore_errors=True)
         (table / "_delta_log").mkdir(parents=True)
-        assert callable(write), "a function of the directory"
         write(table)
         done.touch()
     return table
@@ -226,8 +230,3 @@ def _hex(random: np.random.Generator, count: int, size: int) -> pa.Array:
     digits = np.frombuffer(random.bytes(count * size).hex().encode(), np.uint8)
     offsets = pa.array(np.arange(0, digits.size + 1, 2 * size), pa.int32())
     return pa.StringArray.from_buffers(count, offsets.buffers()[1], pa.py_buffer(digits))
-
-
-if __name__ == "__main__":  # make one by hand, to look at or to profile
-    where = Path(os.environ.get("BENCH_DATA", Path(__file__).parent / ".data"))
-    print(with_checkpoint(where, files=1_000_000), with_commits(where, commits=1_000))

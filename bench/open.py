@@ -75,18 +75,20 @@ def _measure(engine: str, subject: Subject) -> Iterator[tuple[str, Took]]:
     started = perf_counter()
     process = Engine([sys.executable, Path(__file__).with_name("open_engines.py"), engine])
     more = None
+    step = "open"
     try:
         opened = process.call("open", path=str(subject.path))["seconds"]
         whole, peak = perf_counter() - started, process.peak_mb()
         yield "open", Took(opened, peak)
         yield "start and open", Took(whole, peak)
         more = logs.commit_one_more(subject.path, subject.next_version)
-        yield "refresh", _alone(process, "refresh")
+        step = "refresh"
+        yield step, _alone(process, step)
         for call, step in (("list", "open and list paths and sizes"), ("stats", "open and read bounds of a column")):
             then = _alone(process, call, files=subject.files + 1)
             yield step, Took(opened + then.seconds, max(peak or 0, then.peak_mb or 0) or None)
-    except Stopped as late:
-        yield str(late), Took(LIMIT_S, process.peak_mb(), at_least=True)
+    except Stopped:
+        yield step, Took(LIMIT_S, at_least=True)
     finally:
         if more is not None:
             more.unlink()

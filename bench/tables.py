@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
@@ -57,12 +58,11 @@ def data_files(root: Path, *, rows: int) -> Path:
     return _once(root / f"scan-{rows}" / "data", lambda place: _write_files(place, rows, 0))
 
 
-def _once(place: Path, write: object) -> Path:
+def _once(place: Path, write: Callable[[Path], None]) -> Path:
     done = place.with_name(place.name + ".done")
     if not done.exists():
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
-        assert callable(write), "a function of the directory"
         write(place)
         done.touch()
     return place

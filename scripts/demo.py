@@ -62,7 +62,7 @@ class Tour:
         for field in found.schema:
             number = pa.types.is_integer(field.type)
             table.add_column(field.name, justify="right" if number else "left", style="green" if number else None)
-        listed = found.to_pylist()
+        listed: list[dict[str, Any]] = found.to_pylist()
         for row in listed:
             table.add_row(*(escape(_cell(value)) for value in row.values()))
         self._block(table, indent=4)
@@ -79,7 +79,7 @@ class Tour:
         self._block("\n".join(f"[bold green]✓[/] {escape(claim)}" for claim, _ in claims), indent=2)
 
     def _block(self, shown: RenderableType, *, indent: int) -> None:
-        self._console.print(Padding(shown, (1, 0, 0, indent)))
+        self._console.print(Padding(shown, (1, 0, 0, indent), expand=False))
 
 
 def main() -> None:

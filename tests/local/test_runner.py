@@ -247,7 +247,7 @@ def test_a_file_in_another_store_is_read_from_there() -> None:
 
 def test_the_plan_is_described() -> None:
     plan, _ = laid_down([Made([1])], table_at())
-    assert "1 files" in LocalRunner().describe(plan)[0]
+    assert "1 file," in LocalRunner().describe(plan)[0]
 
 
 def test_no_spark_is_needed() -> None:

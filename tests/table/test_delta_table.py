@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 import holdfast
 from holdfast import DeltaTable, Invalid, NotATable, TableError, Unsupported
-from holdfast.errors import UnknownVersion
+from holdfast.errors import UnknownColumn, UnknownVersion
 from tests.support.reading import local_rows, spark_rows
 from tests.support.tablesmith import Tablesmith
 
@@ -152,3 +153,23 @@ def test_an_empty_table(spark: SparkSession, tmp_path: Path) -> None:
     df = DeltaTable.forPath(spark, smith.url).scan(metadata=["_row_id", "_partition"], where="id > 0")
     assert df.count() == 0
     assert df.columns == ["id", "p", "_row_id", "_partition"]
+
+
+def test_names_in_a_condition_that_are_no_columns(spark: SparkSession, smith: Tablesmith) -> None:
+    for read in (lambda **kw: spark_rows(spark, smith.url, **kw), lambda **kw: local_rows(smith.url, **kw)):
+        with pytest.raises(UnknownColumn, match="did you mean id"):
+            read(where="idd = 3")
+        with pytest.raises(UnknownColumn, match=r"metadata=\['_row_id'\]"):
+            read(where="_row_id = 3")
+        assert [row["id"] for row in read(where="_row_id = 2", metadata=["_row_id"])] == [3]
+    table = DeltaTable.forPath(spark, smith.url)
+    with pytest.raises(UnknownColumn, match="did you mean id"):
+        table.scan(where=F.col("idd") == 3)
+    assert table.scan(where="current_date > date '2020-01-01' and exists(array(id), x -> x = 1)").count() == 1
+    assert "upper(`v`)" in str(table.explain(where=F.upper("v") == "A")).lower()
+    with pytest.raises(Invalid, match="whole number"):
+        table.scan(version="1")
+
+
+def test_a_path_may_be_a_path(spark: SparkSession, smith: Tablesmith, tmp_path: Path) -> None:
+    assert DeltaTable.forPath(spark, tmp_path / "t").version == 2

@@ -57,7 +57,7 @@ def list_all(location: Location) -> Listed:
     """The whole log; NotATable when there is none."""
     listing = list_log(location)
     if listing.latest is None:
-        raise NotATable(f"there is no Delta table at {location.url}: {LOG} holds no commit", location=location.url)
+        raise NotATable(f"there is no Delta table at {location.url}: no commit is in its {LOG}", location=location.url)
     return Listed(listing, complete=True)
 
 

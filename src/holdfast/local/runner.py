@@ -23,14 +23,14 @@ import pyarrow as pa
 from holdfast.model.snapshot import HiddenRows
 from holdfast.parquet.read import BATCH_ROWS, ReadSpec, output_schema, read_batches
 from holdfast.parquet.source import open_source
+from holdfast.plan.run import files_text
 from holdfast.plan.scan import ScanPlan
 from holdfast.plan.tasks import PlannedFile, planned_files, read_spec
 from holdfast.predicate.evaluate import matches
-from holdfast.predicate.records import Predicate, columns_of
+from holdfast.predicate.records import Predicate, columns_of, has_opaque
 from holdfast.schema.types import Field
-from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
-from holdfast.storage.open import open_location
+from holdfast.storage.open import place
 
 _AHEAD = 4  # batches a file may be ahead of what was consumed
 
@@ -59,7 +59,9 @@ class LocalRunner:
 
     def describe(self, plan: ScanPlan) -> tuple[str, ...]:
         """How the plan would be read, in sentences for people."""
-        return (f"{len(plan.files)} files are read with Arrow in this process, {self.threads} at a time.",)
+        if plan.where is not None and has_opaque(plan.where.predicate):
+            return ("not at all: a part of the condition only Spark understands",)
+        return (f"by Arrow in this process: {files_text(len(plan.files))}, at most {self.threads} at a time",)
 
     def _batches(
         self, plan: ScanPlan, spec: ReadSpec, tasks: Iterator[PlannedFile]
@@ -94,7 +96,7 @@ def _produce(
 ) -> None:
     """Read one file into its queue, and say when it ends."""
     try:
-        store, key = _place(location, planned.key)
+        store, key = place(location, planned.key)
         for batch in read_batches(open_source(store, key, planned.task.size), spec, planned.task):
             if not _offered(made, batch, stop):
                 return
@@ -111,14 +113,6 @@ def _offered(made: queue.Queue[_Item], item: _Item, stop: threading.Event) -> bo
             continue
         return True
     return False
-
-
-def _place(location: Location, file_key: str) -> tuple[ObjectStore, str]:
-    """The store and key of a file; one outside the table's store is there only because the user allowed it."""
-    if "://" not in file_key or file_key.startswith(f"{location.store.url}/"):
-        return location.store, location.store_key(file_key)
-    outside = open_location(file_key)
-    return outside.store, outside.directory
 
 
 def _finished(

@@ -43,7 +43,8 @@ class Explanation:
             lines.append(f"  {step.name:<14} keeps {step.kept}, drops {step.dropped}{detail}")
         lines += [f"reading    {line}" for line in self.reading]
         if self.rows_hidden:
-            lines.append(f"           {self.rows_hidden} rows in them are hidden by deletion vectors")
+            rows = "1 row" if self.rows_hidden == 1 else f"{self.rows_hidden} rows"
+            lines.append(f"           without {rows} hidden by deletion vectors")
         if self.kept:
             lines.append("kept       because")
             lines += [f"  {reason.file}: {'; '.join(reason.why)}" for reason in self.kept]

@@ -18,3 +18,8 @@ class Runner(Protocol[Frame_co]):
 
     def describe(self, plan: ScanPlan) -> tuple[str, ...]:
         """How the plan would be read, in sentences for people."""
+
+
+def files_text(count: int) -> str:
+    """A number of files, for people."""
+    return "1 file" if count == 1 else f"{count} files"

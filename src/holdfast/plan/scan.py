@@ -19,7 +19,7 @@ from holdfast.model.snapshot import Snapshot
 from holdfast.plan.prune import Pruner, Step, Want, prune
 from holdfast.predicate.records import Constant, Predicate
 from holdfast.rows import columns as names
-from holdfast.schema.types import Field, Struct
+from holdfast.schema.types import LONG, STRING, Field, Struct
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,31 @@ def plan_scan(snapshot: Snapshot, request: Request, *, more: Sequence[Pruner] = 
     return ScanPlan(snapshot, pruned.files, pruned.steps, columns, metadata, request.where)
 
 
+def known_columns(snapshot: Snapshot, metadata: Mapping[str, str] | Sequence[str]) -> Struct:
+    """What a condition may name: the table's columns, and the metadata columns asked for."""
+    pairs = metadata.items() if isinstance(metadata, Mapping) else [(name, name) for name in metadata]
+    asked = [metadata_field(snapshot, names.canonical(name), output) for name, output in pairs]
+    free = [f for f in asked if snapshot.schema.find(f.name) is None]
+    return Struct((*snapshot.schema.fields, *free))
+
+
+def refuse_unknown(unknown: Sequence[str], known: Struct) -> None:
+    """Say what to do about names in a condition that are no columns."""
+    for name in unknown:
+        _field(known, name)
+
+
+def metadata_field(snapshot: Snapshot, name: str, output: str) -> Field:
+    """A metadata column, by its canonical name, as a field of the output."""
+    match name:
+        case names.FILE:
+            return Field(output, STRING)
+        case names.PARTITION:
+            return Field(output, Struct(partition_fields(snapshot)))
+        case _:
+            return Field(output, LONG)
+
+
 def partition_fields(snapshot: Snapshot) -> tuple[Field, ...]:
     """The fields of the partition columns, in partition order."""
     return tuple(_field(snapshot.schema, name) for name in snapshot.partition_columns)
@@ -90,6 +115,8 @@ def _field(schema: Struct, name: str) -> Field:
     if name in (*names.METADATA_COLUMNS, *names.OTHER_SPELLINGS):
         raise UnknownColumn(f"{name} is a metadata column: ask for it with metadata=[{name!r}]", column=name)
     near = difflib.get_close_matches(name, schema.names, n=3)
+    if not schema.names:
+        raise UnknownColumn(f"the table has no column {name!r}, nor any other", column=name)
     hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(schema.names[:20])}"
     raise UnknownColumn(f"the table has no column {name!r}; {hint}", column=name)
 

@@ -71,6 +71,13 @@ _RAW_STRING = re.compile(r"\b[rR]['\"]")
 _TWO_MEANINGS = re.compile(r'[\\"]')
 _LIKE_WILDCARD = re.compile(r"[%_]")
 
+_BARE_FUNCTIONS = frozenset(
+    [
+        *("current_date", "current_timestamp", "current_time", "localtimestamp", "current_user", "user"),
+        *("session_user", "current_catalog", "current_database", "current_schema", "current_timezone", "default"),
+    ]
+)
+
 
 def parse(text: str, schema: Struct, *, zone: str = "UTC") -> Predicate:
     """The predicate a condition states; `zone` is the session's time zone."""
@@ -87,6 +94,19 @@ def parse(text: str, schema: Struct, *, zone: str = "UTC") -> Predicate:
         return reader.predicate(tree)
     except RecursionError:
         return Opaque(text.strip())
+
+
+def unknown_names(text: str, schema: Struct) -> tuple[str, ...]:
+    """Plain names in a condition that are no column of the schema; none where it cannot be told.
+
+    Only names that can be nothing else count: no parts of a path, no variables of a lambda, nothing in a subquery,
+    and none of the functions that are called without parentheses.
+    """
+    tree = _tree(text)
+    if tree is None or tree.find(exp.Query, exp.Lambda):
+        return ()
+    names = [node.name for node in tree.find_all(exp.Column) if not node.table and not isinstance(node.parent, exp.Dot)]
+    return tuple(n for n in names if schema.find(n) is None and n.lower() not in _BARE_FUNCTIONS)
 
 
 def _tree(text: str) -> exp.Expr | None:

@@ -40,8 +40,7 @@ from holdfast.plan.tasks import planned_files, read_spec
 from holdfast.schema.types import Array, DataType, Field, Map, Struct
 from holdfast.spark.types import spark_struct
 from holdfast.storage.base import ObjectStore
-from holdfast.storage.location import Location
-from holdfast.storage.open import open_location
+from holdfast.storage.open import place
 from holdfast.storage.remote import RemoteStore
 
 try:
@@ -81,7 +80,7 @@ def scan_by_arrow(spark: SparkSession, plan: ScanPlan, hidden: HiddenRows, outpu
     stores = {location.store.url: location.store}
     tasks = []
     for file in planned_files(plan, hidden):
-        store, key = _place(location, file.key)
+        store, key = place(location, file.key)
         stores.setdefault(store.url, store)
         tasks.append(_packed(store.url, key, file.task))
     slots = _slots(plan.files.column("size").to_numpy(zero_copy_only=False))
@@ -101,14 +100,6 @@ def _finds_file_system(spark: SparkSession, url: str) -> bool:
     except (PySparkException, Py4JError) as error:
         return not any(sign in str(error) for sign in _NO_CONNECTOR)
     return True
-
-
-def _place(location: Location, file_key: str) -> tuple[ObjectStore, str]:
-    """The store and key of a file; one outside the table's store is there only because the user allowed it."""
-    if "://" not in file_key or file_key.startswith(f"{location.store.url}/"):
-        return location.store, location.store_key(file_key)
-    outside = open_location(file_key)
-    return outside.store, outside.directory
 
 
 def _carried(store: ObjectStore) -> ObjectStore:

@@ -76,6 +76,8 @@ def _call(name: str, arguments: Sequence[Any], render: Callable[[Any], str]) -> 
             return f"({part} IN ({', '.join(values)}))"
         case (("like" | "startswith"), [left, right]):
             return f"({left} LIKE {right})" if name.lower() == "like" else f"startswith({left}, {right})"
+        case _ if name.isidentifier():
+            return f"{name}({', '.join(texts)})"
         case _:
             return UNREADABLE
 

@@ -15,8 +15,8 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from holdfast.errors import Invalid
-from holdfast.plan.scan import Condition
-from holdfast.predicate.parse import parse
+from holdfast.plan.scan import Condition, refuse_unknown
+from holdfast.predicate.parse import parse, unknown_names
 from holdfast.predicate.records import (
     And,
     Compare,
@@ -45,7 +45,7 @@ _OPERATORS: dict[Op, Callable[[Column, Column], Column]] = {
 
 
 def condition(spark: SparkSession, where: str | Column, schema: Struct) -> Condition:
-    """What a user's condition says, as far as it can be read."""
+    """What a user's condition says, as far as it can be read; `schema` has every column it may name."""
     if isinstance(where, str):
         if not where.strip():
             raise Invalid("where= is empty; leave it out to read every row")
@@ -55,8 +55,8 @@ def condition(spark: SparkSession, where: str | Column, schema: Struct) -> Condi
     else:
         raise Invalid(f"where= takes SQL text or a Column, not {type(where).__name__}")
     zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
-    shown = where if isinstance(where, str) else str(where).removeprefix("Column<'").removesuffix("'>")
-    return Condition(where, shown, parse(text, schema, zone=zone))
+    refuse_unknown(unknown_names(text, schema), schema)
+    return Condition(where, text, parse(text, schema, zone=zone))
 
 
 def below(predicate: Predicate, column_of: Callable[[str], Column]) -> Column:

@@ -26,12 +26,13 @@ from pyspark.sql import functions as F
 from holdfast.errors import Damaged, MissingFile
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import HiddenRows
-from holdfast.plan.scan import ScanPlan
+from holdfast.plan.run import files_text
+from holdfast.plan.scan import ScanPlan, metadata_field
 from holdfast.predicate.floats import may_find_nan
 from holdfast.predicate.records import columns_of, conjuncts, has_opaque, is_safe_below
 from holdfast.rows import columns as names
 from holdfast.schema.partition import column, typed
-from holdfast.schema.types import LONG, STRING, DataType, Field, Struct
+from holdfast.schema.types import LONG, Field
 from holdfast.spark import facts
 from holdfast.spark.arrow_path import has_connector, scan_by_arrow
 from holdfast.spark.broadcast import small_table
@@ -85,13 +86,17 @@ class SparkRunner:
             return (f"by Arrow inside Spark tasks, because Spark has no file system for {store}: slower",)
         hiding = pc.sum(pc.is_valid(plan.files.column("dv"))).as_py()
         plain = len(plan.files) - hiding
-        ways = [f"{plain} as they are"] if plain else []
-        ways += [f"{hiding} through a filter of hidden rows"] if hiding else []
+        ways = [f"{files_text(plain)} plainly"] if plain else []
+        ways += [f"{files_text(hiding)} through a filter of hidden rows"] if hiding else []
         return (f"by Spark's own Parquet reader: {' and '.join(ways)}",)
 
     def _is_native(self, plan: ScanPlan) -> bool:
+        """Whether Spark has a file system for every store the planned files are in."""
         location = plan.snapshot.location
-        return has_connector(self.spark, location.spelled or location.store.url)
+        keys = plan.files.column("key")
+        full = keys.filter(pc.match_substring(keys, "://"))  # only files outside the table's directory
+        stores = {"/".join(key.split("/")[:3]) for key in full.to_pylist()} - {location.store.url}
+        return all(has_connector(self.spark, url) for url in (location.spelled or location.store.url, *stores))
 
 
 @dataclass(frozen=True)
@@ -176,9 +181,9 @@ class _NativeScan:
         try:
             found = location.store.head(location.store_key(key))
         except NotFound as error:
-            raise MissingFile(f"{url} is a file of the table, but it is not there", path=url) from error
+            raise MissingFile(f"{url} is not there, but the table refers to it; restore it", path=url) from error
         if found.size == 0:
-            raise Damaged(f"{url} is a file of the table, but it is empty", path=url, found="0 bytes")
+            raise Damaged(f"{url} is empty, which is no Parquet file; restore it", path=url, found="0 bytes")
 
     def _facts(self, lot: Lot, hive: bool) -> pa.Table | None:
         """What the rows of this lot must be told of their files; None when nothing."""
@@ -280,7 +285,7 @@ def _all_outputs(plan: ScanPlan) -> tuple[Field, ...]:
 
 def _outputs_of(plan: ScanPlan) -> tuple[Field, ...]:
     """The columns a plan gives, then its metadata columns."""
-    return (*plan.columns, *(Field(output, _metadata_type(name, plan)) for name, output in plan.metadata.items()))
+    return (*plan.columns, *(metadata_field(plan.snapshot, name, output) for name, output in plan.metadata.items()))
 
 
 def _needed(plan: ScanPlan) -> tuple[Field, ...]:
@@ -292,16 +297,6 @@ def _needed(plan: ScanPlan) -> tuple[Field, ...]:
         used |= set(plan.snapshot.schema.names)
     asked = {f.name for f in plan.columns}
     return (*plan.columns, *(f for f in plan.snapshot.schema.fields if f.name in used - asked))
-
-
-def _metadata_type(name: str, plan: ScanPlan) -> DataType:
-    match name:
-        case names.FILE:
-            return STRING
-        case names.PARTITION:
-            return Struct(plan.partition_fields)
-        case _:
-            return LONG
 
 
 def _whole(files: pa.Table, name: str) -> pa.Array:

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -35,6 +36,7 @@ def session(app_name: str = "holdfast", *, master: str = LOCAL, **conf: str | in
     if active is not None:
         return _adjusted(active, master, wanted)
     _point_at_java()
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # repeats an error as pages of JSON
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name).master(master)
     for key, value in (_defaults(master) | wanted).items():

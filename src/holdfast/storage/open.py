@@ -58,6 +58,14 @@ def open_location(
     return Location(store, directory, allow_outside, None if spelled == url else spelled)
 
 
+def place(location: Location, file_key: str) -> tuple[ObjectStore, str]:
+    """The store and key of a file; one outside the table's store is there only because the user allowed it."""
+    if "://" not in file_key or file_key.startswith(f"{location.store.url}/"):
+        return location.store, location.store_key(file_key)
+    outside = open_location(file_key)
+    return outside.store, outside.directory
+
+
 def open_store(config: StoreConfig) -> ObjectStore:
     """The store a config describes: the same on the driver and in a task, except that memory is each process's own."""
     match config.scheme:

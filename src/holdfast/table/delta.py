@@ -14,7 +14,8 @@ import datetime
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from os import PathLike, fspath
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -27,13 +28,14 @@ from holdfast.local.runner import LocalRunner
 from holdfast.model.snapshot import Snapshot
 from holdfast.ops import explain as explaining
 from holdfast.ops import scan as scanning
-from holdfast.plan.scan import Condition, Request
-from holdfast.predicate.parse import parse
+from holdfast.plan.scan import Condition, Request, known_columns, refuse_unknown
+from holdfast.predicate.parse import parse, unknown_names
 from holdfast.spark.conditions import condition
 from holdfast.spark.scan import SparkRunner
 from holdfast.storage.open import open_location
 from holdfast.table.moment import moment_ms
 
+_Metadata: TypeAlias = Mapping[str, str] | Sequence[str]
 _BY_PATH = re.compile(r"(?:delta\.)?`(.+)`", re.DOTALL)
 
 
@@ -60,7 +62,7 @@ class DeltaTable:
     def forPath(
         cls,
         sparkSession: SparkSession | None,
-        path: str,
+        path: str | PathLike[str],
         hadoopConf: Mapping[str, str] | None = None,
         *,
         storage_options: Mapping[str, str] | None = None,
@@ -72,7 +74,7 @@ class DeltaTable:
         its log that lead to another store. Without a session, rows are read by `toArrow`.
         """
         options = {**(hadoopConf or {}), **(storage_options or {})}
-        location = open_location(path, storage_options=options or None, allow_outside=allow_outside)
+        location = open_location(fspath(path), storage_options=options or None, allow_outside=allow_outside)
         return cls(sparkSession, _Latest(load(location)))
 
     @classmethod
@@ -113,7 +115,7 @@ class DeltaTable:
         where: str | Column | None = None,
         version: int | None = None,
         timestamp: str | datetime.datetime | None = None,
-        metadata: Mapping[str, str] | Sequence[str] = (),
+        metadata: _Metadata = (),
     ) -> DataFrame:
         """Rows as a DataFrame.
 
@@ -122,7 +124,7 @@ class DeltaTable:
         """
         spark = self._session()
         snapshot = self._snapshot(version, timestamp)
-        request = Request(columns, self._condition(where, snapshot), metadata)
+        request = Request(columns, self._condition(where, snapshot, metadata), metadata)
         return scanning.scan(snapshot, request, SparkRunner(spark), load_hidden)
 
     def toArrow(
@@ -131,11 +133,11 @@ class DeltaTable:
         where: str | None = None,
         version: int | None = None,
         timestamp: str | datetime.datetime | None = None,
-        metadata: Mapping[str, str] | Sequence[str] = (),
+        metadata: _Metadata = (),
     ) -> pa.Table:
         """Rows as an Arrow table, read in this process without Spark: for small requests."""
         snapshot = self._snapshot(version, timestamp)
-        request = Request(columns, self._local_condition(where, snapshot), metadata)
+        request = Request(columns, self._local_condition(where, snapshot, metadata), metadata)
         return scanning.scan(snapshot, request, LocalRunner(), load_hidden)
 
     def explain(
@@ -144,14 +146,14 @@ class DeltaTable:
         where: str | Column | None = None,
         version: int | None = None,
         timestamp: str | datetime.datetime | None = None,
-        metadata: Mapping[str, str] | Sequence[str] = (),
+        metadata: _Metadata = (),
     ) -> explaining.Explanation:
         """What `scan` with the same arguments would read, and why; printing it shows it."""
         snapshot = self._snapshot(version, timestamp)
         if self._spark is None:
-            local = Request(columns, self._local_condition(where, snapshot), metadata)
+            local = Request(columns, self._local_condition(where, snapshot, metadata), metadata)
             return explaining.explain(snapshot, local, LocalRunner())
-        request = Request(columns, self._condition(where, snapshot), metadata)
+        request = Request(columns, self._condition(where, snapshot, metadata), metadata)
         return explaining.explain(snapshot, request, SparkRunner(self._spark))
 
     def history(self, limit: int | None = None) -> DataFrame:
@@ -177,6 +179,8 @@ class DeltaTable:
     def _snapshot(self, version: int | None, timestamp: str | datetime.datetime | None) -> Snapshot:
         if version is None and timestamp is None:
             return self._state().snapshot
+        if version is not None and type(version) is not int:
+            raise Invalid(f"a version is a whole number, not {version!r}")
         location = self._latest.state.snapshot.location
         moment = None if timestamp is None else moment_ms(timestamp, zone=self._zone())
         return load(location, version=version, timestamp_ms=moment).snapshot
@@ -191,26 +195,28 @@ class DeltaTable:
             raise Invalid("this table was opened without a Spark session: use toArrow, or open it with one")
         return self._spark
 
-    def _condition(self, where: str | Column | None, snapshot: Snapshot) -> Condition | None:
-        return None if where is None else condition(self._session(), where, snapshot.schema)
+    def _condition(self, where: str | Column | None, snapshot: Snapshot, metadata: _Metadata) -> Condition | None:
+        return None if where is None else condition(self._session(), where, known_columns(snapshot, metadata))
 
-    def _local_condition(self, where: Any, snapshot: Snapshot) -> Condition | None:
+    def _local_condition(self, where: Any, snapshot: Snapshot, metadata: _Metadata) -> Condition | None:
         if where is None:
             return None
         if not isinstance(where, str):
             raise Invalid("without Spark a condition must be SQL text")
-        return Condition(where, where, parse(where, snapshot.schema, zone=self._zone()))
+        columns = known_columns(snapshot, metadata)
+        refuse_unknown(unknown_names(where, columns), columns)
+        return Condition(where, where, parse(where, columns, zone=self._zone()))
 
 
 def read(
     spark: SparkSession,
-    path: str,
+    path: str | PathLike[str],
     *,
     columns: Sequence[str] | None = None,
     where: str | Column | None = None,
     version: int | None = None,
     timestamp: str | datetime.datetime | None = None,
-    metadata: Mapping[str, str] | Sequence[str] = (),
+    metadata: _Metadata = (),
     storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """The rows of the table at a path: `DeltaTable.forPath(...).scan(...)` in one call."""

@@ -1,0 +1,122 @@
+"""What a transaction wants to be true: a value that outlives a lost race.
+
+Everything that depends on the version it lands at (row ids, commit versions, log bytes) is made per attempt from this
+value, so losing a race never means writing a data file again.
+
+1. Files in `added` are written and complete, and nobody refers to them yet.
+2. `removed` are files of the snapshot the transaction started from.
+3. `reads` says what must not have changed for the transaction still to be right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from holdfast.model.files import FILES, STRINGS
+from holdfast.predicate.records import Predicate
+from holdfast.schema.types import Struct
+
+STAGED = pa.schema(
+    [
+        ("key", pa.string()),  # decoded, relative to the table's directory
+        ("size", pa.int64()),
+        ("modified_ms", pa.int64()),
+        ("partition_values", STRINGS),  # by physical name, as text
+        ("num_records", pa.int64()),
+        ("stats", pa.string()),  # as the format stores them
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NoRows:
+    """It read nothing of the table: a blind append."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllRows:
+    """It depends on every row."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsWhere:
+    """It depends on the rows that satisfy a condition."""
+
+    predicate: Predicate
+
+
+Reads: TypeAlias = NoRows | AllRows | RowsWhere
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a table is, apart from its rows."""
+
+    schema: Struct
+    partition_columns: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    clustering_columns: tuple[tuple[str, ...], ...] | None = None  # physical names; None: not a clustered table
+    name: str | None = None
+    description: str | None = None
+    features: frozenset[str] = frozenset()  # asked for by name, beyond those the rest needs
+
+
+@dataclass(frozen=True, slots=True)
+class AppVersion:
+    """How far an application has written: a version at or below what the table knows is not written again."""
+
+    app_id: str
+    version: int
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One transaction."""
+
+    operation: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, int] = field(default_factory=dict)
+    added: pa.Table = field(default_factory=STAGED.empty_table)
+    removed: pa.Table = field(default_factory=FILES.empty_table)
+    data_change: bool = True
+    reads: Reads = NoRows()
+    shape: Shape | None = None  # what the table becomes; None: as it is
+    app: AppVersion | None = None
+    user_metadata: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The transaction is in the table, at this version."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Another writer has the version; nothing of this attempt is in the table."""
+
+    version: int
+
+
+Outcome: TypeAlias = Committed | Taken
+
+
+@dataclass(frozen=True)
+class Winner:
+    """A commit that came between the snapshot a transaction read and its attempt."""
+
+    version: int
+    operation: str
+    timestamp_ms: int
+    added: pa.Table  # with the columns of FILES
+    removed_keys: frozenset[str]
+    data_change: bool
+    blind_append: bool
+    changes_shape: bool
+    changes_protocol: bool
+    apps: frozenset[str]
