@@ -108,9 +108,14 @@ def with_commits(directory: Path, *, commits: int) -> Path:
 def commit_one_more(table: Path, version: int) -> Path:
     """Append one file as this version; gives the commit's file, to be removed after the measurement."""
     actions = [_info(version), *_adds(version * 1_000_000_000, 1, version)]
-    name = _commit_path(table, version)
+    name = commit_path(table, version)
     name.write_text("".join(json.dumps(a) + "\n" for a in actions))
     return name
+
+
+def commit_path(table: Path, version: int) -> Path:
+    """Where the commit of a version is."""
+    return table / "_delta_log" / f"{version:020d}.json"
 
 
 def _once(table: Path, write: Callable[[Path], None]) -> Path:
@@ -154,11 +159,7 @@ def _write_commits(table: Path, commits: int) -> None:
         actions += _adds(version * ADDS_PER_COMMIT, ADDS_PER_COMMIT, version)
         top = (version + 1) * ADDS_PER_COMMIT * _ROWS_PER_FILE - 1
         actions.append({"domainMetadata": mark | {"configuration": json.dumps({"rowIdHighWaterMark": top})}})
-        _commit_path(table, version).write_text("".join(json.dumps(a) + "\n" for a in actions))
-
-
-def _commit_path(table: Path, version: int) -> Path:
-    return table / "_delta_log" / f"{version:020d}.json"
+        commit_path(table, version).write_text("".join(json.dumps(a) + "\n" for a in actions))
 
 
 def _info(version: int) -> dict[str, object]:

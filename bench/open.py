@@ -57,6 +57,8 @@ def main() -> None:
         Subject(_named(files, FILES, "1M", "files"), logs.with_checkpoint(DATA, files=files), 11, files),
         Subject("1,000 commits", logs.with_commits(DATA, commits=COMMITS), COMMITS, COMMITS * logs.ADDS_PER_COMMIT),
     ]
+    for subject in subjects:  # what a run that was interrupted left
+        logs.commit_path(subject.path, subject.next_version).unlink(missing_ok=True)
     engines = [OURS, *_peers()]
     found = {s.name: {step: Case(_title(step, s)) for step in _STEPS} for s in subjects}
     for number in range(ROUNDS[size] + 1):

@@ -24,6 +24,19 @@ class Conflict(TableError):
     """Read again and decide: another writer won."""
 
 
+class ConcurrentWrite(Conflict):
+    """Another writer committed something this transaction cannot stand beside.
+
+    `kind` says what: write, append, delete-read, delete-delete, metadata, protocol or transaction.
+    """
+
+    def __init__(self, message: str, *, kind: str, version: int, files: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.version = version
+        self.files = files
+
+
 class Invalid(TableError):
     """Change the request."""
 

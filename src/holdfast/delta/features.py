@@ -1,6 +1,7 @@
-"""Which tables this library reads, and by which features it refuses the others.
+"""Which tables this library reads and writes, and by which features it refuses the others.
 
 1. Only reader features and reader versions stand in the way of reading; what a writer must know never does.
+   Writing asks for both.
 2. A refusal names every feature that is missing, the table and what to do.
 3. A feature nobody here has heard of is refused like one that is known and lacking.
 """
@@ -54,6 +55,20 @@ WRITER_ONLY = frozenset(
         "redirectWriterOnly-preview",
     )
 )
+LARGEST_WRITER = 7
+WRITABLE = READABLE - {"variantShredding", "variantShredding-preview"} | {
+    "appendOnly",
+    "invariants",
+    "checkConstraints",
+    "changeDataFeed",
+    "generatedColumns",
+    "identityColumns",
+    "allowColumnDefaults",
+    "rowTracking",
+    "domainMetadata",
+    "clustering",
+    "inCommitTimestamp",
+}
 CATALOG = frozenset(("catalogManaged", "catalogManaged-preview", "catalogOwned", "catalogOwned-preview"))
 _LACKING = {
     "geospatial": "geometry and geography columns",
@@ -63,7 +78,7 @@ _LACKING = {
     "adaptiveMetadata-preview": "checkpoints as manifest trees",
     "timestampNanos": "timestamps in nanoseconds",
 }
-_IMPLIED_BY_WRITER = (
+IMPLIED_BY_WRITER = (
     (2, ("appendOnly", "invariants")),
     (3, ("checkConstraints",)),
     (4, ("changeDataFeed", "generatedColumns")),
@@ -84,7 +99,7 @@ def writer_features(protocol: Protocol) -> frozenset[str]:
     if protocol.min_writer_version >= 7:
         return frozenset(protocol.writer_features or ())
     return frozenset(
-        name for least, names in _IMPLIED_BY_WRITER if protocol.min_writer_version >= least for name in names
+        name for least, names in IMPLIED_BY_WRITER if protocol.min_writer_version >= least for name in names
     )
 
 
@@ -119,5 +134,21 @@ def check_readable(protocol: Protocol, *, table: str) -> None:
         raise Unsupported(
             f"the table at {table} needs its readers to know {named}, which Holdfast does not: read it with the engine "
             "that wrote it, or have that engine drop the feature (ALTER TABLE ... DROP FEATURE)",
+            features=lacking,
+        )
+
+
+def check_writable(protocol: Protocol, *, table: str) -> None:
+    """Refuse to write a table that asks more of its writers than this library can do."""
+    check_readable(protocol, table=table)
+    if protocol.min_writer_version > LARGEST_WRITER:
+        raise Unsupported(
+            f"the table at {table} needs writer version {protocol.min_writer_version}; Holdfast writes up to "
+            f"{LARGEST_WRITER}: write it with the engine that made it, or upgrade Holdfast"
+        )
+    if lacking := tuple(sorted((reader_features(protocol) | writer_features(protocol)) - WRITABLE)):
+        raise Unsupported(
+            f"the table at {table} needs its writers to know {', '.join(lacking)}, which Holdfast does not: write it "
+            "with the engine that made it, or have that engine drop the feature (ALTER TABLE ... DROP FEATURE)",
             features=lacking,
         )

@@ -17,6 +17,7 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
+from holdfast.schema.arrow import arrow_type
 from holdfast.schema.types import DataType
 
 DV = pa.struct(
@@ -81,6 +82,31 @@ class StatsSource(Protocol):
     def filter(self, mask: pa.Array) -> StatsSource: ...
 
     def take(self, indices: pa.Array) -> StatsSource: ...
+
+
+@dataclass(frozen=True, slots=True)
+class NoStats:
+    """Statistics of files of which nothing is known."""
+
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def read(self, leaves: Mapping[LeafPath, DataType]) -> FileStats:
+        unknown = pa.nulls(self.count, pa.int64())
+        tight = pa.nulls(self.count, pa.bool_())
+        bounds = {
+            leaf: Bounds(pa.nulls(self.count, arrow_type(t)), pa.nulls(self.count, arrow_type(t)), unknown)
+            for leaf, t in leaves.items()
+        }
+        return FileStats(unknown, tight, bounds)
+
+    def filter(self, mask: pa.Array) -> NoStats:
+        return NoStats(mask.true_count)
+
+    def take(self, indices: pa.Array) -> NoStats:
+        return NoStats(len(indices))
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,11 @@ class Mutation:
     app: AppVersion | None = None
     user_metadata: str | None = None
 
+    @property
+    def is_blind(self) -> bool:
+        """Whether it only adds, without having looked at the table."""
+        return isinstance(self.reads, NoRows) and not self.removed.num_rows and self.shape is None
+
 
 @dataclass(frozen=True, slots=True)
 class Committed:

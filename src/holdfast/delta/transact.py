@@ -1,0 +1,245 @@
+"""One attempt to commit: a mutation and a version become the bytes of a commit, and the bytes become true or do not.
+
+1. Fresh rows get their ids and every new file its commit version here, per attempt, above the table's mark.
+2. An attempt writes exactly one object, and only if nobody has: the table has all of it or none of it.
+3. A lost answer is resolved by reading the version back and looking for this attempt's own id.
+4. commitInfo comes first; with in-commit timestamps, time never goes back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+from uuid import UUID
+
+import msgspec
+
+from holdfast.delta.actions import (
+    DomainMetadata,
+    FileAction,
+    Metadata,
+    Protocol,
+    Txn,
+    Vector,
+    commit_info,
+    decode_lines,
+)
+from holdfast.delta.features import check_writable, writer_features
+from holdfast.delta.names import LOG, commit_name
+from holdfast.delta.shape import CLUSTERING_DOMAIN, ROW_TRACKING_DOMAIN
+from holdfast.delta.state import DeltaState
+from holdfast.delta.upgrade import protocol_for
+from holdfast.env import Env
+from holdfast.errors import Damaged, Invalid, OutcomeUnknown
+from holdfast.model.mutation import Committed, Mutation, Outcome, Shape, Taken
+from holdfast.rows.stamp import NO_IDS_YET, stamp
+from holdfast.schema.properties import (
+    ENABLE_IN_COMMIT_TIMESTAMPS,
+    ENABLE_ROW_TRACKING,
+    MATERIALIZED_ROW_COMMIT_VERSION,
+    MATERIALIZED_ROW_ID,
+    ROW_TRACKING_SUSPENDED,
+    truth,
+)
+from holdfast.schema.types import render_schema
+from holdfast.storage.base import NotFound
+from holdfast.storage.location import Location
+
+ENGINE = "Holdfast/0.1.0"
+_PATH_SAFE = "/!$&'()*+,;=@-._~"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The bytes of a commit, and the id by which to know it again."""
+
+    version: int
+    body: bytes
+    txn_id: UUID
+
+
+def prepare(location: Location, state: DeltaState | None, mutation: Mutation, env: Env) -> Attempt:
+    """What to write to make a mutation the next version; `state` is the newest there is, None for no table."""
+    version = 0 if state is None else state.version + 1
+    txn_id = env.new_uuid()
+    protocol = None if state is None else state.protocol
+    new_metadata, new_protocol = _shaped(location, state, mutation.shape, env)
+    metadata = new_metadata or (state.metadata if state is not None else None)
+    protocol = new_protocol or protocol
+    assert metadata is not None, "a table without a shape has one already"
+    assert protocol is not None, "a table without a shape has a protocol already"
+    check_writable(protocol, table=location.url)
+    now = env.now_ms()
+    tracked = _Tracking.of(protocol, metadata, state)
+    lines: list[dict[str, Any]] = [
+        {"commitInfo": _info(state, mutation, metadata, now=now, txn_id=txn_id)},
+        *([{"protocol": new_protocol}] if new_protocol else []),
+        *([{"metaData": _spelled(new_metadata)}] if new_metadata else []),
+        *([{"txn": Txn(mutation.app.app_id, mutation.app.version, now)}] if mutation.app else []),
+        *({"remove": _spelled(action)} for action in _removes(mutation, now)),
+        *({"add": _spelled(action)} for action in _adds(mutation, tracked, version)),
+        *({"domainMetadata": _spelled(domain)} for domain in _domains(mutation, tracked)),
+    ]
+    return Attempt(version, b"\n".join(map(msgspec.json.encode, lines)) + b"\n", txn_id)
+
+
+def _spelled(action: FileAction | Metadata | DomainMetadata) -> dict[str, Any]:
+    """An action with the fields that are written even where they say the usual."""
+    plain: dict[str, Any] = msgspec.to_builtins(action)
+    match action:
+        case FileAction():
+            return plain | {"dataChange": action.data_change}
+        case Metadata():
+            return plain | {"format": {"provider": "parquet", "options": {}}}
+        case DomainMetadata():
+            return plain | {"removed": action.removed}
+
+
+def attempt(location: Location, prepared: Attempt) -> Outcome:
+    """Write a prepared commit, unless its version is taken."""
+    key = location.key(LOG, commit_name(prepared.version))
+    try:
+        created = location.store.put_if_absent(key, prepared.body)
+    except OutcomeUnknown:
+        created = None
+    if created:
+        return Committed(prepared.version)
+    # False may be our own object too: what another client of the store repeated after a lost answer.
+    return Committed(prepared.version) if _is_ours(location, key, prepared) else Taken(prepared.version)
+
+
+def _is_ours(location: Location, key: str, prepared: Attempt) -> bool:
+    try:
+        found = location.store.get(key)
+    except NotFound as error:
+        raise OutcomeUnknown(
+            f"the commit of version {prepared.version} to {location.url} got no answer, and the version is not there "
+            "now: look at the table's history before writing again"
+        ) from error
+    return commit_info(decode_lines(found, where=f"{location.store.url}/{key}")).get("txnId") == str(prepared.txn_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tracking:
+    """How an attempt must give out row ids; None of it where the table does not."""
+
+    high_water: int
+
+    @classmethod
+    def of(cls, protocol: Protocol, metadata: Metadata, state: DeltaState | None) -> _Tracking | None:
+        if "rowTracking" not in writer_features(protocol):
+            return None
+        if truth(metadata.properties.get(ROW_TRACKING_SUSPENDED)):
+            return None
+        domain = state.domains.get(ROW_TRACKING_DOMAIN) if state is not None else None
+        if domain is None or domain.configuration is None:
+            return cls(NO_IDS_YET)
+        try:
+            return cls(int(json.loads(domain.configuration)["rowIdHighWaterMark"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise Damaged(
+                f"the row-id mark {domain.configuration!r} cannot be read", path=ROW_TRACKING_DOMAIN
+            ) from error
+
+
+def _shaped(
+    location: Location, state: DeltaState | None, shape: Shape | None, env: Env
+) -> tuple[Metadata | None, Protocol | None]:
+    """The metadata and protocol actions a new shape asks for."""
+    if shape is None:
+        if state is None:
+            raise Invalid(f"there is no table at {location.url}: create it first")
+        return None, None
+    properties: dict[str, str | None] = dict(shape.properties)
+    if truth(properties.get(ENABLE_ROW_TRACKING)):
+        properties.setdefault(MATERIALIZED_ROW_ID, f"_row-id-col-{env.new_uuid()}")
+        properties.setdefault(MATERIALIZED_ROW_COMMIT_VERSION, f"_row-commit-version-col-{env.new_uuid()}")
+    old = None if state is None else state.metadata
+    metadata = Metadata(
+        id=str(env.new_uuid()) if old is None else old.id,
+        name=shape.name,
+        description=shape.description,
+        schema_string=render_schema(shape.schema),
+        partition_columns=shape.partition_columns,
+        configuration=properties,
+        created_time=env.now_ms() if old is None else old.created_time,
+    )
+    protocol = protocol_for(shape, old=None if state is None else state.protocol)
+    unchanged = state is not None and protocol == state.protocol
+    return (None if metadata == old else metadata), (None if unchanged else protocol)
+
+
+def _adds(mutation: Mutation, tracked: _Tracking | None, version: int) -> Iterator[FileAction]:
+    """One action per staged file, in their order, stamped where the table tracks rows."""
+    staged = mutation.added
+    bases = None
+    if tracked is not None:
+        bases = stamp(staged.column("num_records").to_pylist(), high_water=tracked.high_water).bases
+    for i, row in enumerate(staged.to_pylist()):  # one per file
+        yield FileAction(
+            path=quote(row["key"], safe=_PATH_SAFE),
+            partition_values=dict(row["partition_values"] or ()),
+            size=row["size"],
+            modification_time=row["modified_ms"],
+            data_change=mutation.data_change,
+            stats=row["stats"],
+            base_row_id=None if bases is None else bases[i],
+            default_row_commit_version=None if bases is None else version,
+        )
+
+
+def _removes(mutation: Mutation, now: int) -> Iterator[FileAction]:
+    for row in mutation.removed.to_pylist():  # one per file
+        yield FileAction(
+            path=row["path"],
+            deletion_timestamp=now,
+            data_change=mutation.data_change,
+            extended_file_metadata=True,
+            partition_values=dict(row["partition_values"] or ()),
+            size=row["size"],
+            tags=dict(row["tags"]) if row["tags"] else None,
+            deletion_vector=_vector(row["dv"]),
+            base_row_id=row["base_row_id"],
+            default_row_commit_version=row["default_row_commit_version"],
+        )
+
+
+def _vector(dv: Mapping[str, Any] | None) -> Vector | None:
+    if dv is None:
+        return None
+    return Vector(dv["storage"], dv["path"], dv["size"], dv["cardinality"], dv["offset"])
+
+
+def _domains(mutation: Mutation, tracked: _Tracking | None) -> Iterator[DomainMetadata]:
+    if tracked is not None and mutation.added.num_rows:
+        mark = stamp(mutation.added.column("num_records").to_pylist(), high_water=tracked.high_water).high_water
+        if mark != tracked.high_water:
+            yield DomainMetadata(ROW_TRACKING_DOMAIN, json.dumps({"rowIdHighWaterMark": mark}))
+    if mutation.shape is not None and mutation.shape.clustering_columns is not None:
+        columns = [list(path) for path in mutation.shape.clustering_columns]
+        said = {"clusteringColumns": columns, "domainName": CLUSTERING_DOMAIN}
+        yield DomainMetadata(CLUSTERING_DOMAIN, json.dumps(said))
+
+
+def _info(
+    state: DeltaState | None, mutation: Mutation, metadata: Metadata, *, now: int, txn_id: UUID
+) -> dict[str, Any]:
+    info: dict[str, Any] = {
+        "timestamp": now,
+        "operation": mutation.operation,
+        "operationParameters": dict(mutation.parameters),
+        **({} if state is None else {"readVersion": state.version}),
+        "isolationLevel": "Serializable",
+        "isBlindAppend": mutation.is_blind,
+        "operationMetrics": {name: str(value) for name, value in mutation.metrics.items()},
+        **({"userMetadata": mutation.user_metadata} if mutation.user_metadata is not None else {}),
+        "engineInfo": ENGINE,
+        "txnId": str(txn_id),
+    }
+    if truth(metadata.properties.get(ENABLE_IN_COMMIT_TIMESTAMPS)):
+        last = state.snapshot.timestamp_ms if state is not None else 0
+        info = {"inCommitTimestamp": max(now, last + 1), **info}
+    return info

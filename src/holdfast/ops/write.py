@@ -1,0 +1,127 @@
+"""Append and overwrite: staged files become a mutation.
+
+Pure: which files go, what the transaction read, and what the commit says of itself follow from the snapshot and from
+what was staged.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.errors import Invalid, Unsupported
+from holdfast.model.files import FILES, FileTable, NoStats, Slab
+from holdfast.model.mutation import AllRows, AppVersion, Mutation, NoRows, Reads, RowsWhere, Shape
+from holdfast.model.snapshot import Snapshot
+from holdfast.plan.prune import Want, by_partition, is_partition
+from holdfast.predicate.records import Constant, Predicate, columns_of, has_opaque, pushed
+from holdfast.schema.partition import column
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a user says of a write beside its rows."""
+
+    app: AppVersion | None = None
+    user_metadata: str | None = None
+
+
+def appended(snapshot: Snapshot, staged: pa.Table, said: Said, *, shape: Shape | None = None) -> Mutation:
+    """Add the staged files."""
+    return Mutation(
+        "WRITE",
+        {"mode": "Append", "partitionBy": json.dumps(list(snapshot.partition_columns))},
+        _metrics(staged),
+        added=staged,
+        shape=shape,
+        app=said.app,
+        user_metadata=said.user_metadata,
+    )
+
+
+def overwritten(
+    snapshot: Snapshot,
+    staged: pa.Table,
+    said: Said,
+    *,
+    shape: Shape | None = None,
+    where: Predicate | None = None,
+    where_text: str | None = None,
+    dynamic: bool = False,
+) -> Mutation:
+    """Put the staged files in the place of all others, of those in partitions `where` names, or of their partitions."""
+    parameters = {"mode": "Overwrite", "partitionBy": json.dumps(list(snapshot.partition_columns))}
+    reads: Reads = AllRows()
+    files = snapshot.files
+    if where is not None:
+        files = files.filter(_replaced(snapshot, where, where_text or ""))
+        reads = RowsWhere(where)
+        parameters["predicate"] = where_text or ""
+    elif dynamic:
+        files = files.filter(_same_partitions(snapshot, files, staged))
+        parameters["isDynamicPartitionOverwrite"] = "true"
+    removed = files.table
+    return Mutation(
+        "WRITE",
+        parameters,
+        {
+            **_metrics(staged),
+            "numRemovedFiles": removed.num_rows,
+            "numRemovedBytes": pc.sum(removed.column("size")).as_py() or 0,
+        },
+        added=staged,
+        removed=removed,
+        reads=reads if removed.num_rows or not isinstance(reads, AllRows) else NoRows(),
+        shape=shape,
+        app=said.app,
+        user_metadata=said.user_metadata,
+    )
+
+
+def refuse_outside(snapshot: Snapshot, staged: pa.Table, where: Predicate, text: str) -> None:
+    """Refuse rows that do not belong to what is being replaced."""
+    columns = [
+        staged.column(f.name) if f.name in staged.column_names else pa.nulls(staged.num_rows, f.type) for f in FILES
+    ]
+    files = FileTable((Slab(pa.Table.from_arrays(columns, schema=FILES), NoStats(staged.num_rows)),))
+    mask = by_partition(files, Want(snapshot, where))
+    if not pc.all(mask, min_count=0).as_py():
+        at = pc.index(mask, False).as_py()
+        found = dict(staged.column("partition_values")[at].as_py())
+        raise Invalid(f"replaceWhere is {text}, but the rows to write include the partition {found}; filter them first")
+
+
+def _replaced(snapshot: Snapshot, where: Predicate, text: str) -> pa.BooleanArray:
+    wrong = [c for c in columns_of(where) if not is_partition(snapshot, c)]
+    if has_opaque(where) or wrong or isinstance(pushed(where), Constant):
+        raise Unsupported(
+            f"replaceWhere {text!r} must compare partition columns with literals "
+            f"(the table is partitioned by {', '.join(snapshot.partition_columns) or 'nothing'})"
+        )
+    return by_partition(snapshot.files, Want(snapshot, where))
+
+
+def _same_partitions(snapshot: Snapshot, files: FileTable, staged: pa.Table) -> pa.BooleanArray:
+    if not snapshot.partition_columns:
+        raise Invalid("dynamic partition overwrite needs a partitioned table")
+    fields = [snapshot.schema.find(name) for name in snapshot.partition_columns]
+    names = [f.physical_name for f in fields if f is not None]
+    return pc.is_in(_joined(files.column("partition_values"), names), _joined(staged.column("partition_values"), names))
+
+
+def _joined(values: pa.ChunkedArray, names: list[str]) -> pa.Array:
+    """One text per file that tells partitions apart; null and empty are the same partition."""
+    parts = [pc.fill_null(column(values, name), "") for name in names]
+    escaped = [pc.replace_substring(part, "\x1f", "\x1f\x1f") for part in parts]
+    return pc.binary_join_element_wise(*escaped, "\x1f|") if len(escaped) > 1 else escaped[0]
+
+
+def _metrics(staged: pa.Table) -> dict[str, int]:
+    return {
+        "numFiles": staged.num_rows,
+        "numOutputRows": pc.sum(staged.column("num_records")).as_py() or 0,
+        "numOutputBytes": pc.sum(staged.column("size")).as_py() or 0,
+    }

@@ -1,0 +1,79 @@
+"""Whether a transaction is still right after others have committed: the file-level rules.
+
+Winners are loaded first and judged here, without I/O. A transaction that is still right is attempted again on top of
+them as it is, because whatever depends on its version is made per attempt.
+
+1. `None` means: the result equals running the transaction after the winners, in commit order.
+2. Anything else names the winner, what it did and what of it stands in the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.model.files import FileTable, NoStats, Slab
+from holdfast.model.mutation import AllRows, Mutation, NoRows, RowsWhere, Winner
+from holdfast.model.snapshot import Snapshot
+from holdfast.plan.prune import Want, by_partition
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """What stands in a transaction's way."""
+
+    kind: str  # append, delete-read, delete-delete, metadata, protocol, transaction
+    winner: Winner
+    reason: str
+    files: tuple[str, ...] = ()
+
+
+def judge(
+    mutation: Mutation, snapshot: Snapshot, winners: Sequence[Winner], *, serializable: bool = True
+) -> Clash | None:
+    """The first thing in the winners that makes a transaction wrong; `snapshot` is what it read."""
+    for winner in winners:
+        clash = _against(mutation, snapshot, winner, serializable)
+        if clash is not None:
+            return clash
+    return None
+
+
+def _against(mutation: Mutation, snapshot: Snapshot, winner: Winner, serializable: bool) -> Clash | None:
+    if winner.changes_protocol and mutation.shape is not None:
+        return Clash("protocol", winner, "it changed the table's protocol, and so would this transaction")
+    if winner.changes_shape:
+        return Clash("metadata", winner, "it changed the table's schema or properties")
+    if mutation.app is not None and mutation.app.app_id in winner.apps:
+        return Clash("transaction", winner, f"it wrote for the same application, {mutation.app.app_id}")
+    own = frozenset(mutation.removed.column("key").to_pylist())
+    if both := own & winner.removed_keys:
+        return Clash(
+            "delete-delete", winner, "it removed files that this transaction removes", tuple(sorted(both)[:10])
+        )
+    return _against_reads(mutation, snapshot, winner, serializable)
+
+
+def _against_reads(mutation: Mutation, snapshot: Snapshot, winner: Winner, serializable: bool) -> Clash | None:
+    if isinstance(mutation.reads, NoRows) or not (winner.data_change and mutation.data_change):
+        return None
+    if winner.added.num_rows and (serializable or not winner.blind_append):
+        added = _readable(mutation.reads, snapshot, winner.added)
+        if added:
+            return Clash("append", winner, "it added files that this transaction would have read", added)
+    if winner.removed_keys:
+        read = set(_readable(mutation.reads, snapshot, snapshot.files.table))
+        if gone := read & winner.removed_keys:
+            return Clash("delete-read", winner, "it removed files that this transaction read", tuple(sorted(gone)[:10]))
+    return None
+
+
+def _readable(reads: AllRows | RowsWhere, snapshot: Snapshot, files: pa.Table) -> tuple[str, ...]:
+    """The keys of files that the transaction read, or would have, judged by their partition values."""
+    if isinstance(reads, RowsWhere):
+        mask = by_partition(FileTable((Slab(files, NoStats(files.num_rows)),)), Want(snapshot, reads.predicate))
+        files = files.filter(mask)
+    return tuple(pc.unique(files.column("key")).to_pylist())
