@@ -169,7 +169,7 @@ def test_no_log_is_no_table() -> None:
         load(log.location)
     log.put("00000000000000000000.crc", b"malformed")
     assert not is_table(log.location)
-    with pytest.raises(NotATable, match="holds no commit"):
+    with pytest.raises(NotATable, match="no commit is in"):
         load(log.location)
     log.create()
     assert is_table(log.location)
