@@ -52,7 +52,7 @@ class Size:
 
 SIZES = {
     "quick": Size(400_000, (0, 10), 0, 2, 5, 70),
-    "default": Size(4_000_000, tables.DELETED, 1, 3, 9, 660),
+    "default": Size(2_000_000, tables.DELETED, 1, 3, 9, 600),
     "full": Size(NAMED_ROWS, tables.DELETED, 1, 7, 7, 0),
 }
 

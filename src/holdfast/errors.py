@@ -73,6 +73,25 @@ class NoRowIdentity(Invalid):
     """Row ids were asked of a table that does not track rows."""
 
 
+class SchemaMismatch(Invalid):
+    """Rows do not fit the table; the message shows both schemas side by side."""
+
+    def __init__(self, message: str, *, table: str, incoming: str, columns: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.table = table
+        self.incoming = incoming
+        self.columns = columns  # those that differ, as dotted paths
+
+
+class ConstraintViolated(Invalid):
+    """A row breaks what the table demands of its rows."""
+
+    def __init__(self, message: str, *, constraint: str, row: str) -> None:
+        super().__init__(message)
+        self.constraint = constraint
+        self.row = row
+
+
 class Unsupported(TableError):
     """The table needs a feature this library lacks."""
 

@@ -58,9 +58,31 @@ class _Part:
     lines: Sequence[Line]
 
 
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """How many actions a checkpoint has, how large its files are together, and the sidecars it names."""
+
+    actions: int
+    size_bytes: int
+    sidecars: tuple[Sidecar, ...]
+
+
 def read_settings(location: Location, checkpoint: Checkpoint) -> Settings:
     """What a checkpoint says of everything but files."""
     return fold(Settings(), _small_actions(location, _parts(location, checkpoint), checkpoint))
+
+
+def survey(location: Location, checkpoint: Checkpoint) -> Survey:
+    """What a checkpoint consists of; Damaged where one of its files cannot be opened or says too little."""
+    parts = _parts(location, checkpoint)
+    actions = _small_actions(location, parts, checkpoint)
+    settings = fold(Settings(), actions)
+    if settings.protocol is None or settings.metadata is None:
+        raise _damaged(location, checkpoint.files[0], "has no protocol or no metaData")
+    parts += _sidecars(location, actions)
+    counts = [len(part.lines) if part.parquet is None else part.parquet.metadata.num_rows for part in parts]
+    named = tuple(line.sidecar for line in actions if line.sidecar is not None)
+    return Survey(sum(counts), sum(part.meta.size for part in parts), named)
 
 
 def read_checkpoint(location: Location, checkpoint: Checkpoint) -> tuple[Settings, tuple[Slab, ...]]:

@@ -88,10 +88,14 @@ def has_log(location: Location) -> bool:
     return False
 
 
+def read_bytes(location: Location, files: Sequence[ObjectMeta]) -> Iterator[tuple[ObjectMeta, bytes]]:
+    """Files of the log and what they hold, in the order given."""
+    return zip(files, each(location.store, lambda meta: _get(location, meta), files), strict=True)
+
+
 def read_lines(location: Location, files: Sequence[ObjectMeta]) -> Iterator[list[Line]]:
     """The actions of commits and compacted files, one list per file, in the order given."""
-    fetched = each(location.store, lambda meta: _get(location, meta), files)
-    for meta, data in zip(files, fetched, strict=True):
+    for meta, data in read_bytes(location, files):
         where = f"{log_url(location)}/{meta.name}"
         lines = decode_lines(data, where=where)
         if isinstance(parse_log_name(meta.name), Compacted):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import TypeAlias
+from uuid import UUID
 
 LOG = "_delta_log"
 SIDECARS = "_sidecars"
@@ -111,3 +112,20 @@ def checksum_name(version: int) -> str:
 def first_name(version: int) -> str:
     """The least name any file of a version can have."""
     return f"{version:020d}"
+
+
+def checkpoint_name(version: int) -> str:
+    return f"{version:020d}.checkpoint.parquet"
+
+
+def unique_checkpoint_name(version: int, unique: UUID) -> str:
+    return f"{version:020d}.checkpoint.{unique}.json"
+
+
+def sidecar_name(version: int, part: int, parts: int, unique: UUID) -> str:
+    """The name of a sidecar in its own directory; parts count from 1."""
+    return f"{version:020d}.checkpoint.{part:010d}.{parts:010d}.{unique}.parquet"
+
+
+def compacted_name(start: int, end: int) -> str:
+    return f"{start:020d}.{end:020d}.compacted.json"

@@ -52,6 +52,28 @@ def outer_bounds(low: pa.Array, high: pa.Array, null_count: pa.Array, type_: Dat
             return Bounds(_nothing(low, target), _nothing(high, target), counts)
 
 
+def stored(values: pa.Array, type_: DataType) -> pa.Array:
+    """Stored minima or maxima as values of the column's type, as they are: nothing is widened."""
+    target = arrow_type(type_)
+    match type_:
+        case Primitive(name) if name in _INTEGERS:
+            return _integers(values, target)
+        case Primitive("float" | "double"):
+            return _numbers(values, target)
+        case Primitive("string"):
+            return _strings(values)
+        case Primitive("date"):
+            return _dates(values)
+        case Primitive("timestamp" | "timestamp_ntz"):
+            return _timestamps(values, target)
+        case Primitive("boolean"):
+            return _booleans(values)
+        case Decimal():
+            return _exact_decimals(values, target)
+        case _:
+            return _nothing(values, target)
+
+
 def count(values: pa.Array) -> pa.Array:
     """Counts as int64, null where negative or not whole numbers."""
     if not pa.types.is_integer(values.type):
@@ -80,6 +102,13 @@ def _integers(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 def _booleans(values: pa.Array) -> pa.Array:
     return values if pa.types.is_boolean(values.type) else _nothing(values, pa.bool_())
+
+
+def _numbers(values: pa.Array, target: pa.DataType) -> pa.Array:
+    if pa.types.is_integer(values.type) and values.type.bit_width <= 32:
+        return values.cast(pa.float64()).cast(target, safe=False)
+    fits = pa.types.is_floating(values.type) and values.type.bit_width <= target.bit_width
+    return values.cast(target) if fits else _nothing(values, target)
 
 
 def _floating(values: pa.Array, target: pa.DataType, *, down: bool) -> pa.Array:
@@ -170,15 +199,19 @@ def _next_millisecond(values: pa.Array) -> pa.Array:
     return pc.add(room, MILLISECOND_US).view(values.type)
 
 
-def _decimals(values: pa.Array, target: pa.DataType, *, down: bool) -> pa.Array:
+def _exact_decimals(values: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_integer(values.type):
         values = values.cast(pa.decimal128(20, 0))
     if not pa.types.is_decimal(values.type):
         return _nothing(values, target)
-    values = cast_or_null(values, target)
-    if target.precision <= EXACT_DIGITS:
-        return values
-    return _maybe_once_double(values, target, down=down)
+    return cast_or_null(values, target)
+
+
+def _decimals(values: pa.Array, target: pa.DataType, *, down: bool) -> pa.Array:
+    exact = _exact_decimals(values, target)
+    if target.precision <= EXACT_DIGITS or exact.null_count == len(exact):
+        return exact
+    return _maybe_once_double(exact, target, down=down)
 
 
 def _maybe_once_double(values: pa.Array, target: pa.DataType, *, down: bool) -> pa.Array:

@@ -71,7 +71,7 @@ def layer_from(lines: Sequence[Line], location: Location) -> Layer:
     keys = replace(location, allow_outside=True).file_keys(strings([a.path for a in actions]))
     vectors = strings([None if (dv := a.deletion_vector) is None else dv.unique_id for a in actions])
     ids = logical_ids(keys, vectors)
-    newest = _last_of_each(ids)
+    newest = last_of_each(ids)
     added = newest[np.fromiter((is_add for _, is_add in found), bool, len(found))[newest]]
     live = [actions[n] for n in added]
     live_keys = location.file_keys(strings([a.path for a in live]))
@@ -136,7 +136,7 @@ def _spoken_of(files: pa.Table, layer: Layer) -> Positions:
     return where[truths(pc.is_in(ids, value_set=layer.ids))]
 
 
-def _last_of_each(ids: pa.Array) -> Positions:
+def last_of_each(ids: pa.Array) -> Positions:
     """Where each distinct id occurs last, ascending."""
     codes = ids.dictionary_encode()
     last = np.zeros(len(codes.dictionary), np.int64)

@@ -39,7 +39,7 @@ class JsonStats:
 
     def read(self, leaves: Mapping[LeafPath, DataType]) -> FileStats:
         """Statistics of these leaves, as values of their types."""
-        return _from_table(read_texts(self._texts, _shape(leaves)), leaves)
+        return _from_table(read_texts(self._texts, shape(leaves)), leaves)
 
     def filter(self, mask: pa.Array) -> JsonStats:
         return JsonStats(self._texts.filter(mask))
@@ -79,6 +79,10 @@ class StructStats:
             return stats
         return _patched(stats, silent, self._texts.filter(silent).read(leaves))
 
+    def parts(self) -> tuple[pa.StructArray, pa.Array | None]:
+        """The structs themselves, and the texts beside them."""
+        return _one(self._parsed), None if self._texts is None else self._texts.texts()
+
     def filter(self, mask: pa.Array) -> StructStats:
         return StructStats(self._parsed.filter(mask), None if self._texts is None else self._texts.filter(mask).texts())
 
@@ -94,19 +98,19 @@ def _from_table(table: pa.Table, leaves: Mapping[LeafPath, DataType]) -> FileSta
 
 
 def _from_struct(parsed: pa.Array, leaves: Mapping[LeafPath, DataType]) -> FileStats:
-    tight = _child(parsed, ("tightBounds",))
+    tight = child(parsed, ("tightBounds",))
     bounds = {}
     for leaf, type_ in leaves.items():
-        low, high, nulls = (_child(parsed, (kind, *leaf)) for kind in _KINDS)
+        low, high, nulls = (child(parsed, (kind, *leaf)) for kind in _KINDS)
         bounds[leaf] = outer_bounds(low, high, nulls, type_)
     return FileStats(
-        count(_child(parsed, ("numRecords",))),
+        count(child(parsed, ("numRecords",))),
         pc.fill_null(tight if pa.types.is_boolean(tight.type) else pa.nulls(len(tight), pa.bool_()), True),
         bounds,
     )
 
 
-def _child(parsed: pa.Array, names: Iterable[str]) -> pa.Array:
+def child(parsed: pa.Array, names: Iterable[str]) -> pa.Array:
     """A field inside nested structs by name, null where any level is null; all null when there is no such field."""
     for name in names:
         at = parsed.type.get_field_index(name) if pa.types.is_struct(parsed.type) else -1
@@ -120,8 +124,8 @@ def _patched(stats: FileStats, where: pa.Array, patch: FileStats) -> FileStats:
     """The statistics with the patch's rows in the places of the mask; what a struct says stays."""
 
     def fill(ours: pa.Array, theirs: pa.Array) -> pa.Array:
-        if pa.types.is_null(ours.type):
-            return ours
+        if pa.types.is_null(ours.type) or pa.types.is_nested(ours.type):
+            return ours  # such columns have no bounds
         return pc.coalesce(ours, pc.replace_with_mask(pa.nulls(len(ours), ours.type), where, theirs))
 
     return FileStats(
@@ -138,7 +142,7 @@ def _patched(stats: FileStats, where: pa.Array, patch: FileStats) -> FileStats:
     )
 
 
-def _shape(leaves: Mapping[LeafPath, DataType]) -> pa.Schema:
+def shape(leaves: Mapping[LeafPath, DataType]) -> pa.Schema:
     """The columns of a statistics text that these leaves need."""
     wanted = {leaf: _wire_type(type_) for leaf, type_ in leaves.items()}
     limits = _nested({leaf: type_ for leaf, type_ in wanted.items() if type_ is not None})

@@ -1,37 +1,74 @@
-"""Files a version no longer has but whose removal its log still remembers. Only cleaning up needs them.
+"""Files a version no longer has but whose removal its log still remembers. Checkpoints and cleaning up need them.
 
-A removal stands until the same logical file is added again. What the checkpoint remembers and what the commits after it
-say are reconciled like live files are.
+1. A removal stands until the same logical file is added again: no tombstone is a live file.
+2. Of several removals of one logical file the newest stands.
+3. Only removals become records; the additions of a commit, however many, are passed over.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.delta.actions import FileAction
+from holdfast.delta.actions import FileAction, decode_lines
 from holdfast.delta.checkpoint import read_removed, removed_from
 from holdfast.delta.columns import logical_ids
-from holdfast.delta.log import read_lines
+from holdfast.delta.log import log_url, read_bytes
+from holdfast.delta.replay import last_of_each
+from holdfast.delta.segment import LogSegment
 from holdfast.delta.state import DeltaState
+from holdfast.errors import Damaged
+from holdfast.model.files import FileTable
+from holdfast.storage.arrays import positions
+from holdfast.storage.location import Location
 
 
-def tombstones(state: DeltaState) -> pa.Table:
-    """The removed files of a version: the columns of FILES, and `deleted_ms`, null where the log does not say when."""
-    location, segment = state.snapshot.location, state.segment
-    newest: dict[tuple[str, str | None], tuple[FileAction, bool]] = {}
-    for lines in read_lines(location, segment.deltas):
-        for line in lines:
-            action = line.add or line.remove
-            if action is not None:
-                vector = action.deletion_vector
-                newest[action.path, None if vector is None else vector.unique_id] = (action, line.add is None)
-    spoken = removed_from([action for action, _ in newest.values()], location)
-    removed = spoken.filter(pa.array([gone for _, gone in newest.values()], pa.bool_()))
-    if segment.checkpoint is None:
-        return removed
-    older = read_removed(location, segment.checkpoint)
-    return pa.concat_tables([older.filter(pc.invert(pc.is_in(_ids(older), value_set=_ids(spoken)))), removed])
+class _RemoveLine(msgspec.Struct, frozen=True, gc=False):
+    """What a line says of a removed file; whatever else it may say is passed over."""
+
+    remove: FileAction | None = None
+
+
+_LINES = msgspec.json.Decoder(_RemoveLine, strict=False)
+
+
+def tombstones(state: DeltaState, *, ways: Iterable[LogSegment] = ()) -> pa.Table:
+    """The removed files of a version: the columns of FILES, and `deleted_ms`, null where the log does not say when.
+
+    `ways` are other segments of the same version, to be tried before the one the state was read from.
+    """
+    location, files = state.snapshot.location, state.snapshot.files
+    for way in ways:
+        try:
+            return _removed(location, way, files)
+        except Damaged:
+            continue
+    return _removed(location, state.segment, files)
+
+
+def _removed(location: Location, segment: LogSegment, live: FileTable) -> pa.Table:
+    actions: list[FileAction] = []
+    for meta, data in read_bytes(location, segment.deltas):
+        actions += _removes(data, where=f"{log_url(location)}/{meta.name}")
+    found = removed_from(actions, location)
+    if segment.checkpoint is not None:
+        found = pa.concat_tables([read_removed(location, segment.checkpoint), found])
+    found = found.take(positions(last_of_each(_ids(found))))
+    keys = found.column("key").combine_chunks()
+    revived = live.table.select(["key", "dv"]).filter(pc.is_in(live.column("key"), value_set=keys))
+    if not revived.num_rows:
+        return found
+    return found.filter(pc.invert(pc.is_in(_ids(found), value_set=_ids(revived))))
+
+
+def _removes(data: bytes, *, where: str) -> list[FileAction]:
+    try:
+        return [line.remove for line in _LINES.decode_lines(data) if line.remove is not None]
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return [line.remove for line in decode_lines(data, where=where) if line.remove is not None]
 
 
 def _ids(files: pa.Table) -> pa.Array:

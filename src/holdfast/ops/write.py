@@ -29,6 +29,24 @@ class Said:
     user_metadata: str | None = None
 
 
+def made(shape: Shape, replaced: Snapshot | None) -> Mutation:
+    """A table without rows, new or in the place of another."""
+    removed = FILES.empty_table() if replaced is None else replaced.files.table
+    return Mutation(
+        "CREATE TABLE" if replaced is None else "REPLACE TABLE",
+        {
+            "isManaged": "false",
+            "description": shape.description,
+            "partitionBy": json.dumps(list(shape.partition_columns)),
+            "clusterBy": json.dumps([".".join(path) for path in shape.clustering_columns or ()]),
+            "properties": json.dumps(dict(shape.properties)),
+        },
+        removed=removed,
+        reads=AllRows(),
+        shape=shape,
+    )
+
+
 def appended(snapshot: Snapshot, staged: pa.Table, said: Said, *, shape: Shape | None = None) -> Mutation:
     """Add the staged files."""
     return Mutation(

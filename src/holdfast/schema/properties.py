@@ -88,6 +88,7 @@ PROPERTIES: dict[str, Kind] = {
     ROW_TRACKING_SUSPENDED: Kind.TRUTH,
     "delta.sampleRetentionDuration": Kind.SPAN,
     "delta.setTransactionRetentionDuration": Kind.SPAN,
+    "delta.targetFileSize": Kind.TEXT,
     "delta.universalFormat.enabledFormats": Kind.TEXT,
     "delta.writePartitionColumnsToParquet": Kind.TRUTH,
 }

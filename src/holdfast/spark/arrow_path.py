@@ -12,45 +12,35 @@ out.
 
 from __future__ import annotations
 
-import importlib
-import os
 import pickle
-import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, replace
-from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyroaring import BitMap64
-from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import holdfast
-from holdfast.errors import Unavailable, Unsupported
+from holdfast.errors import Unsupported
 from holdfast.model.snapshot import HiddenRows
 from holdfast.parquet.read import FileTask, ReadSpec, read_batches
 from holdfast.parquet.source import open_source
 from holdfast.plan.scan import ScanPlan
 from holdfast.plan.tasks import planned_files, read_spec
 from holdfast.schema.types import Array, DataType, Field, Map, Struct
+from holdfast.spark.carry import TaskFunction, by_value, carried
 from holdfast.spark.types import spark_struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.open import place
-from holdfast.storage.remote import RemoteStore
 
 try:
     from py4j.protocol import Py4JError
 except ImportError:  # a Connect-only installation has no gateway
     Py4JError = PySparkException
-
-cloudpickle.register_pickle_by_value(holdfast)
-
-_Reader: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _NO_CONNECTOR = ("No FileSystem for scheme", "ClassNotFoundException", "NoClassDefFoundError")
 _WORKERS_NEED = ("numpy", "pyroaring", "obstore")  # pyarrow is Spark's own need
@@ -90,7 +80,7 @@ def scan_by_arrow(spark: SparkSession, plan: ScanPlan, hidden: HiddenRows, outpu
     df = spark.range(0, count, 1, count).join(F.broadcast(listed), "id").select("task")
     spec = read_spec(replace(plan, columns=tuple(map(_nullable, plan.columns))))
     spec = replace(spec, partition_fields=tuple(map(_nullable, spec.partition_fields)))
-    reader = _reader({url: _carried(store) for url, store in stores.items()}, spec)
+    reader = _reader({url: carried(store) for url, store in stores.items()}, spec)
     return df.mapInArrow(_unpacking(reader, _WORKERS_NEED), spark_struct(map(_nullable, outputs)))
 
 
@@ -100,10 +90,6 @@ def _finds_file_system(spark: SparkSession, url: str) -> bool:
     except (PySparkException, Py4JError) as error:
         return not any(sign in str(error) for sign in _NO_CONNECTOR)
     return True
-
-
-def _carried(store: ObjectStore) -> ObjectStore:
-    return RemoteStore(store.config.carried(os.environ)) if isinstance(store, RemoteStore) else store
 
 
 def _slots(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -136,26 +122,11 @@ def _packed(store_url: str, key: str, task: FileTask) -> bytes:
     return pickle.dumps((store_url, key, values | {"partition": dict(task.partition), "hidden": hidden}))
 
 
-def _unpacking(reader: _Reader, needs: tuple[str, ...]) -> _Reader:
-    """A reader that says what a worker lacks, where unpickling it there would only fail to import."""
-    pickled = cloudpickle.dumps(reader)
-
-    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for name in needs:
-            try:
-                importlib.import_module(name)
-            except ImportError as error:
-                raise Unavailable(
-                    f"Spark's Python workers read this table with {name}, which {sys.executable} of this worker does "
-                    f"not have ({error}): install {', '.join(needs)} there, or give Spark a file system for the store"
-                ) from None
-        unpacked: _Reader = pickle.loads(pickled)
-        return unpacked(batches)
-
-    return read
+def _unpacking(reader: TaskFunction, needs: tuple[str, ...]) -> TaskFunction:
+    return by_value(reader, needs, work="read this table", otherwise=", or give Spark a file system for the store")
 
 
-def _reader(stores: dict[str, ObjectStore], spec: ReadSpec) -> _Reader:
+def _reader(stores: dict[str, ObjectStore], spec: ReadSpec) -> TaskFunction:
     """What a task does: open each file it was given and read it."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -16,14 +16,13 @@ import pyarrow.compute as pc
 
 from holdfast.model.files import FileTable
 from holdfast.schema.partition import column
+from holdfast.schema.partition_text import NULL_DIRECTORY, directory
 from holdfast.schema.types import STRING, Field, Primitive
 from holdfast.storage.location import Location
 
-NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 _PLAIN = {STRING, *map(Primitive, ("long", "integer", "short", "byte", "date"))}
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-_ESCAPED = re.compile("[\x01-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]")
 
 
 def directories_agree(location: Location, files: FileTable, partitions: tuple[Field, ...]) -> bool:
@@ -40,11 +39,6 @@ def directories_agree(location: Location, files: FileTable, partitions: tuple[Fi
     return bool(pc.all(pc.equal(found, joined)).as_py())
 
 
-def escape(text: str) -> str:
-    """A name or value as a directory spells it."""
-    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
-
-
 def _directories(files: FileTable, field: Field) -> pa.Array | None:
     """The directory name of each file's value; None when some value has more than one spelling."""
     values = column(files.column("partition_values"), field.physical_name).dictionary_encode()
@@ -57,6 +51,6 @@ def _directories(files: FileTable, field: Field) -> pa.Array | None:
             return None
         if text == NULL_DIRECTORY:
             return None
-        names.append(f"{escape(field.physical_name)}={escape(text) if text else NULL_DIRECTORY}")
-    nothing = pa.scalar(f"{escape(field.physical_name)}={NULL_DIRECTORY}")
+        names.append(directory(field.physical_name, text or None))
+    nothing = pa.scalar(directory(field.physical_name, None))
     return pc.fill_null(pa.array(names, pa.string()).take(values.indices), nothing)

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import types as spark
 
-from holdfast.schema.types import Array, DataType, Field, Map, Primitive, Struct, to_json
+from holdfast.schema.types import Array, DataType, Field, Map, Primitive, Struct, parse_schema, to_json
 
 _LOG_KEYS = ("delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "__COLLATIONS")
 
@@ -24,6 +24,11 @@ def spark_struct(fields: Iterable[Field]) -> spark.StructType:
 def spark_type(type_: DataType) -> spark.DataType:
     """The Spark type of a column."""
     return spark_struct([Field("x", type_)]).fields[0].dataType
+
+
+def spark_to_struct(type_: spark.StructType, *, where: str = "the DataFrame") -> Struct:
+    """The schema of a Spark struct, metadata included; `where` names it in errors."""
+    return parse_schema(type_.json(), where=where)
 
 
 def has_void(type_: DataType) -> bool:

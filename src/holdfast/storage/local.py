@@ -83,16 +83,16 @@ class LocalStore:
         path = _path(key)
         with self._written(path, data) as temporary:
             os.replace(temporary, path)
-        _settle(path)
+        settle(path)
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
         path = _path(key)
         if os.path.lexists(path):
             return False
         with self._written(path, data) as temporary:
-            created = _take_name(temporary, path)
+            created = take_name(temporary, path)
         if created:
-            _settle(path)
+            settle(path)
         return created
 
     def delete(self, key: str) -> None:
@@ -103,7 +103,7 @@ class LocalStore:
             return
         except OSError as error:
             raise Unavailable(f"cannot delete {path}: {error.strerror}") from error
-        _settle(path)
+        settle(path)
 
     @contextmanager
     def _written(self, path: str, data: bytes) -> Iterator[str]:
@@ -111,7 +111,7 @@ class LocalStore:
         directory = os.path.dirname(path)
         temporary = os.path.join(directory, f".{self._env.new_uuid()}{TEMPORARY}")
         try:
-            _make_directory(directory)
+            make_directory(directory)
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
             try:
                 with open(descriptor, "wb") as file:
@@ -126,7 +126,8 @@ class LocalStore:
             raise Unavailable(f"cannot write {path}: {error.strerror}") from error
 
 
-def _take_name(temporary: str, path: str) -> bool:
+def take_name(temporary: str, path: str) -> bool:
+    """Give a written file its name; False when the name is taken."""
     try:
         os.link(temporary, path)
     except OSError as error:
@@ -152,7 +153,7 @@ def _claim_name(temporary: str, path: str) -> bool:
     return True
 
 
-def _settle(path: str) -> None:
+def settle(path: str) -> None:
     """Force a changed directory entry to disk."""
     try:
         _sync_directory(os.path.dirname(path))
@@ -160,7 +161,8 @@ def _settle(path: str) -> None:
         raise OutcomeUnknown(f"{path} was changed, but its directory could not be synced: {error.strerror}") from error
 
 
-def _make_directory(directory: str) -> None:
+def make_directory(directory: str) -> None:
+    """Make a directory and those above it, each on disk before the next."""
     missing: list[str] = []
     while not os.path.isdir(directory):
         missing.append(directory)

@@ -29,6 +29,8 @@ _Client: TypeAlias = S3Store | GCSStore | AzureStore
 
 _TRIES = 5
 _PATIENCE = timedelta(seconds=60)
+_PART = 8 << 20
+_PARTS_AT_ONCE = 4
 _PAGE = 1000  # what every server returns per listing request
 
 _STATUS = re.compile(r"status code: (\d{3})")
@@ -59,8 +61,13 @@ class RemoteStore:
     def url(self) -> str:
         return self.config.url
 
+    @property
+    def client(self) -> _Client:
+        """obstore's own store, which repeats what can be repeated."""
+        return self._repeating
+
     def get(self, key: str) -> bytes:
-        with self._asking("read", key):
+        with self.asking("read", key):
             return bytes(obstore.get(self._repeating, key).bytes())
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
@@ -68,7 +75,7 @@ class RemoteStore:
         if length == 0:
             self.head(key)
             return b""
-        with self._asking("read", key):
+        with self.asking("read", key):
             try:
                 return bytes(obstore.get_range(self._repeating, key, start=start, length=length))
             except BaseError as error:
@@ -77,7 +84,7 @@ class RemoteStore:
                 raise
 
     def head(self, key: str) -> ObjectMeta:
-        with self._asking("read", key):
+        with self.asking("read", key):
             return _meta(obstore.head(self._repeating, key))
 
     def list_from(self, directory: str, start: str = "") -> Iterator[ObjectMeta]:
@@ -90,16 +97,16 @@ class RemoteStore:
         return iter(sorted((meta for meta in found if meta.name >= start), key=lambda meta: meta.name.encode()))
 
     def list_all(self, directory: str) -> Iterator[ObjectMeta]:
-        with self._asking("list", directory):
+        with self.asking("list", directory):
             for page in obstore.list(self._repeating, directory or None, chunk_size=_PAGE):
                 yield from (_meta(entry) for entry in page if entry["path"] != directory)
 
     def put(self, key: str, data: bytes) -> None:
-        with self._asking("write", key):
+        with self.asking("write", key):
             obstore.put(self._repeating, key, data)
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
-        with self._asking("write", key):
+        with self.asking("write", key):
             try:
                 obstore.put(self._once, key, data, mode="create", use_multipart=False)
             except AlreadyExistsError:
@@ -112,8 +119,12 @@ class RemoteStore:
             raise Unavailable(f"{self.url}/{key} was being changed by somebody else; nothing was written") from None
         return False
 
+    def upload(self, key: str) -> Upload:
+        """Begin an object that is written piece by piece."""
+        return Upload(self, key)
+
     def delete(self, key: str) -> None:
-        with self._asking("delete", key):
+        with self.asking("delete", key):
             try:
                 obstore.delete(self._repeating, key)
             except FileNotFoundError as error:
@@ -122,7 +133,7 @@ class RemoteStore:
 
     def _list_into(self, found: list[ObjectMeta], prefix: str, after: str) -> str | None:
         """List until done, or until a page ends inside a sub-directory: then where to go on, behind it."""
-        with self._asking("list", prefix):
+        with self.asking("list", prefix):
             for page in obstore.list(self._repeating, prefix or None, offset=after or None, chunk_size=_PAGE):
                 names = [entry["path"][len(prefix) :] for entry in page]
                 found.extend(_meta(entry) for entry, name in zip(page, names, strict=True) if name and "/" not in name)
@@ -133,7 +144,8 @@ class RemoteStore:
         return None
 
     @contextmanager
-    def _asking(self, verb: str, key: str) -> Iterator[None]:
+    def asking(self, verb: str, key: str) -> Iterator[None]:
+        """Errors of obstore as those that say what to do next."""
         try:
             yield
         except (BaseError, OSError, ValueError) as error:
@@ -163,6 +175,33 @@ class RemoteStore:
             server = _SERVER.search(text)
             return f"{server[1] if server else 'the server'} cannot be reached; check the address, or try again later"
         return _redacted(text.partition("\n")[0], self.config.secrets)
+
+
+class Upload:
+    """An object in the making: it appears whole when it is finished, and never if it is not."""
+
+    closed = False  # as Arrow asks of a file
+
+    def __init__(self, store: RemoteStore, key: str) -> None:
+        self._store = store
+        self._key = key
+        with store.asking("write", key):
+            self._writer = obstore.open_writer(store.client, key, buffer_size=_PART, max_concurrency=_PARTS_AT_ONCE)
+
+    def write(self, data: bytes) -> int:
+        with self._store.asking("write", self._key):
+            return self._writer.write(data)
+
+    def finish(self) -> None:
+        """Make the object appear."""
+        with self._store.asking("write", self._key):
+            self._writer.close()
+
+    def flush(self) -> None:
+        """Nothing can be seen before the end."""
+
+    def close(self) -> None:
+        """Arrow closes what it lets go of, which must not make half an object appear."""
 
 
 def _client(config: StoreConfig, *, max_retries: int) -> _Client:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import Any, TypeAlias
 
@@ -23,18 +23,24 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from holdfast.delta import detail, history
 from holdfast.delta.state import DeltaState, is_table, load, refresh
 from holdfast.delta.vectors import load_hidden
+from holdfast.env import system
 from holdfast.errors import Invalid, Unsupported
 from holdfast.local.runner import LocalRunner
+from holdfast.model.mutation import AppVersion, Shape
 from holdfast.model.snapshot import Snapshot
 from holdfast.ops import explain as explaining
 from holdfast.ops import scan as scanning
+from holdfast.ops.write import Said
 from holdfast.plan.scan import Condition, Request, known_columns, refuse_unknown
 from holdfast.predicate.parse import parse, unknown_names
 from holdfast.spark.conditions import condition
 from holdfast.spark.scan import SparkRunner
 from holdfast.storage.open import open_location
+from holdfast.table.builder import DeltaTableBuilder, Mode
 from holdfast.table.moment import moment_ms
+from holdfast.table.writing import How, Written, make, rows_of, write
 
+PLAIN = "holdfast.plain"  # asks for a table that every old reader opens; not kept
 _Metadata: TypeAlias = Mapping[str, str] | Sequence[str]
 _BY_PATH = re.compile(r"(?:delta\.)?`(.+)`", re.DOTALL)
 
@@ -94,6 +100,87 @@ class DeltaTable:
         """Whether there is a Delta table at this path."""
         found = _BY_PATH.fullmatch(identifier.strip())
         return is_table(open_location(found[1] if found else identifier, storage_options=storage_options))
+
+    @classmethod
+    def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
+        """Describe a table to be created; refused where there is one."""
+        return cls._builder(sparkSession, Mode.CREATE)
+
+    @classmethod
+    def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
+        """Describe a table to be created where there is none."""
+        return cls._builder(sparkSession, Mode.CREATE_IF_NOT_EXISTS)
+
+    @classmethod
+    def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
+        """Describe a table to take the place of one that is there, without its rows."""
+        return cls._builder(sparkSession, Mode.REPLACE)
+
+    @classmethod
+    def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
+        """Describe a table to be created, or to take the place of one that is there."""
+        return cls._builder(sparkSession, Mode.CREATE_OR_REPLACE)
+
+    @classmethod
+    def _builder(cls, spark: SparkSession | None, mode: Mode) -> DeltaTableBuilder[DeltaTable]:
+        def execute(path: str, shape: Shape, mode: Mode) -> DeltaTable:
+            plain = shape.properties.get(PLAIN, "false").lower() == "true"
+            asked = replace(shape, properties={k: v for k, v in shape.properties.items() if k != PLAIN})
+            return cls(spark, _Latest(make(open_location(path), asked, system(), mode=mode, plain=plain)))
+
+        return DeltaTableBuilder(execute, mode)
+
+    def append(
+        self,
+        rows: DataFrame | pa.Table,
+        *,
+        mergeSchema: bool = False,
+        widenTypes: bool = False,
+        txn: tuple[str, int] | None = None,
+        userMetadata: str | None = None,
+    ) -> Written:
+        """Add rows, from a DataFrame or, without Spark, an Arrow table.
+
+        `mergeSchema` adds columns the table lacks, `widenTypes` widens the types of those it has. `txn` names an
+        application and its version: one the table has seen is not written again.
+        """
+        how = How(add_columns=mergeSchema, widen_types=widenTypes, said=_said(txn, userMetadata))
+        return self._write(rows, how)
+
+    def overwrite(
+        self,
+        rows: DataFrame | pa.Table,
+        *,
+        replaceWhere: str | None = None,
+        partitionOverwriteMode: str = "static",
+        mergeSchema: bool = False,
+        widenTypes: bool = False,
+        overwriteSchema: bool = False,
+        txn: tuple[str, int] | None = None,
+        userMetadata: str | None = None,
+    ) -> Written:
+        """Put rows in the place of all, of the partitions `replaceWhere` names, or (dynamic) of their own."""
+        mode = partitionOverwriteMode.lower()
+        if mode not in ("static", "dynamic"):
+            raise Invalid(f"partitionOverwriteMode is static or dynamic, not {partitionOverwriteMode!r}")
+        if replaceWhere is not None and mode == "dynamic":
+            raise Invalid("replaceWhere and dynamic partition overwrite exclude each other: choose one")
+        if overwriteSchema and (replaceWhere is not None or mode == "dynamic"):
+            raise Invalid("overwriteSchema replaces the whole table: leave replaceWhere and dynamic mode out")
+        how = How(
+            replace=True,
+            replace_where=replaceWhere,
+            dynamic=mode == "dynamic",
+            add_columns=mergeSchema,
+            widen_types=widenTypes,
+            replace_schema=overwriteSchema,
+            said=_said(txn, userMetadata),
+        )
+        return self._write(rows, how)
+
+    def _write(self, rows: DataFrame | pa.Table, how: How) -> Written:
+        env = system()
+        return write(self._state(), rows_of(rows, self._spark, env), how, env)
 
     @property
     def version(self) -> int:
@@ -206,6 +293,10 @@ class DeltaTable:
         columns = known_columns(snapshot, metadata)
         refuse_unknown(unknown_names(where, columns), columns)
         return Condition(where, where, parse(where, columns, zone=self._zone()))
+
+
+def _said(txn: tuple[str, int] | None, user_metadata: str | None) -> Said:
+    return Said(None if txn is None else AppVersion(*txn), user_metadata)
 
 
 def read(

@@ -1,0 +1,153 @@
+"""Forgetting old versions: log files that nothing within the retention time needs.
+
+The newest good checkpoint at or before the cutoff is kept, with its commit and everything after it; what is older goes.
+The cutoff is a midnight, so that there is something to do about once a day.
+
+1. The checkpoint that is kept was read, whole, before anything goes; without one nothing goes.
+2. The hint points to it or further before anything goes.
+3. Commits go first, oldest first, then checkpoints, then sidecars that no checkpoint left names: a crash at any moment
+   leaves every version from the kept one on as it was.
+4. Sidecars younger than a day stay: somebody may be about to name them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from holdfast.delta.checkpoint import read_checkpoint, survey
+from holdfast.delta.checkpoint_write import PROTECTED_BEFORE, point_to
+from holdfast.delta.features import reader_features, writer_features
+from holdfast.delta.log import log_url
+from holdfast.delta.names import (
+    FIRST_NAME,
+    LOG,
+    SIDECARS,
+    Checksum,
+    ClassicCheckpoint,
+    Commit,
+    Compacted,
+    PartCheckpoint,
+    UniqueCheckpoint,
+    parse_log_name,
+)
+from holdfast.delta.segment import Checkpoint, LogListing, read_listing
+from holdfast.delta.state import DeltaState
+from holdfast.delta.times import file_times
+from holdfast.env import Env
+from holdfast.errors import Damaged
+from holdfast.schema.properties import LOG_RETENTION, number, span_ms, truth
+from holdfast.storage.base import ObjectMeta
+from holdfast.storage.location import Location
+
+EXPIRED_LOG_CLEANUP = "delta.enableExpiredLogCleanup"
+DEFAULT_RETENTION = "interval 30 days"
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What may go, as names below the log in the order in which it may, and the checkpoint that makes it needless."""
+
+    names: tuple[str, ...] = ()
+    kept: Checkpoint | None = None
+
+
+def clean_log(state: DeltaState, env: Env) -> Expired:
+    """Delete what `expired` lists; what was deleted."""
+    location = state.snapshot.location
+    listing, plan = _plan(state, env.now_ms())
+    if plan.kept is not None:
+        point_to(location, plan.kept, listing)
+    for name in plan.names:
+        location.store.delete(location.key(LOG, name))
+    return plan
+
+
+def expired(state: DeltaState, env: Env) -> Expired:
+    """The log files that are past their retention; nothing is changed."""
+    return _plan(state, env.now_ms())[1]
+
+
+def cutoff_ms(now_ms: int, retention_ms: int) -> int:
+    """The midnight in UTC at or before the oldest moment to be kept."""
+    return (now_ms - retention_ms) // DAY_MS * DAY_MS
+
+
+def candidates(listing: LogListing, cutoff: int) -> Iterator[Checkpoint]:
+    """The checkpoints at or before the last version made by a moment, newest first."""
+    newest = max((version for version, made in file_times(listing).items() if made <= cutoff), default=-1)
+    return (checkpoint for checkpoint in listing.checkpoints if checkpoint.version <= newest)
+
+
+def older_names(found: Sequence[ObjectMeta], kept: int) -> tuple[str, ...]:
+    """The names of log files that say nothing of a version from the kept one on, in the order in which they may go."""
+    commits, rest, checkpoints = [], [], []
+    for meta in found:
+        match parse_log_name(meta.name):
+            case Commit(version) if version < kept:
+                commits.append(meta.name)
+            case Checksum(version) if version < kept:
+                rest.append(meta.name)
+            case Compacted(start, _) if start <= kept:
+                rest.append(meta.name)
+            case ClassicCheckpoint(version) | PartCheckpoint(version) | UniqueCheckpoint(version) if version < kept:
+                checkpoints.append(meta.name)
+            case _:
+                pass
+    return (*commits, *rest, *checkpoints)
+
+
+def _plan(state: DeltaState, now_ms: int) -> tuple[LogListing, Expired]:
+    location, properties = state.snapshot.location, state.metadata.properties
+    found = list(location.store.list_from(location.key(LOG), FIRST_NAME))
+    listing = read_listing(found, directory=log_url(location))
+    if not truth(properties.get(EXPIRED_LOG_CLEANUP), default=True):
+        return listing, Expired()
+    retention = span_ms(LOG_RETENTION, properties.get(LOG_RETENTION, DEFAULT_RETENTION))
+    for checkpoint in candidates(listing, cutoff_ms(now_ms, retention)):
+        names = older_names(found, checkpoint.version)
+        if not names or not _may_forget(state, checkpoint.version):
+            break
+        if _is_good(location, checkpoint):
+            return listing, Expired((*names, *_loose_sidecars(state, listing, checkpoint.version, now_ms)), checkpoint)
+    return listing, Expired()
+
+
+def _may_forget(state: DeltaState, kept: int) -> bool:
+    """Whether everything before a version may go: a protected stretch goes whole or not at all."""
+    protected = state.metadata.properties.get(PROTECTED_BEFORE)
+    if protected is None or "checkpointProtection" not in writer_features(state.protocol):
+        return True
+    return kept >= number(PROTECTED_BEFORE, protected)
+
+
+def _is_good(location: Location, checkpoint: Checkpoint) -> bool:
+    try:
+        survey(location, checkpoint)
+        read_checkpoint(location, checkpoint)
+    except Damaged:
+        return False
+    return True
+
+
+def _loose_sidecars(state: DeltaState, listing: LogListing, kept: int, now_ms: int) -> list[str]:
+    """Old sidecars that no checkpoint from the kept version on names; none where one of those cannot be read."""
+    location = state.snapshot.location
+    if "v2Checkpoint" not in reader_features(state.protocol):
+        return []
+    found = location.store.list_from(location.key(LOG, SIDECARS))
+    old = [meta.name for meta in found if meta.modified_ms < now_ms - DAY_MS]
+    if not old:
+        return []
+    named: set[str] = set()
+    for checkpoint in listing.checkpoints:
+        if checkpoint.version < kept:
+            continue
+        try:
+            paths = [sidecar.path.rpartition("/")[2] for sidecar in survey(location, checkpoint).sidecars]
+        except Damaged:
+            return []
+        named.update(paths, map(unquote, paths))
+    return [f"{SIDECARS}/{name}" for name in old if name not in named]

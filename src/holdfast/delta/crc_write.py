@@ -1,0 +1,150 @@
+"""The `.crc` file of a version: what a reader may compare its own replay with.
+
+1. It is written after the commit, once; a version's file is never replaced.
+2. Lists that may grow long are left out above the limits other engines keep.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.delta.features import reader_features
+from holdfast.delta.names import LOG, checksum_name, commit_name
+from holdfast.delta.spelling import Json, spell
+from holdfast.delta.state import DeltaState
+from holdfast.delta.stats_render import texts_of
+from holdfast.delta.times import in_commit_times
+from holdfast.errors import UnknownVersion
+
+MOST_FILES, MOST_TXNS, MOST_DOMAINS = 50, 100, 10
+
+_KB, _MB, _GB = 1 << 10, 1 << 20, 1 << 30
+SIZE_BINS = (
+    0,
+    *(_KB << n for n in range(3, 10)),
+    *(
+        _MB * n
+        for n in chain(
+            (1, 2, 4, 8),
+            range(12, 41, 4),
+            range(48, 121, 8),
+            range(124, 145, 4),
+            range(160, 577, 16),
+            range(640, 1409, 64),
+            range(1536, 2049, 128),
+            range(2304, 4097, 256),
+        )
+    ),
+    *(_GB << n for n in range(3, 9)),
+)
+DELETED_BINS = (0, 1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 2**31 - 1)
+
+
+def write_crc(state: DeltaState, *, txn_id: str | None = None) -> str | None:
+    """Write the checksum of a version that is committed; its name, or None when it has one already.
+
+    `txn_id` is the id in the version's commitInfo, for a caller that has just written it.
+    """
+    location = state.snapshot.location
+    if state.commit is None:
+        raise UnknownVersion(
+            f"version {state.version} of the table at {location.url} has no {commit_name(state.version)}: only a "
+            "version whose commit is there is given a checksum",
+            version=state.version,
+        )
+    name = checksum_name(state.version)
+    body = msgspec.json.encode(crc_body(state, txn_id=txn_id))
+    return name if location.store.put_if_absent(location.key(LOG, name), body) else None
+
+
+def crc_body(state: DeltaState, *, txn_id: str | None = None) -> Json:
+    """What the `.crc` file of a state says."""
+    files = state.snapshot.files.table
+    sizes = _numbers(files.column("size"))
+    body: Json = {} if txn_id is None else {"txnId": txn_id}
+    body |= {"tableSizeBytes": int(sizes.sum()), "numFiles": len(sizes)}
+    counts: Json = {}
+    if "deletionVectors" in reader_features(state.protocol):
+        deleted = pc.struct_field(files.column("dv"), "cardinality")
+        hidden = _numbers(deleted)
+        body |= {
+            "numDeletedRecordsOpt": int(hidden.sum()),
+            "numDeletionVectorsOpt": len(deleted) - deleted.null_count,
+        }
+        counts = {"deletedRecordCountsHistogramOpt": {"deletedRecordCounts": _counts(hidden, DELETED_BINS)}}
+    body |= {"numMetadata": 1, "numProtocol": 1}
+    if in_commit_times(state.protocol, state.metadata) is not None:
+        body["inCommitTimestampOpt"] = state.snapshot.timestamp_ms
+    if len(state.txns) <= MOST_TXNS:
+        body["setTransactions"] = [spell(txn) for txn in state.txns.values()]
+    if len(state.domains) <= MOST_DOMAINS:
+        body["domainMetadata"] = [spell(domain) for domain in state.domains.values()]
+    body |= {
+        "metadata": spell(state.metadata),
+        "protocol": spell(state.protocol),
+        "fileSizeHistogram": {
+            "sortedBinBoundaries": SIZE_BINS,
+            "fileCounts": _counts(sizes, SIZE_BINS),
+            "totalBytes": _totals(sizes, SIZE_BINS),
+        },
+        **counts,
+    }
+    if files.num_rows <= MOST_FILES:
+        body["allFiles"] = _adds(state)
+    return body
+
+
+def _adds(state: DeltaState) -> list[Json]:
+    slabs = state.snapshot.files.slabs
+    texts = chain.from_iterable(texts_of(slab.stats).to_pylist() for slab in slabs)
+    rows = chain.from_iterable(slab.files.to_pylist(maps_as_pydicts="lossy") for slab in slabs)
+    return [_add(row, stats) for row, stats in zip(rows, texts, strict=True)]
+
+
+def _add(row: dict[str, Any], stats: str | None) -> Json:
+    dv = row["dv"]
+    vector = dv and {
+        "storageType": dv["storage"],
+        "pathOrInlineDv": dv["path"],
+        "offset": dv["offset"],
+        "sizeInBytes": dv["size"],
+        "cardinality": dv["cardinality"],
+    }
+    said = {
+        "path": row["path"],
+        "partitionValues": row["partition_values"] or {},
+        "size": row["size"],
+        "modificationTime": row["modified_ms"],
+        "dataChange": False,
+        "stats": stats,
+        "tags": row["tags"],
+        "deletionVector": vector and {name: value for name, value in vector.items() if value is not None},
+        "baseRowId": row["base_row_id"],
+        "defaultRowCommitVersion": row["default_row_commit_version"],
+        "clusteringProvider": row["clustering_provider"],
+    }
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _numbers(values: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.asarray(pc.fill_null(values, 0).to_numpy(), np.int64)
+
+
+def _bins(values: np.ndarray[Any, np.dtype[np.int64]], edges: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.searchsorted(np.array(edges, np.int64), values, side="right") - 1
+
+
+def _counts(values: np.ndarray[Any, np.dtype[np.int64]], edges: tuple[int, ...]) -> list[int]:
+    return [int(n) for n in np.bincount(_bins(values, edges), minlength=len(edges))]
+
+
+def _totals(values: np.ndarray[Any, np.dtype[np.int64]], edges: tuple[int, ...]) -> list[int]:
+    totals = np.zeros(len(edges), np.int64)
+    np.add.at(totals, _bins(values, edges), values)
+    return [int(n) for n in totals]

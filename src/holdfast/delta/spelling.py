@@ -1,0 +1,30 @@
+"""Actions as the JSON values other engines expect: fields that must be there are there, even with their usual value."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from holdfast.delta.actions import DomainMetadata, Metadata, Protocol, Sidecar, Txn
+
+Json: TypeAlias = dict[str, Any]
+
+
+def spell(action: Protocol | Metadata | Txn | DomainMetadata | Sidecar) -> Json:
+    """One action, without its envelope."""
+    plain: Json = msgspec.to_builtins(action)
+    match action:
+        case Metadata(format=stored) if stored is not None:
+            return plain | {"format": {"provider": stored.provider, "options": stored.options or {}}}
+        case DomainMetadata():
+            return plain | {"removed": action.removed}
+        case Sidecar():
+            return plain | {"sizeInBytes": action.size_in_bytes, "modificationTime": action.modification_time}
+        case _:
+            return plain
+
+
+def lines(actions: list[Json]) -> bytes:
+    """Actions in their envelopes as the lines of a file."""
+    return b"".join(msgspec.json.encode(action) + b"\n" for action in actions)

@@ -1,0 +1,81 @@
+"""How rows are to be stored, from what a table is and what its properties ask for. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from holdfast.errors import Invalid
+from holdfast.model.snapshot import Identity
+from holdfast.parquet.write import WriteSpec
+from holdfast.schema.properties import number, truth
+from holdfast.schema.stats_leaves import LeafPath, stats_leaves
+from holdfast.schema.types import Struct
+
+TARGET_FILE_SIZE = "delta.targetFileSize"
+CODEC = "delta.parquet.compression.codec"
+STRING_PREFIX = "delta.dataSkippingStringPrefixLength"
+ENABLE_DELETION_VECTORS = "delta.enableDeletionVectors"
+RANDOM_PREFIXES = "delta.randomizeFilePrefixes"
+RANDOM_PREFIX_LENGTH = "delta.randomPrefixLength"
+STORE_PARTITIONS = ("delta.enableMaterializePartitionColumnsFeature", "delta.writePartitionColumnsToParquet")
+
+_CODECS = {
+    "zstd": "zstd",
+    "snappy": "snappy",
+    "gzip": "gzip",
+    "lz4": "lz4",
+    "lz4_raw": "lz4",
+    "brotli": "brotli",
+    "none": "none",
+    "uncompressed": "none",
+}
+_SIZE = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
+_TARGET = 128 << 20
+
+
+def write_spec(
+    schema: Struct,
+    partition_columns: tuple[str, ...],
+    properties: Mapping[str, str],
+    *,
+    clustering: tuple[LeafPath, ...] = (),
+    deletion_vectors: bool | None = None,
+    carried: Identity | None = None,
+) -> WriteSpec:
+    """How to store rows of a table with these columns and properties.
+
+    `deletion_vectors` says whether the table supports them (None: as its property says). With `carried` the input has
+    row ids and versions after its columns, which are stored under that identity's names.
+    """
+    if deletion_vectors is None:
+        deletion_vectors = truth(properties.get(ENABLE_DELETION_VECTORS))
+    scattered = truth(properties.get(RANDOM_PREFIXES))
+    return WriteSpec(
+        fields=schema.fields,
+        partition_columns=partition_columns,
+        id_column=None if carried is None else carried.id_column,
+        version_column=None if carried is None else carried.version_column,
+        stats_leaves=stats_leaves(schema, partition_columns, properties, clustering),
+        string_prefix=number(STRING_PREFIX, properties.get(STRING_PREFIX, "32")),
+        tight_bounds=True if deletion_vectors else None,
+        codec=_codec(properties.get(CODEC, "zstd")),
+        target_bytes=_size(properties[TARGET_FILE_SIZE]) if TARGET_FILE_SIZE in properties else _TARGET,
+        store_partitions=any(truth(properties.get(name)) for name in STORE_PARTITIONS),
+        random_prefix=number(RANDOM_PREFIX_LENGTH, properties.get(RANDOM_PREFIX_LENGTH, "2")) if scattered else 0,
+    )
+
+
+def _codec(name: str) -> str:
+    known = _CODECS.get(name.strip().lower())
+    if known is None:
+        raise Invalid(f"the property {CODEC} is {name!r}; it must be one of {', '.join(_CODECS)}")
+    return known
+
+
+def _size(text: str) -> int:
+    found = _SIZE.fullmatch(text.strip())
+    size = int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[found[2].lower()] if found else 0
+    if size <= 0:
+        raise Invalid(f"the property {TARGET_FILE_SIZE} is {text!r}; it must be a size such as 134217728 or 128mb")
+    return size

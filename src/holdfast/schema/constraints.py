@@ -1,0 +1,178 @@
+"""What a table demands of every row written to it.
+
+Each demand is one SQL expression over the table's own columns. A row satisfies it only where the expression is true:
+false and null both break it.
+
+1. A column that must not be null may be so where a struct, list or map around it is null: there is nothing there.
+2. A generated column that rows bring themselves must hold what it would have been computed as.
+3. A demand that cannot be read is refused, never skipped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import msgspec
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from holdfast.errors import Unsupported
+from holdfast.schema.enforce import GENERATION, Fit, Generated
+from holdfast.schema.mapping import all_fields
+from holdfast.schema.properties import CONSTRAINT
+from holdfast.schema.show import Path, path_text
+from holdfast.schema.types import Array, DataType, Map, Struct
+
+INVARIANTS = "delta.invariants"
+CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
+
+_LENGTH = re.compile(r"(?:var)?char\((\d+)\)", re.IGNORECASE)
+
+
+class Kind(Enum):
+    """Where a demand comes from; the value is how errors call it."""
+
+    NOT_NULL = "NOT NULL constraint"
+    INVARIANT = "invariant"
+    LENGTH = "length limit"
+    CHECK = "CHECK constraint"
+    GENERATED = "generated column"
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What every row must satisfy."""
+
+    name: str  # of the constraint, or of the column where it has no name of its own
+    kind: Kind
+    expression: str  # must be true
+    columns: tuple[str, ...]  # the top-level columns it is about
+
+    @property
+    def title(self) -> str:
+        """How errors call it."""
+        return f"{self.kind.value} {self.name}"
+
+
+def demands(schema: Struct, properties: Mapping[str, str], fit: Fit | None = None) -> tuple[Demand, ...]:
+    """All a table demands; with `fit`, without what holds because the values are computed here."""
+    computed = {p.field.name for p in fit.parts if isinstance(p.how, Generated)} if fit else set()
+    found = (*_not_null(schema), *_lengths(schema), *_invariants(schema), *_generated(schema), *_checks(properties))
+    return tuple(
+        replace(d, columns=d.columns or references(d.expression, schema))
+        for d in found
+        if not (d.kind is Kind.GENERATED and d.name in computed)
+    )
+
+
+def pinned(schema: Struct, properties: Mapping[str, str]) -> dict[str, str]:
+    """Columns that must keep their type, each with the reason."""
+    reasons: dict[str, str] = {}
+    for d in demands(schema, properties):
+        if d.kind in (Kind.CHECK, Kind.INVARIANT, Kind.GENERATED):
+            reasons |= dict.fromkeys(references(d.expression, schema), f"the {d.title} depends on it")
+    return reasons
+
+
+def references(expression: str, schema: Struct) -> tuple[str, ...]:
+    """The top-level columns an expression names; all of them where it cannot be read."""
+    try:
+        tree = sqlglot.parse_one(expression, dialect="spark")
+    except (SqlglotError, RecursionError, ValueError):
+        return schema.names
+    named = {node.parts[0].name.lower() for node in tree.find_all(exp.Column)}
+    return tuple(f.name for f in schema.fields if f.name.lower() in named)
+
+
+def quoted(name: str) -> str:
+    """A name as SQL takes it, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _not_null(schema: Struct) -> Iterator[Demand]:
+    for f in schema.fields:
+        value = quoted(f.name)
+        if not f.nullable:
+            yield Demand(f.name, Kind.NOT_NULL, f"{value} IS NOT NULL", (f.name,))
+        for path, expression in _inside(f.type, value, (f.name,), 0):
+            yield Demand(path_text(path), Kind.NOT_NULL, expression, (f.name,))
+
+
+def _inside(type_: DataType, value: str, path: Path, depth: int) -> Iterator[tuple[Path, str]]:
+    """What must not be null below a value, as conditions that are true where the value itself is null."""
+    match type_:
+        case Struct(fields):
+            for f in fields:
+                inner, below = f"{value}.{quoted(f.name)}", (*path, f.name)
+                conditions = [(below, f"{inner} IS NOT NULL")] if not f.nullable else []
+                conditions += _inside(f.type, inner, below, depth)
+                for where, condition in conditions:
+                    yield where, f"({value} IS NULL OR {condition})"
+        case Array(element, contains_null):
+            yield from _each(element, contains_null, value, (*path, "element"), depth)
+        case Map(key, item, value_contains_null):
+            yield from _each(key, True, f"map_keys({value})", (*path, "key"), depth)  # a map has no null key
+            yield from _each(item, value_contains_null, f"map_values({value})", (*path, "value"), depth)
+        case _:
+            return
+
+
+def _each(type_: DataType, nullable: bool, values: str, path: Path, depth: int) -> Iterator[tuple[Path, str]]:
+    variable = f"x{depth}"
+    conditions = [] if nullable else [(path, f"{variable} IS NOT NULL")]
+    conditions += _inside(type_, variable, path, depth + 1)
+    for where, condition in conditions:
+        yield where, f"coalesce(forall({values}, {variable} -> {condition}), true)"
+
+
+def _lengths(schema: Struct) -> Iterator[Demand]:
+    """Limits that Spark keeps beside a string column's type."""
+    for f in schema.fields:
+        if any(CHAR_VARCHAR in inner.metadata for inner in all_fields(f.type)):
+            raise _unread(f.name, "a length limit inside of it")
+        if (declared := f.metadata.get(CHAR_VARCHAR)) is None:
+            continue
+        limit = _LENGTH.fullmatch(str(declared).strip())
+        if limit is None:
+            raise _unread(f.name, f"the type {declared}")
+        value = quoted(f.name)
+        yield Demand(f.name, Kind.LENGTH, f"({value} IS NULL OR length({value}) <= {limit[1]})", (f.name,))
+
+
+def _invariants(schema: Struct) -> Iterator[Demand]:
+    for path, text in _marked(schema, ()):
+        try:
+            expression = msgspec.json.decode(text)["expression"]["expression"]
+        except (msgspec.DecodeError, KeyError, TypeError) as error:
+            raise _unread(path_text(path), f"the invariant {text}") from error
+        yield Demand(path_text(path), Kind.INVARIANT, str(expression), ())
+
+
+def _marked(schema: Struct, path: Path) -> Iterator[tuple[Path, str]]:
+    for f in schema.fields:
+        if INVARIANTS in f.metadata:
+            yield (*path, f.name), str(f.metadata[INVARIANTS])
+        if isinstance(f.type, Struct):
+            yield from _marked(f.type, (*path, f.name))
+
+
+def _generated(schema: Struct) -> Iterator[Demand]:
+    for f in schema.fields:
+        if GENERATION in f.metadata:
+            expression = str(f.metadata[GENERATION])
+            columns = tuple(dict.fromkeys((f.name, *references(expression, schema))))
+            yield Demand(f.name, Kind.GENERATED, f"{quoted(f.name)} <=> ({expression})", columns)
+
+
+def _checks(properties: Mapping[str, str]) -> Iterator[Demand]:
+    for name in sorted(properties):
+        if name.startswith(CONSTRAINT):
+            yield Demand(name.removeprefix(CONSTRAINT), Kind.CHECK, properties[name], ())
+
+
+def _unread(column: str, what: str) -> Unsupported:
+    return Unsupported(f"the column {column} has {what}, which Holdfast cannot enforce: write with the table's engine")

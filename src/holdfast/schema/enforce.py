@@ -1,0 +1,225 @@
+"""How incoming rows become rows of a table, or why they cannot.
+
+Columns meet by name, at every depth and without regard to case. The answer says for each column of the table how it
+is made of what comes in; runners turn it into expressions.
+
+1. The parts are the table's columns, all of them, in the table's order.
+2. Nothing that comes in is dropped: a column the table does not have is refused.
+3. A type is the table's own, or one that is converted: by default only where every value survives as it is.
+4. That a value may not be null is a demand on rows (`schema.constraints`); only a column that is missing and can have
+   no value is refused here.
+5. All differences are named at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from holdfast.errors import Invalid, SchemaMismatch
+from holdfast.schema.casts import is_assignable, is_lossless, widens
+from holdfast.schema.identity import Identity, identity_of
+from holdfast.schema.show import Path, path_text, schema_text, side_by_side, type_text
+from holdfast.schema.types import Array, DataType, Field, Map, Struct
+
+GENERATION = "delta.generationExpression"
+DEFAULT = "CURRENT_DEFAULT"
+
+
+class Assignment(Enum):
+    """Which values may be converted to a column's type."""
+
+    LOSSLESS = "every value survives as it is"
+    ANSI = "as an INSERT in SQL: a value that does not fit raises"
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    """As it comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Converted to another type."""
+
+    to: DataType
+    lossless: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """A struct, made field by field; null stays null."""
+
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """A list, made element by element."""
+
+    each: How
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """A map, made entry by entry."""
+
+    key: How
+    value: How
+
+
+@dataclass(frozen=True, slots=True)
+class Null:
+    """Null, because nothing comes in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """The column's default, because nothing comes in."""
+
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """Computed from other columns of the table, because nothing comes in."""
+
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """The next numbers of an identity column."""
+
+    identity: Identity
+
+
+How: TypeAlias = Same | Cast | Fields | Elements | Entries | Null | Default | Generated | Numbered
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One column, or field of a struct: which it is, what it is made of, and how."""
+
+    field: Field
+    source: str | None  # the incoming name; None where nothing comes in
+    how: How
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How each column of the table is made."""
+
+    parts: tuple[Part, ...]
+
+
+def fit(incoming: Struct, table: Struct, *, assignment: Assignment = Assignment.LOSSLESS) -> Fit:
+    """How incoming rows become rows of the table."""
+    refuse_doubles(incoming)
+    fitter = _Fitter(assignment, {})
+    parts = fitter.parts(incoming, table, ())
+    if fitter.wrong:
+        raise mismatch(incoming, table, fitter.wrong)
+    return Fit(parts)
+
+
+def mismatch(incoming: Struct, table: Struct, wrong: dict[Path, str]) -> SchemaMismatch:
+    """The error for rows that do not fit."""
+    names = tuple(path_text(path) for path in wrong)
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return SchemaMismatch(
+        f"the rows do not fit the table, because of {shown}:\n{side_by_side(table, incoming, wrong)}",
+        table=schema_text(table),
+        incoming=schema_text(incoming),
+        columns=names,
+    )
+
+
+def refuse_doubles(schema: Struct) -> None:
+    """Refuse a struct with two columns whose names differ in case alone, or not at all."""
+    _refuse_doubles(schema, ())
+
+
+def _refuse_doubles(type_: DataType, path: Path) -> None:
+    match type_:
+        case Struct(fields):
+            counted = Counter(f.name.lower() for f in fields)
+            twice = [f.name for f in fields if counted[f.name.lower()] > 1]
+            if twice:
+                where = f" in {path_text(path)}" if path else ""
+                raise Invalid(f"there is more than one column {twice[0]}{where} ({', '.join(twice)}): rename one")
+            for f in fields:
+                _refuse_doubles(f.type, (*path, f.name))
+        case Array(element, _):
+            _refuse_doubles(element, (*path, "element"))
+        case Map(key, value, _):
+            _refuse_doubles(key, (*path, "key"))
+            _refuse_doubles(value, (*path, "value"))
+        case _:
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitter:
+    assignment: Assignment
+    wrong: dict[Path, str]  # filled on the way
+
+    def parts(self, incoming: Struct, table: Struct, path: Path) -> tuple[Part, ...]:
+        found = {f.name.lower(): f for f in incoming.fields}
+        made = tuple(self.part(found.pop(f.name.lower(), None), f, (*path, f.name)) for f in table.fields)
+        for extra in found.values():
+            self.wrong[(*path, extra.name)] = "not in the table: drop it, or let the write add columns"
+        return made
+
+    def part(self, incoming: Field | None, f: Field, path: Path) -> Part:
+        if incoming is None:
+            return Part(f, None, self.absent(f, path))
+        identity = identity_of(f) if len(path) == 1 else None
+        if identity is not None and not identity.explicit:
+            self.wrong[path] = "numbered by the table itself: leave it out"
+        return Part(f, incoming.name, self.how(incoming.type, f.type, path))
+
+    def absent(self, f: Field, path: Path) -> How:
+        if len(path) == 1:
+            if (identity := identity_of(f)) is not None:
+                return Numbered(identity)
+            if GENERATION in f.metadata:
+                return Generated(str(f.metadata[GENERATION]))
+            if DEFAULT in f.metadata:
+                return Default(str(f.metadata[DEFAULT]))
+        if not f.nullable:
+            self.wrong[path] = "missing, and must not be null: give it a value"
+        return Null()
+
+    def how(self, incoming: DataType, target: DataType, path: Path) -> How:
+        match incoming, target:
+            case (Struct(), Struct()):
+                parts = self.parts(incoming, target, path)
+                untouched = incoming.names == target.names and all(isinstance(p.how, Same) for p in parts)
+                return Same() if untouched else Fields(parts)
+            case (Array(), Array()):
+                each = self.how(incoming.element, target.element, (*path, "element"))
+                return each if isinstance(each, Same) else Elements(each)
+            case (Map(), Map()):
+                key = self.how(incoming.key, target.key, (*path, "key"))
+                value = self.how(incoming.value, target.value, (*path, "value"))
+                return Same() if isinstance(key, Same) and isinstance(value, Same) else Entries(key, value)
+            case _:
+                return self.value(incoming, target, path)
+
+    def value(self, incoming: DataType, target: DataType, path: Path) -> How:
+        if incoming == target:
+            return Same()
+        lossless = is_lossless(incoming, target)
+        if not lossless and not (self.assignment is Assignment.ANSI and is_assignable(incoming, target)):
+            self.wrong[path] = _advice(incoming, target)
+        return Cast(target, lossless)
+
+
+def _advice(incoming: DataType, target: DataType) -> str:
+    shown = f"{type_text(incoming)} does not fit {type_text(target)}"
+    if widens(target, incoming):
+        return f"{shown}: cast it, or let the write widen types"
+    return f"{shown}: cast it" if is_assignable(incoming, target) else shown

@@ -1,0 +1,89 @@
+"""Identity columns: numbers the table hands out itself.
+
+1. A value is `start + k * step`; the next one lies beyond the high-water mark in the direction of the step.
+2. The mark never moves against the step, and is written only into columns that have one.
+3. A value that no 64-bit integer holds is LimitReached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from holdfast.errors import LimitReached
+from holdfast.schema.types import Field, Struct
+
+START = "delta.identity.start"
+STEP = "delta.identity.step"
+HIGH_WATER = "delta.identity.highWaterMark"
+ALLOW_EXPLICIT = "delta.identity.allowExplicitInsert"
+
+SMALLEST, LARGEST = -(2**63), 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """How a column's numbers are made."""
+
+    name: str
+    start: int
+    step: int
+    high_water: int | None
+    explicit: bool  # whether users may give values themselves
+
+    @property
+    def next_value(self) -> int:
+        """The first value not handed out yet."""
+        if self.high_water is None:
+            return self.start
+        return self.start + max(0, (self.high_water - self.start) // self.step + 1) * self.step
+
+    def last_of(self, count: int) -> int:
+        """The last of the next `count` values; `count` is at least 1."""
+        last = self.next_value + (count - 1) * self.step
+        if not SMALLEST <= last <= LARGEST:
+            raise overflow(self)
+        return last
+
+
+def overflow(identity: Identity) -> LimitReached:
+    """The error for an identity column that has no numbers left."""
+    return LimitReached(
+        f"the identity column {identity.name} has no numbers left: the next is {identity.next_value}, "
+        f"the step {identity.step}"
+    )
+
+
+def identity_of(f: Field) -> Identity | None:
+    """How a column's numbers are made; None for an ordinary column."""
+    if START not in f.metadata and STEP not in f.metadata:
+        return None
+    mark = f.metadata.get(HIGH_WATER)
+    return Identity(
+        f.name,
+        int(f.metadata.get(START, 1)),
+        int(f.metadata.get(STEP, 1)),
+        None if mark is None else int(mark),
+        bool(f.metadata.get(ALLOW_EXPLICIT, False)),
+    )
+
+
+def identity_metadata(*, start: int, step: int, explicit: bool) -> dict[str, int | bool]:
+    """The metadata of a new identity column; `step` is not 0."""
+    assert step != 0, "an identity column moves"
+    return {START: start, STEP: step, ALLOW_EXPLICIT: explicit}
+
+
+def advanced(schema: Struct, marks: Mapping[str, int]) -> Struct:
+    """The schema after values up to these marks were handed out, by column name."""
+    return Struct(tuple(_advanced(f, marks.get(f.name)) for f in schema.fields))
+
+
+def _advanced(f: Field, mark: int | None) -> Field:
+    identity = identity_of(f)
+    if identity is None or mark is None:
+        return f
+    old = identity.high_water
+    if old is not None and (mark - old) * identity.step <= 0:
+        return f
+    return replace(f, metadata={**f.metadata, HIGH_WATER: mark})

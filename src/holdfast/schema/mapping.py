@@ -1,0 +1,119 @@
+"""Column mapping: ids and physical names, so that a column's name can change and its data files need not.
+
+1. A field that has an id or a physical name keeps it, whatever happens around it.
+2. New ids lie above every id the table has ever used, and the largest never goes down.
+3. A column that data files may already hold takes its present name as physical name; a new one takes a name that no
+   file can hold: `col-` and a fresh uuid.
+4. Every field of every struct is mapped, those inside lists and maps too.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+
+from holdfast.errors import UnknownColumn
+from holdfast.schema.show import path_text
+from holdfast.schema.types import MAPPING_ID, MAPPING_NAME, Array, DataType, Field, Map, Struct
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """A schema in which every field has an id and a physical name, and the largest id ever used."""
+
+    schema: Struct
+    max_id: int
+
+
+def map_new_columns(schema: Struct, *, max_id: int, new_uuid: Callable[[], uuid.UUID]) -> Mapped:
+    """Map the fields that are not mapped yet: columns that no data file holds."""
+    return _mapped(schema, max_id, lambda f: f"col-{new_uuid()}")
+
+
+def map_existing_columns(schema: Struct, *, max_id: int = 0) -> Mapped:
+    """Map a table that was written without mapping: its files hold columns under their names."""
+    return _mapped(schema, max_id, lambda f: f.name)
+
+
+def without_mapping(schema: Struct) -> Struct:
+    """The schema without ids and physical names, as a new table has it before it is mapped."""
+    return _struct(schema, _unmapped)
+
+
+def largest_id(schema: Struct) -> int:
+    """The largest id in the schema; 0 where there is none."""
+    return max((f.field_id or 0 for f in all_fields(schema)), default=0)
+
+
+def all_fields(type_: DataType) -> Iterator[Field]:
+    """Every field at every depth."""
+    match type_:
+        case Struct(fields):
+            for f in fields:
+                yield f
+                yield from all_fields(f.type)
+        case Array(element, _):
+            yield from all_fields(element)
+        case Map(key, value, _):
+            yield from all_fields(key)
+            yield from all_fields(value)
+        case _:
+            return
+
+
+def fields_along(schema: Struct, path: Sequence[str]) -> tuple[Field, ...]:
+    """The fields on the way along a path of column names, through structs."""
+    within: DataType = schema
+    fields = []
+    for name in path:
+        found = within.find(name) if isinstance(within, Struct) else None
+        if found is None:
+            text = path_text(tuple(path))
+            raise UnknownColumn(f"the table has no column {text}: it has {', '.join(schema.names)}", column=text)
+        fields.append(found)
+        within = found.type
+    return tuple(fields)
+
+
+def physical_path(schema: Struct, path: Sequence[str]) -> tuple[str, ...]:
+    """The physical names along a path of column names."""
+    return tuple(f.physical_name for f in fields_along(schema, path))
+
+
+def _mapped(schema: Struct, max_id: int, name_of: Callable[[Field], str]) -> Mapped:
+    ids = count(max(max_id, largest_id(schema)) + 1)
+
+    def with_mapping(f: Field) -> Field:
+        fresh = {} if MAPPING_ID in f.metadata else {MAPPING_ID: next(ids)}
+        named = {} if MAPPING_NAME in f.metadata else {MAPPING_NAME: name_of(f)}
+        return replace(f, metadata={**f.metadata, **fresh, **named})
+
+    mapped = _struct(schema, with_mapping)
+    return Mapped(mapped, next(ids) - 1)
+
+
+def _unmapped(f: Field) -> Field:
+    return replace(f, metadata={k: v for k, v in f.metadata.items() if k not in (MAPPING_ID, MAPPING_NAME)})
+
+
+def _struct(schema: Struct, change: Callable[[Field], Field]) -> Struct:
+    """The struct with every field at every depth changed, an outer one before those inside it."""
+    changed = []
+    for f in schema.fields:
+        outer = change(f)
+        changed.append(replace(outer, type=_type(outer.type, change)))
+    return Struct(tuple(changed))
+
+
+def _type(type_: DataType, change: Callable[[Field], Field]) -> DataType:
+    match type_:
+        case Struct():
+            return _struct(type_, change)
+        case Array(element, _):
+            return replace(type_, element=_type(element, change))
+        case Map(key, value, _):
+            return replace(type_, key=_type(key, change), value=_type(value, change))
+        case _:
+            return type_

@@ -1,0 +1,115 @@
+"""Table properties as a user asks for them: spelled right, with values they can have, or refused.
+
+Reading a table tolerates any property; asking for one does not, because a misspelt property is a wish that silently
+does not come true.
+
+1. A known name in another case is taken for the known one; any other name under `delta.` is refused with the nearest.
+2. A known name without its `delta.` is refused too: it would be kept and mean nothing.
+3. What the table itself writes (names it made up, marks it counts) cannot be asked for.
+4. `delta.feature.<name>` asks for a feature and is no property.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from holdfast.errors import Invalid
+from holdfast.schema.properties import (
+    COLUMN_MAPPING_MAX_ID,
+    COLUMN_MAPPING_MODE,
+    CONSTRAINT,
+    FEATURE,
+    IN_COMMIT_TIMESTAMP_TIME,
+    IN_COMMIT_TIMESTAMP_VERSION,
+    MATERIALIZED_ROW_COMMIT_VERSION,
+    MATERIALIZED_ROW_ID,
+    PREFIX,
+    PROPERTIES,
+    check,
+    nearest,
+)
+
+_CHOICES = {
+    COLUMN_MAPPING_MODE: ("none", "name", "id"),
+    "delta.checkpointPolicy": ("classic", "v2"),
+    "delta.isolationLevel": ("Serializable", "WriteSerializable"),
+    "delta.parquet.compression.codec": ("uncompressed", "none", "snappy", "gzip", "lz4", "lz4_raw", "zstd"),
+}
+_KEPT_BY_THE_TABLE = frozenset(
+    (
+        COLUMN_MAPPING_MAX_ID,
+        MATERIALIZED_ROW_ID,
+        MATERIALIZED_ROW_COMMIT_VERSION,
+        IN_COMMIT_TIMESTAMP_VERSION,
+        IN_COMMIT_TIMESTAMP_TIME,
+    )
+)
+_VERSIONS = frozenset(("delta.minReaderVersion", "delta.minWriterVersion"))
+_FOLDED = {known.lower(): known for known in PROPERTIES}
+
+
+@dataclass(frozen=True, slots=True)
+class Requested:
+    """Properties to set and features to have."""
+
+    properties: Mapping[str, str]
+    features: frozenset[str]
+
+
+def requested(asked: Mapping[str, str]) -> Requested:
+    """What a user's properties ask for."""
+    properties: dict[str, str] = {}
+    features: set[str] = set()
+    for given, value in asked.items():
+        if not isinstance(value, str):
+            raise Invalid(f"the property {given} is {value!r}: give it as text, {str(value).lower()!r}")
+        name = spelled(given)
+        if name.startswith(FEATURE):
+            features.add(_feature(name, value))
+        elif properties.setdefault(name, value) != value:
+            raise Invalid(f"the property {name} is asked for twice, as {properties[name]!r} and as {value!r}")
+        else:
+            _check(name, value)
+    return Requested(properties, frozenset(features))
+
+
+def spelled(name: str) -> str:
+    """The name of a property as the table keeps it."""
+    folded = name.lower()
+    for prefix in (CONSTRAINT, FEATURE):
+        if folded.startswith(prefix):
+            if not name[len(prefix) :].strip():
+                raise Invalid(f"the property {name} names nothing: write {prefix}<name>")
+            return prefix + (folded if prefix == CONSTRAINT else name)[len(prefix) :]
+    if folded in _FOLDED:
+        return _FOLDED[folded]
+    if folded.startswith(PREFIX):
+        close = nearest(name)
+        hint = f": did you mean {close}?" if close else "; names outside of delta. are yours to choose"
+        raise Invalid(f"there is no property {name}{hint}")
+    if PREFIX + folded in _FOLDED:
+        raise Invalid(f"the property {name} means nothing without its prefix: did you mean {_FOLDED[PREFIX + folded]}?")
+    return name
+
+
+def _feature(name: str, value: str) -> str:
+    if value.strip().lower() not in ("supported", "enabled"):
+        raise Invalid(f"the property {name} is {value!r}; a feature can only be 'supported'")
+    return name.removeprefix(FEATURE)
+
+
+def _check(name: str, value: str) -> None:
+    if name in _KEPT_BY_THE_TABLE:
+        raise Invalid(f"the property {name} is kept by the table itself: leave it out")
+    if name in _VERSIONS:
+        raise Invalid(
+            f"{name} cannot be asked for: the table gets the least versions its features need; "
+            "ask for a feature with delta.feature.<name> = 'supported'"
+        )
+    choices = _CHOICES.get(name)
+    if choices is not None and value not in choices:
+        raise Invalid(f"the property {name} is {value!r}; it must be one of {', '.join(choices)}")
+    if name.startswith(CONSTRAINT) and not value.strip():
+        raise Invalid(f"the property {name} is empty: give it a condition")
+    check(name, value)

@@ -1,0 +1,166 @@
+"""Where data files are written: outputs that Arrow writes into, which appear whole or not at all.
+
+A sink belongs to one table's directory and opens outputs by file key. It travels to tasks as a value.
+
+1. An output is visible once `close` has returned, and not before; one that is aborted or dropped never is.
+2. No output replaces an object of a local or memory store; names in a remote one are expected to be fresh.
+3. A local file is streamed to disk and a remote object uploaded in parts, so neither is held in memory whole. Any other
+   store is given the object in one put.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from holdfast.errors import Unavailable
+from holdfast.storage.base import ObjectStore
+from holdfast.storage.local import TEMPORARY, LocalStore, make_directory, settle, take_name
+from holdfast.storage.location import Location
+from holdfast.storage.remote import RemoteStore, Upload
+
+
+class Output(Protocol):
+    """One object in the making."""
+
+    @property
+    def file(self) -> Any:
+        """What Arrow writes into."""
+
+    def close(self) -> int:
+        """Make the object appear; gives the time of it in milliseconds."""
+
+    def abort(self) -> None:
+        """Leave nothing behind that could be taken for the object."""
+
+
+class Sink(Protocol):
+    """Opens outputs by key, relative to a table's directory."""
+
+    def open(self, key: str) -> Output: ...
+
+
+def open_sink(location: Location, now_ms: Callable[[], int]) -> Sink:
+    """The sink of a table's directory."""
+    match location.store:
+        case LocalStore():
+            return LocalSink(location.directory)
+        case RemoteStore() as remote:
+            return RemoteSink(remote, location.directory)
+        case store:
+            return StoreSink(store, location.directory, now_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSink:
+    """Files of this machine."""
+
+    directory: str
+
+    def open(self, key: str) -> Output:
+        return _LocalOutput("/" + _joined(self.directory, key))
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSink:
+    """Objects of a bucket."""
+
+    store: RemoteStore
+    directory: str
+
+    def open(self, key: str) -> Output:
+        return _RemoteOutput(self.store.upload(_joined(self.directory, key)))
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSink:
+    """Objects of any store, kept in memory until they are complete."""
+
+    store: ObjectStore
+    directory: str
+    now_ms: Callable[[], int]
+
+    def open(self, key: str) -> Output:
+        return _StoreOutput(self.store, _joined(self.directory, key), self.now_ms)
+
+
+class _LocalOutput:
+    def __init__(self, path: str) -> None:
+        directory, _, name = path.rpartition("/")
+        self._path = path
+        self._temporary = f"{directory}/.{name}{TEMPORARY}"
+        with _writing(path):
+            make_directory(directory)
+            self.file = pa.OSFile(self._temporary, "wb")
+
+    def close(self) -> int:
+        with _writing(self._path):
+            self.file.close()
+            descriptor = os.open(self._temporary, os.O_RDWR)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            if not take_name(self._temporary, self._path):
+                raise Unavailable(f"{self._path} exists already; nothing was written: try again under a fresh name")
+            modified_ms = os.stat(self._path).st_mtime_ns // 1_000_000
+        self._discard()
+        settle(self._path)
+        return modified_ms
+
+    def abort(self) -> None:
+        with suppress(OSError):
+            self.file.close()
+        self._discard()
+
+    def _discard(self) -> None:
+        with suppress(OSError):  # a leftover is hidden from every listing
+            os.unlink(self._temporary)
+
+
+class _RemoteOutput:
+    def __init__(self, upload: Upload) -> None:
+        self._upload = upload
+        self.file = pa.PythonFile(upload, mode="w")
+
+    def close(self) -> int:
+        self._upload.finish()
+        return time.time_ns() // 1_000_000
+
+    def abort(self) -> None:
+        """Parts that were uploaded never become an object; the store's own rules clear them away."""
+
+
+@dataclass(slots=True)
+class _StoreOutput:
+    store: ObjectStore
+    key: str
+    now_ms: Callable[[], int]
+    file: Any = field(default_factory=pa.BufferOutputStream)
+
+    def close(self) -> int:
+        if not self.store.put_if_absent(self.key, self.file.getvalue().to_pybytes()):
+            place = f"{self.store.url}/{self.key}"
+            raise Unavailable(f"{place} exists already; nothing was written: try again under a fresh name")
+        return self.now_ms()
+
+    def abort(self) -> None:
+        """Nothing has left this process."""
+
+
+def _joined(directory: str, key: str) -> str:
+    return f"{directory}/{key}" if directory else key
+
+
+@contextmanager
+def _writing(path: str) -> Any:
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(f"cannot write {path}: {error.strerror or error}") from error

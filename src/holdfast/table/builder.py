@@ -1,0 +1,240 @@
+"""Say what a new table is, then make it.
+
+Names and behaviour are delta-spark's. Each call notes a wish; `execute` checks them together and hands the shape they
+describe to the function that makes tables.
+
+1. Nothing is read or written before `execute`.
+2. Everything that can be known to be wrong from the wishes alone is refused before the table is looked at.
+3. The shape has no column mapping yet: ids depend on the table that is there, and clustering columns are paths of
+   names until then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from os import PathLike, fspath
+from typing import Generic, TypeAlias, TypeVar
+
+from pyspark.sql import types as spark
+
+from holdfast.errors import Invalid, UnknownColumn, Unsupported
+from holdfast.model.mutation import Shape
+from holdfast.predicate.parse import unknown_names
+from holdfast.schema.constraints import demands, references
+from holdfast.schema.ddl import parse_type
+from holdfast.schema.enforce import GENERATION
+from holdfast.schema.evolve import TYPE_CHANGES
+from holdfast.schema.identity import identity_metadata, identity_of
+from holdfast.schema.mapping import fields_along, without_mapping
+from holdfast.schema.properties import COLUMN_MAPPING_MODE
+from holdfast.schema.requests import requested
+from holdfast.schema.show import path_text, type_text
+from holdfast.schema.storable import is_bounded, refuse_partition_columns, refuse_unstorable
+from holdfast.schema.types import LONG, DataType, Field, Struct
+from holdfast.spark.types import spark_to_struct
+
+_BY_PATH = re.compile(r"(?:delta\.)?`(.+)`", re.DOTALL)
+_MOST_CLUSTERING_COLUMNS = 4
+
+T = TypeVar("T")
+
+
+class Mode(Enum):
+    """What to do about a table that is there, or is not."""
+
+    CREATE = "create"
+    CREATE_IF_NOT_EXISTS = "createIfNotExists"
+    REPLACE = "replace"
+    CREATE_OR_REPLACE = "createOrReplace"
+
+
+Create: TypeAlias = Callable[[str, Shape, Mode], T]
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityGenerator:
+    """Numbers that the table hands out: start, start + step, and so on, with gaps."""
+
+    start: int = 1
+    step: int = 1
+
+    def __post_init__(self) -> None:
+        if type(self.start) is not int or type(self.step) is not int:
+            raise Invalid(f"an identity column starts and steps by whole numbers, not {self.start!r} and {self.step!r}")
+        if self.step == 0:
+            raise Invalid("an identity column must move: give it a step other than 0")
+
+
+class DeltaTableBuilder(Generic[T]):
+    """Describes a table and makes it."""
+
+    def __init__(self, create: Create[T], mode: Mode) -> None:
+        self._create = create
+        self._mode = mode
+        self._location: str | None = None
+        self._comment: str | None = None
+        self._fields: list[Field] = []
+        self._partitions: tuple[str, ...] = ()
+        self._clustering: tuple[str, ...] | None = None
+        self._properties: dict[str, str] = {}
+
+    def tableName(self, identifier: str) -> DeltaTableBuilder[T]:
+        """The table's name; for now only a path, as in ``delta.`/path/to/table` ``."""
+        if found := _BY_PATH.fullmatch(identifier.strip()):
+            return self.location(found[1])
+        raise Unsupported(
+            f"Holdfast keeps no catalog to put {identifier!r} in: say where the table is with location(path)"
+        )
+
+    def location(self, location: str | PathLike[str]) -> DeltaTableBuilder[T]:
+        """Where the table is."""
+        self._location = fspath(location)
+        return self
+
+    def comment(self, comment: str) -> DeltaTableBuilder[T]:
+        """What the table is for."""
+        self._comment = comment
+        return self
+
+    def addColumn(
+        self,
+        colName: str,
+        dataType: str | spark.DataType,
+        nullable: bool = True,
+        generatedAlwaysAs: str | IdentityGenerator | None = None,
+        generatedByDefaultAs: IdentityGenerator | None = None,
+        comment: str | None = None,
+    ) -> DeltaTableBuilder[T]:
+        """Add a column; `dataType` is a Spark type or SQL text such as `array<int>`."""
+        metadata: dict[str, str | int | bool] = {} if comment is None else {"comment": comment}
+        type_ = _type_of(colName, dataType)
+        if generatedAlwaysAs is not None and generatedByDefaultAs is not None:
+            raise Invalid(f"the column {colName} is generated either always or by default: choose one")
+        if isinstance(generatedAlwaysAs, str):
+            metadata[GENERATION] = generatedAlwaysAs
+        elif (identity := generatedAlwaysAs or generatedByDefaultAs) is not None:
+            metadata |= _identity(colName, type_, identity, explicit=generatedByDefaultAs is not None)
+        self._fields.append(Field(colName, type_, nullable, metadata))
+        return self
+
+    def addColumns(self, cols: spark.StructType | Sequence[spark.StructField]) -> DeltaTableBuilder[T]:
+        """Add the columns of a Spark schema, with their comments."""
+        struct = cols if isinstance(cols, spark.StructType) else spark.StructType(list(cols))
+        self._fields += without_mapping(_read("the schema", struct)).fields
+        return self
+
+    def partitionedBy(self, *cols: str | Sequence[str]) -> DeltaTableBuilder[T]:
+        """Partition the table by columns."""
+        self._partitions = tuple(_flat(cols))
+        return self
+
+    def clusterBy(self, *cols: str | Sequence[str]) -> DeltaTableBuilder[T]:
+        """Cluster the table by columns; a nested one as `a.b`."""
+        self._clustering = tuple(_flat(cols))
+        return self
+
+    def property(self, key: str, value: str) -> DeltaTableBuilder[T]:
+        """Set a property of the table, or ask for a feature by `delta.feature.<name>`."""
+        self._properties[key] = value
+        return self
+
+    def execute(self) -> T:
+        """Make the table."""
+        if self._location is None:
+            raise Invalid("the table has no place: give it one with location(path)")
+        return self._create(self._location, self._shape(), self._mode)
+
+    def _shape(self) -> Shape:
+        wanted = requested(self._properties)
+        schema = Struct(tuple(_fresh(f) for f in self._fields))
+        refuse_unstorable(schema, mapped=wanted.properties.get(COLUMN_MAPPING_MODE, "none") != "none")
+        partitions = refuse_partition_columns(schema, self._partitions)
+        if partitions and self._clustering is not None:
+            raise Invalid("a table is either partitioned or clustered: choose one")
+        _refuse_generated(schema, partitions)
+        for demand in demands(schema, wanted.properties):
+            _refuse_unknown(demand.expression, schema, demand.title)
+        return Shape(
+            schema,
+            partitions,
+            wanted.properties,
+            None if self._clustering is None else _clustering(schema, self._clustering),
+            description=self._comment,
+            features=wanted.features,
+        )
+
+
+def _type_of(name: str, data_type: str | spark.DataType) -> DataType:
+    if isinstance(data_type, str):
+        return parse_type(data_type)
+    if isinstance(data_type, spark.DataType):
+        return _read(f"the column {name}", spark.StructType([spark.StructField(name, data_type)])).fields[0].type
+    raise Invalid(f"the type of {name} is SQL text or a Spark type, not {type(data_type).__name__}")
+
+
+def _read(where: str, struct: spark.StructType) -> Struct:
+    names = [name.lower() for name in struct.names]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise Invalid(f"there is more than one column {twice[0]}: rename one")
+    return spark_to_struct(struct, where=where)
+
+
+def _identity(name: str, type_: DataType, identity: IdentityGenerator, *, explicit: bool) -> dict[str, int | bool]:
+    if not isinstance(identity, IdentityGenerator):
+        raise Invalid(f"the column {name} is generated by SQL text or an IdentityGenerator, not {identity!r}")
+    if type_ != LONG:
+        raise Invalid(f"the identity column {name} must be a bigint, not {type_text(type_)}")
+    return identity_metadata(start=identity.start, step=identity.step, explicit=explicit)
+
+
+def _fresh(f: Field) -> Field:
+    """A field without what only an older table's log can say of it."""
+    return Field(f.name, f.type, f.nullable, {k: v for k, v in f.metadata.items() if k != TYPE_CHANGES})
+
+
+def _flat(cols: Iterable[str | Sequence[str]]) -> Iterable[str]:
+    for col in cols:
+        if isinstance(col, str):
+            yield col
+        else:
+            yield from col
+
+
+def _refuse_generated(schema: Struct, partitions: tuple[str, ...]) -> None:
+    generated = {f.name: str(f.metadata[GENERATION]) for f in schema.fields if GENERATION in f.metadata}
+    for name, expression in generated.items():
+        for other in references(expression, schema):
+            if other in generated:
+                raise Invalid(f"the generated column {name} ({expression}) is made of {other}, which is generated too")
+    for name in partitions:
+        f = schema.find(name)
+        if f is not None and identity_of(f) is not None:
+            raise Invalid(f"the table cannot be partitioned by {name}, because its numbers are its own")
+
+
+def _refuse_unknown(expression: str, schema: Struct, title: str) -> None:
+    if unknown := unknown_names(expression, schema):
+        raise UnknownColumn(
+            f"the {title} ({expression}) names {unknown[0]}, but the table has {', '.join(schema.names)}",
+            column=unknown[0],
+        )
+
+
+def _clustering(schema: Struct, names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    paths = [_path(schema, name) for name in names]
+    if len(set(paths)) < len(paths):
+        raise Invalid(f"a clustering column is named twice: {', '.join(names)}")
+    if len(paths) > _MOST_CLUSTERING_COLUMNS:
+        raise Invalid(f"a table is clustered by at most {_MOST_CLUSTERING_COLUMNS} columns, not {len(paths)}")
+    return tuple(paths)
+
+
+def _path(schema: Struct, name: str) -> tuple[str, ...]:
+    fields = fields_along(schema, (name,) if schema.find(name) else name.split("."))
+    path, type_ = tuple(f.name for f in fields), fields[-1].type
+    if not is_bounded(type_):
+        raise Invalid(f"the table cannot be clustered by {path_text(path)}, because it is {type_text(type_)}")
+    return path

@@ -1,0 +1,261 @@
+"""Writes, put together: fit the rows to the table, store them, commit, and do what the commit made due.
+
+The one place that knows a format, a runner and the commit loop at once. Nothing here decides: what a write becomes is
+in `ops`, how rows are checked and stored is the runner's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from holdfast.delta.checkpoint_write import write_checkpoint
+from holdfast.delta.cleanup import clean_log
+from holdfast.delta.crc_write import write_crc
+from holdfast.delta.due import Due, due
+from holdfast.delta.features import check_writable, writer_features
+from holdfast.delta.format import DeltaFormat
+from holdfast.delta.state import DeltaState, load
+from holdfast.env import Env
+from holdfast.errors import ConcurrentWrite, Invalid, NotATable, TableError
+from holdfast.local.constraints import prepare as prepare_locally
+from holdfast.local.write import write_table
+from holdfast.model.mutation import Mutation, Shape
+from holdfast.ops.commit import Landed, commit
+from holdfast.ops.shape import created, grown
+from holdfast.ops.write import Said, appended, made, overwritten, refuse_outside
+from holdfast.parquet.write import WriteSpec
+from holdfast.plan.write import write_spec
+from holdfast.predicate.parse import parse
+from holdfast.schema.constraints import Demand, demands, pinned
+from holdfast.schema.enforce import Fit, fit
+from holdfast.schema.evolve import evolve, overwrite
+from holdfast.schema.from_arrow import struct_of
+from holdfast.schema.identity import advanced
+from holdfast.schema.types import Struct
+from holdfast.spark.constraints import prepare, violation_of
+from holdfast.spark.types import spark_to_struct
+from holdfast.spark.write import write_frame
+from holdfast.storage.location import Location
+from holdfast.table.builder import Mode
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How rows are written."""
+
+    replace: bool = False  # else appended
+    replace_where: str | None = None
+    dynamic: bool = False  # replace only the partitions that the rows have
+    add_columns: bool = False
+    widen_types: bool = False
+    replace_schema: bool = False
+    said: Said = field(default_factory=Said)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write did; `version` is None when the table had it already (an application version)."""
+
+    version: int | None
+    metrics: Mapping[str, int]
+    attempts: int
+
+
+class Rows(Protocol):
+    """Rows to be written, in whatever hands them over."""
+
+    def schema(self) -> Struct: ...
+
+    def store(
+        self, fitted: Fit, wanted: tuple[Demand, ...], spec: WriteSpec, location: Location
+    ) -> tuple[pa.Table, Mapping[str, int]]:
+        """Check and store the rows; the staged files, and the furthest number given out per identity column."""
+
+
+@dataclass(frozen=True)
+class SparkRows:
+    """A DataFrame, stored by Spark tasks."""
+
+    frame: DataFrame
+
+    def schema(self) -> Struct:
+        return spark_to_struct(self.frame.schema, where="the rows")
+
+    def store(
+        self, fitted: Fit, wanted: tuple[Demand, ...], spec: WriteSpec, location: Location
+    ) -> tuple[pa.Table, Mapping[str, int]]:
+        prepared = prepare(self.frame, fitted, wanted)
+        try:
+            staged = write_frame(prepared.frame, spec, location)
+        except PySparkException as error:
+            if (violation := violation_of(error)) is not None:
+                raise violation from error
+            raise
+        return staged, prepared.marks()
+
+
+@dataclass(frozen=True)
+class LocalRows:
+    """An Arrow table, stored by this process."""
+
+    table: pa.Table
+    env: Env
+    zone: str = "UTC"
+
+    def schema(self) -> Struct:
+        return struct_of(self.table.schema)
+
+    def store(
+        self, fitted: Fit, wanted: tuple[Demand, ...], spec: WriteSpec, location: Location
+    ) -> tuple[pa.Table, Mapping[str, int]]:
+        prepared = prepare_locally(self.table, fitted, wanted, zone=self.zone)
+        return write_table(location, prepared.table, spec, self.env), prepared.marks
+
+
+def rows_of(data: DataFrame | pa.Table, spark: SparkSession | None, env: Env) -> Rows:
+    """The rows a user hands over."""
+    if isinstance(data, pa.Table):
+        zone = "UTC" if spark is None else (spark.conf.get("spark.sql.session.timeZone") or "UTC")
+        return LocalRows(data, env, zone)
+    if isinstance(data, DataFrame):
+        return SparkRows(data)
+    raise Invalid(f"the rows to write are a DataFrame or an Arrow table, not {type(data).__name__}")
+
+
+def write(state: DeltaState, rows: Rows, how: How, env: Env) -> Written:
+    """Append or overwrite."""
+    location = state.snapshot.location
+    check_writable(state.protocol, table=location.url)
+    old = shape_of(state)
+    incoming = rows.schema()
+    schema = _new_schema(old, incoming, how)
+    shape = old if schema is old.schema else grown(old, schema, env.new_uuid)
+    if how.replace and not how.replace_schema:
+        _refuse_append_only(old, location)
+    where = None if how.replace_where is None else parse(how.replace_where, shape.schema)
+    fitted = fit(incoming, shape.schema)
+    staged, marks = rows.store(fitted, demands(shape.schema, shape.properties, fitted), _spec(state, shape), location)
+    if marks:
+        shape = replace(shape, schema=advanced(shape.schema, marks))
+    changed = None if shape is old else shape
+    snapshot = state.snapshot
+    if where is not None and how.replace_where is not None:
+        refuse_outside(snapshot, staged, where, how.replace_where)
+    mutation = (
+        overwritten(
+            snapshot,
+            staged,
+            how.said,
+            shape=changed,
+            where=where,
+            where_text=how.replace_where,
+            dynamic=how.dynamic,
+        )
+        if how.replace
+        else appended(snapshot, staged, how.said, shape=changed)
+    )
+    landed = land(state, location, mutation, env)
+    return Written(landed.version, mutation.metrics, landed.attempts)
+
+
+def land(state: DeltaState | None, location: Location, mutation: Mutation, env: Env) -> Landed:
+    """Commit, then do what is due; a failure of the latter is told in the log and undoes nothing."""
+    landed = commit(DeltaFormat(location), state, mutation, env)
+    if landed.version is not None:
+        try:
+            _tend(DeltaFormat(location).newest(state), landed.version, env)
+        except TableError as error:
+            _log.warning(
+                "version %s of %s is committed; what follows it failed: %s", landed.version, location.url, error
+            )
+    return landed
+
+
+def make(location: Location, asked: Shape, env: Env, *, mode: Mode, plain: bool) -> DeltaState:
+    """Create or replace a table, as the mode says."""
+    format_ = DeltaFormat(location)
+    state = format_.newest(None)
+    if state is not None and mode is Mode.CREATE_IF_NOT_EXISTS:
+        return state
+    if state is not None and mode is Mode.CREATE:
+        raise Invalid(
+            f"there is a table at {location.url} already: open it with forPath, or use createIfNotExists or replace"
+        )
+    if state is None and mode is Mode.REPLACE:
+        raise NotATable(f"there is no table at {location.url} to replace: use create", location=location.url)
+    shape = created(asked, env.new_uuid, plain=plain, old=None if state is None else shape_of(state))
+    try:
+        land(state, location, made(shape, None if state is None else state.snapshot), env)
+    except ConcurrentWrite:
+        if mode is not Mode.CREATE_IF_NOT_EXISTS:
+            raise
+    newest = format_.newest(state)
+    assert newest is not None, "the table was just made"
+    return newest
+
+
+def shape_of(state: DeltaState) -> Shape:
+    """What a table is now, as a transaction may change it."""
+    snapshot = state.snapshot
+    return Shape(
+        schema=snapshot.schema,
+        partition_columns=snapshot.partition_columns,
+        properties=snapshot.properties,
+        clustering_columns=snapshot.clustering_columns if "clustering" in writer_features(state.protocol) else None,
+        name=state.metadata.name,
+        description=state.metadata.description,
+    )
+
+
+def _new_schema(old: Shape, incoming: Struct, how: How) -> Struct:
+    if how.replace_schema:
+        return overwrite(incoming)
+    if how.add_columns or how.widen_types:
+        new = evolve(
+            old.schema,
+            incoming,
+            add_columns=how.add_columns,
+            widen_types=how.widen_types,
+            pinned=pinned(old.schema, old.properties),
+        )
+        return old.schema if new == old.schema else new
+    return old.schema
+
+
+def _spec(state: DeltaState, shape: Shape) -> WriteSpec:
+    return write_spec(
+        shape.schema,
+        shape.partition_columns,
+        shape.properties,
+        clustering=shape.clustering_columns or (),
+        deletion_vectors="deletionVectors" in writer_features(state.protocol),
+    )
+
+
+def _refuse_append_only(shape: Shape, location: Location) -> None:
+    if shape.properties.get("delta.appendOnly", "false").lower() == "true":
+        raise Invalid(f"the table at {location.url} only takes appends (delta.appendOnly=true): append instead")
+
+
+def _tend(state: DeltaState | None, version: int, env: Env) -> None:
+    """Do what is due at a version this writer committed; others may have moved on from it meanwhile."""
+    assert state is not None, "a version was committed, so there is a table"
+    if state.version != version:
+        state = load(state.snapshot.location, version=version)
+    for work in due(state):
+        match work:
+            case Due.CRC:
+                write_crc(state)
+            case Due.CHECKPOINT:
+                write_checkpoint(state, env)
+            case Due.CLEANUP:
+                clean_log(state, env)
