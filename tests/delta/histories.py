@@ -9,12 +9,13 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote
 
+import pyarrow as pa
 from hypothesis import strategies as st
 
 from holdfast.delta.state import DeltaState, load
 from holdfast.delta.tombstones import tombstones
 from holdfast.env import Env, fixed
-from holdfast.schema.types import leaves
+from holdfast.schema.types import Primitive, leaves
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
@@ -42,6 +43,7 @@ SCHEMA: list[tuple[str, Any]] = [
 ]
 _TEXTS = ["", "plain", 'quo"te', "back\\slash", "line\nbreak", "tab\t\x01", "ünï 😀", "x" * 40]
 _NOT_OF_REMOVED = ["tags", "clustering_provider", "modified_ms"]  # what a checkpoint does not keep of a removal
+VOID = Primitive("void")  # has no statistics
 PARTS = [None, "a", "b c", "ü/%=", 'q"']
 
 
@@ -180,16 +182,22 @@ def _files(state: DeltaState, *, stats: bool) -> list[str]:
     files = state.snapshot.files
     rows = [_by_name(r) for r in files.table.to_pylist()]
     if stats:
-        paths = {tuple(f.physical_name for f in path): t for path, t in leaves(state.snapshot.schema)}
+        paths = {tuple(f.physical_name for f in path): t for path, t in leaves(state.snapshot.schema) if t != VOID}
         found = files.stats(paths)
         columns: dict[str, list[Any]] = {"records": found.num_records.to_pylist(), "tight": found.tight.to_pylist()}
         for leaf, bounds in found.bounds.items():
             columns[f"{leaf}"] = list(
-                zip(bounds.low.to_pylist(), bounds.high.to_pylist(), bounds.null_count.to_pylist(), strict=True)
+                zip(_listed(bounds.low), _listed(bounds.high), bounds.null_count.to_pylist(), strict=True)
             )
         for n, r in enumerate(rows):
             r.update({name: values[n] for name, values in columns.items()})
     return sorted(repr(r) for r in rows)
+
+
+def _listed(values: pa.Array) -> list[Any]:
+    """Values as a list; moments as numbers, because Python's end with the year 9999."""
+    found: list[Any] = (values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values).to_pylist()
+    return found
 
 
 def _by_name(row: dict[str, Any]) -> dict[str, Any]:

@@ -123,6 +123,12 @@ def test_no_rows_no_file() -> None:
     assert list(location.store.list_all("")) == []
 
 
+def test_rows_without_a_column_to_store_are_refused_not_lost() -> None:
+    fields = (Field("p", LONG), Field("n", Primitive("void")))
+    with pytest.raises(Invalid, match="no column is left"):
+        write_table(memory(), pa.table({"p": [1], "n": pa.nulls(1)}), WriteSpec(fields, ("p",)), fixed())
+
+
 def test_small_batches_make_whole_row_groups_and_large_ones_are_cut() -> None:
     location = memory()
     small = [counting(7, start=7 * i) for i in range(300)]

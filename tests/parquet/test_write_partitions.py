@@ -67,9 +67,10 @@ def test_texts_read_back_as_the_values_they_were_made_from(data: st.DataObject) 
 
 def _is_text(value: bytes) -> bool:
     try:
-        return bool(value.decode()) or True
+        value.decode()
     except UnicodeDecodeError:
         return False
+    return True
 
 
 @pytest.mark.parametrize(

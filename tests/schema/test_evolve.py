@@ -74,7 +74,8 @@ def test_laws(data: st.DataObject, add_columns: bool, widen_types: bool) -> None
 @examples(100)
 @given(structs())
 def test_a_table_is_not_changed_by_its_own_rows(table: Struct) -> None:
-    assert evolve(mapped(table), table, add_columns=False, widen_types=True) == mapped(table)
+    kept = mapped(table)
+    assert evolve(kept, table, add_columns=True, widen_types=True) is kept
 
 
 def test_new_columns_come_last_and_are_nullable() -> None:

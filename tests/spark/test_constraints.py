@@ -19,8 +19,6 @@ from holdfast.spark.constraints import Prepared, prepare, violation_of
 from holdfast.spark.types import spark_struct, spark_to_struct
 from tests.support.demanding import BROKEN, DEMANDING, FINE, GOOD, SMALL, schema
 
-pytestmark = pytest.mark.everywhere
-
 TYPES = (
     "v long, d string, s struct<a: long, b: string, c: array<struct<x: long, y: int>>>, "
     "l array<struct<p: int>>, m map<string, struct<q: long>>"
@@ -51,18 +49,19 @@ def written(made: Prepared) -> pa.Table:
 
 def refusal(made: Prepared) -> TableError:
     with pytest.raises(PySparkException) as caught:
-        written(made)
+        made.frame.toArrow()
     found = violation_of(caught.value)
     assert found is not None, str(caught.value)
     return found
 
 
+@pytest.mark.everywhere
 def test_good_rows_pass_and_numbers_are_counted(spark: SparkSession) -> None:
     df = frame(spark, *FINE).coalesce(1)
     made = prepared(df, tasks=1)
     got = written(made)
     assert got.column_names == list(DEMANDING.names)
-    assert [f.dataType for f in made.frame.schema] == [f.dataType for f in spark_struct(DEMANDING.fields)]
+    assert made.frame.schema.simpleString() == spark_struct(DEMANDING.fields).simpleString()
     assert got.column("n").to_pylist() == [10, 15, 20, 25]
     assert got.column("v").to_pylist() == [1, 1, 1, -(2**40)]
     assert made.marks() == {"n": 25}
@@ -107,6 +106,16 @@ def test_everything_missing_is_filled(spark: SparkSession) -> None:
     }
 
 
+@pytest.mark.everywhere
+def test_a_bad_row_stops_the_writers_job(spark: SparkSession) -> None:
+    with pytest.raises(PySparkException) as caught:
+        written(prepared(frame(spark, {}, {"v": 7})))
+    found = violation_of(caught.value)
+    assert isinstance(found, ConstraintViolated)
+    assert (found.constraint, found.row.split(", ")[1]) == ("small", "v=7")
+
+
+@pytest.mark.everywhere
 def test_a_generated_column_that_rows_bring_is_checked(spark: SparkSession) -> None:
     table = Struct((Field("v", LONG), Field("g", LONG, True, {"delta.generationExpression": "v * 2"})))
     assert written(prepared(spark.sql("SELECT 2L AS v, 4L AS g"), table, {})).to_pylist() == [{"v": 2, "g": 4}]
@@ -116,6 +125,7 @@ def test_a_generated_column_that_rows_bring_is_checked(spark: SparkSession) -> N
     assert (found.constraint, found.row) == ("g", "v=2, g=5")
 
 
+@pytest.mark.everywhere
 def test_only_rows_that_are_written_are_checked(spark: SparkSession) -> None:
     table = schema("v long not null, w long")
     rows = spark.range(10).select(F.col("id").alias("v"), (F.col("id") * 2).alias("w"))
@@ -128,6 +138,7 @@ def test_only_rows_that_are_written_are_checked(spark: SparkSession) -> None:
     assert found.row == "v=3, w=6"
 
 
+@pytest.mark.everywhere
 def test_numbers_of_many_tasks_are_distinct_and_beyond_the_mark(spark: SparkSession) -> None:
     metadata = {**identity_metadata(start=0, step=-3, explicit=False), "delta.identity.highWaterMark": -10}
     table = Struct((Field("n", LONG, False, metadata), Field("id", LONG)))
@@ -144,6 +155,16 @@ def test_numbers_of_many_tasks_are_distinct_and_beyond_the_mark(spark: SparkSess
     assert "coalesce the DataFrame" in str(found)
 
 
+@pytest.mark.everywhere
+def test_no_rows_hand_out_no_numbers(spark: SparkSession) -> None:
+    table = Struct((Field("n", LONG, False, identity_metadata(start=1, step=1, explicit=False)), Field("id", LONG)))
+    for none in (spark.createDataFrame([], "id long"), spark.range(5).where("id > 7"), spark.range(5).where("false")):
+        made = prepared(none, table, {})
+        assert written(made).num_rows == 0
+        assert made.marks() == {}
+
+
+@pytest.mark.everywhere
 @pytest.mark.parametrize("ansi", ["true", "false"])
 def test_values_and_numbers_that_do_not_fit_raise_in_any_mode(spark: SparkSession, ansi: str) -> None:
     before = spark.conf.get("spark.sql.ansi.enabled") or "true"
@@ -155,8 +176,8 @@ def test_values_and_numbers_that_do_not_fit_raise_in_any_mode(spark: SparkSessio
         assert str(found) == "a value of the column a.element does not fit integer: cast it before writing"
         fine = written(prepare(df.where("a[0] = 0"), made))
         assert fine.to_pylist() == [{"a": [0]}]
-        table = Struct((Field("n", LONG, True, identity_metadata(start=2**63 - 2, step=1, explicit=False)),
-                        Field("id", LONG)))  # fmt: skip
+        numbers = identity_metadata(start=2**63 - 2, step=1, explicit=False)
+        table = Struct((Field("n", LONG, True, numbers), Field("id", LONG)))
         over = refusal(prepared(spark.range(0, 3, 1, 1), table, {}, tasks=1))
         assert isinstance(over, LimitReached)
         assert "no numbers left" in str(over)

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 from holdfast.delta.checkpoint import read_checkpoint, survey
 from holdfast.delta.checkpoint_write import PROTECTED_BEFORE, point_to
 from holdfast.delta.features import reader_features, writer_features
-from holdfast.delta.log import log_url
+from holdfast.delta.log import list_log, log_url
 from holdfast.delta.names import (
     FIRST_NAME,
     LOG,
@@ -30,6 +30,7 @@ from holdfast.delta.names import (
     Compacted,
     PartCheckpoint,
     UniqueCheckpoint,
+    first_name,
     parse_log_name,
 )
 from holdfast.delta.segment import Checkpoint, LogListing, read_listing
@@ -57,9 +58,9 @@ class Expired:
 def clean_log(state: DeltaState, env: Env) -> Expired:
     """Delete what `expired` lists; what was deleted."""
     location = state.snapshot.location
-    listing, plan = _plan(state, env.now_ms())
+    plan = expired(state, env)
     if plan.kept is not None:
-        point_to(location, plan.kept, listing)
+        point_to(location, plan.kept, list_log(location, start=first_name(plan.kept.version)))
     for name in plan.names:
         location.store.delete(location.key(LOG, name))
     return plan
@@ -67,7 +68,19 @@ def clean_log(state: DeltaState, env: Env) -> Expired:
 
 def expired(state: DeltaState, env: Env) -> Expired:
     """The log files that are past their retention; nothing is changed."""
-    return _plan(state, env.now_ms())[1]
+    location, properties, now_ms = state.snapshot.location, state.metadata.properties, env.now_ms()
+    if not truth(properties.get(EXPIRED_LOG_CLEANUP), default=True):
+        return Expired()
+    cutoff = cutoff_ms(now_ms, span_ms(LOG_RETENTION, properties.get(LOG_RETENTION, DEFAULT_RETENTION)))
+    found = _listed(location, cutoff)
+    listing = read_listing(found, directory=log_url(location))
+    for checkpoint in candidates(listing, cutoff):
+        names = older_names(found, checkpoint.version)
+        if not names or not _may_forget(state, checkpoint.version):
+            break
+        if _is_good(location, checkpoint):
+            return Expired((*names, *_loose_sidecars(state, listing, checkpoint.version, now_ms)), checkpoint)
+    return Expired()
 
 
 def cutoff_ms(now_ms: int, retention_ms: int) -> int:
@@ -99,20 +112,17 @@ def older_names(found: Sequence[ObjectMeta], kept: int) -> tuple[str, ...]:
     return (*commits, *rest, *checkpoints)
 
 
-def _plan(state: DeltaState, now_ms: int) -> tuple[LogListing, Expired]:
-    location, properties = state.snapshot.location, state.metadata.properties
-    found = list(location.store.list_from(location.key(LOG), FIRST_NAME))
-    listing = read_listing(found, directory=log_url(location))
-    if not truth(properties.get(EXPIRED_LOG_CLEANUP), default=True):
-        return listing, Expired()
-    retention = span_ms(LOG_RETENTION, properties.get(LOG_RETENTION, DEFAULT_RETENTION))
-    for checkpoint in candidates(listing, cutoff_ms(now_ms, retention)):
-        names = older_names(found, checkpoint.version)
-        if not names or not _may_forget(state, checkpoint.version):
-            break
-        if _is_good(location, checkpoint):
-            return listing, Expired((*names, *_loose_sidecars(state, listing, checkpoint.version, now_ms)), checkpoint)
-    return listing, Expired()
+def _listed(location: Location, cutoff: int) -> list[ObjectMeta]:
+    """The whole log, or its beginning where already the oldest commit is too young to go."""
+    found: list[ObjectMeta] = []
+    commits = 0
+    for meta in location.store.list_from(location.key(LOG), FIRST_NAME):
+        found.append(meta)
+        if isinstance(parse_log_name(meta.name), Commit):
+            commits += 1
+            if commits == 1 and meta.modified_ms > cutoff:
+                break
+    return found
 
 
 def _may_forget(state: DeltaState, kept: int) -> bool:

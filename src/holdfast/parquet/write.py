@@ -24,13 +24,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.errors import TableError
+from holdfast.errors import Invalid, TableError
 from holdfast.parquet.fit import VOID, fitted, stored_fields
 from holdfast.parquet.stats import StatsGatherer
 from holdfast.rows.columns import ROW_COMMIT_VERSION, ROW_ID
+from holdfast.schema.arrow import arrow_type
 from holdfast.schema.partition_text import directory, partition_texts
 from holdfast.schema.stats_leaves import LeafPath
-from holdfast.schema.types import LONG, DataType, Field
+from holdfast.schema.types import LONG, Array, DataType, Field, Map, Struct
 from holdfast.storage.sink import Output, Sink
 
 WRITTEN = pa.schema(
@@ -123,11 +124,13 @@ class _Layout:
     """A spec worked out once: which input column goes where."""
 
     def __init__(self, spec: WriteSpec) -> None:
-        parts = [_named(spec.fields, name) for name in spec.partition_columns]
+        parts = [_partition(spec.fields, name) for name in spec.partition_columns]
         skipped = set() if spec.store_partitions else {at for at, _ in parts}
         kept = [(at, f) for at, f in enumerate(spec.fields) if at not in skipped and f.type != VOID]
         fields = stored_fields(f for _, f in kept)
         carried = [name for name in (spec.id_column, spec.version_column) if name is not None]
+        if not kept:
+            raise Invalid("no column is left for the data files once partition and void columns are out: add one")
         self.spec = spec
         self.fields = tuple(f for _, f in kept)
         self.schema = pa.schema([*fields, *(pa.field(name, pa.int64()) for name in carried)])
@@ -144,7 +147,10 @@ class _Layout:
         if not self._partitions:
             yield (), batch
             return
-        texts = [partition_texts(batch.column(at), f.type, column=f.name) for at, f in self._partitions]
+        texts = [
+            partition_texts(fitted(batch.column(at), f.type, arrow_type(f.type), column=f.name), f.type, column=f.name)
+            for at, f in self._partitions
+        ]
         changes = np.zeros(batch.num_rows, bool)
         changes[0] = True
         for column in texts:
@@ -192,16 +198,11 @@ class _File:
         self._stats = StatsGatherer(spec.stats_leaves, layout.fields, layout.schema)
         self._footers: list[pq.FileMetaData] = []
         self._output: Output = sink.open(key)
-        self._writer = pq.ParquetWriter(
-            self._output.file,
-            layout.schema,
-            compression=spec.codec,
-            data_page_size=spec.page_bytes,
-            write_page_index=True,
-            store_schema=False,
-            metadata_collector=self._footers,
-            **_known_to_this_arrow({"max_rows_per_page": spec.page_rows, "store_decimal_as_integer": True}),
-        )
+        try:
+            self._writer = _parquet_writer(self._output.file, layout.schema, spec, self._footers)
+        except BaseException:
+            self._output.abort()
+            raise
 
     @property
     def is_full(self) -> bool:
@@ -210,8 +211,8 @@ class _File:
     def take(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Take rows up to the end of a row group; gives back those that are left."""
         row_bytes = batch.nbytes / batch.num_rows
-        by_bytes = int((self._group_bytes - self._bytes) / row_bytes) if row_bytes else batch.num_rows
         limit = self._layout.spec.row_group_rows - self._rows
+        by_bytes = int((self._group_bytes - self._bytes) / row_bytes) if row_bytes else limit
         taken = batch.slice(0, max(1, min(limit, by_bytes)))
         self._pending.append(taken)
         self._rows += taken.num_rows
@@ -256,14 +257,29 @@ class _File:
         self._rows = self._bytes = 0
 
 
-def _named(fields: tuple[Field, ...], name: str) -> tuple[int, Field]:
-    return next((at, f) for at, f in enumerate(fields) if f.name == name)
+def _partition(fields: tuple[Field, ...], name: str) -> tuple[int, Field]:
+    found = next(((at, f) for at, f in enumerate(fields) if f.name == name), None)
+    assert found is not None, f"the partition column {name} is among the columns written"
+    at, f = found
+    if isinstance(f.type, Array | Map | Struct):
+        raise Invalid(f"{name} cannot be a partition column: its type has no partition values")
+    return at, f
 
 
-def _known_to_this_arrow(options: dict[str, Any]) -> dict[str, Any]:
-    """Those options that the Arrow of this machine has; without them files are laid out otherwise, but the same."""
+def _parquet_writer(file: Any, schema: pa.Schema, spec: WriteSpec, footers: list[pq.FileMetaData]) -> pq.ParquetWriter:
+    # An older Arrow on some worker lays files out otherwise; they hold the same.
+    recent = {"max_rows_per_page": spec.page_rows, "store_decimal_as_integer": True}
     known = inspect.signature(pq.ParquetWriter).parameters
-    return {name: value for name, value in options.items() if name in known}
+    return pq.ParquetWriter(
+        file,
+        schema,
+        compression=spec.codec,
+        data_page_size=spec.page_bytes,
+        write_page_index=True,
+        store_schema=False,
+        metadata_collector=footers,
+        **{name: value for name, value in recent.items() if name in known},
+    )
 
 
 def _scattered(name: str, length: int) -> str:

@@ -51,9 +51,7 @@ def _against(mutation: Mutation, snapshot: Snapshot, winner: Winner, serializabl
         return Clash("transaction", winner, f"it wrote for the same application, {mutation.app.app_id}")
     own = frozenset(mutation.removed.column("key").to_pylist())
     if both := own & winner.removed_keys:
-        return Clash(
-            "delete-delete", winner, "it removed files that this one removes too", tuple(sorted(both)[:10])
-        )
+        return Clash("delete-delete", winner, "it removed files that this one removes too", tuple(sorted(both)[:10]))
     return _against_reads(mutation, snapshot, winner, serializable)
 
 

@@ -4,7 +4,7 @@
 2. A new column is nullable at every depth and brings nothing of another table's log.
 3. A type only becomes one the format widens it to, and the change is noted where readers look for it.
 4. What comes out takes the incoming rows: whatever was not asked for, or cannot be done, is refused here by name.
-5. Evolving twice with the same rows is evolving once.
+5. Evolving twice with the same rows is evolving once; a schema that does not change is the same object.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def evolve(
         if old is not None and new is not None and type_text(old.type) != type_text(new.type):
             raise Invalid(f"the column {old.name} cannot change its type: {reason}")
     fit(incoming, grown)
-    return grown
+    return table if grown == table else grown
 
 
 def overwrite(incoming: Struct) -> Struct:

@@ -116,14 +116,13 @@ def violation_of(error: BaseException) -> TableError | None:
             continue
         try:
             said, end = json.JSONDecoder().raw_decode(text, at + len(_MARK))
-            row = json.JSONDecoder().raw_decode(text, end)[0] if "broken" in said else {}
-        except ValueError:
+            return _said(said, text, end)
+        except (ValueError, KeyError, TypeError):  # somebody else's words after all
             continue
-        return _said(said, row)
     return None
 
 
-def _said(said: Mapping[str, Any], row: Mapping[str, str | None]) -> TableError:
+def _said(said: Mapping[str, Any], text: str, end: int) -> TableError:
     if "overflow" in said:
         return LimitReached(str(said["overflow"]))
     if "too_many" in said:
@@ -132,6 +131,7 @@ def _said(said: Mapping[str, Any], row: Mapping[str, str | None]) -> TableError:
         )
     if "misfit" in said:
         return Invalid(f"a value of the column {said['misfit']} does not fit {said['type']}: cast it before writing")
+    row = json.JSONDecoder().raw_decode(text, end)[0]
     shown = ", ".join(f"{name}={'null' if value is None else value}" for name, value in row.items())
     return ConstraintViolated(
         f"the {said['broken']} ({said['expression']}) is broken by the row {shown}; nothing was written",

@@ -1,16 +1,19 @@
 """What the log knows of each file, brought to the file's rows.
 
-Rows meet their file's facts in one broadcast join on the hash of the file's path, which Spark computes and this
-module repeats (XXH64 with seed 42). Hidden rows travel in it as bits: an array of chunks of 64Ki rows, each an array
-of words, so that asking for a bit is two look-ups and no chunk without a hidden row takes space.
+A row knows its file by a key: its number in a numbered list, or the hash of its path, which Spark computes and this
+module repeats (XXH64 with seed 42). Facts that are one number per file are looked up in an array by file number;
+everything else comes by one broadcast join on the key. Hidden rows travel as bits: per file an array of chunks of
+64Ki rows, each an array of words, so that asking for a bit is two look-ups and a chunk without hidden rows takes no
+space.
 
 1. Keys are distinct, checked here; two paths with one hash are refused, never mixed up.
-2. A row whose file has no facts raises, in Spark: a path spelt otherwise than expected never hides or shows a row.
+2. A row whose file has no facts raises, in Spark: a file known otherwise than expected never hides or shows a row.
 3. The filter of hidden rows is a barrier: no condition runs before it on a row that it hides.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -32,12 +35,13 @@ BASE = "__hf_base"
 VERSION = "__hf_version"
 CHUNKS = "__hf_chunks"
 PATH = "__hf_path"
+NUMBER = "__hf_number"
 INDEX = "__hf_index"
 _SPARK_SEED = 42
 
 
 def facts_table(
-    uris: Sequence[str],
+    keys: NDArray[np.int64],
     *,
     base: pa.Array | None = None,
     version: pa.Array | None = None,
@@ -45,7 +49,7 @@ def facts_table(
     hidden: Sequence[BitMap64 | None] | None = None,
 ) -> pa.Table:
     """One row per file: its key, and those facts that are asked for."""
-    columns: dict[str, pa.Array] = {KEY: pa.array(_keys(uris))}
+    columns: dict[str, pa.Array] = {KEY: pa.array(keys)}
     if base is not None:
         columns[BASE] = base
     if version is not None:
@@ -62,15 +66,22 @@ def facts_schema(table: pa.Table, partition: Mapping[str, DataType]) -> StructTy
     return spark_struct([Field(name, types[name]) for name in table.column_names])
 
 
-def join_key() -> Column:
-    """The key of a row's file, as `facts_table` makes it."""
-    return F.xxhash64(F.col(PATH))
+def row_key(*, numbered: bool) -> Column:
+    """The key of a row's file."""
+    return F.col(NUMBER) if numbered else F.xxhash64(F.col(PATH))
 
 
-def known(value: Column) -> Column:
-    """A fact of a row's file; raises where the file has none."""
-    missing = F.concat(F.lit("Holdfast has no facts for the file "), F.col(PATH))
-    return F.when(F.col(KEY).isNull(), F.raise_error(missing)).otherwise(value)
+def known(value: Column, *, numbered: bool) -> Column:
+    """A joined fact of a row's file; raises where the file has none."""
+    return F.when(F.col(KEY).isNull(), _unknown(numbered)).otherwise(value)
+
+
+def by_number(values: pa.Array) -> Column:
+    """A fact that is one number per file, in the order of the list; raises where the file has none."""
+    array = F.from_json(F.lit(json.dumps(values.to_pylist())), "array<bigint>")  # one per file; folded when planned
+    number = F.col(NUMBER)
+    known_file = (number >= 0) & (number < len(values))
+    return F.when(known_file, F.get(array, number.cast("int"))).otherwise(_unknown(True).cast("bigint"))
 
 
 def barrier() -> Column:
@@ -78,16 +89,22 @@ def barrier() -> Column:
     return F.spark_partition_id() >= 0
 
 
-def is_live() -> Column:
+def is_live(*, numbered: bool) -> Column:
     """Whether a row is not hidden; a barrier as well."""
     index = F.col(INDEX)
     chunk = F.get(F.col(CHUNKS), F.shiftright(index, 16).cast("int"))
     word = F.get(chunk, F.shiftright(index.bitwiseAND(F.lit(0xFFFF)), 6).cast("int"))
     hidden = F.coalesce(F.getbit(word, index.bitwiseAND(F.lit(63)).cast("int")), F.lit(0))
-    return known(hidden == 0) & barrier()
+    return known(hidden == 0, numbered=numbered) & barrier()
 
 
-def _keys(uris: Sequence[str]) -> NDArray[np.int64]:
+def _unknown(numbered: bool) -> Column:
+    file = F.concat(F.lit("number "), F.col(NUMBER)) if numbered else F.col(PATH)
+    return F.raise_error(F.concat(F.lit("Holdfast has no facts for the file "), file))
+
+
+def hashed(uris: Sequence[str]) -> NDArray[np.int64]:
+    """The keys of files by the hash of their paths, as Spark computes it."""
     keys = np.fromiter((xxhash.xxh64_intdigest(uri.encode(), _SPARK_SEED) for uri in uris), np.uint64, len(uris))
     if len(np.unique(keys)) != len(keys):
         raise LimitReached("two files of the table have paths with the same hash; compact one of them to read it")

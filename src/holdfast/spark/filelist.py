@@ -6,7 +6,9 @@ internal format of Spark, so this module is the only one that knows it.
 
 1. A DataFrame made here reads the given files and no others; when Spark would do otherwise, opening it raises.
 2. A list is named by its content, so the same files share one, and a plan that is resolved again finds it.
-3. Whatever the session says, missing and corrupt files raise, and values are taken as they are stored.
+3. A list can number its files: the time of change that Spark then reports of a file is its number in the list. So a
+   row knows its file by a small number, which costs nothing, where a path must be hashed for every row.
+4. Whatever the session says, missing and corrupt files raise, and values are taken as they are stored.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from holdfast.errors import Damaged, Unsupported
@@ -45,35 +48,49 @@ class ListedFile:
 
 
 def read_files(
-    spark: SparkSession, files: Sequence[ListedFile], schema: StructType, scratch: Scratch, *, hive: bool = False
+    spark: SparkSession,
+    files: Sequence[ListedFile],
+    schema: StructType,
+    scratch: Scratch,
+    *,
+    hive: bool = False,
+    numbered: bool = False,
 ) -> DataFrame:
-    """A DataFrame over these files; `hive`: let Spark take partition values from their directories."""
+    """A DataFrame over these files.
+
+    `hive`: let Spark take partition values from their directories; `numbered`: number the files, see `file_number`.
+    """
     _refuse_hidden(files)
     reader = spark.read.schema(schema).options(**_OPTIONS)
     if not hive:
         reader = reader.option("recursiveFileLookup", "true")
-    if len(files) <= NAMED_AT_MOST and not hive:
+    if len(files) <= NAMED_AT_MOST and not hive and not numbered:
         df = reader.parquet(*(_GLOB.sub(r"\\\1", _one_slash(f.url)) for f in files))
     else:
-        df = reader.parquet(_listed(files, scratch))
+        df = reader.parquet(_listed(files, scratch, numbered=numbered))
     _prove(df, files)
     return df
 
 
-def _listed(files: Sequence[ListedFile], scratch: Scratch) -> str:
+def file_number(metadata: Column) -> Column:
+    """The number of a row's file in a numbered list, from Spark's `_metadata`."""
+    return F.unix_millis(metadata["file_modification_time"])
+
+
+def _listed(files: Sequence[ListedFile], scratch: Scratch, *, numbered: bool = False) -> str:
     lines = [
         json.dumps(
             {
                 "path": f.uri,
                 "size": f.size,
                 "isDir": False,
-                "modificationTime": f.modified_ms,
+                "modificationTime": number if numbered else f.modified_ms,
                 "blockReplication": 1,
                 "blockSize": 128 * 1024 * 1024,
                 "action": "add",
             }
         )
-        for f in files
+        for number, f in enumerate(files)
     ]
     body = "\n".join(("v1", *lines)).encode()
     name = hashlib.sha256(body).hexdigest()[:32]

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import reduce
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
@@ -37,7 +38,7 @@ from holdfast.spark import facts
 from holdfast.spark.arrow_path import has_connector, scan_by_arrow
 from holdfast.spark.broadcast import small_table
 from holdfast.spark.conditions import below
-from holdfast.spark.filelist import NAMED_AT_MOST, ListedFile, read_files
+from holdfast.spark.filelist import NAMED_AT_MOST, ListedFile, file_number, read_files
 from holdfast.spark.footers import Spelling, spellings
 from holdfast.spark.hive import directories_agree
 from holdfast.spark.scratch import Scratch, scratch_for
@@ -45,6 +46,7 @@ from holdfast.spark.types import has_void, spark_struct, spark_type
 from holdfast.storage.base import NotFound
 
 _POSITIONS_LIMIT = 1 << 40  # more rows than a Parquet file can hold in practice; a vector beyond is damaged
+_LOOKED_UP_AT_MOST = 20_000  # files; beyond, the text of the numbers would weigh on the plan
 _NEED_BASE = {names.ROW_ID, names.BASE_ROW_ID}
 _NEED_VERSION = {names.ROW_COMMIT_VERSION, names.DEFAULT_ROW_COMMIT_VERSION}
 
@@ -75,6 +77,8 @@ class SparkRunner:
             df = scan_by_arrow(self.spark, full, hidden, _outputs_of(full))
         if plan.where is not None:
             df = df.where(plan.where.source)
+        if plan.columns == plan.snapshot.schema.fields:
+            return df
         return df.select(*(quoted(f.name) for f in _outputs_of(plan)))
 
     def describe(self, plan: ScanPlan) -> tuple[str, ...]:
@@ -121,32 +125,44 @@ class _NativeScan:
 
     def _lot(self, lot: Lot) -> DataFrame:
         location = self.plan.snapshot.location
-        listed = self._listed(lot.files)
         hive = directories_agree(location, lot.files, self.plan.partition_fields)
+        table = self._facts(lot, hive)
+        asked = self.plan.metadata.keys()
+        numbered = self.scratch.is_free and (table is not None or bool(asked & (_NEED_BASE | _NEED_VERSION)))
         stored = [f for f in self._stored_fields() if not has_void(f.type)]
         read_as = [Field(lot.spelling.top(f), lot.spelling.type(f)) for f in stored]
         if hive:
             read_as += [Field(f.physical_name, f.type) for f in self.plan.partition_fields]
-        df = read_files(self.spark, listed, spark_struct(read_as), self.scratch, hive=hive)
+        df = read_files(
+            self.spark, self._listed(lot.files), spark_struct(read_as), self.scratch, hive=hive, numbered=numbered
+        )
 
-        table = self._facts(lot, hive)
-        needs_path = table is not None or names.FILE in self.plan.metadata
-        needs_index = lot.hides or bool({names.ROW_ID, names.ROW_INDEX} & self.plan.metadata.keys())
         source = df.metadataColumn("_metadata")
-        extra = [source["file_path"].alias(facts.PATH)] if needs_path else []
-        extra += [source["row_index"].alias(facts.INDEX)] if needs_index else []
-        df = df.select(*(quoted(f.name) for f in read_as), *extra)
+        extra = [file_number(source).alias(facts.NUMBER)] if numbered else []
+        if names.FILE in asked or (table is not None and not numbered):
+            extra.append(source["file_path"].alias(facts.PATH))
+        if lot.hides or asked & {names.ROW_ID, names.ROW_INDEX}:
+            extra.append(source["row_index"].alias(facts.INDEX))
+        if extra:
+            df = df.select(*(quoted(f.name) for f in read_as), *extra)
         if lot.hides or self._finds_nan():
             df = self._skip_row_groups(df, lot)
         if table is not None:
             types = {_partition_name(i): f.type for i, f in enumerate(self.plan.partition_fields)}
             joined = small_table(self.spark, table, facts.facts_schema(table, types), self.scratch)
-            df = df.join(F.broadcast(joined), facts.join_key() == F.col(facts.KEY), "left")
+            df = df.join(F.broadcast(joined), facts.row_key(numbered=numbered) == F.col(facts.KEY), "left")
         if lot.hides:
-            df = df.where(facts.is_live())
+            df = df.where(facts.is_live(numbered=numbered))
         elif self._finds_nan():
             df = df.where(facts.barrier())
-        return df.select(*self._outputs(lot, hive))
+        if not self.plan.metadata and self._is_as_read(lot, read_as):
+            return df
+        return df.select(*self._outputs(lot, hive, numbered))
+
+    def _is_as_read(self, lot: Lot, read_as: list[Field]) -> bool:
+        """Whether the columns that are read are the table's own, in order, under their names and of their types."""
+        fields = self.plan.snapshot.schema.fields
+        return not lot.hides and [(f.name, f.type) for f in read_as] == [(f.name, lot.spelling.type(f)) for f in fields]
 
     def _stored_fields(self) -> tuple[Field, ...]:
         """The columns that data files hold: all but the partition columns, and ids where they are asked for."""
@@ -190,15 +206,17 @@ class _NativeScan:
         asked = self.plan.metadata.keys()
         files = lot.files.table
         needs_partition = bool(self.plan.partition_fields) and not hive
-        if not (lot.hides or needs_partition or asked & (_NEED_BASE | _NEED_VERSION)):
+        joins_ids = bool(asked & (_NEED_BASE | _NEED_VERSION)) and not self._looks_up_ids(lot)
+        if not (lot.hides or needs_partition or joins_ids):
             return None
         location = self.plan.snapshot.location
         keys = files.column("key").to_pylist()
         values = files.column("partition_values")
+        numbers = np.arange(len(keys)) if self.scratch.is_free else facts.hashed(list(map(location.spark_uri, keys)))
         return facts.facts_table(
-            [location.spark_uri(key) for key in keys],
-            base=_whole(files, "base_row_id") if asked & _NEED_BASE else None,
-            version=_whole(files, "default_row_commit_version") if asked & _NEED_VERSION else None,
+            numbers,
+            base=_whole(files, "base_row_id") if joins_ids and asked & _NEED_BASE else None,
+            version=_whole(files, "default_row_commit_version") if joins_ids and asked & _NEED_VERSION else None,
             partition={
                 _partition_name(i): typed(column(values, f.physical_name), f.type, where=location.url)
                 for i, f in enumerate(self.plan.partition_fields)
@@ -207,6 +225,10 @@ class _NativeScan:
             else None,
             hidden=[self._positions(key) for key in keys] if lot.hides else None,
         )
+
+    def _looks_up_ids(self, lot: Lot) -> bool:
+        """Whether base ids and versions are few enough to be looked up by file number, without a join."""
+        return self.scratch.is_free and len(lot.files) <= _LOOKED_UP_AT_MOST
 
     def _positions(self, key: str) -> BitMap64:
         bitmap = self.hidden.positions[key]
@@ -228,20 +250,27 @@ class _NativeScan:
                 df = df.where(below(part, lambda name: quoted(tops[name])))
         return df
 
-    def _outputs(self, lot: Lot, hive: bool) -> list[Column]:
+    def _outputs(self, lot: Lot, hive: bool, numbered: bool) -> list[Column]:
         positions = {name: i for i, name in enumerate(self.plan.snapshot.partition_columns)}
         made = []
         for f in self.plan.snapshot.schema.fields:
             if f.name in positions:
-                made.append(self._partition_value(f, positions[f.name], hive).alias(f.name))
+                made.append(self._partition_value(f, positions[f.name], hive, numbered).alias(f.name))
             else:
                 made.append(_logical(f, lot.spelling).alias(f.name))
-        return [*made, *(self._metadata(name, lot, hive).alias(out) for name, out in self.plan.metadata.items())]
+        asked = self.plan.metadata.items()
+        return [*made, *(self._metadata(name, lot, hive, numbered).alias(out) for name, out in asked)]
 
-    def _partition_value(self, f: Field, position: int, hive: bool) -> Column:
-        return quoted(f.physical_name) if hive else facts.known(F.col(_partition_name(position)))
+    def _partition_value(self, f: Field, position: int, hive: bool, numbered: bool) -> Column:
+        return quoted(f.physical_name) if hive else facts.known(F.col(_partition_name(position)), numbered=numbered)
 
-    def _metadata(self, name: str, lot: Lot, hive: bool) -> Column:
+    def _per_file(self, lot: Lot, joined: str, fact: str, numbered: bool) -> Column:
+        """A number of a row's file: looked up, or joined."""
+        if self._looks_up_ids(lot):
+            return facts.by_number(_whole(lot.files.table, fact))
+        return facts.known(F.col(joined), numbered=numbered)
+
+    def _metadata(self, name: str, lot: Lot, hive: bool, numbered: bool) -> Column:
         identity = self.plan.snapshot.identity
         match name:
             case names.FILE:
@@ -252,16 +281,19 @@ class _NativeScan:
                 fields = self.plan.partition_fields
                 if not fields:
                     return F.struct()
-                return F.struct(*(self._partition_value(f, i, hive).alias(f.name) for i, f in enumerate(fields)))
+                values = [self._partition_value(f, i, hive, numbered).alias(f.name) for i, f in enumerate(fields)]
+                return F.struct(*values)
             case names.BASE_ROW_ID:
-                return facts.known(F.col(facts.BASE))
+                return self._per_file(lot, facts.BASE, "base_row_id", numbered)
             case names.DEFAULT_ROW_COMMIT_VERSION:
-                return facts.known(F.col(facts.VERSION))
+                return self._per_file(lot, facts.VERSION, "default_row_commit_version", numbered)
         assert identity is not None, "a plan asks for row ids only where rows are tracked"
         if name == names.ROW_ID:
-            fresh, stored = facts.known(F.col(facts.BASE)) + F.col(facts.INDEX), identity.id_column
+            base = self._per_file(lot, facts.BASE, "base_row_id", numbered)
+            fresh, stored = base + F.col(facts.INDEX), identity.id_column
         else:
-            fresh, stored = facts.known(F.col(facts.VERSION)), identity.version_column
+            fresh = self._per_file(lot, facts.VERSION, "default_row_commit_version", numbered)
+            stored = identity.version_column
         return fresh if stored is None else F.coalesce(quoted(stored), fresh)
 
 

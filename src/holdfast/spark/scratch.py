@@ -23,6 +23,11 @@ class Scratch:
 
     location: Location
 
+    @property
+    def is_free(self) -> bool:
+        """Whether writing here costs next to nothing and needs no permission."""
+        return self.location.store.url == "file://"
+
     def write(self, name: str, data: bytes) -> None:
         """Write an object named by its content; one that is there already has the same bytes."""
         self.location.store.put_if_absent(self.location.key(name), data)

@@ -50,9 +50,11 @@ def write_frame(df: DataFrame, spec: WriteSpec, location: Location) -> pa.Table:
         raise Unsupported(f"{location.url} is in this process's memory, where Spark's workers cannot write")
     # Nothing of a void column is stored, and not every Arrow exchange has a type for it.
     spec = replace(spec, fields=tuple(f for f in spec.fields if f.type != VOID))
-    rows = df.select(*(_column(f.name) for f in spec.input_fields))
+    # Columns go by position under plain names: Spark takes a dot in a name apart on the way to Python.
+    plain = {f.name: f"c{at}" for at, f in enumerate(spec.input_fields)}
+    rows = df.select(*(_column(name).alias(alias) for name, alias in plain.items()))
     if spec.partition_columns:
-        rows = rows.sortWithinPartitions(*(_column(name) for name in spec.partition_columns))
+        rows = rows.sortWithinPartitions(*(plain[name] for name in spec.partition_columns))
     sink = open_sink(replace(location, store=store), system().now_ms)
     needs = ("numpy", "obstore") if isinstance(store, RemoteStore) else ("numpy",)
     task = by_value(_writer(spec, sink), needs, work="write this table")

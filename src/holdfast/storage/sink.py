@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -159,7 +159,7 @@ def _joined(directory: str, key: str) -> str:
 
 
 @contextmanager
-def _writing(path: str) -> Any:
+def _writing(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
