@@ -8,10 +8,12 @@ from urllib.parse import unquote
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from holdfast import Damaged, DeltaTable, Invalid, Unsupported
 from holdfast.spark import filelist
 from holdfast.spark.filelist import NAMED_AT_MOST
+from holdfast.spark.scratch import Scratch
 from tests.support.reading import IDS, both, known, local_rows, spark_rows
 from tests.support.tablesmith import Tablesmith
 
@@ -190,6 +192,33 @@ def test_large_facts_are_read_from_scratch(
     smith.append([{"id": i, "p": "a"} for i in range(10)])
     smith.hide(0, [1, 2])
     assert both(spark, smith.url, metadata=IDS) == known(smith)
+
+
+@pytest.mark.parametrize("partition_by", [[], ["p"]])
+def test_files_are_known_by_their_paths_where_lists_cost_something(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partition_by: list[str]
+) -> None:
+    """As on a remote store, where a few files are named and no list is written."""
+    monkeypatch.setattr(Scratch, "is_free", property(lambda self: False))
+    smith = table(tmp_path, partition_by=partition_by)
+    smith.append([{"id": i, "p": "a%b"} for i in range(10)], files=2)
+    smith.hide(0, [1, 2])
+    smith.update(1, {0: {"id": 70}})
+    assert both(spark, smith.url, metadata=[*IDS, "_file", "_partition"]) is not None
+    assert both(spark, smith.url, metadata=IDS) == known(smith)
+
+
+def test_a_file_with_another_number_raises(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If Spark reported anything but our numbers, no row would be taken for another."""
+    smith = table(tmp_path)
+    smith.append([{"id": i} for i in range(4)])
+    smith.hide(0, [1])
+    monkeypatch.setattr("holdfast.spark.scan.file_number", lambda metadata: F.lit(1_700_000_000_000))
+    for asked in ({}, {"metadata": ["_row_id"]}):
+        with pytest.raises(Exception, match="no facts for the file number 1700000000000"):
+            spark_rows(spark, smith.url, **asked)
 
 
 def test_the_list_is_what_spark_writes_itself(spark: SparkSession, tmp_path: Path) -> None:

@@ -35,9 +35,12 @@ from holdfast.plan.write import write_spec
 from holdfast.predicate.parse import parse
 from holdfast.schema.constraints import Demand, demands, pinned
 from holdfast.schema.enforce import Fit, fit
-from holdfast.schema.evolve import evolve, overwrite
+from holdfast.schema.evolve import TYPE_CHANGES, evolve, overwrite
 from holdfast.schema.from_arrow import struct_of
 from holdfast.schema.identity import advanced
+from holdfast.schema.mapping import all_fields
+from holdfast.schema.properties import COLUMN_MAPPING_MODE
+from holdfast.schema.storable import refuse_unstorable
 from holdfast.schema.types import Struct
 from holdfast.spark.constraints import prepare, violation_of
 from holdfast.spark.types import spark_to_struct
@@ -139,6 +142,10 @@ def write(state: DeltaState, rows: Rows, how: How, env: Env) -> Written:
     incoming = rows.schema()
     schema = _new_schema(old, incoming, how)
     shape = old if schema is old.schema else grown(old, schema, env.new_uuid)
+    if shape is not old:
+        mapped = shape.properties.get(COLUMN_MAPPING_MODE, "none").lower() != "none"
+        refuse_unstorable(shape.schema, mapped=mapped)
+        _refuse_unasked_widening(old, shape, location)
     if how.replace and not how.replace_schema:
         _refuse_append_only(old, location)
     where = None if how.replace_where is None else parse(how.replace_where, shape.schema)
@@ -239,6 +246,17 @@ def _spec(state: DeltaState, shape: Shape) -> WriteSpec:
         clustering=shape.clustering_columns or (),
         deletion_vectors="deletionVectors" in writer_features(state.protocol),
     )
+
+
+def _refuse_unasked_widening(old: Shape, new: Shape, location: Location) -> None:
+    """A widened type needs readers that know of it, so the table must say that it may have them."""
+    known = {f.name: f.metadata.get(TYPE_CHANGES) for f in all_fields(old.schema)}
+    widened = [f.name for f in all_fields(new.schema) if f.metadata.get(TYPE_CHANGES) != known.get(f.name)]
+    if widened and new.properties.get("delta.enableTypeWidening", "false").lower() != "true":
+        raise Invalid(
+            f"widening the type of {', '.join(widened)} needs the property delta.enableTypeWidening=true on "
+            f"{location.url}, which shuts out readers that do not know it: set it first"
+        )
 
 
 def _refuse_append_only(shape: Shape, location: Location) -> None:
