@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from decimal import Decimal
 from pathlib import Path
 
@@ -164,6 +165,24 @@ def test_columns_of_any_name(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable.forPath(spark, smith.url)
     assert table.scan(where="`we ird.name``` >= 3", metadata=["_row_id"]).count() == 2
     assert table.scan(where=F.col("`we ird.name```") >= 3).count() == 2
+
+
+def test_nested_fields_are_renamed_though_their_column_is_not(spark: SparkSession, tmp_path: Path) -> None:
+    """A table that was mapped after it was written: the column keeps its name in files, a field in it was renamed."""
+    inner = {"type": "struct", "fields": [{"name": "a", "type": "long", "nullable": True, "metadata": {}}]}
+    smith = Tablesmith(tmp_path / "t", schema=[("s", inner)])
+    smith.append([{"s": {"a": 1}}])
+    ids = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "s"}
+    nested = {"delta.columnMapping.id": 2, "delta.columnMapping.physicalName": "a"}
+    renamed = {"type": "struct", "fields": [{"name": "b", "type": "long", "nullable": True, "metadata": nested}]}
+    schema = {"type": "struct", "fields": [{"name": "s", "type": renamed, "nullable": True, "metadata": ids}]}
+    metadata = smith.metadata()
+    metadata["configuration"] |= {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "2"}
+    features = ["columnMapping", "deletionVectors"]
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features}
+    protocol["writerFeatures"] = [*features, "rowTracking", "domainMetadata"]
+    smith.commit([{"protocol": protocol}, {"metaData": {**metadata, "schemaString": json.dumps(schema)}}])
+    assert DeltaTable.forPath(spark, smith.url).toDF().toArrow().to_pylist() == [{"s": {"b": 1}}]
 
 
 @pytest.mark.everywhere

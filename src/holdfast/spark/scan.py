@@ -162,7 +162,11 @@ class _NativeScan:
     def _is_as_read(self, lot: Lot, read_as: list[Field]) -> bool:
         """Whether the columns that are read are the table's own, in order, under their names and of their types."""
         fields = self.plan.snapshot.schema.fields
-        return not lot.hides and [(f.name, f.type) for f in read_as] == [(f.name, lot.spelling.type(f)) for f in fields]
+        return (
+            not lot.hides
+            and [f.name for f in read_as] == [f.name for f in fields]
+            and all(spark_type(a.type) == spark_type(b.type) for a, b in zip(read_as, fields, strict=True))
+        )
 
     def _stored_fields(self) -> tuple[Field, ...]:
         """The columns that data files hold: all but the partition columns, and ids where they are asked for."""
