@@ -4,6 +4,8 @@
 2. An attempt writes exactly one object, and only if nobody has: the table has all of it or none of it.
 3. A lost answer is resolved by reading the version back and looking for this attempt's own id.
 4. commitInfo comes first; with in-commit timestamps, time never goes back.
+5. What a shape does not change is not written again: the text of a schema, the metadata, the clustering.
+6. A removed file is said to have the row ids it has in the version the attempt is made on.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from urllib.parse import quote
 from uuid import UUID
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from holdfast.delta.actions import (
     DomainMetadata,
@@ -27,6 +31,7 @@ from holdfast.delta.actions import (
     commit_info,
     decode_lines,
 )
+from holdfast.delta.columns import logical_ids
 from holdfast.delta.features import check_writable, writer_features
 from holdfast.delta.names import LOG, commit_name
 from holdfast.delta.shape import CLUSTERING_DOMAIN, ROW_TRACKING_DOMAIN
@@ -79,9 +84,9 @@ def prepare(location: Location, state: DeltaState | None, mutation: Mutation, en
         *([{"protocol": new_protocol}] if new_protocol else []),
         *([{"metaData": _spelled(new_metadata)}] if new_metadata else []),
         *([{"txn": Txn(mutation.app.app_id, mutation.app.version, now)}] if mutation.app else []),
-        *({"remove": _spelled(action)} for action in _removes(mutation, now)),
+        *({"remove": _spelled(action)} for action in _removes(mutation, state, now)),
         *({"add": _spelled(action)} for action in _adds(mutation, tracked, version)),
-        *({"domainMetadata": _spelled(domain)} for domain in _domains(mutation, tracked)),
+        *({"domainMetadata": _spelled(domain)} for domain in _domains(mutation, tracked, state)),
     ]
     return Attempt(version, b"\n".join(map(msgspec.json.encode, lines)) + b"\n", txn_id)
 
@@ -158,11 +163,13 @@ def _shaped(
         properties.setdefault(MATERIALIZED_ROW_ID, f"_row-id-col-{env.new_uuid()}")
         properties.setdefault(MATERIALIZED_ROW_COMMIT_VERSION, f"_row-commit-version-col-{env.new_uuid()}")
     old = None if state is None else state.metadata
+    kept = state.metadata.schema_string if state is not None and shape.schema == state.snapshot.schema else None
     metadata = Metadata(
         id=str(env.new_uuid()) if old is None else old.id,
         name=shape.name,
         description=shape.description,
-        schema_string=render_schema(shape.schema),
+        format=None if old is None else old.format,
+        schema_string=kept or render_schema(shape.schema),
         partition_columns=shape.partition_columns,
         configuration=properties,
         created_time=env.now_ms() if old is None else old.created_time,
@@ -175,9 +182,7 @@ def _shaped(
 def _adds(mutation: Mutation, tracked: _Tracking | None, version: int) -> Iterator[FileAction]:
     """One action per staged file, in their order, stamped where the table tracks rows."""
     staged = mutation.added
-    bases = None
-    if tracked is not None:
-        bases = stamp(staged.column("num_records").to_pylist(), high_water=tracked.high_water).bases
+    bases = None if tracked is None else stamp(_counts(mutation), high_water=tracked.high_water).bases
     for i, row in enumerate(staged.to_pylist()):  # one per file
         yield FileAction(
             path=quote(row["key"], safe=_PATH_SAFE),
@@ -189,10 +194,32 @@ def _adds(mutation: Mutation, tracked: _Tracking | None, version: int) -> Iterat
             base_row_id=None if bases is None else bases[i],
             default_row_commit_version=None if bases is None else version,
         )
+    if not mutation.restamped.num_rows:
+        return
+    assert bases is not None, "files are stamped only where the table tracks rows"
+    for row, base in zip(mutation.restamped.to_pylist(), bases[staged.num_rows :], strict=True):  # one per file
+        yield FileAction(
+            path=row["path"],
+            partition_values=dict(row["partition_values"] or ()),
+            size=row["size"],
+            modification_time=row["modified_ms"],
+            data_change=mutation.data_change,
+            stats=row["stats"],
+            tags=None if row["tags"] is None else dict(row["tags"]),
+            deletion_vector=_vector(row["dv"]),
+            base_row_id=base,
+            default_row_commit_version=version,
+            clustering_provider=row["clustering_provider"],
+        )
 
 
-def _removes(mutation: Mutation, now: int) -> Iterator[FileAction]:
-    for row in mutation.removed.to_pylist():  # one per file
+def _counts(mutation: Mutation) -> list[int]:
+    """Physical rows of each file that is to be stamped, in the order of their actions."""
+    return [*mutation.added.column("num_records").to_pylist(), *mutation.restamped.column("num_records").to_pylist()]
+
+
+def _removes(mutation: Mutation, state: DeltaState | None, now: int) -> Iterator[FileAction]:
+    for row in _as_stamped(mutation.removed, state).to_pylist():  # one per file
         yield FileAction(
             path=row["path"],
             deletion_timestamp=now,
@@ -207,19 +234,39 @@ def _removes(mutation: Mutation, now: int) -> Iterator[FileAction]:
         )
 
 
+def _as_stamped(removed: pa.Table, state: DeltaState | None) -> pa.Table:
+    """Removed files as the state has them: one without ids may have been given some since it was read."""
+    bare = pc.is_null(removed.column("base_row_id"))
+    if state is None or not pc.any(bare).as_py() or "rowTracking" not in writer_features(state.protocol):
+        return removed
+    current = state.snapshot.files.table
+    files = current.filter(pc.is_in(current.column("key"), value_set=removed.column("key").combine_chunks()))
+    where = pc.index_in(_logical(removed), value_set=_logical(files))
+    for name in ("base_row_id", "default_row_commit_version"):
+        told = pc.coalesce(removed.column(name), files.column(name).take(where))
+        removed = removed.set_column(removed.column_names.index(name), name, told)
+    return removed
+
+
+def _logical(files: pa.Table) -> pa.Array:
+    return logical_ids(files.column("key").combine_chunks(), pc.struct_field(files.column("dv").combine_chunks(), "id"))
+
+
 def _vector(dv: Mapping[str, Any] | None) -> Vector | None:
     if dv is None:
         return None
     return Vector(dv["storage"], dv["path"], dv["size"], dv["cardinality"], dv["offset"])
 
 
-def _domains(mutation: Mutation, tracked: _Tracking | None) -> Iterator[DomainMetadata]:
-    if tracked is not None and mutation.added.num_rows:
-        mark = stamp(mutation.added.column("num_records").to_pylist(), high_water=tracked.high_water).high_water
+def _domains(mutation: Mutation, tracked: _Tracking | None, state: DeltaState | None) -> Iterator[DomainMetadata]:
+    if tracked is not None:
+        mark = stamp(_counts(mutation), high_water=tracked.high_water).high_water
         if mark != tracked.high_water:
             yield DomainMetadata(ROW_TRACKING_DOMAIN, json.dumps({"rowIdHighWaterMark": mark}))
-    if mutation.shape is not None and mutation.shape.clustering_columns is not None:
-        columns = [list(path) for path in mutation.shape.clustering_columns]
+    clustering = None if mutation.shape is None else mutation.shape.clustering_columns
+    known = None if state is None or CLUSTERING_DOMAIN not in state.domains else state.snapshot.clustering_columns
+    if clustering is not None and clustering != known:
+        columns = [list(path) for path in clustering]
         said = {"clusteringColumns": columns, "domainName": CLUSTERING_DOMAIN}
         yield DomainMetadata(CLUSTERING_DOMAIN, json.dumps(said))
 
@@ -236,6 +283,7 @@ def _info(
         "isBlindAppend": mutation.is_blind,
         "operationMetrics": {name: str(value) for name, value in mutation.metrics.items()},
         **({"userMetadata": mutation.user_metadata} if mutation.user_metadata is not None else {}),
+        **({"tags": dict(mutation.tags)} if mutation.tags else {}),
         "engineInfo": ENGINE,
         "txnId": str(txn_id),
     }

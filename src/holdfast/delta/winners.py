@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
-from holdfast.delta.actions import FileAction, commit_info, decode_lines
+from holdfast.delta.actions import FileAction, Line, commit_info, decode_lines
 from holdfast.delta.columns import from_actions
 from holdfast.delta.names import LOG, commit_name
+from holdfast.delta.shape import CLUSTERING_DOMAIN
 from holdfast.delta.state import DeltaState
 from holdfast.errors import Conflict
-from holdfast.model.mutation import Winner
+from holdfast.model.mutation import ENABLES_ROW_TRACKING, Winner
 from holdfast.storage.arrays import strings
 from holdfast.storage.base import NotFound
 from holdfast.storage.location import Location
@@ -42,10 +44,21 @@ def _winner(location: Location, version: int) -> Winner:
         removed_keys=frozenset(_keys(location, removes).to_pylist()),
         data_change=any(action.data_change for action in (*adds, *removes)),
         blind_append=not removes and info.get("isBlindAppend") is True,
-        changes_shape=any(line.meta_data is not None for line in lines),
+        changes_shape=any(line.meta_data is not None or _reclusters(line) for line in lines),
         changes_protocol=any(line.protocol is not None for line in lines),
         apps=frozenset(line.txn.app_id for line in lines if line.txn is not None),
+        only_enables_row_tracking=_tags(info).get(ENABLES_ROW_TRACKING) == "true",
     )
+
+
+def _reclusters(line: Line) -> bool:
+    """Whether an action sets the clustering columns, which a table that is clustered keeps outside of its metadata."""
+    return line.domain_metadata is not None and line.domain_metadata.domain == CLUSTERING_DOMAIN
+
+
+def _tags(info: Mapping[str, Any]) -> Mapping[str, Any]:
+    tags = info.get("tags")
+    return tags if isinstance(tags, dict) else {}
 
 
 def _keys(location: Location, actions: Sequence[FileAction]) -> pa.Array:

@@ -6,6 +6,8 @@ value, so losing a race never means writing a data file again.
 1. Files in `added` are written and complete, and nobody refers to them yet.
 2. `removed` are files of the snapshot the transaction started from.
 3. `reads` says what must not have changed for the transaction still to be right.
+4. `restamped` are live files without row ids, to be added again with ids; they belong to the version the attempt is
+   made on, so a mutation that has any is made anew after a lost race.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ STAGED = pa.schema(
         ("stats", pa.string()),  # as the format stores them
     ]
 )
+RESTAMPED = pa.schema([*FILES, ("num_records", pa.int64()), ("stats", pa.string())])
+ENABLES_ROW_TRACKING = "rowTrackingEnablementOnly"  # tags a commit that changes nothing else
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +86,13 @@ class Mutation:
     metrics: Mapping[str, int] = field(default_factory=dict)
     added: pa.Table = field(default_factory=STAGED.empty_table)
     removed: pa.Table = field(default_factory=FILES.empty_table)
+    restamped: pa.Table = field(default_factory=RESTAMPED.empty_table)
     data_change: bool = True
     reads: Reads = NoRows()
     shape: Shape | None = None  # what the table becomes; None: as it is
     app: AppVersion | None = None
     user_metadata: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)  # what other writers may go by
 
     @property
     def is_blind(self) -> bool:
@@ -125,3 +131,4 @@ class Winner:
     changes_shape: bool
     changes_protocol: bool
     apps: frozenset[str]
+    only_enables_row_tracking: bool = False  # then what it did to the shape is adopted

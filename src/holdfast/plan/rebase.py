@@ -45,7 +45,7 @@ def judge(
 def _against(mutation: Mutation, snapshot: Snapshot, winner: Winner, serializable: bool) -> Clash | None:
     if winner.changes_protocol and mutation.shape is not None:
         return Clash("protocol", winner, "it changed the table's protocol, and so would this transaction")
-    if winner.changes_shape:
+    if winner.changes_shape and (mutation.shape is not None or not winner.only_enables_row_tracking):
         return Clash("metadata", winner, "it changed the table's schema or properties")
     if mutation.app is not None and mutation.app.app_id in winner.apps:
         return Clash("transaction", winner, f"it wrote for the same application, {mutation.app.app_id}")

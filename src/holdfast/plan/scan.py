@@ -141,7 +141,7 @@ def _metadata(
         if canonical in names.NEEDS_TRACKING and snapshot.identity is None:
             raise NoRowIdentity(
                 f"{name} needs row tracking, which the table at {snapshot.location.url} does not have enabled; "
-                "enable it with the table property delta.enableRowTracking=true"
+                "enable it with enableRowTracking(), or the table property delta.enableRowTracking=true"
             )
         taken[output.lower()] = output
         found[canonical] = output

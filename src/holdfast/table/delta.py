@@ -30,12 +30,15 @@ from holdfast.model.mutation import AppVersion, Shape
 from holdfast.model.snapshot import Snapshot
 from holdfast.ops import explain as explaining
 from holdfast.ops import scan as scanning
+from holdfast.ops.backfill import BATCH_FILES
 from holdfast.ops.write import Said
 from holdfast.plan.scan import Condition, Request, known_columns, refuse_unknown
 from holdfast.predicate.parse import parse, unknown_names
 from holdfast.spark.conditions import condition
 from holdfast.spark.scan import SparkRunner
 from holdfast.storage.open import open_location
+from holdfast.table import altering
+from holdfast.table.backfilling import Report, Tracked, enable_row_tracking
 from holdfast.table.builder import DeltaTableBuilder, Mode
 from holdfast.table.moment import moment_ms
 from holdfast.table.writing import How, Written, make, rows_of, write
@@ -181,6 +184,61 @@ class DeltaTable:
     def _write(self, rows: DataFrame | pa.Table, how: How) -> Written:
         env = system()
         return write(self._state(), rows_of(rows, self._spark, env), how, env)
+
+    def setProperties(self, properties: Mapping[str, str]) -> Written:
+        """Set properties of the table; a misspelt one is refused with the nearest name."""
+        return altering.set_properties(self._state(), properties, system())
+
+    def unsetProperties(self, names: Sequence[str], ifExists: bool = False) -> Written:
+        """Take properties away, so that their defaults count again."""
+        return altering.unset_properties(self._state(), names, system(), if_exists=ifExists)
+
+    def addColumns(self, columns: altering.Columns) -> Written:
+        """Add columns, as (name, type) or (name, type, comment) or a mapping of names to types; `s.x` adds to a struct.
+
+        Rows that are there are null in them.
+        """
+        return altering.add_columns(self._state(), columns, system())
+
+    def renameColumn(self, old: str, new: str) -> Written:
+        """Give a column another name; needs column mapping. In a struct: `renameColumn("s.a", "b")`."""
+        return altering.rename_column(self._state(), old, new, system())
+
+    def dropColumn(self, name: str) -> Written:
+        """Take a column away; needs column mapping, and rewrites nothing."""
+        return altering.drop_column(self._state(), name, system())
+
+    def changeColumnType(self, name: str, dataType: altering.TypeLike) -> Written:
+        """Widen the type of a column; needs `delta.enableTypeWidening=true`, and rewrites nothing."""
+        return altering.change_column_type(self._state(), name, dataType, system())
+
+    def commentColumn(self, name: str, comment: str | None) -> Written:
+        """Say what a column is for; None takes its comment away."""
+        return altering.comment_column(self._state(), name, comment, system())
+
+    def addConstraint(self, name: str, expression: str) -> Written:
+        """Demand that an expression is true of every row, those that are there included; null breaks it too."""
+        return altering.add_constraint(self._state(), name, expression, system(), zone=self._zone())
+
+    def dropConstraint(self, name: str, ifExists: bool = False) -> Written:
+        """Demand no more what a constraint said."""
+        return altering.drop_constraint(self._state(), name, system(), if_exists=ifExists)
+
+    def clusterBy(self, *columns: str) -> Written:
+        """Cluster rows written from now on by these columns; by none when none is named."""
+        return altering.cluster_by(self._state(), columns, system())
+
+    def addFeatureSupport(self, featureName: str) -> Written:
+        """Let the table have a feature, with the protocol it needs."""
+        return altering.add_feature_support(self._state(), featureName, system())
+
+    def enableRowTracking(self, batchFiles: int = BATCH_FILES, progress: Report | None = None) -> Tracked:
+        """Give every row an id, while others go on writing.
+
+        Files without ids get them in commits of `batchFiles`; `progress` is told of each. Stopped anywhere, it is
+        called again to go on.
+        """
+        return enable_row_tracking(self._state(), system(), batch_files=batchFiles, progress=progress)
 
     @property
     def version(self) -> int:

@@ -178,13 +178,16 @@ def land(state: DeltaState | None, location: Location, mutation: Mutation, env: 
     """Commit, then do what is due; a failure of the latter is told in the log and undoes nothing."""
     landed = commit(DeltaFormat(location), state, mutation, env)
     if landed.version is not None:
-        try:
-            _tend(DeltaFormat(location).newest(state), landed.version, env)
-        except TableError as error:
-            _log.warning(
-                "version %s of %s is committed; what follows it failed: %s", landed.version, location.url, error
-            )
+        tend(location, state, landed.version, env)
     return landed
+
+
+def tend(location: Location, before: DeltaState | None, version: int, env: Env) -> None:
+    """Do what a version that this writer committed made due; no failure of that is one of the commit."""
+    try:
+        _tend(DeltaFormat(location).newest(before), version, env)
+    except TableError as error:
+        _log.warning("version %s of %s is committed; what follows it failed: %s", version, location.url, error)
 
 
 def make(location: Location, asked: Shape, env: Env, *, mode: Mode, plain: bool) -> DeltaState:

@@ -1,0 +1,230 @@
+"""Changes of a table's columns: added, renamed, dropped, widened, commented. Its data files stay as they are.
+
+Pure: a shape and a wish become a mutation without files, whose shape the commit turns into the least protocol it needs.
+
+1. Every file reads the same under the new shape: a column changes its name or goes only where data files know it by
+   another one, and a type only becomes one that holds every old value.
+2. A column that something else of the table is made of does not change under it; the refusal says what that is.
+3. A wish that is true already gives the shape it was given.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from holdfast.errors import Invalid, SchemaMismatch
+from holdfast.model.mutation import Mutation, Shape
+from holdfast.ops.shape import grown
+from holdfast.schema.constraints import Kind, demands, pinned, references
+from holdfast.schema.enforce import GENERATION
+from holdfast.schema.evolve import TYPE_CHANGES, evolve, overwrite
+from holdfast.schema.identity import identity_of
+from holdfast.schema.mapping import all_fields, fields_along, physical_path
+from holdfast.schema.properties import COLUMN_MAPPING_MODE, truth
+from holdfast.schema.show import Path, path_text, type_text
+from holdfast.schema.stats_leaves import STATS_COLUMNS, stats_leaves
+from holdfast.schema.storable import refuse_partition_columns, refuse_unstorable
+from holdfast.schema.types import DataType, Field, Struct, to_json
+
+_PART = re.compile(r"`(?:[^`]|``)*`|[^`.]+")
+_NOBODY = "\0"  # a name that no list of columns has
+
+
+def add_columns(
+    old: Shape, columns: Sequence[tuple[str, DataType, str | None]], new_uuid: Callable[[], uuid.UUID]
+) -> Mutation:
+    """Add columns, last in the table or in the struct that their path leads to; old rows are null in them."""
+    schema, added = old.schema, []
+    for name, type_, comment in columns:
+        *above, last = split(name)
+        f = overwrite(Struct((Field(last, type_, True, {} if comment is None else {"comment": comment}),))).fields[0]
+        if f.type != type_:
+            raise Invalid(f"the new column {name} must take nulls at every depth, because rows that are there lack it")
+        schema = _with_column(schema, tuple(above), f)
+        added.append({"column": _described((*above, last), f)})
+    if not added:
+        raise Invalid("there is no column to add: name one")
+    _refuse_schema(old, schema)
+    return Mutation("ADD COLUMNS", {"columns": json.dumps(added)}, shape=grown(old, schema, new_uuid))
+
+
+def rename_column(old: Shape, name: str, new: str) -> Mutation:
+    """Give a column another name; for one in a struct, `new` is the last part alone."""
+    path = path_of(old.schema, name)
+    _refuse_unmapped(old, f"renaming {path_text(path)}")
+    if len(parts := split(new)) != 1:
+        raise Invalid(f"the new name of {path_text(path)} is one name, not the path {new}: put it in backticks")
+    _refuse_held(old, path, "be renamed")
+    schema = _changed(old.schema, path, lambda f: replace(f, name=parts[0]))
+    _refuse_schema(old, schema)
+    parameters = {"oldColumnPath": path_text(path), "newColumnPath": path_text((*path[:-1], parts[0]))}
+    return Mutation("RENAME COLUMN", parameters, shape=replace(old, schema=schema))
+
+
+def drop_column(old: Shape, name: str) -> Mutation:
+    """Take a column away; data files keep its values, which nobody sees."""
+    path = path_of(old.schema, name)
+    _refuse_unmapped(old, f"dropping {path_text(path)}")
+    _refuse_held(old, path, "be dropped")
+    schema = _changed(old.schema, path, lambda f: None)
+    _refuse_schema(old, schema)
+    return Mutation("DROP COLUMNS", {"columns": json.dumps([path_text(path)])}, shape=replace(old, schema=schema))
+
+
+def change_type(old: Shape, name: str, type_: DataType) -> Mutation:
+    """Widen the type of a column."""
+    path = path_of(old.schema, name)
+    before = fields_along(old.schema, path)[-1]
+    if type_text(type_) == type_text(before.type):
+        return _column_changed(old, path, before)
+    _refuse_layout(old, path, "change its type")
+    reason = pinned(old.schema, old.properties).get(path[0])
+    if reason is not None or identity_of(before) is not None:
+        raise Invalid(f"the column {path_text(path)} cannot change its type: {reason or 'it is an identity column'}")
+    after = _widened(before, type_, path)
+    if _notes(after) != _notes(before) and not truth(old.properties.get("delta.enableTypeWidening")):
+        raise Invalid(
+            f"changing the type of {path_text(path)} needs the property delta.enableTypeWidening=true, which shuts out "
+            "readers that do not know it: set it first with setProperties"
+        )
+    return _column_changed(old, path, after)
+
+
+def comment_column(old: Shape, name: str, text: str | None) -> Mutation:
+    """Say what a column is for; None takes the comment away."""
+    path = path_of(old.schema, name)
+    f = fields_along(old.schema, path)[-1]
+    metadata = {k: v for k, v in f.metadata.items() if k != "comment"}
+    return _column_changed(old, path, replace(f, metadata=metadata if text is None else {**metadata, "comment": text}))
+
+
+def path_of(schema: Struct, name: str) -> Path:
+    """The column a name means, as the schema spells it: a column of that name, else a path with dots and backticks."""
+    return tuple(f.name for f in fields_along(schema, (name,) if schema.find(name) else split(name)))
+
+
+def split(name: str) -> Path:
+    """The parts of a path: separated by dots, each in backticks where it needs them."""
+    if not name:
+        raise Invalid("a column has an empty name: name it")
+    parts = _PART.findall(name)
+    if ".".join(parts) != name:
+        raise Invalid(f"the column name {name!r} cannot be read: put each of its parts in backticks")
+    return tuple(p[1:-1].replace("``", "`") if p.startswith("`") else p for p in parts)
+
+
+def _refuse_unmapped(shape: Shape, what: str) -> None:
+    if mapping_mode(shape) == "none":
+        raise Invalid(
+            f"{what} needs column mapping, because data files know columns by their names: turn it on with "
+            f"setProperties({{{COLUMN_MAPPING_MODE!r}: 'name'}}), which shuts out readers that do not know it"
+        )
+
+
+def _refuse_schema(old: Shape, schema: Struct) -> None:
+    refuse_unstorable(schema, mapped=mapping_mode(old) != "none")
+    refuse_partition_columns(schema, old.partition_columns)
+
+
+def _refuse_held(shape: Shape, path: Path, what: str) -> None:
+    """Refuse to touch a column that something else of the table names."""
+    _refuse_layout(shape, path, what)
+    if reason := next(_holds(shape, path), None):
+        raise Invalid(f"the column {path_text(path)} cannot {what}: {reason}")
+
+
+def _refuse_layout(shape: Shape, path: Path, what: str) -> None:
+    """Refuse to touch a column that decides in which file a row lies."""
+    if path[0] in shape.partition_columns:
+        raise Invalid(f"the column {path_text(path)} cannot {what}: the table is partitioned by it")
+    physical = physical_path(shape.schema, path)
+    if any(column[: len(physical)] == physical for column in shape.clustering_columns or ()):
+        raise Invalid(
+            f"the column {path_text(path)} cannot {what}: the table is clustered by it; cluster it by others first, "
+            "with clusterBy"
+        )
+
+
+def _holds(shape: Shape, path: Path) -> Iterator[str]:
+    for f in shape.schema.fields:
+        if GENERATION in f.metadata and f.name != path[0]:
+            expression = str(f.metadata[GENERATION])
+            if path[0] in references(expression, shape.schema):
+                yield f"the generated column {f.name} ({expression}) is made of it"
+    for demand in demands(shape.schema, shape.properties):
+        if demand.kind in (Kind.CHECK, Kind.INVARIANT) and path[0] in references(demand.expression, shape.schema):
+            advice = "; drop the constraint first, with dropConstraint" if demand.kind is Kind.CHECK else ""
+            yield f"the {demand.title} ({demand.expression}) depends on it{advice}"
+    unnamed = _changed(shape.schema, path, lambda f: replace(f, name=_NOBODY))
+    listed = [stats_leaves(s, shape.partition_columns, shape.properties) for s in (shape.schema, unnamed)]
+    if listed[0] != listed[1]:
+        yield f"the property {STATS_COLUMNS} names it; change that first"
+
+
+def _widened(f: Field, type_: DataType, path: Path) -> Field:
+    incoming = Field(f.name, type_, f.nullable)
+    try:
+        (after,) = evolve(Struct((f,)), Struct((incoming,)), add_columns=False, widen_types=True).fields
+    except SchemaMismatch as error:
+        raise _not_wider(f, type_, path) from error
+    if type_text(after.type) != type_text(type_):
+        raise _not_wider(f, type_, path)
+    return after
+
+
+def _notes(f: Field) -> list[Any]:
+    """What is noted of widened types, at every depth."""
+    return [each.metadata.get(TYPE_CHANGES) for each in all_fields(Struct((f,)))]
+
+
+def _not_wider(f: Field, type_: DataType, path: Path) -> Invalid:
+    return Invalid(
+        f"the column {path_text(path)} is {type_text(f.type)} and cannot become {type_text(type_)}: without writing "
+        "files again a type only becomes a wider one"
+    )
+
+
+def _column_changed(old: Shape, path: Path, after: Field) -> Mutation:
+    schema = _changed(old.schema, path, lambda _: after)
+    parameters = {"column": json.dumps(_described(path, after))}
+    return Mutation("CHANGE COLUMN", parameters, shape=replace(old, schema=schema))
+
+
+def _described(path: Path, f: Field) -> dict[str, Any]:
+    return {"name": path_text(path), "type": to_json(f.type), "nullable": f.nullable, "metadata": dict(f.metadata)}
+
+
+def _with_column(schema: Struct, above: Path, f: Field) -> Struct:
+    if not above:
+        return Struct((*schema.fields, f))
+    along = fields_along(schema, above)
+    path, outer = tuple(o.name for o in along), along[-1].type
+    if not isinstance(outer, Struct):
+        raise Invalid(f"{path_text(path)} is {type_text(outer)}: only a struct takes the column {f.name}")
+    wider = Struct((*outer.fields, f))
+    return _changed(schema, path, lambda o: replace(o, type=wider))
+
+
+def _changed(schema: Struct, path: Path, change: Callable[[Field], Field | None]) -> Struct:
+    """The schema with one field changed, or without it."""
+    head, *rest = path
+    fields = []
+    for f in schema.fields:
+        new: Field | None = f
+        if f.name == head and not rest:
+            new = change(f)
+        elif f.name == head:
+            assert isinstance(f.type, Struct), "a path leads through structs"
+            new = replace(f, type=_changed(f.type, tuple(rest), change))
+        fields += [new] if new is not None else []
+    return Struct(tuple(fields))
+
+
+def mapping_mode(shape: Shape) -> str:
+    """How a table maps its columns: none, name or id."""
+    return shape.properties.get(COLUMN_MAPPING_MODE, "none").lower()

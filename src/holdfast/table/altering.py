@@ -1,0 +1,195 @@
+"""Changes of what a table is, put together: look at the table, decide, commit.
+
+1. Each change is one commit; one that is true already is none.
+2. A constraint is added only after every row that is there was found to satisfy it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import types as spark
+
+from holdfast.delta.features import WRITABLE, check_writable, reader_features, writer_features
+from holdfast.delta.state import DeltaState
+from holdfast.delta.upgrade import protocol_for
+from holdfast.delta.vectors import load_hidden
+from holdfast.env import Env
+from holdfast.errors import ConstraintViolated, Invalid, Unsupported
+from holdfast.local.runner import LocalRunner
+from holdfast.model.mutation import Mutation
+from holdfast.model.snapshot import Snapshot
+from holdfast.ops import alter, alter_columns
+from holdfast.plan.scan import Condition, Request, plan_scan
+from holdfast.predicate.parse import parse
+from holdfast.predicate.records import (
+    And,
+    Compare,
+    Constant,
+    IsNull,
+    Not,
+    Op,
+    Opaque,
+    Or,
+    Predicate,
+    columns_of,
+    has_opaque,
+    negate,
+    pushed,
+)
+from holdfast.schema.ddl import parse_type
+from holdfast.schema.types import DataType
+from holdfast.spark.types import spark_to_struct
+from holdfast.table.writing import Written, land, shape_of
+
+TypeLike: TypeAlias = str | spark.DataType
+Columns: TypeAlias = Mapping[str, TypeLike] | Sequence[tuple[str, TypeLike] | tuple[str, TypeLike, str | None]]
+
+
+def set_properties(state: DeltaState, properties: Mapping[str, str], env: Env) -> Written:
+    """Set properties, and have the features asked for among them."""
+    return _landed(state, alter.set_properties(state.snapshot, shape_of(state), properties), env)
+
+
+def unset_properties(state: DeltaState, names: Sequence[str], env: Env, *, if_exists: bool = False) -> Written:
+    """Take properties away."""
+    listed = [names] if isinstance(names, str) else list(names)
+    return _landed(state, alter.unset_properties(state.snapshot, shape_of(state), listed, if_exists=if_exists), env)
+
+
+def add_columns(state: DeltaState, columns: Columns, env: Env) -> Written:
+    """Add columns that old rows are null in."""
+    rows: list[Any] = list(columns.items()) if isinstance(columns, Mapping) else list(columns)
+    return _landed(state, alter_columns.add_columns(shape_of(state), [_column(row) for row in rows], env.new_uuid), env)
+
+
+def rename_column(state: DeltaState, old: str, new: str, env: Env) -> Written:
+    """Give a column another name."""
+    return _landed(state, alter_columns.rename_column(shape_of(state), old, new), env)
+
+
+def drop_column(state: DeltaState, name: str, env: Env) -> Written:
+    """Take a column away."""
+    return _landed(state, alter_columns.drop_column(shape_of(state), name), env)
+
+
+def change_column_type(state: DeltaState, name: str, type_: TypeLike, env: Env) -> Written:
+    """Widen a column's type."""
+    return _landed(state, alter_columns.change_type(shape_of(state), name, _type(name, type_)), env)
+
+
+def comment_column(state: DeltaState, name: str, text: str | None, env: Env) -> Written:
+    """Say what a column is for."""
+    return _landed(state, alter_columns.comment_column(shape_of(state), name, text), env)
+
+
+def add_constraint(state: DeltaState, name: str, expression: str, env: Env, *, zone: str = "UTC") -> Written:
+    """Demand an expression of every row, if those that are there satisfy it."""
+    mutation = alter.add_constraint(shape_of(state), name, expression)
+    check_writable(state.protocol, table=state.snapshot.location.url)
+    if len(state.snapshot.files):
+        _refuse_violated(state.snapshot, mutation.parameters["name"], expression, zone)
+    return _landed(state, mutation, env)
+
+
+def drop_constraint(state: DeltaState, name: str, env: Env, *, if_exists: bool = False) -> Written:
+    """Demand no more what a constraint said."""
+    return _landed(state, alter.drop_constraint(shape_of(state), name, if_exists=if_exists), env)
+
+
+def cluster_by(state: DeltaState, names: Sequence[str], env: Env) -> Written:
+    """Cluster the table by columns, or by none."""
+    return _landed(state, alter.cluster_by(shape_of(state), names), env)
+
+
+def add_feature_support(state: DeltaState, name: str, env: Env) -> Written:
+    """Let the table have a feature."""
+    if name not in WRITABLE:
+        close = difflib.get_close_matches(name, WRITABLE, n=1, cutoff=0.6)
+        hint = f": did you mean {close[0]}?" if close else f": it writes {', '.join(sorted(WRITABLE))}"
+        raise Unsupported(f"Holdfast knows no feature {name!r} that it could write{hint}", features=(name,))
+    shape = shape_of(state)
+    asked = alter.add_feature(shape, name, {}).shape
+    assert asked is not None, "asking for a feature is a change of shape"
+    protocol = msgspec.to_builtins(protocol_for(asked, old=state.protocol))
+    return _landed(state, alter.add_feature(shape, name, protocol), env)
+
+
+def _landed(state: DeltaState, mutation: Mutation, env: Env) -> Written:
+    location = state.snapshot.location
+    check_writable(state.protocol, table=location.url)
+    shape, now = mutation.shape, shape_of(state)
+    assert shape is not None, "a change of what a table is has a shape"
+    has = reader_features(state.protocol) | writer_features(state.protocol)
+    if shape.features <= has and replace(shape, features=now.features) == now:
+        return Written(None, {}, 0)
+    if shape.clustering_columns == now.clustering_columns:
+        # Clustering is not in the metadata: said again after a lost race, it would undo a winner's.
+        mutation = replace(mutation, shape=replace(shape, clustering_columns=None))
+    landed = land(state, location, mutation, env)
+    return Written(landed.version, mutation.metrics, landed.attempts)
+
+
+def _column(row: Any) -> tuple[str, DataType, str | None]:
+    match row:
+        case (str(name), type_):
+            return name, _type(name, type_), None
+        case (str(name), type_, None | str() as comment):
+            return name, _type(name, type_), comment
+        case _:
+            raise Invalid(f"a new column is (name, type) or (name, type, comment), not {row!r}")
+
+
+def _type(name: str, type_: TypeLike) -> DataType:
+    if isinstance(type_, str):
+        return parse_type(type_)
+    if isinstance(type_, spark.DataType):
+        struct = spark.StructType([spark.StructField(name, type_)])
+        return spark_to_struct(struct, where=f"the column {name}").fields[0].type
+    raise Invalid(f"the type of {name} is SQL text or a Spark type, not {type(type_).__name__}")
+
+
+def _refuse_violated(snapshot: Snapshot, name: str, expression: str, zone: str) -> None:
+    """Refuse a constraint that some row breaks; only files whose statistics leave it open are read."""
+    predicate = parse(expression, snapshot.schema, zone=zone)
+    if has_opaque(predicate):
+        raise Unsupported(
+            f"Holdfast cannot check yet whether the rows that are there satisfy the constraint {name} ({expression}): "
+            "compare columns with literals, or add it while the table is empty"
+        )
+    broken = Condition(expression, f"NOT ({expression})", _untrue(pushed(predicate)))
+    named = sorted({column[0] for column in columns_of(predicate)})
+    plan = plan_scan(snapshot, Request(named or None, broken))
+    found: pa.Table = LocalRunner().scan(plan, load_hidden(snapshot.location, plan.files), limit=1)
+    if found.num_rows:
+        row = ", ".join(f"{k}={'null' if v is None else v}" for k, v in found.to_pylist()[0].items())
+        raise ConstraintViolated(
+            f"the constraint {name} ({expression}) is broken by the row {row}, which is in the table: change the rows "
+            "or the constraint; nothing was written",
+            constraint=name,
+            row=row,
+        )
+
+
+def _untrue(predicate: Predicate) -> Predicate:
+    """True where a predicate is false or null, and false elsewhere; NOT must stand above leaves only."""
+    match predicate:
+        case And(parts):
+            return Or(tuple(map(_untrue, parts)))
+        case Or(parts):
+            return And(tuple(map(_untrue, parts)))
+        case Constant(value):
+            return Constant(value is not True)
+        case IsNull() | Not(IsNull()) | Compare(Op.SAME) | Not(Compare(Op.SAME)):
+            return negate(predicate)
+        case Not(leaf) if not isinstance(leaf, And | Or | Not | Constant | Opaque):
+            return Or((leaf, IsNull(leaf.column)))
+        case Not() | Opaque():
+            raise AssertionError(f"{predicate} is no leaf that can be evaluated")
+        case _:
+            return Or((negate(predicate), IsNull(predicate.column)))
