@@ -37,6 +37,7 @@ CHUNKS = "__hf_chunks"
 PATH = "__hf_path"
 NUMBER = "__hf_number"
 INDEX = "__hf_index"
+STORED_INDEX = "_tmp_metadata_row_index"  # a column of this name in a read schema is filled with row positions
 _SPARK_SEED = 42
 
 
@@ -84,6 +85,12 @@ def by_number(values: pa.Array) -> Column:
     return F.when(known_file, F.get(array, number.cast("int"))).otherwise(_unknown(True).cast("bigint"))
 
 
+def position() -> Column:
+    """The physical position of a row in its file; raises where Spark gave none."""
+    missing = F.raise_error(F.lit("Spark gave no row positions; this version of it cannot be used to read the table"))
+    return F.coalesce(F.col(INDEX), missing.cast("bigint"))
+
+
 def barrier() -> Column:
     """Always true, and not deterministic: Spark moves no condition from above to below it."""
     return F.spark_partition_id() >= 0
@@ -91,7 +98,7 @@ def barrier() -> Column:
 
 def is_live(*, numbered: bool) -> Column:
     """Whether a row is not hidden; a barrier as well."""
-    index = F.col(INDEX)
+    index = position()
     chunk = F.get(F.col(CHUNKS), F.shiftright(index, 16).cast("int"))
     word = F.get(chunk, F.shiftright(index.bitwiseAND(F.lit(0xFFFF)), 6).cast("int"))
     hidden = F.coalesce(F.getbit(word, index.bitwiseAND(F.lit(63)).cast("int")), F.lit(0))

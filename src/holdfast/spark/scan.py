@@ -133,16 +133,23 @@ class _NativeScan:
         read_as = [Field(lot.spelling.top(f), lot.spelling.type(f)) for f in stored]
         if hive:
             read_as += [Field(f.physical_name, f.type) for f in self.plan.partition_fields]
+        # Asked for as a column, positions cost no struct per row, as a second field of `_metadata` would.
+        indexed = lot.hides or bool(asked & {names.ROW_ID, names.ROW_INDEX})
+        index = [Field(facts.STORED_INDEX, LONG)] if indexed else []
         df = read_files(
-            self.spark, self._listed(lot.files), spark_struct(read_as), self.scratch, hive=hive, numbered=numbered
+            self.spark,
+            self._listed(lot.files),
+            spark_struct([*index, *read_as]),
+            self.scratch,
+            hive=hive,
+            numbered=numbered,
         )
 
         source = df.metadataColumn("_metadata")
         extra = [file_number(source).alias(facts.NUMBER)] if numbered else []
         if names.FILE in asked or (table is not None and not numbered):
             extra.append(source["file_path"].alias(facts.PATH))
-        if lot.hides or asked & {names.ROW_ID, names.ROW_INDEX}:
-            extra.append(source["row_index"].alias(facts.INDEX))
+        extra += [F.col(facts.STORED_INDEX).alias(facts.INDEX)] if indexed else []
         if extra:
             df = df.select(*(quoted(f.name) for f in read_as), *extra)
         if lot.hides or self._finds_nan():
@@ -280,7 +287,7 @@ class _NativeScan:
             case names.FILE:
                 return F.col(facts.PATH)
             case names.ROW_INDEX:
-                return F.col(facts.INDEX)
+                return facts.position()
             case names.PARTITION:
                 fields = self.plan.partition_fields
                 if not fields:
@@ -294,7 +301,7 @@ class _NativeScan:
         assert identity is not None, "a plan asks for row ids only where rows are tracked"
         if name == names.ROW_ID:
             base = self._per_file(lot, facts.BASE, "base_row_id", numbered)
-            fresh, stored = base + F.col(facts.INDEX), identity.id_column
+            fresh, stored = base + facts.position(), identity.id_column
         else:
             fresh = self._per_file(lot, facts.VERSION, "default_row_commit_version", numbered)
             stored = identity.version_column
