@@ -21,6 +21,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from holdfast import __version__
 from holdfast.delta.actions import (
     DomainMetadata,
     FileAction,
@@ -53,7 +54,7 @@ from holdfast.schema.types import render_schema
 from holdfast.storage.base import NotFound
 from holdfast.storage.location import Location
 
-ENGINE = "Holdfast/0.1.0"
+ENGINE = f"Holdfast/{__version__}"
 _PATH_SAFE = "/!$&'()*+,;=@-._~"
 
 

@@ -23,7 +23,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from holdfast.errors import ConstraintViolated, Invalid, LimitReached, TableError
-from holdfast.schema.constraints import Demand, quoted
+from holdfast.schema.constraints import Demand
 from holdfast.schema.enforce import (
     Cast,
     Default,
@@ -41,7 +41,7 @@ from holdfast.schema.enforce import (
 from holdfast.schema.identity import Identity, overflow
 from holdfast.schema.show import type_text
 from holdfast.schema.types import Array, Field, Map, Primitive, Struct
-from holdfast.spark.types import spark_type
+from holdfast.spark.types import named, spark_type
 
 MANY_TASKS = 1 << 16
 
@@ -82,7 +82,7 @@ def prepare(df: DataFrame, fit: Fit, demands: Sequence[Demand] = (), *, tasks: i
     if numbered:
         observed = Observation()
         furthest = [
-            (F.max if identity.step > 0 else F.min)(_column(identity.name)).alias(_mark_name(i))
+            (F.max if identity.step > 0 else F.min)(named(identity.name)).alias(_mark_name(i))
             for i, identity in enumerate(numbered)
         ]
         frame = frame.observe(observed, *furthest)
@@ -146,7 +146,7 @@ def _made(part: Part, tasks: int) -> Column:
         case Numbered(identity):
             return _numbers(identity, tasks)
         case _:
-            value = F.lit(None) if part.source is None else _column(part.source)
+            value = F.lit(None) if part.source is None else named(part.source)
             return _value(part.how, value, part.field, part.field.name)
 
 
@@ -154,7 +154,7 @@ def _computed(part: Part) -> Column:
     """A column of the table, once the columns it may be generated from are there."""
     if isinstance(part.how, Generated):
         return F.expr(part.how.expression).cast(spark_type(part.field.type))
-    return _column(part.field.name)
+    return named(part.field.name)
 
 
 def _value(how: How, value: Column, field: Field, where: str) -> Column:
@@ -210,10 +210,6 @@ def _refusal(said: Mapping[str, str | int]) -> Column:
     return F.raise_error(F.lit(_MARK + json.dumps(said)))
 
 
-def _column(name: str) -> Column:
-    return F.col(quoted(name))
-
-
 def _mark_name(position: int) -> str:
     return f"mark_{position}"
 
@@ -229,7 +225,7 @@ def _row_text(fields: Sequence[Field]) -> Column:
 
 
 def _text(f: Field) -> Column:
-    value = _column(f.name)
+    value = named(f.name)
     match f.type:
         case Struct() | Array() | Map() | Primitive("variant"):
             return F.to_json(value)

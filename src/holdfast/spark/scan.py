@@ -42,7 +42,7 @@ from holdfast.spark.filelist import NAMED_AT_MOST, ListedFile, file_number, read
 from holdfast.spark.footers import Spelling, spellings
 from holdfast.spark.hive import directories_agree
 from holdfast.spark.scratch import Scratch, scratch_for
-from holdfast.spark.types import has_void, spark_struct, spark_type
+from holdfast.spark.types import has_void, named, spark_struct, spark_type
 from holdfast.storage.base import NotFound
 
 _POSITIONS_LIMIT = 1 << 40  # more rows than a Parquet file can hold in practice; a vector beyond is damaged
@@ -79,7 +79,7 @@ class SparkRunner:
             df = df.where(plan.where.source)
         if plan.columns == plan.snapshot.schema.fields:
             return df
-        return df.select(*(quoted(f.name) for f in _outputs_of(plan)))
+        return df.select(*(named(f.name) for f in _outputs_of(plan)))
 
     def describe(self, plan: ScanPlan) -> tuple[str, ...]:
         """How the plan would be read."""
@@ -151,7 +151,7 @@ class _NativeScan:
             extra.append(source["file_path"].alias(facts.PATH))
         extra += [F.col(facts.STORED_INDEX).alias(facts.INDEX)] if indexed else []
         if extra:
-            df = df.select(*(quoted(f.name) for f in read_as), *extra)
+            df = df.select(*(named(f.name) for f in read_as), *extra)
         if lot.hides or self._finds_nan():
             df = self._skip_row_groups(df, lot)
         if table is not None:
@@ -258,7 +258,7 @@ class _NativeScan:
         for part in conjuncts(self.plan.where.predicate):
             safe = is_safe_below(part) and not may_find_nan(part, self.plan.snapshot.schema)
             if safe and all(column[0] in tops for column in columns_of(part)):
-                df = df.where(below(part, lambda name: quoted(tops[name])))
+                df = df.where(below(part, lambda name: named(tops[name])))
         return df
 
     def _outputs(self, lot: Lot, hive: bool, numbered: bool) -> list[Column]:
@@ -273,7 +273,7 @@ class _NativeScan:
         return [*made, *(self._metadata(name, lot, hive, numbered).alias(out) for name, out in asked)]
 
     def _partition_value(self, f: Field, position: int, hive: bool, numbered: bool) -> Column:
-        return quoted(f.physical_name) if hive else facts.known(F.col(_partition_name(position)), numbered=numbered)
+        return named(f.physical_name) if hive else facts.known(F.col(_partition_name(position)), numbered=numbered)
 
     def _per_file(self, lot: Lot, joined: str, fact: str, numbered: bool) -> Column:
         """A number of a row's file: looked up, or joined."""
@@ -305,19 +305,14 @@ class _NativeScan:
         else:
             fresh = self._per_file(lot, facts.VERSION, "default_row_commit_version", numbered)
             stored = identity.version_column
-        return fresh if stored is None else F.coalesce(quoted(stored), fresh)
-
-
-def quoted(name: str) -> Column:
-    """A top-level column, whatever characters its name has."""
-    return F.col("`" + name.replace("`", "``") + "`")
+        return fresh if stored is None else F.coalesce(named(stored), fresh)
 
 
 def _logical(f: Field, spelling: Spelling) -> Column:
     """A stored column under its logical type: nested fields take their logical names."""
     if has_void(f.type):
         return F.lit(None).cast(spark_type(f.type))
-    stored = quoted(spelling.top(f))
+    stored = named(spelling.top(f))
     shown = spark_type(f.type)
     return stored if spark_type(spelling.type(f)) == shown else stored.cast(shown)
 

@@ -9,11 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from pyspark.sql import Column
+from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
+from holdfast.schema.constraints import quoted
 from holdfast.schema.types import Array, DataType, Field, Map, Primitive, Struct, parse_schema, to_json
 
 _LOG_KEYS = ("delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "__COLLATIONS")
+
+
+def named(name: str) -> Column:
+    """A top-level column, whatever characters its name has."""
+    return F.col(quoted(name))
 
 
 def spark_struct(fields: Iterable[Field]) -> spark.StructType:

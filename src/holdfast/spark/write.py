@@ -15,8 +15,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
 from holdfast.env import system
 from holdfast.errors import Unsupported
@@ -25,7 +24,7 @@ from holdfast.parquet.fit import VOID
 from holdfast.parquet.write import WriteSpec, file_names, write_batches
 from holdfast.schema.types import LONG, STRING, Field, Map
 from holdfast.spark.carry import TaskFunction, by_value, carried
-from holdfast.spark.types import spark_struct
+from holdfast.spark.types import named, spark_struct
 from holdfast.storage.location import Location
 from holdfast.storage.remote import RemoteStore
 from holdfast.storage.sink import Sink, open_sink
@@ -52,7 +51,7 @@ def write_frame(df: DataFrame, spec: WriteSpec, location: Location) -> pa.Table:
     spec = replace(spec, fields=tuple(f for f in spec.fields if f.type != VOID))
     # Columns go by position under plain names: Spark takes a dot in a name apart on the way to Python.
     plain = {f.name: f"c{at}" for at, f in enumerate(spec.input_fields)}
-    rows = df.select(*(_column(name).alias(alias) for name, alias in plain.items()))
+    rows = df.select(*(named(name).alias(alias) for name, alias in plain.items()))
     if spec.partition_columns:
         rows = rows.sortWithinPartitions(*(plain[name] for name in spec.partition_columns))
     sink = open_sink(replace(location, store=store), system().now_ms)
@@ -71,7 +70,3 @@ def _writer(spec: WriteSpec, sink: Sink) -> TaskFunction:
         return write_batches(batches, spec, sink, file_names(task, uuid4, spec.codec))
 
     return write
-
-
-def _column(name: str) -> Column:
-    return F.col("`" + name.replace("`", "``") + "`")
