@@ -6,15 +6,17 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from holdfast.delta.actions import DomainMetadata, Metadata, Protocol, Sidecar, Txn
+from holdfast.delta.actions import DomainMetadata, FileAction, Metadata, Protocol, Sidecar, Txn
 
 Json: TypeAlias = dict[str, Any]
 
 
-def spell(action: Protocol | Metadata | Txn | DomainMetadata | Sidecar) -> Json:
+def spell(action: FileAction | Protocol | Metadata | Txn | DomainMetadata | Sidecar) -> Json:
     """One action, without its envelope."""
     plain: Json = msgspec.to_builtins(action)
     match action:
+        case FileAction():
+            return plain | {"dataChange": action.data_change}
         case Metadata(format=stored) if stored is not None:
             return plain | {"format": {"provider": stored.provider, "options": stored.options or {}}}
         case DomainMetadata():

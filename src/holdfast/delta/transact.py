@@ -25,6 +25,7 @@ from holdfast import __version__
 from holdfast.delta.actions import (
     DomainMetadata,
     FileAction,
+    Format,
     Metadata,
     Protocol,
     Txn,
@@ -36,6 +37,7 @@ from holdfast.delta.columns import logical_ids
 from holdfast.delta.features import check_writable, writer_features
 from holdfast.delta.names import LOG, commit_name
 from holdfast.delta.shape import CLUSTERING_DOMAIN, ROW_TRACKING_DOMAIN
+from holdfast.delta.spelling import spell
 from holdfast.delta.state import DeltaState
 from holdfast.delta.upgrade import protocol_for
 from holdfast.env import Env
@@ -83,25 +85,13 @@ def prepare(location: Location, state: DeltaState | None, mutation: Mutation, en
     lines: list[dict[str, Any]] = [
         {"commitInfo": _info(state, mutation, metadata, now=now, txn_id=txn_id)},
         *([{"protocol": new_protocol}] if new_protocol else []),
-        *([{"metaData": _spelled(new_metadata)}] if new_metadata else []),
+        *([{"metaData": spell(new_metadata)}] if new_metadata else []),
         *([{"txn": Txn(mutation.app.app_id, mutation.app.version, now)}] if mutation.app else []),
-        *({"remove": _spelled(action)} for action in _removes(mutation, state, now)),
-        *({"add": _spelled(action)} for action in _adds(mutation, tracked, version)),
-        *({"domainMetadata": _spelled(domain)} for domain in _domains(mutation, tracked, state)),
+        *({"remove": spell(action)} for action in _removes(mutation, state, now)),
+        *({"add": spell(action)} for action in _adds(mutation, tracked, version)),
+        *({"domainMetadata": spell(domain)} for domain in _domains(mutation, tracked, state)),
     ]
     return Attempt(version, b"\n".join(map(msgspec.json.encode, lines)) + b"\n", txn_id)
-
-
-def _spelled(action: FileAction | Metadata | DomainMetadata) -> dict[str, Any]:
-    """An action with the fields that are written even where they say the usual."""
-    plain: dict[str, Any] = msgspec.to_builtins(action)
-    match action:
-        case FileAction():
-            return plain | {"dataChange": action.data_change}
-        case Metadata():
-            return plain | {"format": {"provider": "parquet", "options": {}}}
-        case DomainMetadata():
-            return plain | {"removed": action.removed}
 
 
 def attempt(location: Location, prepared: Attempt) -> Outcome:
@@ -169,7 +159,7 @@ def _shaped(
         id=str(env.new_uuid()) if old is None else old.id,
         name=shape.name,
         description=shape.description,
-        format=None if old is None else old.format,
+        format=Format(options={}) if old is None else old.format,
         schema_string=kept or render_schema(shape.schema),
         partition_columns=shape.partition_columns,
         configuration=properties,
