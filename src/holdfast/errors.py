@@ -7,6 +7,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 
 class TableError(Exception):
     """Root of everything Holdfast raises on purpose."""
@@ -25,16 +28,80 @@ class Conflict(TableError):
 
 
 class ConcurrentWrite(Conflict):
-    """Another writer committed something this transaction cannot stand beside.
+    """Another writer committed something this transaction cannot stand beside; what, is said by the class.
 
-    `kind` says what: write, append, delete-read, delete-delete, metadata, protocol or transaction.
+    `kind` names it in a word; `version` is the commit that came first, `files` are those in the way.
     """
 
-    def __init__(self, message: str, *, kind: str, version: int, files: tuple[str, ...] = ()) -> None:
+    kind: ClassVar[str]
+
+    def __init__(self, message: str, *, version: int, files: tuple[str, ...] = ()) -> None:
         super().__init__(message)
-        self.kind = kind
         self.version = version
         self.files = files
+
+
+class ConcurrentCreate(ConcurrentWrite):
+    """It created the table."""
+
+    kind = "write"
+
+
+class ConcurrentAppend(ConcurrentWrite):
+    """It added files that this transaction would have read."""
+
+    kind = "append"
+
+
+class ConcurrentDeleteRead(ConcurrentWrite):
+    """It removed files that this transaction read."""
+
+    kind = "delete-read"
+
+
+class ConcurrentDeleteDelete(ConcurrentWrite):
+    """It removed files that this transaction removes too."""
+
+    kind = "delete-delete"
+
+
+class MetadataChanged(ConcurrentWrite):
+    """It changed the table's schema, properties or clustering."""
+
+    kind = "metadata"
+
+
+class NumbersTaken(MetadataChanged):
+    """It handed out the numbers of identity columns that this transaction's rows have: write the rows again."""
+
+    kind = "numbers"
+
+
+class ProtocolChanged(ConcurrentWrite):
+    """It changed the table's protocol, as this transaction would."""
+
+    kind = "protocol"
+
+
+class ConcurrentTransaction(ConcurrentWrite):
+    """It wrote for the same application."""
+
+    kind = "transaction"
+
+
+CONCURRENT_WRITES: Mapping[str, type[ConcurrentWrite]] = {
+    each.kind: each
+    for each in (
+        ConcurrentCreate,
+        ConcurrentAppend,
+        ConcurrentDeleteRead,
+        ConcurrentDeleteDelete,
+        MetadataChanged,
+        NumbersTaken,
+        ProtocolChanged,
+        ConcurrentTransaction,
+    )
+}
 
 
 class Invalid(TableError):
@@ -90,6 +157,14 @@ class ConstraintViolated(Invalid):
         super().__init__(message)
         self.constraint = constraint
         self.row = row
+
+
+class AmbiguousMatch(Invalid):
+    """Several rows of a source would change one row; the message and `rows` show some of them."""
+
+    def __init__(self, message: str, *, rows: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.rows = rows
 
 
 class Unsupported(TableError):

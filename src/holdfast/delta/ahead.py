@@ -21,9 +21,14 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
+def is_near(store: ObjectStore) -> bool:
+    """Whether a store is on this machine, so that asking it is no round trip."""
+    return store.url.startswith(_NEAR)
+
+
 def each(store: ObjectStore, fetch: Callable[[A], B], wanted: Sequence[A]) -> Iterator[B]:
     """What `fetch` gives for each of `wanted`, which it reads from the store."""
-    if len(wanted) < 2 or store.url.startswith(_NEAR):
+    if len(wanted) < 2 or is_near(store):
         yield from map(fetch, wanted)
         return
     with ThreadPoolExecutor(AHEAD) as pool:

@@ -139,7 +139,7 @@ def _write_classic(location: Location, content: _Content, listing: LogListing) -
     version = content.state.version
     name = checkpoint_name(version)
     key = location.key(LOG, name)
-    data = _parquet(_whole_rows(content), content.plan.everything)
+    data = _parquet(_cut(_whole_rows(content), STRETCH), content.plan.everything)
     if not location.store.put_if_absent(key, data):
         there = Checkpoint(version, (location.store.head(key),))
         if found := _good(location, there):

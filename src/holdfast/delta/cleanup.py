@@ -30,6 +30,7 @@ from holdfast.delta.names import (
     Compacted,
     PartCheckpoint,
     UniqueCheckpoint,
+    commit_name,
     first_name,
     parse_log_name,
 )
@@ -39,7 +40,7 @@ from holdfast.delta.times import file_times
 from holdfast.env import Env
 from holdfast.errors import Damaged
 from holdfast.schema.properties import LOG_RETENTION, number, span_ms, truth
-from holdfast.storage.base import ObjectMeta
+from holdfast.storage.base import NotFound, ObjectMeta
 from holdfast.storage.location import Location
 
 EXPIRED_LOG_CLEANUP = "delta.enableExpiredLogCleanup"
@@ -114,6 +115,12 @@ def older_names(found: Sequence[ObjectMeta], kept: int) -> tuple[str, ...]:
 
 def _listed(location: Location, cutoff: int) -> list[ObjectMeta]:
     """The whole log, or its beginning where already the oldest commit is too young to go."""
+    try:
+        # Nothing is listed for a log that is younger than its retention: a file system would list all of it.
+        if location.store.head(location.key(LOG, commit_name(0))).modified_ms > cutoff:
+            return []
+    except NotFound:
+        pass  # it went long ago
     found: list[ObjectMeta] = []
     commits = 0
     for meta in location.store.list_from(location.key(LOG), FIRST_NAME):

@@ -2,6 +2,7 @@
 
 1. It is written after the commit, once; a version's file is never replaced.
 2. Lists that may grow long are left out above the limits other engines keep.
+3. After a blind append it costs what the append costs, not what the table has (see `tally`).
 """
 
 from __future__ import annotations
@@ -10,40 +11,17 @@ from itertools import chain
 from typing import Any
 
 import msgspec
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from holdfast.delta.features import reader_features
 from holdfast.delta.names import LOG, checksum_name, commit_name
 from holdfast.delta.spelling import Json, spell
 from holdfast.delta.state import DeltaState
 from holdfast.delta.stats_render import texts_of
+from holdfast.delta.tally import SIZE_BINS
 from holdfast.delta.times import in_commit_times
 from holdfast.errors import UnknownVersion
 
 MOST_FILES, MOST_TXNS, MOST_DOMAINS = 50, 100, 10
-
-_KB, _MB, _GB = 1 << 10, 1 << 20, 1 << 30
-SIZE_BINS = (
-    0,
-    *(_KB << n for n in range(3, 10)),
-    *(
-        _MB * n
-        for n in chain(
-            (1, 2, 4, 8),
-            range(12, 41, 4),
-            range(48, 121, 8),
-            range(124, 145, 4),
-            range(160, 577, 16),
-            range(640, 1409, 64),
-            range(1536, 2049, 128),
-            range(2304, 4097, 256),
-        )
-    ),
-    *(_GB << n for n in range(3, 9)),
-)
-DELETED_BINS = (0, 1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 2**31 - 1)
 
 
 def write_crc(state: DeltaState, *, txn_id: str | None = None) -> str | None:
@@ -65,19 +43,13 @@ def write_crc(state: DeltaState, *, txn_id: str | None = None) -> str | None:
 
 def crc_body(state: DeltaState, *, txn_id: str | None = None) -> Json:
     """What the `.crc` file of a state says."""
-    files = state.snapshot.files.table
-    sizes = _numbers(files.column("size"))
+    tally = state.tally.value
     body: Json = {} if txn_id is None else {"txnId": txn_id}
-    body |= {"tableSizeBytes": int(sizes.sum()), "numFiles": len(sizes)}
+    body |= {"tableSizeBytes": tally.size_bytes, "numFiles": tally.files}
     counts: Json = {}
     if "deletionVectors" in reader_features(state.protocol):
-        deleted = pc.struct_field(files.column("dv"), "cardinality")
-        hidden = _numbers(deleted)
-        body |= {
-            "numDeletedRecordsOpt": int(hidden.sum()),
-            "numDeletionVectorsOpt": len(deleted) - deleted.null_count,
-        }
-        counts = {"deletedRecordCountsHistogramOpt": {"deletedRecordCounts": _counts(hidden, DELETED_BINS)}}
+        body |= {"numDeletedRecordsOpt": tally.hidden_rows, "numDeletionVectorsOpt": tally.vectors}
+        counts = {"deletedRecordCountsHistogramOpt": {"deletedRecordCounts": tally.hidden_counts}}
     body |= {"numMetadata": 1, "numProtocol": 1}
     if in_commit_times(state.protocol, state.metadata) is not None:
         body["inCommitTimestampOpt"] = state.snapshot.timestamp_ms
@@ -90,12 +62,12 @@ def crc_body(state: DeltaState, *, txn_id: str | None = None) -> Json:
         "protocol": spell(state.protocol),
         "fileSizeHistogram": {
             "sortedBinBoundaries": SIZE_BINS,
-            "fileCounts": _counts(sizes, SIZE_BINS),
-            "totalBytes": _totals(sizes, SIZE_BINS),
+            "fileCounts": tally.size_counts,
+            "totalBytes": tally.size_totals,
         },
         **counts,
     }
-    if files.num_rows <= MOST_FILES:
+    if tally.files <= MOST_FILES:
         body["allFiles"] = _adds(state)
     return body
 
@@ -130,21 +102,3 @@ def _add(row: dict[str, Any], stats: str | None) -> Json:
         "clusteringProvider": row["clustering_provider"],
     }
     return {name: value for name, value in said.items() if value is not None}
-
-
-def _numbers(values: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.int64]]:
-    return np.asarray(pc.fill_null(values, 0).to_numpy(), np.int64)
-
-
-def _bins(values: np.ndarray[Any, np.dtype[np.int64]], edges: tuple[int, ...]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    return np.searchsorted(np.array(edges, np.int64), values, side="right") - 1
-
-
-def _counts(values: np.ndarray[Any, np.dtype[np.int64]], edges: tuple[int, ...]) -> list[int]:
-    return [int(n) for n in np.bincount(_bins(values, edges), minlength=len(edges))]
-
-
-def _totals(values: np.ndarray[Any, np.dtype[np.int64]], edges: tuple[int, ...]) -> list[int]:
-    totals = np.zeros(len(edges), np.int64)
-    np.add.at(totals, _bins(values, edges), values)
-    return [int(n) for n in totals]

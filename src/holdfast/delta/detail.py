@@ -1,13 +1,23 @@
-"""A table in one row: where it is, how large, which settings and features; the columns of DESCRIBE DETAIL."""
+"""A table in one row, or as text: where it is, how large, what it works by, who can open it.
+
+1. The first columns are those of DESCRIBE DETAIL; two more say who can open the table as it is, and which settings it
+   works by, its own and those that hold because it does not say.
+2. The text says the same.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.delta.features import table_features
+from holdfast.delta.readers import readers_of
 from holdfast.delta.state import DeltaState
 from holdfast.model.files import STRINGS
+from holdfast.schema.properties import DEFAULTS
 from holdfast.schema.types import Struct
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -28,6 +38,8 @@ DETAIL = pa.schema(
         ("minReaderVersion", pa.int32()),
         ("minWriterVersion", pa.int32()),
         ("tableFeatures", pa.list_(pa.string())),
+        ("settings", STRINGS),
+        ("readers", STRINGS),
     ]
 )
 
@@ -52,8 +64,68 @@ def detail(state: DeltaState) -> pa.Table:
         "minReaderVersion": protocol.min_reader_version,
         "minWriterVersion": protocol.min_writer_version,
         "tableFeatures": list(table_features(protocol)),
+        "settings": list(settings_of(snapshot.properties).items()),
+        "readers": list(readers_of(protocol).items()),
     }
     return pa.Table.from_pylist([row], schema=DETAIL)
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A table, described; printing it shows it."""
+
+    table: str
+    version: int
+    num_files: int
+    size_bytes: int
+    layout: str
+    features: tuple[str, ...]
+    settings: Mapping[str, str]
+    asked: frozenset[str]  # settings that are the table's own
+    readers: Mapping[str, str]
+
+    def __str__(self) -> str:
+        width = max(map(len, (*self.settings, *self.readers)))
+        lines = [
+            f"table     {self.table}, version {self.version}",
+            f"files     {self.num_files}, {self.size_bytes} bytes, {self.layout}",
+            f"features  {', '.join(self.features) or 'none'}",
+            "works by",
+            *(f"  {k:<{width}}  {v}{'' if k in self.asked else ' (default)'}" for k, v in self.settings.items()),
+            "opened by",
+            *(f"  {reader:<{width}}  {answer}" for reader, answer in self.readers.items()),
+        ]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def describe(state: DeltaState) -> Description:
+    """What a table is, how it works and who can open it."""
+    row = detail(state).to_pylist()[0]
+    properties = state.snapshot.properties
+    if row["partitionColumns"]:
+        layout = f"partitioned by {', '.join(row['partitionColumns'])}"
+    elif row["clusteringColumns"]:
+        layout = f"clustered by {', '.join(row['clusteringColumns'])}"
+    else:
+        layout = "neither partitioned nor clustered"
+    return Description(
+        table=state.snapshot.location.url,
+        version=state.version,
+        num_files=row["numFiles"],
+        size_bytes=row["sizeInBytes"],
+        layout=layout,
+        features=tuple(row["tableFeatures"]),
+        settings=settings_of(properties),
+        asked=frozenset(properties),
+        readers=dict(row["readers"]),
+    )
+
+
+def settings_of(properties: Mapping[str, str]) -> Mapping[str, str]:
+    """What a table works by: what it says, and what holds where it does not."""
+    return {name: properties.get(name, default) for name, default in DEFAULTS.items()}
 
 
 def _logical(schema: Struct, path: tuple[str, ...]) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from holdfast.delta.actions import Line, decode_lines
-from holdfast.delta.ahead import each
+from holdfast.delta.ahead import each, is_near
 from holdfast.delta.checksum import Hint, read_hint
 from holdfast.delta.names import (
     FIRST_NAME,
@@ -23,6 +23,7 @@ from holdfast.delta.names import (
     Checksum,
     Compacted,
     LastCheckpoint,
+    commit_name,
     first_name,
     parse_log_name,
 )
@@ -51,6 +52,21 @@ def list_log(location: Location, *, start: str = FIRST_NAME) -> LogListing:
     """What the log directory holds from a name on."""
     found = location.store.list_from(location.key(LOG), start)
     return read_listing(found, directory=log_url(location))
+
+
+def list_next(location: Location, version: int, known: ObjectMeta | None) -> LogListing | None:
+    """The log from a known commit on, where at most one has followed; None where only a listing can tell.
+
+    A file system finds what is new in a directory by listing all of it, so there the next two commits are asked for by
+    name. The known one is asked for last: a log is cleaned from its oldest commit on, so while that one is there, none
+    after it was there and is gone.
+    """
+    if known is None or not is_near(location.store):
+        return None
+    follows, more, still = (_head(location, commit_name(version + ahead)) for ahead in (1, 2, 0))
+    if more is not None or still != known:
+        return None
+    return read_listing(filter(None, (still, follows)), directory=log_url(location))
 
 
 def list_all(location: Location) -> Listed:
@@ -125,6 +141,13 @@ def _get(location: Location, meta: ObjectMeta) -> bytes:
     except NotFound as error:
         path = f"{log_url(location)}/{meta.name}"
         raise MissingFile(f"{path} was listed and is not there any more: open the table again", path=path) from error
+
+
+def _head(location: Location, name: str) -> ObjectMeta | None:
+    try:
+        return location.store.head(location.key(LOG, name))
+    except NotFound:
+        return None
 
 
 def _unhinted(location: Location, trouble: str) -> Listed:

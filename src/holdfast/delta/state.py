@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow.compute as pc
 
 from holdfast.delta.actions import DomainMetadata, Metadata, Protocol, Txn
 from holdfast.delta.checksum import contradictions
 from holdfast.delta.features import check_readable
-from holdfast.delta.log import has_log, list_hinted, list_log, log_url
+from holdfast.delta.log import has_log, list_hinted, list_log, list_next, log_url
 from holdfast.delta.names import checksum_name, first_name
 from holdfast.delta.reader import Replayed, read_deltas, replay
 from holdfast.delta.replay import Layer, LiveFiles
 from holdfast.delta.segment import LogListing, LogSegment
 from holdfast.delta.settings import Settings, known
 from holdfast.delta.shape import clustering_of, identity_of, partitions_of, resolve_of, schema_of
+from holdfast.delta.tally import RunningTally
 from holdfast.delta.times import checksum_of, version_at, version_time
 from holdfast.errors import Damaged, Invalid
 from holdfast.model.files import Slab
@@ -47,6 +48,7 @@ class DeltaState:
     commit: ObjectMeta | None  # the version's own commit file, where it is still there
     base: tuple[Slab, ...]  # files of the checkpoint, dead ones included
     layers: tuple[Layer, ...]  # files of the commits after it
+    tally: RunningTally = field(compare=False)
 
     @property
     def version(self) -> int:
@@ -71,7 +73,7 @@ def load(location: Location, *, version: int | None = None, timestamp_ms: int | 
 def refresh(state: DeltaState) -> DeltaState:
     """The table as it is now; the same state when nothing was committed since."""
     location, version = state.snapshot.location, state.version
-    listing = list_log(location, start=first_name(version))
+    listing = list_next(location, version, state.commit) or list_log(location, start=first_name(version))
     found = listing.commits.get(version)
     if found != state.commit:
         # Cleaned up, when the log goes on without it; else this is not the log the state came from.
@@ -113,6 +115,8 @@ def _state(location: Location, replayed: Replayed, *, before: DeltaState | None 
     check_readable(protocol, table=where)
     mapping = resolve_of(protocol, metadata)
     files = LiveFiles(replayed.base, replayed.layers)
+    one_more = before is not None and segment.version == before.version + 1
+    tally = before.tally.next(files, replayed.last) if before is not None and one_more else RunningTally(files)
     if before is not None and before.metadata is metadata and before.protocol is protocol:
         schema, partitions = before.snapshot.schema, before.snapshot.partition_columns
     else:
@@ -141,6 +145,7 @@ def _state(location: Location, replayed: Replayed, *, before: DeltaState | None 
         replayed.listing.commits.get(segment.version),
         replayed.base,
         replayed.layers,
+        tally,
     )
 
 

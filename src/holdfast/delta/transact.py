@@ -3,9 +3,11 @@
 1. Fresh rows get their ids and every new file its commit version here, per attempt, above the table's mark.
 2. An attempt writes exactly one object, and only if nobody has: the table has all of it or none of it.
 3. A lost answer is resolved by reading the version back and looking for this attempt's own id.
-4. commitInfo comes first; with in-commit timestamps, time never goes back.
+4. commitInfo comes first; with in-commit timestamps, time never goes back, and where they are turned on the table says
+   from which version and moment, those of the attempt.
 5. What a shape does not change is not written again: the text of a schema, the metadata, the clustering.
 6. A removed file is said to have the row ids it has in the version the attempt is made on.
+7. Vectors are made on that version too, and written before the commit.
 """
 
 from __future__ import annotations
@@ -36,20 +38,26 @@ from holdfast.delta.actions import (
 from holdfast.delta.columns import logical_ids
 from holdfast.delta.features import check_writable, writer_features
 from holdfast.delta.names import LOG, commit_name
+from holdfast.delta.rehide import NOTHING, Rehidden, rehide
 from holdfast.delta.shape import CLUSTERING_DOMAIN, ROW_TRACKING_DOMAIN
 from holdfast.delta.spelling import spell
 from holdfast.delta.state import DeltaState
+from holdfast.delta.times import in_commit_times
 from holdfast.delta.upgrade import protocol_for
 from holdfast.env import Env
 from holdfast.errors import Damaged, Invalid, OutcomeUnknown
-from holdfast.model.mutation import Committed, Mutation, Outcome, Shape, Taken
+from holdfast.model.mutation import RESTAMPED, Committed, Mutation, Outcome, Shape, Taken
 from holdfast.rows.stamp import NO_IDS_YET, stamp
 from holdfast.schema.properties import (
     ENABLE_IN_COMMIT_TIMESTAMPS,
     ENABLE_ROW_TRACKING,
+    IN_COMMIT_TIMESTAMP_TIME,
+    IN_COMMIT_TIMESTAMP_VERSION,
+    ISOLATION_LEVEL,
     MATERIALIZED_ROW_COMMIT_VERSION,
     MATERIALIZED_ROW_ID,
     ROW_TRACKING_SUSPENDED,
+    isolation,
     truth,
 )
 from holdfast.schema.types import render_schema
@@ -74,22 +82,27 @@ def prepare(location: Location, state: DeltaState | None, mutation: Mutation, en
     version = 0 if state is None else state.version + 1
     txn_id = env.new_uuid()
     protocol = None if state is None else state.protocol
-    new_metadata, new_protocol = _shaped(location, state, mutation.shape, env)
+    now = env.now_ms()
+    # Later than the version before, by whatever that is dated: where times in commits begin, by its file.
+    moment = max(now, 0 if state is None else state.snapshot.timestamp_ms + 1)
+    new_metadata, new_protocol = _shaped(location, state, mutation.shape, env, moment=moment)
     metadata = new_metadata or (state.metadata if state is not None else None)
     protocol = new_protocol or protocol
     assert metadata is not None, "a table without a shape has one already"
     assert protocol is not None, "a table without a shape has a protocol already"
     check_writable(protocol, table=location.url)
-    now = env.now_ms()
     tracked = _Tracking.of(protocol, metadata, state)
+    rehidden = NOTHING if state is None else rehide(state, mutation.hidden, env)
+    fresh = _fresh(mutation, rehidden, tracked)
     lines: list[dict[str, Any]] = [
-        {"commitInfo": _info(state, mutation, metadata, now=now, txn_id=txn_id)},
+        {"commitInfo": _info(state, mutation, metadata, now=now, moment=moment, txn_id=txn_id)},
         *([{"protocol": new_protocol}] if new_protocol else []),
         *([{"metaData": spell(new_metadata)}] if new_metadata else []),
         *([{"txn": Txn(mutation.app.app_id, mutation.app.version, now)}] if mutation.app else []),
-        *({"remove": spell(action)} for action in _removes(mutation, state, now)),
-        *({"add": spell(action)} for action in _adds(mutation, tracked, version)),
-        *({"domainMetadata": spell(domain)} for domain in _domains(mutation, tracked, state)),
+        *({"remove": spell(action)} for action in _removes(mutation, rehidden, state, now)),
+        *({"add": spell(action)} for action in _adds(mutation, rehidden, fresh, tracked, version)),
+        *({"cdc": spell(action)} for action in _feed(mutation)),
+        *({"domainMetadata": spell(domain)} for domain in _domains(mutation, fresh, tracked, state)),
     ]
     return Attempt(version, b"\n".join(map(msgspec.json.encode, lines)) + b"\n", txn_id)
 
@@ -142,14 +155,14 @@ class _Tracking:
 
 
 def _shaped(
-    location: Location, state: DeltaState | None, shape: Shape | None, env: Env
+    location: Location, state: DeltaState | None, shape: Shape | None, env: Env, *, moment: int
 ) -> tuple[Metadata | None, Protocol | None]:
     """The metadata and protocol actions a new shape asks for."""
     if shape is None:
         if state is None:
             raise Invalid(f"there is no table at {location.url}: create it first")
         return None, None
-    properties: dict[str, str | None] = dict(shape.properties)
+    properties: dict[str, str | None] = {**shape.properties, **_timed(shape, state, moment)}
     if truth(properties.get(ENABLE_ROW_TRACKING)):
         properties.setdefault(MATERIALIZED_ROW_ID, f"_row-id-col-{env.new_uuid()}")
         properties.setdefault(MATERIALIZED_ROW_COMMIT_VERSION, f"_row-commit-version-col-{env.new_uuid()}")
@@ -170,10 +183,29 @@ def _shaped(
     return (None if metadata == old else metadata), (None if unchanged else protocol)
 
 
-def _adds(mutation: Mutation, tracked: _Tracking | None, version: int) -> Iterator[FileAction]:
-    """One action per staged file, in their order, stamped where the table tracks rows."""
+def _timed(shape: Shape, state: DeltaState | None, moment: int) -> dict[str, str]:
+    """Since when commits carry their own time: written where a table that has a history turns that on."""
+    if state is None or not truth(shape.properties.get(ENABLE_IN_COMMIT_TIMESTAMPS)):
+        return {}
+    if in_commit_times(state.protocol, state.metadata) is None:
+        return {IN_COMMIT_TIMESTAMP_VERSION: str(state.version + 1), IN_COMMIT_TIMESTAMP_TIME: str(moment)}
+    old = state.metadata.properties
+    return {name: old[name] for name in (IN_COMMIT_TIMESTAMP_VERSION, IN_COMMIT_TIMESTAMP_TIME) if name in old}
+
+
+def _fresh(mutation: Mutation, rehidden: Rehidden, tracked: _Tracking | None) -> pa.Table:
+    """Files that are in the table already and get ids now: those asked for, and those that come by."""
+    again = pa.concat_tables([rehidden.again, mutation.readded])
+    bare = again.filter(pc.is_null(again.column("base_row_id"))) if tracked is not None else RESTAMPED.empty_table()
+    return pa.concat_tables([mutation.restamped, bare])
+
+
+def _adds(
+    mutation: Mutation, rehidden: Rehidden, fresh: pa.Table, tracked: _Tracking | None, version: int
+) -> Iterator[FileAction]:
+    """One action per file, staged ones first, stamped where the table tracks rows."""
     staged = mutation.added
-    bases = None if tracked is None else stamp(_counts(mutation), high_water=tracked.high_water).bases
+    bases = None if tracked is None else stamp(_counts(mutation, fresh), high_water=tracked.high_water).bases
     for i, row in enumerate(staged.to_pylist()):  # one per file
         yield FileAction(
             path=quote(row["key"], safe=_PATH_SAFE),
@@ -185,32 +217,51 @@ def _adds(mutation: Mutation, tracked: _Tracking | None, version: int) -> Iterat
             base_row_id=None if bases is None else bases[i],
             default_row_commit_version=None if bases is None else version,
         )
-    if not mutation.restamped.num_rows:
-        return
-    assert bases is not None, "files are stamped only where the table tracks rows"
-    for row, base in zip(mutation.restamped.to_pylist(), bases[staged.num_rows :], strict=True):  # one per file
+    if fresh.num_rows:
+        assert bases is not None, "files are stamped only where the table tracks rows"
+        for row, base in zip(fresh.to_pylist(), bases[staged.num_rows :], strict=True):  # one per file
+            yield _added_again(mutation, {**row, "base_row_id": base, "default_row_commit_version": version})
+    again = pa.concat_tables([rehidden.again, mutation.readded])
+    if tracked is not None:
+        again = again.filter(pc.is_valid(again.column("base_row_id")))
+    for row in again.to_pylist():  # one per file
+        yield _added_again(mutation, row)
+
+
+def _added_again(mutation: Mutation, row: Mapping[str, Any]) -> FileAction:
+    return FileAction(
+        path=row["path"],
+        partition_values=dict(row["partition_values"] or ()),
+        size=row["size"],
+        modification_time=row["modified_ms"],
+        data_change=mutation.data_change,
+        stats=row["stats"],
+        tags=None if row["tags"] is None else dict(row["tags"]),
+        deletion_vector=_vector(row["dv"]),
+        base_row_id=row["base_row_id"],
+        default_row_commit_version=row["default_row_commit_version"],
+        clustering_provider=row["clustering_provider"],
+    )
+
+
+def _feed(mutation: Mutation) -> Iterator[FileAction]:
+    for row in mutation.feed.to_pylist():  # one per file
         yield FileAction(
-            path=row["path"],
+            path=quote(row["key"], safe=_PATH_SAFE),
             partition_values=dict(row["partition_values"] or ()),
             size=row["size"],
-            modification_time=row["modified_ms"],
-            data_change=mutation.data_change,
-            stats=row["stats"],
-            tags=None if row["tags"] is None else dict(row["tags"]),
-            deletion_vector=_vector(row["dv"]),
-            base_row_id=base,
-            default_row_commit_version=version,
-            clustering_provider=row["clustering_provider"],
+            data_change=False,
         )
 
 
-def _counts(mutation: Mutation) -> list[int]:
+def _counts(mutation: Mutation, fresh: pa.Table) -> list[int]:
     """Physical rows of each file that is to be stamped, in the order of their actions."""
-    return [*mutation.added.column("num_records").to_pylist(), *mutation.restamped.column("num_records").to_pylist()]
+    return [*mutation.added.column("num_records").to_pylist(), *fresh.column("num_records").to_pylist()]
 
 
-def _removes(mutation: Mutation, state: DeltaState | None, now: int) -> Iterator[FileAction]:
-    for row in _as_stamped(mutation.removed, state).to_pylist():  # one per file
+def _removes(mutation: Mutation, rehidden: Rehidden, state: DeltaState | None, now: int) -> Iterator[FileAction]:
+    removed = pa.concat_tables([_as_stamped(mutation.removed, state), rehidden.gone])
+    for row in removed.to_pylist():  # one per file
         yield FileAction(
             path=row["path"],
             deletion_timestamp=now,
@@ -249,9 +300,11 @@ def _vector(dv: Mapping[str, Any] | None) -> Vector | None:
     return Vector(dv["storage"], dv["path"], dv["size"], dv["cardinality"], dv["offset"])
 
 
-def _domains(mutation: Mutation, tracked: _Tracking | None, state: DeltaState | None) -> Iterator[DomainMetadata]:
+def _domains(
+    mutation: Mutation, fresh: pa.Table, tracked: _Tracking | None, state: DeltaState | None
+) -> Iterator[DomainMetadata]:
     if tracked is not None:
-        mark = stamp(_counts(mutation), high_water=tracked.high_water).high_water
+        mark = stamp(_counts(mutation, fresh), high_water=tracked.high_water).high_water
         if mark != tracked.high_water:
             yield DomainMetadata(ROW_TRACKING_DOMAIN, json.dumps({"rowIdHighWaterMark": mark}))
     clustering = None if mutation.shape is None else mutation.shape.clustering_columns
@@ -263,14 +316,14 @@ def _domains(mutation: Mutation, tracked: _Tracking | None, state: DeltaState | 
 
 
 def _info(
-    state: DeltaState | None, mutation: Mutation, metadata: Metadata, *, now: int, txn_id: UUID
+    state: DeltaState | None, mutation: Mutation, metadata: Metadata, *, now: int, moment: int, txn_id: UUID
 ) -> dict[str, Any]:
     info: dict[str, Any] = {
         "timestamp": now,
         "operation": mutation.operation,
         "operationParameters": dict(mutation.parameters),
         **({} if state is None else {"readVersion": state.version}),
-        "isolationLevel": "Serializable",
+        "isolationLevel": _isolation(mutation, metadata),
         "isBlindAppend": mutation.is_blind,
         "operationMetrics": {name: str(value) for name, value in mutation.metrics.items()},
         **({"userMetadata": mutation.user_metadata} if mutation.user_metadata is not None else {}),
@@ -279,6 +332,11 @@ def _info(
         "txnId": str(txn_id),
     }
     if truth(metadata.properties.get(ENABLE_IN_COMMIT_TIMESTAMPS)):
-        last = state.snapshot.timestamp_ms if state is not None else 0
-        info = {"inCommitTimestamp": max(now, last + 1), **info}
+        info = {"inCommitTimestamp": moment, **info}
     return info
+
+
+def _isolation(mutation: Mutation, metadata: Metadata) -> str:
+    """What a lost race would be judged by: where no row changes, nothing that was read can be wrong."""
+    level = isolation(metadata.properties.get(ISOLATION_LEVEL))
+    return level.value if mutation.data_change else "SnapshotIsolation"

@@ -8,6 +8,9 @@ value, so losing a race never means writing a data file again.
 3. `reads` says what must not have changed for the transaction still to be right.
 4. `restamped` are live files without row ids, to be added again with ids; they belong to the version the attempt is
    made on, so a mutation that has any is made anew after a lost race.
+5. `hidden` are positions to hide beyond those that are hidden already: an attempt unites them with the vector the file
+   then has, and a file with no row left goes away.
+6. `readded` are files of an earlier version that come back as they were, ids included.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+from pyroaring import BitMap64
 
 from holdfast.model.files import FILES, STRINGS
 from holdfast.predicate.records import Predicate
@@ -34,6 +38,8 @@ STAGED = pa.schema(
 )
 RESTAMPED = pa.schema([*FILES, ("num_records", pa.int64()), ("stats", pa.string())])
 ENABLES_ROW_TRACKING = "rowTrackingEnablementOnly"  # tags a commit that changes nothing else
+HANDS_OUT_NUMBERS = "delta.identity.schemaUpdate"  # tags one that changes only how far identity columns have come
+KEEPS_ROW_IDS = "delta.rowTracking.preserved"  # tags a commit whose rewritten rows are still themselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +93,9 @@ class Mutation:
     added: pa.Table = field(default_factory=STAGED.empty_table)
     removed: pa.Table = field(default_factory=FILES.empty_table)
     restamped: pa.Table = field(default_factory=RESTAMPED.empty_table)
+    hidden: Mapping[str, BitMap64] = field(default_factory=dict)  # by file key
+    readded: pa.Table = field(default_factory=RESTAMPED.empty_table)
+    feed: pa.Table = field(default_factory=STAGED.empty_table)  # change data files
     data_change: bool = True
     reads: Reads = NoRows()
     shape: Shape | None = None  # what the table becomes; None: as it is
@@ -97,7 +106,8 @@ class Mutation:
     @property
     def is_blind(self) -> bool:
         """Whether it only adds, without having looked at the table."""
-        return isinstance(self.reads, NoRows) and not self.removed.num_rows and self.shape is None
+        takes = bool(self.removed.num_rows or self.hidden or self.readded.num_rows)
+        return isinstance(self.reads, NoRows) and not takes and self.shape is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +142,4 @@ class Winner:
     changes_protocol: bool
     apps: frozenset[str]
     only_enables_row_tracking: bool = False  # then what it did to the shape is adopted
+    only_hands_out_numbers: bool = False  # likewise, by who hands out none

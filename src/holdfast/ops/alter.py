@@ -49,6 +49,7 @@ _KEPT = frozenset(
         IN_COMMIT_TIMESTAMP_TIME,
     )
 )
+_SINCE_WHEN = frozenset((IN_COMMIT_TIMESTAMP_VERSION, IN_COMMIT_TIMESTAMP_TIME))
 _LACKING = frozenset(  # properties that stand for features Holdfast does not write
     (
         "delta.enableIcebergCompatV1",
@@ -160,12 +161,9 @@ def _propertied(
     """A change of properties, with what they bring about."""
     shape = _mapped(old, shape)
     write_spec(shape.schema, shape.partition_columns, shape.properties)  # refuses values that no write could use
-    enabled = ENABLE_IN_COMMIT_TIMESTAMPS
-    if truth(shape.properties.get(enabled)) and not truth(old.properties.get(enabled)):
-        raise Unsupported(
-            f"Holdfast does not turn on in-commit timestamps for a table that has a history: ask for {enabled}=true "
-            "when the table is made"
-        )
+    if not truth(shape.properties.get(ENABLE_IN_COMMIT_TIMESTAMPS)):
+        # What they were on since means nothing once they are off, and would be wrong when they are on again.
+        shape = replace(shape, properties={k: v for k, v in shape.properties.items() if k not in _SINCE_WHEN})
     return Mutation(operation, parameters, reads=_tracked(snapshot, old, shape), shape=shape)
 
 

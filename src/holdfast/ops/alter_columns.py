@@ -1,4 +1,4 @@
-"""Changes of a table's columns: added, renamed, dropped, widened, commented. Its data files stay as they are.
+"""Changes of a table's columns: added, renamed, dropped, widened, described. Its data files stay as they are.
 
 Pure: a shape and a wish become a mutation without files, whose shape the commit turns into the least protocol it needs.
 
@@ -19,6 +19,7 @@ from typing import Any
 
 from holdfast.errors import Invalid, SchemaMismatch
 from holdfast.model.mutation import Mutation, Shape
+from holdfast.ops.defaults import with_default
 from holdfast.ops.shape import grown
 from holdfast.schema.constraints import Kind, demands, pinned, references
 from holdfast.schema.enforce import GENERATION
@@ -49,31 +50,35 @@ def add_columns(
         added.append({"column": _described((*above, last), f)})
     if not added:
         raise Invalid("there is no column to add: name one")
-    _refuse_schema(old, schema)
+    _refuse_schema(replace(old, schema=schema))
     return Mutation("ADD COLUMNS", {"columns": json.dumps(added)}, shape=grown(old, schema, new_uuid))
 
 
 def rename_column(old: Shape, name: str, new: str) -> Mutation:
-    """Give a column another name; for one in a struct, `new` is the last part alone."""
+    """Give a column another name; for one in a struct, `new` is the last part alone.
+
+    Files keep the name they know it by, and so do the values that partition the table and the columns that cluster it.
+    """
     path = path_of(old.schema, name)
     _refuse_unmapped(old, f"renaming {path_text(path)}")
     if len(parts := split(new)) != 1:
         raise Invalid(f"the new name of {path_text(path)} is one name, not the path {new}: put it in backticks")
     _refuse_held(old, path, "be renamed")
-    schema = _changed(old.schema, path, lambda f: replace(f, name=parts[0]))
-    _refuse_schema(old, schema)
+    shape = _renamed(old, path, parts[0])
+    _refuse_schema(shape)
     parameters = {"oldColumnPath": path_text(path), "newColumnPath": path_text((*path[:-1], parts[0]))}
-    return Mutation("RENAME COLUMN", parameters, shape=replace(old, schema=schema))
+    return Mutation("RENAME COLUMN", parameters, shape=shape)
 
 
 def drop_column(old: Shape, name: str) -> Mutation:
     """Take a column away; data files keep its values, which nobody sees."""
     path = path_of(old.schema, name)
     _refuse_unmapped(old, f"dropping {path_text(path)}")
+    _refuse_layout(old, path, "be dropped")
     _refuse_held(old, path, "be dropped")
-    schema = _changed(old.schema, path, lambda f: None)
-    _refuse_schema(old, schema)
-    return Mutation("DROP COLUMNS", {"columns": json.dumps([path_text(path)])}, shape=replace(old, schema=schema))
+    shape = replace(old, schema=_changed(old.schema, path, lambda f: None))
+    _refuse_schema(shape)
+    return Mutation("DROP COLUMNS", {"columns": json.dumps([path_text(path)])}, shape=shape)
 
 
 def change_type(old: Shape, name: str, type_: DataType) -> Mutation:
@@ -103,6 +108,14 @@ def comment_column(old: Shape, name: str, text: str | None) -> Mutation:
     return _column_changed(old, path, replace(f, metadata=metadata if text is None else {**metadata, "comment": text}))
 
 
+def default_column(old: Shape, name: str, expression: str | None) -> Mutation:
+    """Say what a column is where rows bring nothing for it; None takes its default away. Rows that are there stay."""
+    path = path_of(old.schema, name)
+    if len(path) > 1:
+        raise Invalid(f"the field {path_text(path)} cannot have a default: only columns of the table do")
+    return _column_changed(old, path, with_default(fields_along(old.schema, path)[-1], expression))
+
+
 def path_of(schema: Struct, name: str) -> Path:
     """The column a name means, as the schema spells it: a column of that name, else a path with dots and backticks."""
     return tuple(f.name for f in fields_along(schema, (name,) if schema.find(name) else split(name)))
@@ -126,14 +139,13 @@ def _refuse_unmapped(shape: Shape, what: str) -> None:
         )
 
 
-def _refuse_schema(old: Shape, schema: Struct) -> None:
-    refuse_unstorable(schema, mapped=mapping_mode(old) != "none")
-    refuse_partition_columns(schema, old.partition_columns)
+def _refuse_schema(shape: Shape) -> None:
+    refuse_unstorable(shape.schema, mapped=mapping_mode(shape) != "none")
+    refuse_partition_columns(shape.schema, shape.partition_columns)
 
 
 def _refuse_held(shape: Shape, path: Path, what: str) -> None:
     """Refuse to touch a column that something else of the table names."""
-    _refuse_layout(shape, path, what)
     if reason := next(_holds(shape, path), None):
         raise Invalid(f"the column {path_text(path)} cannot {what}: {reason}")
 
@@ -160,10 +172,17 @@ def _holds(shape: Shape, path: Path) -> Iterator[str]:
         if demand.kind in (Kind.CHECK, Kind.INVARIANT) and path[0] in references(demand.expression, shape.schema):
             advice = "; drop the constraint first, with dropConstraint" if demand.kind is Kind.CHECK else ""
             yield f"the {demand.title} ({demand.expression}) depends on it{advice}"
-    unnamed = _changed(shape.schema, path, lambda f: replace(f, name=_NOBODY))
-    listed = [stats_leaves(s, shape.partition_columns, shape.properties) for s in (shape.schema, unnamed)]
+    listed = [
+        stats_leaves(s.schema, s.partition_columns, s.properties) for s in (shape, _renamed(shape, path, _NOBODY))
+    ]
     if listed[0] != listed[1]:
         yield f"the property {STATS_COLUMNS} names it; change that first"
+
+
+def _renamed(shape: Shape, path: Path, new: str) -> Shape:
+    schema = _changed(shape.schema, path, lambda f: replace(f, name=new))
+    partitions = tuple(new if (name,) == path else name for name in shape.partition_columns)
+    return replace(shape, schema=schema, partition_columns=partitions)
 
 
 def _widened(f: Field, type_: DataType, path: Path) -> Field:

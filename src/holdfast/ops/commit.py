@@ -4,7 +4,8 @@
 
 1. A transaction lands at most once: an unclear answer is resolved by the format before this loop sees it.
 2. Losing a race costs a look at the winners, never a data file.
-3. What it cannot rebase is a Conflict that names the winner, what it did and the files in the way.
+3. What it cannot rebase is a Conflict that names the winner, what it did and the files in the way. How strict that is
+   follows from the isolation level of the table as it was read.
 4. What a landed commit makes due (checkpoint, checksum) is told to the caller, and no failure of that undoes a commit.
 """
 
@@ -15,10 +16,11 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from holdfast.env import Env
-from holdfast.errors import ConcurrentWrite, LimitReached
+from holdfast.errors import CONCURRENT_WRITES, ConcurrentCreate, ConcurrentWrite, LimitReached
 from holdfast.model.mutation import Committed, Mutation, Outcome, Taken, Winner
 from holdfast.model.snapshot import Snapshot
 from holdfast.plan.rebase import Clash, judge
+from holdfast.schema.properties import ISOLATION_LEVEL, Isolation, isolation
 
 State = TypeVar("State")
 ATTEMPTS = 10_000
@@ -49,9 +51,7 @@ class Landed:
     attempts: int
 
 
-def commit(
-    format_: Format[State], state: State | None, mutation: Mutation, env: Env, *, serializable: bool = True
-) -> Landed:
+def commit(format_: Format[State], state: State | None, mutation: Mutation, env: Env) -> Landed:
     """Make a mutation true, or raise what stands in its way. `state` is what the transaction read."""
     read = state
     for attempt in range(1, ATTEMPTS + 1):
@@ -65,7 +65,7 @@ def commit(
             case Taken(version):
                 newest = format_.newest(state)
                 assert newest is not None, f"version {version} is taken, so there is a table"
-                _refuse_clash(format_, read, state, newest, mutation, serializable)
+                _refuse_clash(format_, read, state, newest, mutation)
                 state = newest
     raise LimitReached(f"lost {ATTEMPTS} races for a version in a row; try again when fewer writers are at work")
 
@@ -76,30 +76,28 @@ def _refuse_clash(
     before: State | None,
     newest: State,
     mutation: Mutation,
-    serializable: bool,
 ) -> None:
     """Raise when a winner since the last attempt makes the transaction wrong."""
     winners = format_.winners(before, newest)
     if read is None:
-        raise ConcurrentWrite(
-            f"another writer created the table at {format_.snapshot(newest).location.url} first",
-            kind="write",
-            version=0,
+        raise ConcurrentCreate(
+            f"another writer created the table at {format_.snapshot(newest).location.url} first", version=0
         )
-    clash = judge(mutation, format_.snapshot(read), winners, serializable=serializable)
+    snapshot = format_.snapshot(read)
+    serializable = isolation(snapshot.properties.get(ISOLATION_LEVEL)) is Isolation.SERIALIZABLE
+    clash = judge(mutation, snapshot, winners, serializable=serializable)
     if clash is not None:
-        raise _conflict(clash, mutation, format_.snapshot(read))
+        raise _conflict(clash, mutation, snapshot)
 
 
 def _conflict(clash: Clash, mutation: Mutation, snapshot: Snapshot) -> ConcurrentWrite:
     winner = clash.winner
     when = datetime.datetime.fromtimestamp(winner.timestamp_ms / 1000, datetime.UTC)
     files = f" ({', '.join(clash.files[:3])}{', ...' if len(clash.files) > 3 else ''})" if clash.files else ""
-    return ConcurrentWrite(
+    return CONCURRENT_WRITES[clash.kind](
         f"this {mutation.operation} of {snapshot.location.url} read version {snapshot.version}, but version "
         f"{winner.version}, a {winner.operation} at {when:%Y-%m-%d %H:%M:%S} UTC, came first: {clash.reason}{files}; "
         "read the table again and repeat it",
-        kind=clash.kind,
         version=winner.version,
         files=clash.files,
     )

@@ -61,6 +61,7 @@ class FileTask:
     base_row_id: int | None = None
     default_row_commit_version: int | None = None
     size: int | None = None
+    number: int | None = None  # of the file in its plan
 
 
 def output_schema(spec: ReadSpec) -> pa.Schema:
@@ -151,6 +152,8 @@ class _Reader:
                 return lambda batch, rows: pa.array(rows)
             case names.FILE:
                 return self._constant(task.uri, pa.string())
+            case names.FILE_NUMBER:
+                return self._constant(task.number, pa.int64())
             case names.PARTITION:
                 return self._partition()
             case names.BASE_ROW_ID:

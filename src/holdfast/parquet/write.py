@@ -78,9 +78,9 @@ class WriteSpec:
         return (*self.fields, *(Field(name, LONG) for name, stored in carried if stored is not None))
 
 
-def file_names(task: int, new_uuid: Callable[[], UUID], codec: str) -> Callable[[], str]:
+def file_names(task: int, new_uuid: Callable[[], UUID], codec: str, *, first: str = "part") -> Callable[[], str]:
     """Fresh names for the files of one task."""
-    return lambda: f"part-{task:05d}-{new_uuid()}.c000{_SUFFIX[codec]}.parquet"
+    return lambda: f"{first}-{task:05d}-{new_uuid()}.c000{_SUFFIX[codec]}.parquet"
 
 
 def write_batches(
@@ -90,34 +90,62 @@ def write_batches(
 
     A batch has the fields of the spec in order, then the carried row ids and versions where the spec names them.
     """
-    layout = _Layout(spec)
-    done: list[dict[str, Any]] = []
-    open_file: _File | None = None
-    try:
+    with RowWriter(spec, sink, names) as writer:
         for batch in batches:
-            for values, rows in layout.runs(batch):
-                if open_file is not None and open_file.values != values:
-                    done.append(open_file.finish())
-                    open_file = None
-                stored = layout.stored(rows)
-                while stored.num_rows:
-                    if open_file is None:
-                        open_file = _File(layout, sink, layout.key(values, names()), values)
-                    stored = open_file.take(stored)
-                    if open_file.is_full:
-                        done.append(open_file.finish())
-                        open_file = None
-            if len(done) >= _ANSWER_FILES:
-                yield pa.RecordBatch.from_pylist(done, schema=WRITTEN)
-                done = []
-        if open_file is not None:
-            done.append(open_file.finish())
-            open_file = None
-    finally:
-        if open_file is not None:
-            open_file.abort()
-    if done:
-        yield pa.RecordBatch.from_pylist(done, schema=WRITTEN)
+            writer.write(batch)
+            if writer.finished >= _ANSWER_FILES:
+                yield writer.taken()
+        writer.close()
+    if writer.finished:
+        yield writer.taken()
+
+
+class RowWriter:
+    """Takes rows and stores them; what is open when an error ends its `with` leaves no file."""
+
+    def __init__(self, spec: WriteSpec, sink: Sink, names: Callable[[], str]) -> None:
+        self._layout = _Layout(spec)
+        self._sink = sink
+        self._names = names
+        self._done: list[dict[str, Any]] = []
+        self._open: _File | None = None
+
+    def __enter__(self) -> RowWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._open is not None:
+            self._open.abort()
+            self._open = None
+
+    @property
+    def finished(self) -> int:
+        """How many files are complete and not taken yet."""
+        return len(self._done)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Store rows, with the columns of `spec.input_fields` in order."""
+        for values, rows in self._layout.runs(batch):
+            if self._open is not None and self._open.values != values:
+                self.close()
+            stored = self._layout.stored(rows)
+            while stored.num_rows:
+                if self._open is None:
+                    self._open = _File(self._layout, self._sink, self._layout.key(values, self._names()), values)
+                stored = self._open.take(stored)
+                if self._open.is_full:
+                    self.close()
+
+    def close(self) -> None:
+        """Complete the open file, if there is one; rows that come later go to another."""
+        if self._open is not None:
+            self._done.append(self._open.finish())
+            self._open = None
+
+    def taken(self) -> pa.RecordBatch:
+        """The files completed since this was asked last, with the columns of WRITTEN."""
+        done, self._done = self._done, []
+        return pa.RecordBatch.from_pylist(done, schema=WRITTEN)
 
 
 class _Layout:

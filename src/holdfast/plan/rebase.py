@@ -3,7 +3,8 @@
 Winners are loaded first and judged here, without I/O. A transaction that is still right is attempted again on top of
 them as it is, because whatever depends on its version is made per attempt.
 
-1. `None` means: the result equals running the transaction after the winners, in commit order.
+1. `None` means: the result equals running the transaction after the winners, in commit order; where serializable is
+   not asked for, in some order, in which it runs before winners that appended blindly.
 2. Anything else names the winner, what it did and what of it stands in the way.
 """
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.model.files import FileTable, NoStats, Slab
-from holdfast.model.mutation import AllRows, Mutation, NoRows, RowsWhere, Winner
+from holdfast.model.mutation import HANDS_OUT_NUMBERS, AllRows, Mutation, NoRows, RowsWhere, Winner
 from holdfast.model.snapshot import Snapshot
 from holdfast.plan.prune import Want, by_partition
 
@@ -25,7 +26,7 @@ from holdfast.plan.prune import Want, by_partition
 class Clash:
     """What stands in a transaction's way."""
 
-    kind: str  # append, delete-read, delete-delete, metadata, protocol, transaction
+    kind: str  # append, delete-read, delete-delete, metadata, numbers, protocol, transaction
     winner: Winner
     reason: str
     files: tuple[str, ...] = ()
@@ -45,20 +46,28 @@ def judge(
 def _against(mutation: Mutation, snapshot: Snapshot, winner: Winner, serializable: bool) -> Clash | None:
     if winner.changes_protocol and mutation.shape is not None:
         return Clash("protocol", winner, "it changed the table's protocol, and so would this transaction")
-    if winner.changes_shape and (mutation.shape is not None or not winner.only_enables_row_tracking):
+    if winner.only_hands_out_numbers and HANDS_OUT_NUMBERS in mutation.tags:
+        return Clash("numbers", winner, "it handed out the numbers of identity columns that these rows have")
+    if winner.changes_shape and not _adopts(mutation, winner):
         return Clash("metadata", winner, "it changed the table's schema or properties")
     if mutation.app is not None and mutation.app.app_id in winner.apps:
         return Clash("transaction", winner, f"it wrote for the same application, {mutation.app.app_id}")
-    own = frozenset(mutation.removed.column("key").to_pylist())
+    own = frozenset(mutation.removed.column("key").to_pylist()) | mutation.hidden.keys()
     if both := own & winner.removed_keys:
         return Clash("delete-delete", winner, "it removed files that this one removes too", tuple(sorted(both)[:10]))
     return _against_reads(mutation, snapshot, winner, serializable)
 
 
+def _adopts(mutation: Mutation, winner: Winner) -> bool:
+    """Whether what a winner did to the table's shape is as good for the transaction as the shape it read."""
+    return mutation.shape is None and (winner.only_enables_row_tracking or winner.only_hands_out_numbers)
+
+
 def _against_reads(mutation: Mutation, snapshot: Snapshot, winner: Winner, serializable: bool) -> Clash | None:
     if isinstance(mutation.reads, NoRows) or not (winner.data_change and mutation.data_change):
         return None
-    if winner.added.num_rows and (serializable or not winner.blind_append):
+    # What a table becomes holds for rows that came meanwhile too, so a new shape never runs before an append.
+    if winner.added.num_rows and (serializable or mutation.shape is not None or not winner.blind_append):
         added = _readable(mutation.reads, snapshot, winner.added)
         if added:
             return Clash("append", winner, "it added files that this transaction would have read", added)

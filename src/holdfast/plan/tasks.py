@@ -42,6 +42,7 @@ def read_spec(plan: ScanPlan, *, batch_rows: int = BATCH_ROWS) -> ReadSpec:
 def planned_files(plan: ScanPlan, hidden: HiddenRows) -> Iterator[PlannedFile]:
     """One task per planned file, in the plan's order."""
     location = plan.snapshot.location
+    number = 0
     for chunk in plan.files.table.to_batches():
         partitions = {
             f.physical_name: typed(
@@ -61,5 +62,7 @@ def planned_files(plan: ScanPlan, hidden: HiddenRows) -> Iterator[PlannedFile]:
                 base_row_id=chunk.column("base_row_id")[row].as_py(),
                 default_row_commit_version=chunk.column("default_row_commit_version")[row].as_py(),
                 size=chunk.column("size")[row].as_py(),
+                number=number,
             )
+            number += 1
             yield PlannedFile(key, task)

@@ -15,6 +15,7 @@ FILE = "_file"
 PARTITION = "_partition"
 BASE_ROW_ID = "_base_row_id"
 DEFAULT_ROW_COMMIT_VERSION = "_default_row_commit_version"
+FILE_NUMBER = "_file_number"  # of a file in its plan; asked for by plans, not by users
 
 METADATA_COLUMNS = (
     ROW_ID,

@@ -25,7 +25,7 @@ from holdfast.schema.enforce import GENERATION, Fit, Generated
 from holdfast.schema.mapping import all_fields
 from holdfast.schema.properties import CONSTRAINT
 from holdfast.schema.show import Path, path_text
-from holdfast.schema.types import Array, DataType, Map, Struct
+from holdfast.schema.types import Array, DataType, Field, Map, Struct
 
 INVARIANTS = "delta.invariants"
 CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
@@ -88,6 +88,16 @@ def references(expression: str, schema: Struct) -> tuple[str, ...]:
     return tuple(f.name for f in schema.fields if f.name.lower() in named)
 
 
+def longest(f: Field) -> int | None:
+    """How many characters a string column takes; None where there is no limit."""
+    if (declared := f.metadata.get(CHAR_VARCHAR)) is None:
+        return None
+    limit = _LENGTH.fullmatch(str(declared).strip())
+    if limit is None:
+        raise _unread(f.name, f"the type {declared}")
+    return int(limit[1])
+
+
 def quoted(name: str) -> str:
     """A name as SQL takes it, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
@@ -134,13 +144,9 @@ def _lengths(schema: Struct) -> Iterator[Demand]:
     for f in schema.fields:
         if any(CHAR_VARCHAR in inner.metadata for inner in all_fields(f.type)):
             raise _unread(f.name, "a length limit inside of it")
-        if (declared := f.metadata.get(CHAR_VARCHAR)) is None:
-            continue
-        limit = _LENGTH.fullmatch(str(declared).strip())
-        if limit is None:
-            raise _unread(f.name, f"the type {declared}")
-        value = quoted(f.name)
-        yield Demand(f.name, Kind.LENGTH, f"({value} IS NULL OR length({value}) <= {limit[1]})", (f.name,))
+        if (limit := longest(f)) is not None:
+            value = quoted(f.name)
+            yield Demand(f.name, Kind.LENGTH, f"({value} IS NULL OR length({value}) <= {limit})", (f.name,))
 
 
 def _invariants(schema: Struct) -> Iterator[Demand]:

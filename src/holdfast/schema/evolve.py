@@ -30,15 +30,20 @@ def evolve(
     add_columns: bool,
     widen_types: bool,
     pinned: Mapping[str, str] | None = None,
+    partial: bool = False,
 ) -> Struct:
-    """The schema that takes the incoming rows; `pinned` names columns that keep their type, each with the reason."""
+    """The schema that takes the incoming rows; `pinned` names columns that keep their type, each with the reason.
+
+    With `partial` the incoming columns are some of a row's, and whether they fit is asked elsewhere.
+    """
     refuse_doubles(incoming)
     grown = _Evolution(add_columns, widen_types).struct(table, incoming)
     for name, reason in (pinned or {}).items():
         old, new = table.find(name), grown.find(name)
         if old is not None and new is not None and type_text(old.type) != type_text(new.type):
             raise Invalid(f"the column {old.name} cannot change its type: {reason}")
-    fit(incoming, grown)
+    if not partial:
+        fit(incoming, grown)
     return table if grown == table else grown
 
 

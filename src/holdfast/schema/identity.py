@@ -79,6 +79,11 @@ def advanced(schema: Struct, marks: Mapping[str, int]) -> Struct:
     return Struct(tuple(_advanced(f, marks.get(f.name)) for f in schema.fields))
 
 
+def without_identity(f: Field) -> Field:
+    """The column as one that holds what it is given."""
+    return replace(f, metadata={k: v for k, v in f.metadata.items() if not k.startswith("delta.identity.")})
+
+
 def _advanced(f: Field, mark: int | None) -> Field:
     identity = identity_of(f)
     if identity is None or mark is None:

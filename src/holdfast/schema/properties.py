@@ -1,4 +1,4 @@
-"""The properties a table may carry under `delta.`, by name, with what their values mean.
+"""The properties a table may carry under `delta.`, by name, with what their values mean and what holds without them.
 
 1. A value is text; the reader of it says what it must be: a truth, a number, a span of time.
 2. Reading tolerates any name; a misspelt one is told apart from a known one by the nearest known name.
@@ -26,8 +26,16 @@ IN_COMMIT_TIMESTAMP_TIME = "delta.inCommitTimestampEnablementTimestamp"
 DELETED_FILE_RETENTION = "delta.deletedFileRetentionDuration"
 LOG_RETENTION = "delta.logRetentionDuration"
 CHECKPOINT_INTERVAL = "delta.checkpointInterval"
+ISOLATION_LEVEL = "delta.isolationLevel"
 CONSTRAINT = "delta.constraints."  # followed by the constraint's name
 FEATURE = "delta.feature."  # followed by the feature's name; only in requests
+
+
+class Isolation(Enum):
+    """What a lost race is judged by; the value is how the property spells it."""
+
+    SERIALIZABLE = "Serializable"  # as if every commit had run alone, in the order of versions
+    WRITE_SERIALIZABLE = "WriteSerializable"  # in some order: rows that a blind append added meanwhile are not read
 
 
 class Kind(Enum):
@@ -74,7 +82,7 @@ PROPERTIES: dict[str, Kind] = {
     "delta.ignoreProtocolDefaults": Kind.TRUTH,
     IN_COMMIT_TIMESTAMP_TIME: Kind.NUMBER,
     IN_COMMIT_TIMESTAMP_VERSION: Kind.NUMBER,
-    "delta.isolationLevel": Kind.TEXT,
+    ISOLATION_LEVEL: Kind.TEXT,
     LOG_RETENTION: Kind.SPAN,
     "delta.minReaderVersion": Kind.NUMBER,
     "delta.minWriterVersion": Kind.NUMBER,
@@ -91,6 +99,22 @@ PROPERTIES: dict[str, Kind] = {
     "delta.targetFileSize": Kind.TEXT,
     "delta.universalFormat.enabledFormats": Kind.TEXT,
     "delta.writePartitionColumnsToParquet": Kind.TRUTH,
+}
+
+DEFAULTS: dict[str, str] = {  # what a table works by where it does not say; the rest is off or means nothing
+    CHECKPOINT_INTERVAL: "10",
+    "delta.checkpointPolicy": "classic",
+    COLUMN_MAPPING_MODE: "none",
+    "delta.dataSkippingNumIndexedCols": "32",
+    DELETED_FILE_RETENTION: "interval 1 week",
+    "delta.enableDeletionVectors": "false",
+    "delta.enableExpiredLogCleanup": "true",
+    ENABLE_IN_COMMIT_TIMESTAMPS: "false",
+    ENABLE_ROW_TRACKING: "false",
+    ISOLATION_LEVEL: Isolation.SERIALIZABLE.value,
+    LOG_RETENTION: "interval 30 days",
+    "delta.parquet.compression.codec": "zstd",
+    "delta.targetFileSize": "128mb",
 }
 
 _UNIT_MS = {
@@ -119,6 +143,17 @@ def nearest(name: str) -> str | None:
 def truth(value: str | None, *, default: bool = False) -> bool:
     """A property that is on or off; anything but `true` is off, as other engines read it."""
     return default if value is None else value.strip().lower() == "true"
+
+
+def isolation(value: str | None) -> Isolation:
+    """The isolation level a table asks of its writers; Serializable where it does not say."""
+    if value is None:
+        return Isolation.SERIALIZABLE
+    for level in Isolation:
+        if level.value.lower() == value.strip().lower():
+            return level
+    known = ", ".join(level.value for level in Isolation)
+    raise Invalid(f"the property {ISOLATION_LEVEL} is {value!r}; it must be one of {known}")
 
 
 def number(name: str, value: str) -> int:

@@ -22,10 +22,12 @@ from holdfast.schema.properties import (
     FEATURE,
     IN_COMMIT_TIMESTAMP_TIME,
     IN_COMMIT_TIMESTAMP_VERSION,
+    ISOLATION_LEVEL,
     MATERIALIZED_ROW_COMMIT_VERSION,
     MATERIALIZED_ROW_ID,
     PREFIX,
     PROPERTIES,
+    Isolation,
     check,
     nearest,
 )
@@ -33,7 +35,7 @@ from holdfast.schema.properties import (
 _CHOICES = {
     COLUMN_MAPPING_MODE: ("none", "name", "id"),
     "delta.checkpointPolicy": ("classic", "v2"),
-    "delta.isolationLevel": ("Serializable", "WriteSerializable"),
+    ISOLATION_LEVEL: tuple(level.value for level in Isolation),
     "delta.parquet.compression.codec": ("uncompressed", "none", "snappy", "gzip", "lz4", "lz4_raw", "zstd"),
 }
 _KEPT_BY_THE_TABLE = frozenset(

@@ -40,7 +40,7 @@ from holdfast.schema.enforce import (
 )
 from holdfast.schema.identity import Identity, overflow
 from holdfast.schema.show import type_text
-from holdfast.schema.types import Array, Field, Map, Primitive, Struct
+from holdfast.schema.types import Array, DataType, Field, Map, Primitive, Struct
 from holdfast.spark.types import named, spark_type
 
 MANY_TASKS = 1 << 16
@@ -68,16 +68,24 @@ class Prepared:
         return {name: mark for name, mark in reached.items() if mark is not None}
 
 
-def prepare(df: DataFrame, fit: Fit, demands: Sequence[Demand] = (), *, tasks: int = MANY_TASKS) -> Prepared:
-    """The rows of a DataFrame as rows of the table, checked as they pass.
+def prepare(
+    df: DataFrame,
+    fit: Fit,
+    demands: Sequence[Demand] = (),
+    *,
+    tasks: int = MANY_TASKS,
+    carry: Sequence[str] = (),
+) -> Prepared:
+    """The rows of a DataFrame as rows of the table, checked as they pass; columns to `carry` come along behind.
 
     `tasks` is at least the number of tasks that read the DataFrame: the less, the smaller the gaps in identity columns.
     """
     numbered = tuple(p.how.identity for p in fit.parts if isinstance(p.how, Numbered))
     given = [_made(p, tasks).alias(p.field.name) for p in fit.parts if not isinstance(p.how, Generated)]
-    frame = df.select(*given)
+    behind = [named(name) for name in carry]
+    frame = df.select(*given, *behind)
     if len(given) < len(fit.parts):
-        frame = frame.select(*(_computed(p).alias(p.field.name) for p in fit.parts))
+        frame = frame.select(*(_computed(p).alias(p.field.name) for p in fit.parts), *behind)
     observed = None
     if numbered:
         observed = Observation()
@@ -89,11 +97,18 @@ def prepare(df: DataFrame, fit: Fit, demands: Sequence[Demand] = (), *, tasks: i
     return Prepared(checked(frame, [p.field for p in fit.parts], demands), numbered, observed)
 
 
-def checked(df: DataFrame, fields: Sequence[Field], demands: Sequence[Demand]) -> DataFrame:
-    """The same rows; the first that breaks a demand stops the job. `fields` are the DataFrame's columns."""
+def checked(
+    df: DataFrame, fields: Sequence[Field], demands: Sequence[Demand], *, only: Column | None = None
+) -> DataFrame:
+    """The same rows; the first that breaks a demand stops the job. `fields` are the DataFrame's columns.
+
+    With `only`, rows of which it is not true may be as they are.
+    """
     if not demands:
         return df
     holds = [F.coalesce(F.expr(d.expression).cast("boolean"), F.lit(False)) for d in demands]
+    if only is not None:
+        holds = [~only | held for held in holds]
     broken = F.lit("")
     for d, held in reversed(list(zip(demands, holds, strict=True))):
         broken = F.when(~held, F.lit(_title(d))).otherwise(broken)
@@ -147,7 +162,7 @@ def _made(part: Part, tasks: int) -> Column:
             return _numbers(identity, tasks)
         case _:
             value = F.lit(None) if part.source is None else named(part.source)
-            return _value(part.how, value, part.field, part.field.name)
+            return converted(part.how, value, part.field, part.field.name)
 
 
 def _computed(part: Part) -> Column:
@@ -157,43 +172,47 @@ def _computed(part: Part) -> Column:
     return named(part.field.name)
 
 
-def _value(how: How, value: Column, field: Field, where: str) -> Column:
+def converted(how: How, value: Column, field: Field, where: str) -> Column:
+    """A value as a column of the table takes it."""
     match how:
         case Same():
             return value
         case Cast(to, lossless):
-            if lossless:
-                return value.cast(spark_type(to))
-            converted = value.try_cast(spark_type(to))
-            fits = value.isNull() | converted.isNotNull()
-            return F.when(fits, converted).otherwise(_refusal({"misfit": where, "type": type_text(to)}))
+            return value.cast(spark_type(to)) if lossless else _converted(value, to, where)
         case Fields(parts):
             return F.when(value.isNotNull(), F.struct(*_fields(parts, value, where)))
         case Elements(each):
             assert isinstance(field.type, Array), "elements make a list"
             inner = Field("element", field.type.element)
-            return F.transform(value, lambda x: _value(each, x, inner, f"{where}.element"))
+            return F.transform(value, lambda x: converted(each, x, inner, f"{where}.element"))
         case Entries(key, item):
             assert isinstance(field.type, Map), "entries make a map"
             keys, items = Field("key", field.type.key), Field("value", field.type.value)
             made = value
             if not isinstance(key, Same):
-                made = F.transform_keys(made, lambda k, _: _value(key, k, keys, f"{where}.key"))
+                made = F.transform_keys(made, lambda k, _: converted(key, k, keys, f"{where}.key"))
             if not isinstance(item, Same):
-                made = F.transform_values(made, lambda _, v: _value(item, v, items, f"{where}.value"))
+                made = F.transform_values(made, lambda _, v: converted(item, v, items, f"{where}.value"))
             return made
         case Null():
             return F.lit(None).cast(spark_type(field.type))
         case Default(expression):
-            return F.expr(expression).cast(spark_type(field.type))
+            return _converted(F.expr(expression), field.type, where)
         case Generated() | Numbered():
             raise AssertionError("only a column of the table is generated or numbered")
+
+
+def _converted(value: Column, to: DataType, where: str) -> Column:
+    """A value as another type; one that does not fit stops the job, whatever the session says of ANSI mode."""
+    converted = value.try_cast(spark_type(to))
+    fits = value.isNull() | converted.isNotNull()
+    return F.when(fits, converted).otherwise(_refusal({"misfit": where, "type": type_text(to)}))
 
 
 def _fields(parts: Sequence[Part], value: Column, where: str) -> Iterator[Column]:
     for part in parts:
         inner = F.lit(None) if part.source is None else value.getField(part.source)
-        yield _value(part.how, inner, part.field, f"{where}.{part.field.name}").alias(part.field.name)
+        yield converted(part.how, inner, part.field, f"{where}.{part.field.name}").alias(part.field.name)
 
 
 def _numbers(identity: Identity, tasks: int) -> Column:

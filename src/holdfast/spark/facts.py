@@ -33,6 +33,7 @@ from holdfast.spark.types import spark_struct
 KEY = "__hf_key"
 BASE = "__hf_base"
 VERSION = "__hf_version"
+PLACE = "__hf_place"  # number of the file in its plan
 CHUNKS = "__hf_chunks"
 PATH = "__hf_path"
 NUMBER = "__hf_number"
@@ -46,6 +47,7 @@ def facts_table(
     *,
     base: pa.Array | None = None,
     version: pa.Array | None = None,
+    place: pa.Array | None = None,
     partition: Mapping[str, pa.Array] | None = None,
     hidden: Sequence[BitMap64 | None] | None = None,
 ) -> pa.Table:
@@ -55,6 +57,8 @@ def facts_table(
         columns[BASE] = base
     if version is not None:
         columns[VERSION] = version
+    if place is not None:
+        columns[PLACE] = place
     columns |= partition or {}
     if hidden is not None:
         columns[CHUNKS] = _chunks(hidden)
@@ -63,7 +67,7 @@ def facts_table(
 
 def facts_schema(table: pa.Table, partition: Mapping[str, DataType]) -> StructType:
     """The Spark type of a facts table; `partition` gives the types of its partition values."""
-    types = {KEY: LONG, BASE: LONG, VERSION: LONG, CHUNKS: Array(Array(LONG)), **partition}
+    types = {KEY: LONG, BASE: LONG, VERSION: LONG, PLACE: LONG, CHUNKS: Array(Array(LONG)), **partition}
     return spark_struct([Field(name, types[name]) for name in table.column_names])
 
 

@@ -49,6 +49,7 @@ _POSITIONS_LIMIT = 1 << 40  # more rows than a Parquet file can hold in practice
 _LOOKED_UP_AT_MOST = 20_000  # files; beyond, the text of the numbers would weigh on the plan
 _NEED_BASE = {names.ROW_ID, names.BASE_ROW_ID}
 _NEED_VERSION = {names.ROW_COMMIT_VERSION, names.DEFAULT_ROW_COMMIT_VERSION}
+_PER_FILE = _NEED_BASE | _NEED_VERSION | {names.FILE_NUMBER}
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class _NativeScan:
         hive = directories_agree(location, lot.files, self.plan.partition_fields)
         table = self._facts(lot, hive)
         asked = self.plan.metadata.keys()
-        numbered = self.scratch.is_free and (table is not None or bool(asked & (_NEED_BASE | _NEED_VERSION)))
+        numbered = self.scratch.is_free and (table is not None or bool(asked & _PER_FILE))
         stored = [f for f in self._stored_fields() if not has_void(f.type)]
         read_as = [Field(lot.spelling.top(f), lot.spelling.type(f)) for f in stored]
         if hive:
@@ -217,7 +218,7 @@ class _NativeScan:
         asked = self.plan.metadata.keys()
         files = lot.files.table
         needs_partition = bool(self.plan.partition_fields) and not hive
-        joins_ids = bool(asked & (_NEED_BASE | _NEED_VERSION)) and not self._looks_up_ids(lot)
+        joins_ids = bool(asked & _PER_FILE) and not self._looks_up_ids(lot)
         if not (lot.hides or needs_partition or joins_ids):
             return None
         location = self.plan.snapshot.location
@@ -228,6 +229,7 @@ class _NativeScan:
             numbers,
             base=_whole(files, "base_row_id") if joins_ids and asked & _NEED_BASE else None,
             version=_whole(files, "default_row_commit_version") if joins_ids and asked & _NEED_VERSION else None,
+            place=self._places(lot) if joins_ids and names.FILE_NUMBER in asked else None,
             partition={
                 _partition_name(i): typed(column(values, f.physical_name), f.type, where=location.url)
                 for i, f in enumerate(self.plan.partition_fields)
@@ -275,10 +277,17 @@ class _NativeScan:
     def _partition_value(self, f: Field, position: int, hive: bool, numbered: bool) -> Column:
         return named(f.physical_name) if hive else facts.known(F.col(_partition_name(position)), numbered=numbered)
 
+    def _places(self, lot: Lot) -> pa.Array:
+        """The numbers that the files of a lot have in the plan."""
+        return (
+            pc.index_in(lot.files.column("key"), value_set=self.plan.files.column("key")).combine_chunks().cast("int64")
+        )
+
     def _per_file(self, lot: Lot, joined: str, fact: str, numbered: bool) -> Column:
         """A number of a row's file: looked up, or joined."""
         if self._looks_up_ids(lot):
-            return facts.by_number(_whole(lot.files.table, fact))
+            values = self._places(lot) if fact == names.FILE_NUMBER else _whole(lot.files.table, fact)
+            return facts.by_number(values)
         return facts.known(F.col(joined), numbered=numbered)
 
     def _metadata(self, name: str, lot: Lot, hive: bool, numbered: bool) -> Column:
@@ -294,6 +303,8 @@ class _NativeScan:
                     return F.struct()
                 values = [self._partition_value(f, i, hive, numbered).alias(f.name) for i, f in enumerate(fields)]
                 return F.struct(*values)
+            case names.FILE_NUMBER:
+                return self._per_file(lot, facts.PLACE, names.FILE_NUMBER, numbered)
             case names.BASE_ROW_ID:
                 return self._per_file(lot, facts.BASE, "base_row_id", numbered)
             case names.DEFAULT_ROW_COMMIT_VERSION:

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.errors import Invalid, Unavailable
 from holdfast.spark.java import ADVICE, find_java
+from holdfast.spark.progress import on_terminal
 
 LOCAL = "local[*]"
 
@@ -77,7 +78,7 @@ def _defaults(master: str) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.shuffle.partitions": str(shuffle_partitions(os.cpu_count() or 1)),
         "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
+        "spark.ui.showConsoleProgress": _spelled(on_terminal()),
     }
     if master.startswith("local"):
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}

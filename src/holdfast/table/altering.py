@@ -88,6 +88,11 @@ def comment_column(state: DeltaState, name: str, text: str | None, env: Env) -> 
     return _landed(state, alter_columns.comment_column(shape_of(state), name, text), env)
 
 
+def default_column(state: DeltaState, name: str, expression: str | None, env: Env) -> Written:
+    """Say what a column is where rows bring nothing for it."""
+    return _landed(state, alter_columns.default_column(shape_of(state), name, expression), env)
+
+
 def add_constraint(state: DeltaState, name: str, expression: str, env: Env, *, zone: str = "UTC") -> Written:
     """Demand an expression of every row, if those that are there satisfy it."""
     mutation = alter.add_constraint(shape_of(state), name, expression)

@@ -13,20 +13,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from os import PathLike, fspath
 from typing import Generic, TypeAlias, TypeVar
 
+import pyarrow as pa
 from pyspark.sql import types as spark
 
 from holdfast.errors import Invalid, UnknownColumn, Unsupported
 from holdfast.model.mutation import Shape
+from holdfast.ops.defaults import refuse_defaults, with_default
 from holdfast.predicate.parse import unknown_names
-from holdfast.schema.constraints import demands, references
+from holdfast.schema.constraints import CHAR_VARCHAR, demands, references
 from holdfast.schema.ddl import parse_type
-from holdfast.schema.enforce import GENERATION
+from holdfast.schema.enforce import DEFAULT, GENERATION
 from holdfast.schema.evolve import TYPE_CHANGES
+from holdfast.schema.from_arrow import struct_of
 from holdfast.schema.identity import identity_metadata, identity_of
 from holdfast.schema.mapping import fields_along, without_mapping
 from holdfast.schema.properties import COLUMN_MAPPING_MODE
@@ -37,7 +40,9 @@ from holdfast.schema.types import LONG, DataType, Field, Struct
 from holdfast.spark.types import spark_to_struct
 
 _BY_PATH = re.compile(r"(?:delta\.)?`(.+)`", re.DOTALL)
+_VARCHAR = re.compile(r"varchar\s*\(\s*(\d+)\s*\)", re.IGNORECASE)
 _MOST_CLUSTERING_COLUMNS = 4
+_EXISTS = "EXISTS_DEFAULT"  # what Spark shows in rows older than a column; a table's rows are null in it
 
 T = TypeVar("T")
 
@@ -107,22 +112,31 @@ class DeltaTableBuilder(Generic[T]):
         generatedAlwaysAs: str | IdentityGenerator | None = None,
         generatedByDefaultAs: IdentityGenerator | None = None,
         comment: str | None = None,
+        default: str | None = None,
     ) -> DeltaTableBuilder[T]:
-        """Add a column; `dataType` is a Spark type or SQL text such as `array<int>`."""
+        """Add a column; `dataType` is a Spark type or SQL text such as `array<int>`, `default` SQL text such as `'a'`.
+
+        Rows that bring nothing for a column with a default get what that is when they are written.
+        """
         metadata: dict[str, str | int | bool] = {} if comment is None else {"comment": comment}
+        dataType, limit = _unlimited(dataType)
         type_ = _type_of(colName, dataType)
+        metadata |= limit
         if generatedAlwaysAs is not None and generatedByDefaultAs is not None:
             raise Invalid(f"the column {colName} is generated either always or by default: choose one")
         if isinstance(generatedAlwaysAs, str):
             metadata[GENERATION] = generatedAlwaysAs
         elif (identity := generatedAlwaysAs or generatedByDefaultAs) is not None:
             metadata |= _identity(colName, type_, identity, explicit=generatedByDefaultAs is not None)
-        self._fields.append(Field(colName, type_, nullable, metadata))
+        self._fields.append(with_default(Field(colName, type_, nullable, metadata), default))
         return self
 
-    def addColumns(self, cols: spark.StructType | Sequence[spark.StructField]) -> DeltaTableBuilder[T]:
-        """Add the columns of a Spark schema, with their comments."""
-        struct = cols if isinstance(cols, spark.StructType) else spark.StructType(list(cols))
+    def addColumns(self, cols: spark.StructType | Sequence[spark.StructField] | pa.Schema) -> DeltaTableBuilder[T]:
+        """Add the columns of a Spark or Arrow schema, with the comments and defaults in their metadata."""
+        if isinstance(cols, pa.Schema):
+            self._fields += _of_arrow(cols)
+            return self
+        struct = spark.StructType([_unlimited_field(f) for f in cols])
         self._fields += without_mapping(_read("the schema", struct)).fields
         return self
 
@@ -154,6 +168,7 @@ class DeltaTableBuilder(Generic[T]):
         partitions = refuse_partition_columns(schema, self._partitions)
         if partitions and self._clustering is not None:
             raise Invalid("a table is either partitioned or clustered: choose one")
+        refuse_defaults(schema)
         _refuse_generated(schema, partitions)
         for demand in demands(schema, wanted.properties):
             _refuse_unknown(demand.expression, schema, demand.title)
@@ -175,11 +190,37 @@ def _type_of(name: str, data_type: str | spark.DataType) -> DataType:
     raise Invalid(f"the type of {name} is SQL text or a Spark type, not {type(data_type).__name__}")
 
 
+def _unlimited(type_: str | spark.DataType) -> tuple[str | spark.DataType, dict[str, str]]:
+    """A type without its limit on length, and the metadata that says the limit."""
+    if isinstance(type_, str):
+        limited = _VARCHAR.fullmatch(type_.strip())
+        return (type_, {}) if limited is None else ("string", {CHAR_VARCHAR: f"varchar({limited[1]})"})
+    if isinstance(type_, spark.VarcharType):
+        return spark.StringType(), {CHAR_VARCHAR: f"varchar({type_.length})"}
+    return type_, {}
+
+
+def _unlimited_field(f: spark.StructField) -> spark.StructField:
+    if not isinstance(f.dataType, spark.VarcharType):
+        return f
+    limit = {CHAR_VARCHAR: f"varchar({f.dataType.length})"}
+    return spark.StructField(f.name, spark.StringType(), f.nullable, {**f.metadata, **limit})
+
+
 def _read(where: str, struct: spark.StructType) -> Struct:
     names = [name.lower() for name in struct.names]
     if twice := [name for name in names if names.count(name) > 1]:
         raise Invalid(f"there is more than one column {twice[0]}: rename one")
     return spark_to_struct(struct, where=where)
+
+
+def _of_arrow(schema: pa.Schema) -> list[Field]:
+    """The columns of an Arrow schema, with what of their metadata means something to a table."""
+    noted = [{key.decode(): value.decode() for key, value in (f.metadata or {}).items()} for f in schema]
+    return [
+        replace(f, metadata={name: notes[name] for name in ("comment", DEFAULT) if name in notes})
+        for f, notes in zip(struct_of(schema).fields, noted, strict=True)
+    ]
 
 
 def _identity(name: str, type_: DataType, identity: IdentityGenerator, *, explicit: bool) -> dict[str, int | bool]:
@@ -192,7 +233,7 @@ def _identity(name: str, type_: DataType, identity: IdentityGenerator, *, explic
 
 def _fresh(f: Field) -> Field:
     """A field without what only an older table's log can say of it."""
-    return Field(f.name, f.type, f.nullable, {k: v for k, v in f.metadata.items() if k != TYPE_CHANGES})
+    return Field(f.name, f.type, f.nullable, {k: v for k, v in f.metadata.items() if k not in (TYPE_CHANGES, _EXISTS)})
 
 
 def _flat(cols: Iterable[str | Sequence[str]]) -> Iterable[str]:

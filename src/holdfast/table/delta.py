@@ -37,9 +37,12 @@ from holdfast.predicate.parse import parse, unknown_names
 from holdfast.spark.conditions import condition
 from holdfast.spark.scan import SparkRunner
 from holdfast.storage.open import open_location
-from holdfast.table import altering
+from holdfast.table import altering, changing
 from holdfast.table.backfilling import Report, Tracked, enable_row_tracking
 from holdfast.table.builder import DeltaTableBuilder, Mode
+from holdfast.table.changing import Changed
+from holdfast.table.compacting import LogCompaction, compact_log
+from holdfast.table.merging import DeltaMergeBuilder, Duplicates
 from holdfast.table.moment import moment_ms
 from holdfast.table.writing import How, Written, make, rows_of, write
 
@@ -185,6 +188,53 @@ class DeltaTable:
         env = system()
         return write(self._state(), rows_of(rows, self._spark, env), how, env)
 
+    def delete(
+        self,
+        condition: str | Column | None = None,
+        *,
+        mode: str | None = None,
+        txn: tuple[str, int] | None = None,
+        userMetadata: str | None = None,
+    ) -> Changed:
+        """Take out the rows that satisfy a condition; all without one.
+
+        `mode` is merge-on-read, copy-on-write or auto; without it, what the table does (`delta.enableDeletionVectors`).
+        """
+        return changing.delete(self._state(), condition, self._caller(mode, _said(txn, userMetadata)))
+
+    def update(
+        self,
+        condition: str | Column | None = None,
+        set: changing.Sets | None = None,
+        *,
+        mode: str | None = None,
+        txn: tuple[str, int] | None = None,
+        userMetadata: str | None = None,
+    ) -> Changed:
+        """Set columns of the rows that satisfy a condition, as in `update("id = 1", {"n": "n + 1"})`."""
+        return changing.update(self._state(), condition, set, self._caller(mode, _said(txn, userMetadata)))
+
+    def merge(
+        self,
+        source: DataFrame | pa.Table,
+        condition: str | Column,
+        *,
+        mode: str | None = None,
+        duplicates: str = "error",
+        orderBy: str | None = None,
+        txn: tuple[str, int] | None = None,
+        userMetadata: str | None = None,
+    ) -> DeltaMergeBuilder:
+        """Begin a merge of a source into the table, as in delta-spark: clauses follow, then `execute()`.
+
+        Several rows of the source with one key are an error, or the `first` or `last` by the column `orderBy` counts.
+        """
+        caller = self._caller(mode, _said(txn, userMetadata))
+        return DeltaMergeBuilder(self._state(), source, condition, caller, Duplicates(duplicates, orderBy))
+
+    def _caller(self, mode: str | None, said: Said) -> changing.Caller:
+        return changing.Caller(self._spark, system(), self._zone(), self._alias, said, mode)
+
     def setProperties(self, properties: Mapping[str, str]) -> Written:
         """Set properties of the table; a misspelt one is refused with the nearest name."""
         return altering.set_properties(self._state(), properties, system())
@@ -216,6 +266,14 @@ class DeltaTable:
         """Say what a column is for; None takes its comment away."""
         return altering.comment_column(self._state(), name, comment, system())
 
+    def setColumnDefault(self, name: str, expression: str) -> Written:
+        """Say in SQL what a column is where rows to come bring nothing for it; rows that are there stay."""
+        return altering.default_column(self._state(), name, expression, system())
+
+    def dropColumnDefault(self, name: str) -> Written:
+        """Let a column be null where rows to come bring nothing for it."""
+        return altering.default_column(self._state(), name, None, system())
+
     def addConstraint(self, name: str, expression: str) -> Written:
         """Demand that an expression is true of every row, those that are there included; null breaks it too."""
         return altering.add_constraint(self._state(), name, expression, system(), zone=self._zone())
@@ -239,6 +297,10 @@ class DeltaTable:
         called again to go on.
         """
         return enable_row_tracking(self._state(), system(), batch_files=batchFiles, progress=progress)
+
+    def compactLog(self, start: int | None = None, end: int | None = None) -> LogCompaction | None:
+        """Say the commits of a stretch of versions, by default all since the last checkpoint, in one file of the log."""
+        return compact_log(self._state(), start=start, end=end)
 
     @property
     def version(self) -> int:
@@ -308,6 +370,10 @@ class DeltaTable:
     def historyArrow(self, limit: int | None = None) -> pa.Table:
         """The commits of the table, newest first, as an Arrow table."""
         return history.history(self._latest.state.snapshot.location, limit=limit)
+
+    def describe(self) -> detail.Description:
+        """What the table is, which settings it works by and who can open it; printing it shows it."""
+        return detail.describe(self._state())
 
     def detail(self) -> DataFrame:
         """One row that describes the table."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -23,10 +23,10 @@ from holdfast.delta.features import check_writable, writer_features
 from holdfast.delta.format import DeltaFormat
 from holdfast.delta.state import DeltaState, load
 from holdfast.env import Env
-from holdfast.errors import ConcurrentWrite, Invalid, NotATable, TableError
+from holdfast.errors import ConcurrentWrite, Invalid, NotATable, NumbersTaken, TableError
 from holdfast.local.constraints import prepare as prepare_locally
 from holdfast.local.write import write_table
-from holdfast.model.mutation import Mutation, Shape
+from holdfast.model.mutation import HANDS_OUT_NUMBERS, Mutation, Shape
 from holdfast.ops.commit import Landed, commit
 from holdfast.ops.shape import created, grown
 from holdfast.ops.write import Said, appended, made, overwritten, refuse_outside
@@ -43,10 +43,13 @@ from holdfast.schema.properties import COLUMN_MAPPING_MODE
 from holdfast.schema.storable import refuse_unstorable
 from holdfast.schema.types import Struct
 from holdfast.spark.constraints import prepare, violation_of
+from holdfast.spark.progress import phase, tasks
 from holdfast.spark.types import spark_to_struct
 from holdfast.spark.write import write_frame
 from holdfast.storage.location import Location
 from holdfast.table.builder import Mode
+
+_NUMBERED_AGAIN = 100  # times, before so many writers at once are the user's business
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +79,8 @@ class Written:
 class Rows(Protocol):
     """Rows to be written, in whatever hands them over."""
 
+    repeatable: ClassVar[bool]  # whether storing them twice stores the same, at no cost to whoever made them
+
     def schema(self) -> Struct: ...
 
     def store(
@@ -88,6 +93,8 @@ class Rows(Protocol):
 class SparkRows:
     """A DataFrame, stored by Spark tasks."""
 
+    repeatable: ClassVar[bool] = False
+
     frame: DataFrame
 
     def schema(self) -> Struct:
@@ -98,7 +105,8 @@ class SparkRows:
     ) -> tuple[pa.Table, Mapping[str, int]]:
         prepared = prepare(self.frame, fitted, wanted)
         try:
-            staged = write_frame(prepared.frame, spec, location)
+            with tasks(self.frame.sparkSession, "writing"):
+                staged = write_frame(prepared.frame, spec, location)
         except PySparkException as error:
             if (violation := violation_of(error)) is not None:
                 raise violation from error
@@ -109,6 +117,8 @@ class SparkRows:
 @dataclass(frozen=True)
 class LocalRows:
     """An Arrow table, stored by this process."""
+
+    repeatable: ClassVar[bool] = True
 
     table: pa.Table
     env: Env
@@ -135,7 +145,18 @@ def rows_of(data: DataFrame | pa.Table, spark: SparkSession | None, env: Env) ->
 
 
 def write(state: DeltaState, rows: Rows, how: How, env: Env) -> Written:
-    """Append or overwrite."""
+    """Append or overwrite; rows appended whose numbers another writer handed out meanwhile get others, if they can."""
+    for _ in range(_NUMBERED_AGAIN if rows.repeatable and not how.replace else 0):
+        try:
+            return _write(state, rows, how, env)
+        except NumbersTaken:
+            newest = DeltaFormat(state.snapshot.location).newest(state)
+            assert newest is not None, "a table does not go away"
+            state = newest
+    return _write(state, rows, how, env)
+
+
+def _write(state: DeltaState, rows: Rows, how: How, env: Env) -> Written:
     location = state.snapshot.location
     check_writable(state.protocol, table=location.url)
     old = shape_of(state)
@@ -147,10 +168,11 @@ def write(state: DeltaState, rows: Rows, how: How, env: Env) -> Written:
         refuse_unstorable(shape.schema, mapped=mapped)
         _refuse_unasked_widening(old, shape, location)
     if how.replace and not how.replace_schema:
-        _refuse_append_only(old, location)
+        refuse_append_only(old, location)
     where = None if how.replace_where is None else parse(how.replace_where, shape.schema)
     fitted = fit(incoming, shape.schema)
     staged, marks = rows.store(fitted, demands(shape.schema, shape.properties, fitted), _spec(state, shape), location)
+    tags = {HANDS_OUT_NUMBERS: "true"} if marks and shape is old else {}
     if marks:
         shape = replace(shape, schema=advanced(shape.schema, marks))
     changed = None if shape is old else shape
@@ -170,13 +192,14 @@ def write(state: DeltaState, rows: Rows, how: How, env: Env) -> Written:
         if how.replace
         else appended(snapshot, staged, how.said, shape=changed)
     )
-    landed = land(state, location, mutation, env)
+    landed = land(state, location, replace(mutation, tags={**mutation.tags, **tags}), env)
     return Written(landed.version, mutation.metrics, landed.attempts)
 
 
 def land(state: DeltaState | None, location: Location, mutation: Mutation, env: Env) -> Landed:
     """Commit, then do what is due; a failure of the latter is told in the log and undoes nothing."""
-    landed = commit(DeltaFormat(location), state, mutation, env)
+    with phase("committing"):
+        landed = commit(DeltaFormat(location), state, mutation, env)
     if landed.version is not None:
         tend(location, state, landed.version, env)
     return landed
@@ -262,7 +285,8 @@ def _refuse_unasked_widening(old: Shape, new: Shape, location: Location) -> None
         )
 
 
-def _refuse_append_only(shape: Shape, location: Location) -> None:
+def refuse_append_only(shape: Shape, location: Location) -> None:
+    """Refuse to take rows out of a table that only takes appends."""
     if shape.properties.get("delta.appendOnly", "false").lower() == "true":
         raise Invalid(f"the table at {location.url} only takes appends (delta.appendOnly=true): append instead")
 
@@ -277,6 +301,8 @@ def _tend(state: DeltaState | None, version: int, env: Env) -> None:
             case Due.CRC:
                 write_crc(state)
             case Due.CHECKPOINT:
-                write_checkpoint(state, env)
+                with phase(f"writing the checkpoint of version {version}"):
+                    write_checkpoint(state, env)
             case Due.CLEANUP:
-                clean_log(state, env)
+                with phase("cleaning the log"):
+                    clean_log(state, env)

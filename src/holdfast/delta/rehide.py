@@ -1,0 +1,120 @@
+"""More rows hidden in live files: vectors written, and the files removed and added again with them.
+
+Made per attempt, on the version the attempt is made on: what another writer hid meanwhile stays hidden.
+
+1. The new vector of a file is its old one and the new positions together; a file with no row left is only removed.
+2. All vectors of an attempt are in one file, written before the commit that refers to it.
+3. Bounds of a file that hides rows are no longer tight, and its row count is the physical one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from holdfast.delta.actions import Vector
+from holdfast.delta.state import DeltaState
+from holdfast.delta.stats_render import texts_of
+from holdfast.delta.vectors import load_hidden, pack
+from holdfast.env import Env
+from holdfast.errors import Damaged
+from holdfast.model.files import DV, FILES, FileTable
+from holdfast.model.mutation import RESTAMPED
+from holdfast.parquet.footer import read_footer
+from holdfast.storage.arrays import strings
+from holdfast.storage.location import Location
+
+_READERS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Rehidden:
+    """Files as they were, to be removed, and those of them that have rows left, with their new vectors."""
+
+    gone: pa.Table  # with the columns of FILES
+    again: pa.Table  # with the columns of RESTAMPED
+
+
+NOTHING = Rehidden(FILES.empty_table(), RESTAMPED.empty_table())
+
+
+def rehide(state: DeltaState, hidden: Mapping[str, BitMap64], env: Env) -> Rehidden:
+    """Hide these positions too, beyond those the files hide at this version."""
+    if not hidden:
+        return NOTHING
+    location = state.snapshot.location
+    files = state.snapshot.files
+    touched = files.filter(pc.is_in(files.column("key").combine_chunks(), value_set=strings(list(hidden))))
+    if len(touched) != len(hidden):
+        missing = sorted(set(hidden) - set(touched.column("key").to_pylist()))
+        raise Damaged(f"{missing[0]} is no file of version {state.version} of {location.url}", path=missing[0])
+    old = load_hidden(location, touched).positions
+    keys = touched.column("key").to_pylist()  # one per touched file, as all that follows
+    counts = _counts(location, touched)
+    united = {key: hidden[key] | old[key] if key in old else hidden[key] for key in keys}
+    for key, rows in zip(keys, counts, strict=True):
+        if united[key].max() >= rows:
+            raise Damaged(f"row {united[key].max()} of {key} is to be hidden, which has {rows} rows", path=key)
+    left = [len(united[key]) < rows for key, rows in zip(keys, counts, strict=True)]
+    kept = [key for key, some in zip(keys, left, strict=True) if some]
+    gone = touched.table
+    if not kept:
+        return Rehidden(gone, RESTAMPED.empty_table())
+    packed = pack([united[key] for key in kept], uuid=env.new_uuid())
+    location.store.put(location.store_key(packed.key), packed.data)
+    texts = pa.chunked_array([texts_of(slab.stats) for slab in touched.slabs], pa.string()).to_pylist()
+    loose = [
+        _loosened(text, rows, len(old.get(key, ()))) for text, rows, key in zip(texts, counts, keys, strict=True)
+    ]
+    again = gone.append_column("num_records", pa.array(counts, pa.int64())).append_column("stats", strings(loose))
+    again = again.filter(pa.array(left, pa.bool_()))
+    vectors = pa.array([_described(vector) for vector in packed.vectors], DV)
+    return Rehidden(gone, again.set_column(again.column_names.index("dv"), "dv", vectors).cast(RESTAMPED))
+
+
+def _counts(location: Location, files: FileTable) -> list[int]:
+    """Physical rows of each file: from the log, else from its footer."""
+    told: list[int | None] = files.num_records.to_pylist()
+    rows = zip(files.column("key").to_pylist(), files.column("size").to_pylist(), told, strict=True)
+    silent = [(key, size) for key, size, count in rows if count is None]
+    with ThreadPoolExecutor(_READERS) as pool:
+        read = pool.map(lambda it: read_footer(location.store, location.store_key(it[0]), it[1]).num_rows, silent)
+        found = iter(list(read))
+    return [next(found) if count is None else count for count in told]
+
+
+def _described(vector: Vector) -> dict[str, Any]:
+    return {
+        "id": vector.unique_id,
+        "storage": vector.storage_type,
+        "path": vector.path_or_inline_dv,
+        "offset": vector.offset,
+        "size": vector.size_in_bytes,
+        "cardinality": vector.cardinality,
+    }
+
+
+def _loosened(text: str | None, rows: int, hidden: int) -> str:
+    """Statistics of a file that hides rows; one that hid `hidden` so far counts nulls among the others if it is tight."""
+    try:
+        old = msgspec.json.decode(text or "{}")
+    except msgspec.DecodeError:
+        old = {}
+    said = old if isinstance(old, dict) else {}
+    if hidden and said.get("tightBounds", True) and isinstance(said.get("nullCount"), dict):
+        said = {**said, "nullCount": _physical(said["nullCount"], rows - hidden, rows)}
+    return msgspec.json.encode({**said, "numRecords": rows, "tightBounds": False}).decode()
+
+
+def _physical(counts: Any, live: int, rows: int) -> Any:
+    """Null counts of live rows as counts of physical rows: all stays all, none stays none."""
+    if isinstance(counts, dict):
+        return {name: _physical(inner, live, rows) for name, inner in counts.items()}
+    return rows if counts == live else counts

@@ -1,0 +1,91 @@
+"""Many values as few ranges: which values there are, in bounded space.
+
+A range starts as a single value. When there are too many, neighbours are joined across the narrowest gaps, so that
+clusters of values stay apart and an outlier does not widen the rest.
+
+1. The ranges are closed, ascend and share no value; every value that went in lies in one.
+2. Values are not null, and of a type that Arrow sorts as Spark does: integers, doubles but NaN, decimals, strings.
+3. No step runs once per value in Python.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from holdfast.predicate.bounds import first_not_below
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Closed ranges in ascending order."""
+
+    lows: pa.Array
+    highs: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.lows)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.lows.nbytes + self.highs.nbytes)
+
+    def meet(self, lows: pa.Array, highs: pa.Array) -> pa.BooleanArray:
+        """For each low and high, whether some range has a value between them; a null leaves that end open."""
+        if not len(self):
+            return pa.repeat(pa.scalar(False), len(lows))
+        at = first_not_below(self.highs, pc.fill_null(lows, self.highs[0]))
+        candidate = self.lows.take(pc.min_element_wise(at, len(self) - 1))
+        beyond = pc.fill_null(pc.greater(candidate, highs), False)
+        return pc.and_not(pc.less(at, len(self)), beyond)
+
+    def with_values(self, values: pa.Array) -> Ranges:
+        """The ranges, and one more for each distinct value that is in none."""
+        unique = pc.unique(values)
+        new = unique.filter(pc.invert(self.meet(unique, unique)))
+        lows, highs = pa.concat_arrays([self.lows, new]), pa.concat_arrays([self.highs, new])
+        order = pc.sort_indices(lows)
+        return Ranges(lows.take(order), highs.take(order))
+
+    def at_most(self, count: int) -> Ranges:
+        """No more ranges than this, split at the widest gaps."""
+        if len(self) <= count:
+            return self
+        gaps = _distances(self.highs[:-1], self.lows[1:])
+        cuts = np.sort(np.argsort(gaps, kind="stable")[len(gaps) - count + 1 :])
+        starts, stops = np.append(0, cuts + 1), np.append(cuts, len(gaps))
+        return Ranges(self.lows.take(pa.array(starts)), self.highs.take(pa.array(stops)))
+
+    def cast(self, type_: pa.DataType) -> Ranges:
+        return Ranges(self.lows.cast(type_), self.highs.cast(type_))
+
+
+def _distances(lefts: pa.Array, rights: pa.Array) -> NDArray[np.float64]:
+    """How far it is from each left to its right, which is greater; for texts, a guess that keeps large gaps large."""
+    if pa.types.is_integer(lefts.type):
+        a, b = (side.to_numpy().view(np.uint64) for side in (lefts, rights))
+        return np.asarray(b - a, np.float64)  # modulo 2**64, so that no difference overflows
+    if pa.types.is_string(lefts.type):
+        first, last = (np.frombuffer(text.as_py().encode(), np.uint8) for text in (lefts[0], rights[-1]))
+        short = min(len(first), len(last))
+        shared = int(np.append(np.flatnonzero(first[:short] != last[:short]), short)[0])
+        return _heads(rights, shared) - _heads(lefts, shared)
+    a, b = (side.cast(pa.float64()).to_numpy() for side in (lefts, rights))
+    with np.errstate(over="ignore"):
+        return np.asarray(b - a)
+
+
+def _heads(texts: pa.Array, start: int) -> NDArray[np.float64]:
+    """The eight bytes of each text from `start` on, as a number."""
+    cut = pc.binary_slice(texts.cast(pa.binary()), start, start + 8)
+    offsets = np.frombuffer(cut.buffers()[1], np.int32)[cut.offset : cut.offset + len(cut) + 1]
+    data = np.append(np.frombuffer(cut.buffers()[2] or b"", np.uint8), np.zeros(8, np.uint8))
+    heads = np.zeros(len(cut), np.float64)
+    for place in range(8):
+        at = offsets[:-1] + place
+        heads = heads * 256 + np.where(at < offsets[1:], data[at], 0)
+    return heads

@@ -1,0 +1,154 @@
+"""The columns of rows that clauses change: what is assigned, converted; everything else as it was.
+
+1. A value is computed where its clause takes the row, and nowhere else: it cannot fail on other rows.
+2. Each value is converted to its column's type as an assignment in SQL is, by itself: what other clauses assign to the
+   column has no say.
+3. A generated column that nobody assigns is computed again from the new values; identity numbers stay.
+4. A field of a struct is set and its neighbours kept; where the struct is null, they are null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from holdfast.plan.change import Set, Work
+from holdfast.schema.constraints import demands, quoted
+from holdfast.schema.enforce import GENERATION, Assignment, Fit, fit
+from holdfast.schema.identity import without_identity
+from holdfast.schema.types import Field, Struct
+from holdfast.spark.change_task import UPDATED
+from holdfast.spark.constraints import checked, converted
+from holdfast.spark.types import named, spark_to_struct, spark_type
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """Rows with the table's columns by name, and where each column as it was can be found."""
+
+    frame: DataFrame
+    before: Mapping[str, str]
+
+
+def assigned(rows: DataFrame, work: Work, *, alias: str, clause: str, does: Column) -> Assigned:
+    """The rows with the columns of `work.schema`; other columns whose names start with `__hf_` come along."""
+    assert work.store is not None, "columns are made where rows are stored"
+    fields = work.schema.fields
+    known = {f.name for f in work.target.snapshot.schema.fields}
+    before = {f.name: f"__hf_o{i}" for i, f in enumerate(fields)}
+    old = [
+        (
+            F.col(f"{quoted(alias)}.{quoted(f.name)}").cast(spark_type(f.type))
+            if f.name in known
+            else F.lit(None).cast(spark_type(f.type))
+        ).alias(before[f.name])
+        for f in fields
+    ]
+    sets = [(number, _by_column(c.sets)) for number, c in enumerate(work.clauses) if c.sets is not None]
+    values = [
+        F.when(named(clause) == number, _value(one.value)).alias(_value_name(number, at))
+        for number, columns in sets
+        for at, one in enumerate(_in_order(columns))
+    ]
+    own = [named(name) for name in rows.columns if name.startswith("__hf_")]
+    flat = rows.select(*own, *old, *values)
+    made = {f.name: named(before[f.name]) for f in fields}
+    types = spark_to_struct(flat.schema)
+    for number, columns in sets:
+        places = {one.path: _value_name(number, at) for at, one in enumerate(_in_order(columns))}
+        for name, parts in columns.items():
+            f = _field(work.schema, name)
+            value = _new_value(f, parts, places, types, before[name])
+            made[name] = F.when(named(clause) == number, value).otherwise(made[name])
+    frame = flat.select(*own, *(named(b) for b in before.values()), *(made[f.name].alias(f.name) for f in fields))
+    frame = _generated(frame, fields, sets, clause, does)
+    wanted = demands(work.schema, work.store.properties)
+    return Assigned(checked(frame, fields, wanted, only=does == UPDATED), before)
+
+
+def _by_column(sets: Sequence[Set] | None) -> dict[str, list[Set]]:
+    columns: dict[str, list[Set]] = {}
+    for one in sets or ():
+        columns.setdefault(one.path[0], []).append(one)
+    return columns
+
+
+def _in_order(columns: Mapping[str, Sequence[Set]]) -> list[Set]:
+    return [one for parts in columns.values() for one in parts]
+
+
+def _value_name(number: int, at: int) -> str:
+    return f"__hf_v{number}_{at}"
+
+
+def _new_value(
+    f: Field, parts: Sequence[Set], places: Mapping[tuple[str, ...], str], types: Struct, before: str
+) -> Column:
+    """What a column becomes where a clause sets it, or fields inside of it."""
+    if parts[0].path == (f.name,):
+        return _fitted(f, places[parts[0].path], types)
+    return _struct(f, (f.name,), places, types, named(before))
+
+
+def _struct(
+    f: Field, path: tuple[str, ...], places: Mapping[tuple[str, ...], str], types: Struct, old: Column
+) -> Column:
+    assert isinstance(f.type, Struct), "only a struct has fields to set"
+    made = []
+    for inner in f.type.fields:
+        here = (*path, inner.name)
+        was = old.getField(inner.name)
+        if here in places:
+            made.append(_fitted(replace(inner, name=inner.name), places[here], types).alias(inner.name))
+        elif any(p[: len(here)] == here for p in places):
+            made.append(_struct(inner, here, places, types, was).alias(inner.name))
+        else:
+            made.append(was.alias(inner.name))
+    return F.struct(*made)
+
+
+def _fitted(f: Field, place: str, types: Struct) -> Column:
+    """The value in a column of the frame as a value of the field's type."""
+    given = types.find(place)
+    assert given is not None, "every value has its column"
+    plain = without_identity(replace(f, nullable=True))
+    made: Fit = fit(Struct((replace(given, name=f.name, nullable=True),)), Struct((plain,)), assignment=Assignment.ANSI)
+    return converted(made.parts[0].how, named(place), f, f.name)
+
+
+def _generated(
+    frame: DataFrame,
+    fields: Sequence[Field],
+    sets: Sequence[tuple[int, Mapping[str, Any]]],
+    clause: str,
+    does: Column,
+) -> DataFrame:
+    """Generated columns computed again in rows whose clause does not assign them."""
+    computed = {f.name: str(f.metadata[GENERATION]) for f in fields if GENERATION in f.metadata}
+    if not computed or not sets:
+        return frame
+    made = []
+    for name in frame.columns:
+        if name not in computed:
+            made.append(named(name))
+            continue
+        given = [number for number, columns in sets if name in columns]
+        again = (does == UPDATED) & (~named(clause).isin(given) if given else F.lit(True))
+        field = next(f for f in fields if f.name == name)
+        value = F.expr(computed[name]).cast(spark_type(field.type))
+        made.append(F.when(again, value).otherwise(named(name)).alias(name))
+    return frame.select(*made)
+
+
+def _field(schema: Struct, name: str) -> Field:
+    found = schema.find(name)
+    assert found is not None, f"{name} is a column of the table"
+    return found
+
+
+def _value(expression: Any) -> Column:
+    return F.expr(expression) if isinstance(expression, str) else expression

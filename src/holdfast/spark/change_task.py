@@ -1,0 +1,154 @@
+"""What a task of a change does with its rows: store those that are written, and tell which rows they were.
+
+Runs in Spark's Python workers, where it is pickled by value.
+
+1. A row comes with what becomes of it, its address in the target, and its partner's address in the source.
+2. What is told per file is a bitmap and a count of rows: where the two differ, over all tasks together, some row was
+   taken more than once.
+3. Rows before a change and after it go to the change data files together with the kind of change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyroaring import BitMap64
+from pyspark import TaskContext
+
+from holdfast.model.mutation import STAGED
+from holdfast.parquet.write import RowWriter, WriteSpec, file_names
+from holdfast.spark.carry import TaskFunction
+from holdfast.storage.sink import Sink
+
+COPIED, UPDATED, DELETED, INSERTED, MET = range(5)  # what becomes of a row; MET: found by the source, otherwise left
+DOES, FILE, POSITION, SOURCE_FILE, SOURCE_POSITION = "does", "file", "position", "source_file", "source_position"
+DATA_FILE, FEED_FILE, ROWS_UPDATED, ROWS_DELETED, ROWS_MET, ROWS_COPIED = (
+    "data",
+    "feed",
+    "updated",
+    "deleted",
+    "met",
+    "copied",
+)
+ANSWER = pa.schema([("kind", pa.string()), *STAGED, ("file", pa.int64()), ("bits", pa.binary()), ("rows", pa.int64())])
+
+_BEFORE = {UPDATED: "update_preimage", DELETED: "delete"}
+_AFTER = {UPDATED: "update_postimage", INSERTED: "insert"}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where in a batch things are: the columns to store come first, then those of the row as it was."""
+
+    data: WriteSpec | None
+    feed: WriteSpec | None
+    stored: int = 0  # columns to store
+    before: int = 0  # columns of the row as it was
+    prefix: str = "part"
+
+
+@dataclass
+class _Told:
+    """Positions gathered by file."""
+
+    positions: dict[int, BitMap64] = field(default_factory=dict)
+    rows: dict[int, int] = field(default_factory=dict)
+
+    def add(self, files: NDArray[np.int64], positions: NDArray[np.int64]) -> None:
+        if not len(files):
+            return
+        if files[0] == files[-1] and (files == files[0]).all():
+            self._add(int(files[0]), positions)
+            return
+        order = np.argsort(files, kind="stable")
+        files, positions = files[order], positions[order]
+        for part in np.split(np.arange(len(files)), np.flatnonzero(np.diff(files)) + 1):
+            self._add(int(files[part[0]]), positions[part])
+
+    def _add(self, file: int, positions: NDArray[np.int64]) -> None:
+        found = BitMap64(positions.astype(np.uint64))
+        known = self.positions.get(file)
+        self.positions[file] = found if known is None else known | found
+        self.rows[file] = self.rows.get(file, 0) + len(positions)
+
+    def answers(self, kind: str) -> Iterator[dict[str, object]]:
+        for file, positions in self.positions.items():
+            positions.run_optimize()
+            yield {"kind": kind, "file": file, "bits": positions.serialize(), "rows": self.rows[file]}
+
+
+def changing(layout: Layout, sink: Sink) -> TaskFunction:
+    """What a task does."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        task = 0 if context is None else context.partitionId()
+        updated, deleted, met = _Told(), _Told(), _Told()
+        copied = 0
+        with ExitStack() as stack:
+            data, feed = (
+                None
+                if spec is None
+                else stack.enter_context(RowWriter(spec, sink, file_names(task, uuid4, spec.codec, first=first)))
+                for spec, first in ((layout.data, "part"), (layout.feed, "cdc"))
+            )
+            for batch in batches:
+                does = batch.column(DOES).to_numpy()
+                for told, which in ((updated, UPDATED), (deleted, DELETED)):
+                    told.add(*_addresses(batch, does == which, FILE, POSITION))
+                met.add(*_addresses(batch, _present(batch, SOURCE_FILE), SOURCE_FILE, SOURCE_POSITION))
+                copied += int((does == COPIED).sum())
+                if data is not None:
+                    data.write(_chosen(batch, (does == COPIED) | (does == UPDATED) | (does == INSERTED), layout.stored))
+                if feed is not None:
+                    _write_feed(feed, layout, batch, does)
+            for kind, writer in ((DATA_FILE, data), (FEED_FILE, feed)):
+                if writer is not None:
+                    writer.close()
+                    yield _answer([{"kind": kind, **file} for file in writer.taken().to_pylist()])  # one per file
+        told = [*updated.answers(ROWS_UPDATED), *deleted.answers(ROWS_DELETED), *met.answers(ROWS_MET)]
+        yield _answer([*told, {"kind": ROWS_COPIED, "rows": copied}])
+
+    return run
+
+
+def _write_feed(feed: RowWriter, layout: Layout, batch: pa.RecordBatch, does: NDArray[np.int32]) -> None:
+    fields = len(layout.feed.fields) - 1 if layout.feed is not None else 0
+    for kinds, first in ((_BEFORE, layout.stored), (_AFTER, 0)):
+        for which, change in kinds.items():
+            mask = does == which
+            if mask.any():
+                rows = batch.filter(pa.array(mask))
+                columns = rows.columns[first : first + fields]
+                named = [*(f"c{i}" for i in range(fields)), "change"]
+                change_column = pa.repeat(pa.scalar(change), rows.num_rows)
+                feed.write(pa.RecordBatch.from_arrays([*columns, change_column], names=named))
+
+
+def _present(batch: pa.RecordBatch, name: str) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = batch.column(name).is_valid().to_numpy(zero_copy_only=False)
+    return found
+
+
+def _addresses(
+    batch: pa.RecordBatch, mask: NDArray[np.bool_], file: str, position: str
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    chosen = pa.array(mask)
+    return tuple(
+        batch.column(name).filter(chosen).to_numpy(zero_copy_only=False).astype(np.int64) for name in (file, position)
+    )
+
+
+def _chosen(batch: pa.RecordBatch, mask: NDArray[np.bool_], columns: int) -> pa.RecordBatch:
+    stored = batch.select(list(range(columns)))
+    return stored if mask.all() else stored.filter(pa.array(mask))
+
+
+def _answer(rows: Sequence[dict[str, object]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(list(rows), schema=ANSWER)

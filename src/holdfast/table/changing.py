@@ -1,0 +1,360 @@
+"""DELETE and UPDATE, put together: understand what was asked, carry it out, commit, and tell what was done.
+
+What MERGE shares with them is here too: how rows are stored, how an effect becomes a commit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, SparkSession
+
+from holdfast.delta.features import check_writable, writer_features
+from holdfast.delta.state import DeltaState
+from holdfast.delta.vectors import load_hidden
+from holdfast.env import Env
+from holdfast.errors import Invalid, UnknownColumn
+from holdfast.local.change import LocalChanger
+from holdfast.model.mutation import KEEPS_ROW_IDS, AllRows, Mutation, Reads, RowsWhere, Shape
+from holdfast.ops.change import Asked, Effect, Mode, Strategy, effect, preview
+from holdfast.ops.write import Said
+from holdfast.parquet.write import WriteSpec
+from holdfast.plan.change import Changer, Clause, Expression, Set, Side, Storing
+from holdfast.plan.merge_on import understand
+from holdfast.plan.write import ENABLE_DELETION_VECTORS, write_spec
+from holdfast.predicate.records import ALWAYS, Predicate
+from holdfast.schema.identity import advanced, identity_of
+from holdfast.schema.properties import truth
+from holdfast.schema.types import STRING, Field, Struct
+from holdfast.spark.change import SparkChanger
+from holdfast.spark.column_text import UNREADABLE, sql_of
+from holdfast.table.writing import land, refuse_append_only, shape_of
+
+CHANGE_FEED = "delta.enableChangeDataFeed"
+CHANGE_TYPE = "_change_type"
+CHANGE_DIRECTORY = "_change_data"
+Value: TypeAlias = str | Column
+Sets: TypeAlias = Mapping[str, Value]
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What a change did; `version` is None when there was nothing to change, or the table had it already."""
+
+    version: int | None
+    metrics: Mapping[str, int]
+    attempts: int = 0
+    strategies: tuple[Strategy, ...] = ()
+    effect: Effect = field(default_factory=Effect, repr=False)
+
+
+@dataclass(frozen=True)
+class ChangePlan:
+    """What a change would do: nothing of it is done. Printing it shows it."""
+
+    operation: str
+    strategies: tuple[Strategy, ...]
+    rows: Mapping[str, int]  # updated, deleted, inserted, copied
+    files: int  # read to find rows
+    bytes_written: int  # an estimate: rows to be written, at the size rows have in their files
+    schema_changes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{n} {what}" for what, n in self.rows.items() if n) or "no row changes"
+        lines = [
+            f"{self.operation}: {told}",
+            f"  files searched: {self.files}",
+            f"  bytes to write: about {self.bytes_written}",
+        ]
+        lines += [f"  schema: {text}" for text in self.schema_changes]
+        lines += [f"  {note}" for note in self.notes]
+        lines += [f"  {s.how:9} {s.key} ({s.rows} of {s.of} rows): {s.why}" for s in self.strategies[:50]]
+        if len(self.strategies) > 50:
+            lines.append(f"  and {len(self.strategies) - 50} files more")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks, and how."""
+
+    spark: SparkSession | None
+    env: Env
+    zone: str
+    alias: str | None = None
+    said: Said = field(default_factory=Said)
+    mode: str | None = None
+
+    def changer(self) -> Changer[Any]:
+        if self.spark is not None:
+            return SparkChanger(self.spark)
+        return LocalChanger(self.env, self.zone)
+
+
+def delete_asked(state: DeltaState, condition: Value | None, caller: Caller) -> Asked:
+    """A DELETE, understood."""
+    shape = shape_of(state)
+    _writable(state, shape)
+    predicate, exact = _predicate(condition, shape.schema, caller)
+    return Asked(
+        state.snapshot,
+        (Clause(Side.ALONE, _expression(condition)),),
+        shape.schema,
+        mode_of(state, caller.mode),
+        storing(state, shape),
+        predicate=predicate,
+        is_exact=exact,
+        alias=caller.alias,
+    )
+
+
+def update_asked(state: DeltaState, condition: Value | None, sets: Sets | None, caller: Caller) -> Asked:
+    """An UPDATE, understood."""
+    shape = shape_of(state)
+    _writable(state, shape)
+    if not sets:
+        raise Invalid("update needs the columns to set and their values, as in update('id = 1', {'name': \"'x'\"})")
+    predicate, _ = _predicate(condition, shape.schema, caller)
+    clause = Clause(Side.ALONE, _expression(condition), assignments(sets, shape.schema, caller.alias))
+    return Asked(
+        state.snapshot,
+        (clause,),
+        shape.schema,
+        mode_of(state, caller.mode),
+        storing(state, shape),
+        predicate=predicate,
+        alias=caller.alias,
+    )
+
+
+def delete(state: DeltaState, condition: Value | None, caller: Caller) -> Changed:
+    """Take rows out."""
+    asked = delete_asked(state, condition, caller)
+    started = caller.env.now_ms()
+    done = effect(asked, caller.changer(), load_hidden, caller.env.now_ms)
+    metrics = {"numDeletedRows": done.deleted, "numCopiedRows": done.copied, **file_metrics(done)}
+    return commit(state, asked, done, "DELETE", _parameters(condition), metrics, caller, started=started)
+
+
+def update(state: DeltaState, condition: Value | None, sets: Sets | None, caller: Caller) -> Changed:
+    """Change columns of rows."""
+    asked = update_asked(state, condition, sets, caller)
+    started = caller.env.now_ms()
+    done = effect(asked, caller.changer(), load_hidden, caller.env.now_ms)
+    metrics = {"numUpdatedRows": done.updated, "numCopiedRows": done.copied, **file_metrics(done)}
+    return commit(state, asked, done, "UPDATE", _parameters(condition), metrics, caller, started=started)
+
+
+def planned(asked: Asked, operation: str, caller: Caller, *, notes: tuple[str, ...] = ()) -> ChangePlan:
+    """What a change would do."""
+    found = preview(asked, caller.changer(), load_hidden)
+    known = {s.key: s for s in found.strategies}
+    files = asked.snapshot.files
+    touched = files.filter(pc.is_in(files.column("key").combine_chunks(), value_set=pa.array(list(known), pa.string())))
+    predicted = 0.0
+    copied = 0
+    for key, size, rows in zip(
+        touched.column("key").to_pylist(),
+        touched.column("size").to_pylist(),
+        touched.num_records.to_pylist(),
+        strict=True,
+    ):
+        left = (known[key].of or 0) - known[key].rows if known[key].how == "rewritten" else 0
+        copied += left
+        updated = len(found.taken[0].get(key, ()))
+        predicted += size / rows * (left + updated) if rows else 0
+    return ChangePlan(
+        operation,
+        found.strategies,
+        {"updated": found.updated, "deleted": found.deleted, "inserted": found.inserted, "copied": copied},
+        found.searched,
+        int(predicted),
+        tuple(f"new column {f.name}" for f in asked.schema.fields if asked.snapshot.schema.find(f.name) is None),
+        notes,
+    )
+
+
+def commit(
+    state: DeltaState,
+    asked: Asked,
+    done: Effect,
+    operation: str,
+    parameters: Mapping[str, Any],
+    metrics: Mapping[str, int],
+    caller: Caller,
+    *,
+    started: int,
+    shape: Shape | None = None,
+) -> Changed:
+    """Make an effect true."""
+    if done.marks:
+        base = shape or shape_of(state)
+        shape = replace(base, schema=advanced(base.schema, done.marks))
+    if done.is_nothing and shape is None:
+        return Changed(None, metrics, strategies=done.strategies, effect=done)
+    times = {
+        "scanTimeMs": done.scan_ms,
+        "rewriteTimeMs": done.rewrite_ms,
+        "executionTimeMs": caller.env.now_ms() - started,
+    }
+    reads: Reads = AllRows() if asked.predicate == ALWAYS else RowsWhere(asked.predicate)
+    mutation = Mutation(
+        operation,
+        parameters,
+        {**metrics, **times},
+        added=done.staged,
+        removed=done.removed.table,
+        hidden=done.hidden,
+        feed=done.feed,
+        reads=reads,
+        shape=shape,
+        app=caller.said.app,
+        user_metadata=caller.said.user_metadata,
+        tags={KEEPS_ROW_IDS: "true"} if state.snapshot.identity is not None else {},
+    )
+    landed = land(state, state.snapshot.location, mutation, caller.env)
+    return Changed(landed.version, mutation.metrics, landed.attempts, done.strategies, done)
+
+
+def file_metrics(done: Effect, *, of: str = "") -> dict[str, int]:
+    """What a change did to files, as commits tell it; `of` is what stands before the noun."""
+    files = done.removed
+    dvs = pc.sum(pc.is_valid(files.column("dv"))).as_py() or 0 if len(files) else 0
+    return {
+        f"num{of}FilesAdded" if of else "numAddedFiles": done.staged.num_rows,
+        f"num{of}FilesRemoved" if of else "numRemovedFiles": len(files),
+        f"num{of}BytesAdded" if of else "numAddedBytes": pc.sum(done.staged.column("size")).as_py() or 0,
+        f"num{of}BytesRemoved" if of else "numRemovedBytes": pc.sum(files.column("size")).as_py() or 0,
+        f"num{of}DeletionVectorsAdded": len(done.hidden),
+        f"num{of}DeletionVectorsRemoved": dvs,
+        f"num{of}ChangeFilesAdded" if of else "numAddedChangeFiles": done.feed.num_rows,
+        f"num{of}FilesScanned" if of else "numScannedFiles": done.searched,
+    }
+
+
+def mode_of(state: DeltaState, asked: str | None) -> Mode:
+    """The strategy of a call: what it asks for, else what the table does."""
+    can_hide = "deletionVectors" in writer_features(state.protocol)
+    hides = can_hide and truth(state.snapshot.properties.get(ENABLE_DELETION_VECTORS))
+    if asked is None:
+        return Mode.MERGE_ON_READ if hides else Mode.COPY_ON_WRITE
+    try:
+        mode = Mode(asked)
+    except ValueError as error:
+        known = ", ".join(repr(m.value) for m in Mode)
+        raise Invalid(f"mode is one of {known}, not {asked!r}") from error
+    if mode is Mode.MERGE_ON_READ and not hides:
+        raise Invalid(
+            f"merge-on-read hides rows by deletion vectors, which the table at {state.snapshot.location.url} does not "
+            f"have enabled: set the property {ENABLE_DELETION_VECTORS}=true, or use mode='copy-on-write'"
+        )
+    return Mode.COPY_ON_WRITE if mode is Mode.AUTO and not hides else mode
+
+
+def storing(state: DeltaState, shape: Shape, *, carried: bool = True) -> Storing:
+    """How rows of a change are stored."""
+    data = write_spec(
+        shape.schema,
+        shape.partition_columns,
+        shape.properties,
+        clustering=shape.clustering_columns or (),
+        deletion_vectors="deletionVectors" in writer_features(state.protocol),
+        carried=state.snapshot.identity if carried else None,
+    )
+    feed = None
+    if truth(shape.properties.get(CHANGE_FEED)):
+        feed = WriteSpec(
+            fields=(*shape.schema.fields, Field(CHANGE_TYPE, STRING)),
+            partition_columns=shape.partition_columns,
+            codec=data.codec,
+            target_bytes=data.target_bytes,
+            prefix=CHANGE_DIRECTORY,
+        )
+    return Storing(data, feed, shape.properties)
+
+
+def assignments(sets: Sets, schema: Struct, alias: str | None) -> tuple[Set, ...]:
+    """What is set, by the paths of columns as the table spells them."""
+    made = [Set(column_path(name, schema, alias), _expression(value)) for name, value in sets.items()]
+    for one in made:
+        clash = [o for o in made if o is not one and o.path[: len(one.path)] == one.path]
+        if clash:
+            raise Invalid(f"{'.'.join(clash[0].path)} and {'.'.join(one.path)} are both set: set one of them")
+        top = schema.find(one.path[0])
+        if top is not None and identity_of(top) is not None:
+            raise Invalid(f"the column {top.name} is numbered by the table itself and cannot be set")
+    return tuple(made)
+
+
+def column_path(name: str, schema: Struct, alias: str | None) -> tuple[str, ...]:
+    """The path of a column that a user names, with or without the table's alias before it."""
+    parts = split_name(name)
+    if (whole := schema.find(name)) is not None:
+        return (whole.name,)
+    if alias is not None and len(parts) > 1 and parts[0].lower() == alias.lower() and schema.find(parts[0]) is None:
+        parts = parts[1:]
+    path: list[str] = []
+    inside: Any = schema
+    for part in parts:
+        found = inside.find(part) if isinstance(inside, Struct) else None
+        if found is None:
+            raise UnknownColumn(f"the table has no column {name!r}; it has {', '.join(schema.names[:20])}", column=name)
+        path.append(found.name)
+        inside = found.type
+    return tuple(path)
+
+
+def split_name(name: str) -> list[str]:
+    """The parts of a dotted name; what stands between backquotes is one part."""
+    parts, rest = [], name.strip()
+    while rest:
+        if rest.startswith("`"):
+            end = rest.find("`", 1)
+            if end < 0:
+                raise Invalid(f"the name {name!r} has a backquote that is not closed")
+            part, rest = rest[1:end], rest[end + 1 :].removeprefix(".")
+        else:
+            part, _, rest = rest.partition(".")
+        parts.append(part)
+    return parts
+
+
+def text_of(expression: Expression | None) -> str:
+    """An expression for people, and for what is understood of it."""
+    if expression is None:
+        return "true"
+    return sql_of(expression) if isinstance(expression, Column) else str(expression)
+
+
+def _writable(state: DeltaState, shape: Shape) -> None:
+    check_writable(state.protocol, table=state.snapshot.location.url)
+    refuse_append_only(shape, state.snapshot.location)
+
+
+def _predicate(condition: Value | None, schema: Struct, caller: Caller) -> tuple[Predicate, bool]:
+    """What is understood of a condition, and whether that is all of it."""
+    if condition is None:
+        return ALWAYS, True
+    text = text_of(_expression(condition))
+    on = understand(text, schema, Struct(()), caller.alias, None, zone=caller.zone)
+    return on.target_only, on.is_understood and UNREADABLE not in text
+
+
+def _expression(value: Any) -> Expression:
+    if value is None or isinstance(value, str | Column):
+        if isinstance(value, str) and not value.strip():
+            raise Invalid("an empty text is no condition or value: leave it out, or write what it means")
+        return value
+    if isinstance(value, bool | int | float):
+        return str(value).lower() if isinstance(value, bool) else repr(value)
+    raise Invalid(f"conditions and values are SQL text or Columns, not {type(value).__name__}: {value!r}")
+
+
+def _parameters(condition: Value | None) -> Mapping[str, Any]:
+    return {"predicate": json.dumps([] if condition is None else [text_of(_expression(condition))])}

@@ -1,0 +1,391 @@
+"""MERGE: the builder, and what turns its clauses into a change.
+
+    pin the source once -> understand the condition -> leave out files it cannot match -> change, insert -> commit
+
+1. The source is evaluated exactly once, by writing it below the table; what was written is gone when the merge ends,
+   however it ends.
+2. Clauses of a kind are tried in the order they were given; one without a condition is the last of its kind.
+3. A source with some of the table's columns sets those, and keeps or leaves out the others.
+4. With schema evolution, columns of the source that the table lacks are added in the same commit.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from holdfast.delta.features import check_writable
+from holdfast.delta.state import DeltaState
+from holdfast.delta.vectors import load_hidden
+from holdfast.errors import Invalid, TableError
+from holdfast.local.dedupe import one_per_key as one_row_per_key
+from holdfast.local.runner import LocalRunner
+from holdfast.model.files import FILES, FileTable, NoStats, Slab
+from holdfast.model.mutation import Shape
+from holdfast.model.snapshot import HiddenRows, Snapshot
+from holdfast.ops.change import Asked, effect
+from holdfast.ops.shape import grown
+from holdfast.plan.change import Clause, Pinned, Set, Side, Source
+from holdfast.plan.keys import by_keys, gather, row_group_filter
+from holdfast.plan.merge_on import On, qualifiers, understand
+from holdfast.plan.scan import Request, plan_scan
+from holdfast.schema.constraints import quoted
+from holdfast.schema.evolve import evolve
+from holdfast.schema.properties import COLUMN_MAPPING_MODE, truth
+from holdfast.schema.storable import refuse_unstorable
+from holdfast.schema.types import Field, Struct
+from holdfast.spark.dedupe import one_per_key
+from holdfast.table.changing import (
+    Caller,
+    Changed,
+    ChangePlan,
+    Sets,
+    Value,
+    assignments,
+    commit,
+    file_metrics,
+    mode_of,
+    planned,
+    storing,
+    text_of,
+)
+from holdfast.table.writing import refuse_append_only, shape_of
+
+STAGE = "_holdfast/stage"
+Rows: TypeAlias = DataFrame | pa.Table
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """A clause as it was given; `sets` of None is a star, where the clause sets anything."""
+
+    side: Side
+    condition: Value | None
+    sets: Sets | None
+    deletes: bool = False
+
+    @property
+    def kind(self) -> str:
+        return f"{self.side.name} {'DELETE' if self.deletes else 'SET'}"
+
+
+class DeltaMergeBuilder:
+    """A MERGE in the making; `execute()` runs it, `plan()` says what it would do."""
+
+    def __init__(
+        self, state: DeltaState, source: Rows, condition: Value, caller: Caller, duplicates: Duplicates
+    ) -> None:
+        self._state = state
+        self._source = source
+        self._condition = condition
+        self._caller = caller
+        self._duplicates = duplicates
+        self._whens: tuple[When, ...] = ()
+        self._evolves = False
+
+    def whenMatchedUpdate(self, condition: Value | None = None, set: Sets | None = None) -> DeltaMergeBuilder:
+        """Set columns of matched rows, as in `set={"n": "t.n + s.n"}`."""
+        return self._with(When(Side.MATCHED, condition, _given(set, "whenMatchedUpdate", "set")))
+
+    def whenMatchedUpdateAll(self, condition: Value | None = None) -> DeltaMergeBuilder:
+        """Set every column that the source has."""
+        return self._with(When(Side.MATCHED, condition, None))
+
+    def whenMatchedDelete(self, condition: Value | None = None) -> DeltaMergeBuilder:
+        """Delete matched rows."""
+        return self._with(When(Side.MATCHED, condition, None, deletes=True))
+
+    def whenNotMatchedInsert(self, condition: Value | None = None, values: Sets | None = None) -> DeltaMergeBuilder:
+        """Insert rows of the source that match nothing, with these values."""
+        return self._with(When(Side.NEW, condition, _given(values, "whenNotMatchedInsert", "values")))
+
+    def whenNotMatchedInsertAll(self, condition: Value | None = None) -> DeltaMergeBuilder:
+        """Insert rows of the source that match nothing, as they are."""
+        return self._with(When(Side.NEW, condition, None))
+
+    def whenNotMatchedBySourceUpdate(
+        self, condition: Value | None = None, set: Sets | None = None
+    ) -> DeltaMergeBuilder:
+        """Set columns of rows that no row of the source matches."""
+        return self._with(When(Side.ALONE, condition, _given(set, "whenNotMatchedBySourceUpdate", "set")))
+
+    def whenNotMatchedBySourceDelete(self, condition: Value | None = None) -> DeltaMergeBuilder:
+        """Delete rows that no row of the source matches."""
+        return self._with(When(Side.ALONE, condition, None, deletes=True))
+
+    def withSchemaEvolution(self) -> DeltaMergeBuilder:
+        """Add columns of the source that the table lacks."""
+        self._evolves = True
+        return self
+
+    def execute(self) -> Changed:
+        """Carry it out."""
+        state, caller = self._state, self._caller
+        started = caller.env.now_ms()
+        with self._pinned() as pinned:
+            asked, shape = self._asked(pinned)
+            done = effect(asked, caller.changer(), load_hidden, caller.env.now_ms)
+        assert asked.source is not None, "a merge has a source"
+        metrics = {
+            "numSourceRows": asked.source.rows,
+            "numTargetRowsInserted": done.inserted,
+            "numTargetRowsUpdated": done.updated,
+            "numTargetRowsDeleted": done.deleted,
+            "numTargetRowsCopied": done.copied,
+            "numOutputRows": done.inserted + done.updated + done.copied,
+            **file_metrics(done, of="Target"),
+        }
+        changed = None if shape.schema == state.snapshot.schema else shape
+        return commit(state, asked, done, "MERGE", self._parameters(), metrics, caller, started=started, shape=changed)
+
+    def plan(self) -> ChangePlan:
+        """What it would do; the table stays as it is."""
+        with self._pinned() as pinned:
+            asked, _ = self._asked(pinned)
+            on = asked.source.keys if asked.source is not None else ()
+            pairs = len(asked.snapshot.files) * (asked.source.rows if asked.source is not None else 0)
+            notes = (
+                () if on else (f"the condition compares no keys: up to {pairs} pairs of files and rows are looked at",)
+            )
+            return planned(asked, "MERGE", self._caller, notes=notes)
+
+    def _with(self, when: When) -> DeltaMergeBuilder:
+        before = [w for w in self._whens if w.side is when.side]
+        if before and before[-1].condition is None:
+            raise Invalid(
+                f"the clause before takes every row of its kind ({when.side.value}): give it a condition, or leave "
+                "this one out"
+            )
+        self._whens = (*self._whens, when)
+        return self
+
+    @contextmanager
+    def _pinned(self) -> Iterator[Pinned]:
+        """The source, written once; gone afterwards."""
+        if not self._whens:
+            raise Invalid("a merge needs at least one when... clause")
+        state, caller = self._state, self._caller
+        check_writable(state.protocol, table=state.snapshot.location.url)
+        if any(w.side is not Side.NEW for w in self._whens):
+            refuse_append_only(shape_of(state), state.snapshot.location)
+        rows = self._rows()
+        location = state.snapshot.location
+        pinned = caller.changer().pin(rows, STAGE, state.snapshot)
+        try:
+            yield pinned
+        finally:
+            for key in pinned.staged.column("key").to_pylist():  # one per file
+                try:
+                    location.store.delete(location.store_key(key))
+                except TableError as error:
+                    _log.warning("%s of a merge that is over could not be deleted: %s", key, error)
+
+    def _rows(self) -> Rows:
+        """The source, of a kind the runner takes, one row per key if that was asked for."""
+        spark = self._caller.spark
+        rows = self._source
+        if spark is not None and isinstance(rows, pa.Table):
+            rows = spark.createDataFrame(rows)
+        if spark is None and not isinstance(rows, pa.Table):
+            raise Invalid("without a Spark session a source is an Arrow table: open the table with a session")
+        if not isinstance(rows, pa.Table | DataFrame):
+            raise Invalid(f"a source is a DataFrame or an Arrow table, not {type(rows).__name__}")
+        if self._duplicates.policy == "error":
+            return rows
+        columns = rows.column_names if isinstance(rows, pa.Table) else rows.columns
+        schema = Struct(tuple(Field(name, Struct(())) for name in columns))
+        on = self._understood(schema)
+        if not on.keys:
+            raise Invalid("duplicates can only be settled where the condition says which columns are equal")
+        keys = [(k.source, k.null_safe) for k in on.keys]
+        last = self._duplicates.policy == "last"
+        if isinstance(rows, pa.Table):
+            return one_row_per_key(rows, keys, self._duplicates.column(columns), last=last)
+        return one_per_key(rows, keys, self._duplicates.column(columns), last=last)
+
+    def _alias_of_source(self, source: Struct) -> str | None:
+        """What the user calls the source, from what qualifies names in the texts and is neither target nor column."""
+        ours = {*(n.lower() for n in self._state.snapshot.schema.names), *(n.lower() for n in source.names)}
+        target = (self._caller.alias or "").lower()
+        found = {q.lower(): q for q in qualifiers(list(self._texts())) if q.lower() not in ours | {target}}
+        if len(found) > 1:
+            raise Invalid(
+                f"names of the source are qualified by {' and '.join(sorted(found.values()))}: give the source one "
+                "alias, as in source.alias('s'), and the table another"
+            )
+        return next(iter(found.values()), None)
+
+    def _texts(self) -> Iterator[str]:
+        yield text_of(self._condition)
+        for when in self._whens:
+            if when.condition is not None:
+                yield text_of(when.condition)
+            yield from (text_of(value) for value in (when.sets or {}).values())
+
+    def _understood(self, source: Struct) -> On:
+        return understand(
+            text_of(self._condition),
+            self._state.snapshot.schema,
+            source,
+            self._caller.alias,
+            self._alias_of_source(source),
+            zone=self._caller.zone,
+        )
+
+    def _asked(self, pinned: Pinned) -> tuple[Asked, Shape]:
+        state, caller = self._state, self._caller
+        old = shape_of(state)
+        shape = self._grown(old, pinned.schema)
+        alias = self._alias_of_source(pinned.schema)
+        on = self._understood(pinned.schema)
+        if not on.has_equality:
+            _log.warning(
+                "the condition of this merge compares no keys (%s): every row meets every row", text_of(self._condition)
+            )
+        rows = sum(pinned.staged.column("num_records").to_pylist())
+        staged = _as_table(state.snapshot, pinned)
+        source = Source(staged, self._condition, on.keys, alias, rows)
+        clauses = tuple(self._clause(when, shape.schema, pinned.schema, alias) for when in self._whens)
+        asked = Asked(
+            state.snapshot,
+            clauses,
+            shape.schema,
+            mode_of(state, caller.mode),
+            storing(state, shape),
+            inserts=storing(state, shape, carried=False),
+            source=source,
+            alias=caller.alias,
+        )
+        if any(c.side is Side.ALONE for c in clauses):
+            return asked, shape
+        asked = replace(asked, predicate=on.target_only)
+        if not on.keys:
+            return asked, shape
+        columns = list(dict.fromkeys(k.source for k in on.keys))
+        plan = plan_scan(staged, Request(columns=columns))
+        values = gather(LocalRunner().scan_batches(plan, HiddenRows()), on.keys, pinned.schema)
+        keeps = lambda files: by_keys(files, state.snapshot, values)  # noqa: E731
+        return replace(asked, keeps=keeps, skips=row_group_filter(values, state.snapshot.schema)), shape
+
+    def _grown(self, old: Shape, source: Struct) -> Shape:
+        if not self._evolves:
+            return old
+        named = {name.lower() for when in self._whens for name in when.sets or ()}
+        stars = any(when.sets is None and not when.deletes for when in self._whens)
+        nested = {f.name.lower() for f in old.schema.fields if isinstance(f.type, Struct)}
+        taken = [f for f in source.fields if stars or f.name.lower() in named]
+        new = [f for f in taken if old.schema.find(f.name) is None or f.name.lower() in nested]
+        widen = truth(old.properties.get("delta.enableTypeWidening"))
+        if widen:
+            new = taken
+        schema = evolve(old.schema, Struct(tuple(new)), add_columns=True, widen_types=widen, partial=True)
+        if schema == old.schema:
+            return old
+        shape = grown(old, schema, self._caller.env.new_uuid)
+        refuse_unstorable(shape.schema, mapped=shape.properties.get(COLUMN_MAPPING_MODE, "none").lower() != "none")
+        return shape
+
+    def _clause(self, when: When, schema: Struct, source: Struct, alias: str | None) -> Clause:
+        if when.deletes:
+            return Clause(when.side, when.condition)
+        if when.sets is not None:
+            sets = assignments(when.sets, schema, self._caller.alias)
+            if when.side is Side.NEW and (inner := next((s for s in sets if len(s.path) > 1), None)):
+                raise Invalid(f"an inserted row sets whole columns, not {'.'.join(inner.path)}")
+            return Clause(when.side, when.condition, sets)
+        prefix = quoted(alias or SOURCE_ALIAS)
+        stars = [_star(f, schema.find(f.name), (), prefix, whole=when.side is Side.NEW) for f in source.fields]
+        sets = tuple(s for group in stars for s in group)
+        if not sets:
+            raise Invalid(f"the source has none of the table's columns ({', '.join(schema.names[:20])})")
+        return Clause(when.side, when.condition, sets)
+
+    def _parameters(self) -> Mapping[str, Any]:
+        def told(side: Side) -> str:
+            return json.dumps(
+                [
+                    {
+                        "actionType": "delete" if w.deletes else "insert" if side is Side.NEW else "update",
+                        **({} if w.condition is None else {"predicate": text_of(w.condition)}),
+                    }
+                    for w in self._whens
+                    if w.side is side
+                ]
+            )
+
+        return {
+            "predicate": json.dumps([text_of(self._condition)]),
+            "matchedPredicates": told(Side.MATCHED),
+            "notMatchedPredicates": told(Side.NEW),
+            "notMatchedBySourcePredicates": told(Side.ALONE),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicates:
+    """Which of several rows of a source with the same key counts."""
+
+    policy: str = "error"
+    order_by: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.policy not in ("error", "first", "last"):
+            raise Invalid(f"duplicates is 'error', 'first' or 'last', not {self.policy!r}")
+        if (self.policy == "error") != (self.order_by is None):
+            raise Invalid(
+                "duplicates='first' and 'last' go with orderBy=, the column of the source that says the order"
+            )
+
+    def column(self, known: Sequence[str]) -> str:
+        """The column as the source spells it."""
+        found = next((name for name in known if name.lower() == (self.order_by or "").lower()), None)
+        if found is None:
+            raise Invalid(f"the source has no column {self.order_by!r} to order by; it has {', '.join(known)}")
+        return found
+
+
+SOURCE_ALIAS = "__hf_source"
+
+
+def _star(f: Field, target: Field | None, path: tuple[str, ...], prefix: str, *, whole: bool) -> list[Set]:
+    """What a star sets from a column of the source: a struct with some of the fields sets those and keeps the rest."""
+    if target is None:
+        return []
+    here, value = (*path, target.name), f"{prefix}.{quoted(f.name)}"
+    if whole or not (isinstance(f.type, Struct) and isinstance(target.type, Struct)):
+        return [Set(here, value)]
+    if all(f.type.find(inner.name) is not None for inner in target.type.fields):
+        return [Set(here, value)]
+    return [s for inner in f.type.fields for s in _star(inner, target.type.find(inner.name), here, value, whole=False)]
+
+
+def _given(sets: Sets | None, method: str, argument: str) -> Sets:
+    if not sets:
+        raise Invalid(f"{method} needs {argument}=, columns and their values")
+    return sets
+
+
+def _as_table(target: Snapshot, pinned: Pinned) -> Snapshot:
+    """What was pinned, as something that is read like a table."""
+    staged = pinned.staged
+    nothing = {f.name: pa.nulls(staged.num_rows, f.type) for f in FILES}
+    given = {name: staged.column(name) for name in ("key", "size", "modified_ms")}
+    paths = pa.array([quote(key) for key in staged.column("key").to_pylist()], pa.string())  # one per file
+    files = pa.table({**nothing, **given, "path": paths}).select(FILES.names).cast(FILES)
+    return Snapshot(
+        target.location,
+        version=0,
+        timestamp_ms=0,
+        schema=pinned.schema,
+        partition_columns=(),
+        files=FileTable((Slab(files, NoStats(staged.num_rows)),)),
+    )
