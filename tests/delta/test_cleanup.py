@@ -22,7 +22,7 @@ from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from tests.delta.histories import at, facts, loaded, row
 from tests.support.depth import examples
-from tests.support.faulty import every_fault
+from tests.support.faulty import CountingStore, every_fault
 from tests.support.tablesmith import Tablesmith
 
 START = 1_700_006_400_000 // DAY_MS * DAY_MS + 10 * 3_600_000  # ten in the morning
@@ -102,6 +102,16 @@ def test_nothing_goes_before_its_time_or_when_it_may_not() -> None:
     everything = table.names
     assert clean_log(table.state, table.env).names == ()
     assert table.names == everything
+
+
+def test_a_log_younger_than_its_retention_is_not_even_listed() -> None:
+    table = Days()
+    table.day(checkpoint=True)
+    store = CountingStore(table.store)
+    state = load(at(store))
+    store.calls.clear()
+    assert expired(state, table.env).names == ()
+    assert store.calls["list_from"] == 0
 
 
 def test_without_a_checkpoint_nothing_goes() -> None:

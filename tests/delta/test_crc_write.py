@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 
 from holdfast.delta.checksum import read_checksum
-from holdfast.delta.crc_write import SIZE_BINS, crc_body, write_crc
+from holdfast.delta.crc_write import crc_body, write_crc
 from holdfast.delta.names import checksum_name
 from holdfast.delta.state import load
+from holdfast.delta.tally import SIZE_BINS
 from holdfast.errors import UnknownVersion
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.open import open_location

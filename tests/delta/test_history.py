@@ -109,7 +109,7 @@ def test_a_table_in_one_row() -> None:
     state = load(log.location)
     found = detail(state)
     assert found.schema == DETAIL
-    assert found.to_pylist() == [
+    assert found.drop_columns(["settings", "readers"]).to_pylist() == [
         {
             "format": "delta",
             "id": "5f54ef5f",

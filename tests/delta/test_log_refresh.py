@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from holdfast.delta.state import DeltaState, load, refresh
 from holdfast.errors import Damaged, Unsupported
+from holdfast.storage.location import Location
 from tests.delta.handlog import HandLog, add, domain, metadata, protocol, remove, vector
 from tests.support.depth import examples
+from tests.support.faulty import CountingStore
 
 
 def live(state: DeltaState) -> list[tuple[str, str | None]]:
@@ -102,6 +104,29 @@ def test_a_torn_new_commit_is_an_error_that_names_it() -> None:
     state = load(log.location)
     log.put(f"{1:020d}.json", b'{"add":')
     with pytest.raises(Damaged, match=r"line 1 of .*00000000000000000001\.json"):
+        refresh(state)
+
+
+@pytest.mark.parametrize(("new", "listings"), [(0, 0), (1, 0), (2, 1), (30, 1)])
+def test_a_store_on_this_machine_is_listed_only_when_much_is_new(new: int, listings: int) -> None:
+    log = HandLog()
+    log.create(add("a"))
+    store = CountingStore(log.store)
+    state = load(Location(store, "t"))
+    for version in range(1, new + 1):
+        log.commit(version, add(str(version)))
+    store.calls.clear()
+    assert refresh(state).version == new
+    assert store.calls["list_from"] == listings
+    assert store.calls["get"] == new
+
+
+def test_a_hole_in_the_log_is_not_its_end() -> None:
+    log = HandLog()
+    log.create(add("a"))
+    state = load(log.location)
+    log.commit(2, add("b"))
+    with pytest.raises(Damaged, match="the commit of version 1 is missing"):
         refresh(state)
 
 

@@ -126,7 +126,6 @@ def test_what_is_true_already_is_not_committed(tmp_path: Path) -> None:
         ({"delta.columnMapping.maxColumnId": "9"}, "kept by the table itself"),
         ({"delta.constraints.c": "id > 0"}, r"use addConstraint\('c'"),
         ({"delta.columnMapping.mode": "id"}, "none and cannot become id"),
-        ({"delta.enableInCommitTimestamps": "true"}, "has a history"),
         ({"delta.enableIcebergCompatV2": "true"}, "does not write tables with"),
         ({"delta.rowTrackingSuspended": "true"}, "either on or suspended"),
         ({"delta.targetFileSize": "big"}, "must be a size"),
@@ -278,7 +277,6 @@ def test_partition_and_generation_sources_stay(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match=r"the generated column day \(cast\(at as date\)\) is made of it"):
         table.dropColumn("at")
     changes: list[Callable[[], object]] = [
-        lambda: table.renameColumn("p", "q"),
         lambda: table.dropColumn("p"),
         lambda: table.changeColumnType("p", "bigint"),
     ]
@@ -293,6 +291,17 @@ def test_partition_and_generation_sources_stay(tmp_path: Path) -> None:
     table.dropColumn("at")
     with pytest.raises(Invalid, match="partitioned by all its columns"):
         table.dropColumn("n")
+
+
+def test_what_a_table_is_clustered_by_can_be_renamed(tmp_path: Path) -> None:
+    table = harbour(tmp_path, MAPPED)
+    table.clusterBy("id", "s.x")
+    physical = state(tmp_path).snapshot.clustering_columns
+    table.renameColumn("s", "t")
+    table.renameColumn("t.x", "y2")
+    table.renameColumn("id", "number")
+    assert state(tmp_path).snapshot.clustering_columns == physical
+    assert table.detailArrow()["clusteringColumns"].to_pylist() == [["number", "t.y2"]]
 
 
 def test_columns_are_added_with_comments_and_the_features_their_types_need(tmp_path: Path) -> None:

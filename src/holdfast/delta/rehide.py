@@ -70,9 +70,7 @@ def rehide(state: DeltaState, hidden: Mapping[str, BitMap64], env: Env) -> Rehid
     packed = pack([united[key] for key in kept], uuid=env.new_uuid())
     location.store.put(location.store_key(packed.key), packed.data)
     texts = pa.chunked_array([texts_of(slab.stats) for slab in touched.slabs], pa.string()).to_pylist()
-    loose = [
-        _loosened(text, rows, len(old.get(key, ()))) for text, rows, key in zip(texts, counts, keys, strict=True)
-    ]
+    loose = [_loosened(text, rows, len(old.get(key, ()))) for text, rows, key in zip(texts, counts, keys, strict=True)]
     again = gone.append_column("num_records", pa.array(counts, pa.int64())).append_column("stats", strings(loose))
     again = again.filter(pa.array(left, pa.bool_()))
     vectors = pa.array([_described(vector) for vector in packed.vectors], DV)
@@ -102,7 +100,7 @@ def _described(vector: Vector) -> dict[str, Any]:
 
 
 def _loosened(text: str | None, rows: int, hidden: int) -> str:
-    """Statistics of a file that hides rows; one that hid `hidden` so far counts nulls among the others if it is tight."""
+    """Statistics of a file that hides rows. Tight ones of a file that hid some so far count nulls among the others."""
     try:
         old = msgspec.json.decode(text or "{}")
     except msgspec.DecodeError:

@@ -18,6 +18,7 @@ from holdfast.delta.features import writer_features
 from holdfast.delta.state import DeltaState
 from holdfast.delta.stats import JsonStats
 from holdfast.delta.stats_render import texts_of
+from holdfast.model.files import FileTable
 from holdfast.model.mutation import RESTAMPED
 from holdfast.schema.properties import ENABLE_ROW_TRACKING, ROW_TRACKING_SUSPENDED, truth
 from holdfast.storage.arrays import longs, mask, strings, truths
@@ -54,12 +55,16 @@ def unstamped(state: DeltaState, limit: int) -> tuple[pa.Table, int]:
     chosen = np.zeros(len(files), bool)
     chosen[missing[:limit]] = True
     batch = files.filter(mask(chosen))
-    if not len(batch):
-        return RESTAMPED.empty_table(), 0
-    texts = pa.chunked_array([texts_of(slab.stats) for slab in batch.slabs], pa.string())
+    return described(batch), len(missing)
+
+
+def described(files: FileTable) -> pa.Table:
+    """Files with everything the log says of them, with the columns of RESTAMPED."""
+    if not len(files):
+        return RESTAMPED.empty_table()
+    texts = pa.chunked_array([texts_of(slab.stats) for slab in files.slabs], pa.string())
     counts = JsonStats(texts).read({}).num_records
-    table = batch.table.append_column("num_records", counts).append_column("stats", texts)
-    return table.cast(RESTAMPED), len(missing)
+    return files.table.append_column("num_records", counts).append_column("stats", texts).cast(RESTAMPED)
 
 
 def with_counts(files: pa.Table, counts: Mapping[str, int]) -> pa.Table:

@@ -22,7 +22,7 @@ from holdfast.predicate.evaluate import as_scalar, matches
 from holdfast.predicate.parse import parse
 from holdfast.predicate.records import Compare, IsNull, Op, Predicate, has_opaque
 from holdfast.schema.arrow import arrow_type
-from holdfast.schema.constraints import Demand, Kind, quoted
+from holdfast.schema.constraints import Demand, Kind, longest, quoted
 from holdfast.schema.enforce import (
     Cast,
     Default,
@@ -57,11 +57,13 @@ class Prepared:
 def prepare(rows: pa.Table, fit: Fit, demands: Sequence[Demand] = (), *, zone: str = "UTC") -> Prepared:
     """Incoming rows as rows of the table, checked; `zone` is where times without one are."""
     schema = Struct(tuple(p.field for p in fit.parts))
-    predicates = [(d, _predicate(d, schema, zone)) for d in demands if d.kind is not Kind.NOT_NULL]
+    own = (Kind.NOT_NULL, Kind.LENGTH)
+    predicates = [(d, _predicate(d, schema, zone)) for d in demands if d.kind not in own]
     rows = rows.combine_chunks()
     columns = [_made(p, rows, zone) for p in fit.parts]
     table = pa.Table.from_arrays(columns, names=list(schema.names))
     _check_nulls(table, schema, demands)
+    _check_lengths(table, schema, demands)
     for demand, predicate in predicates:
         held = matches(table, predicate)
         if not pc.all(held, min_count=0).as_py():
@@ -182,6 +184,17 @@ def _check_nulls(table: pa.Table, schema: Struct, demands: Sequence[Demand]) -> 
         rows = np.flatnonzero(pc.is_null(column)) if not steps else _null_rows(column, f.type, steps)
         if len(rows):
             raise _violation(table, demand, int(rows[0]))
+
+
+def _check_lengths(table: pa.Table, schema: Struct, demands: Sequence[Demand]) -> None:
+    for demand in demands:
+        if demand.kind is not Kind.LENGTH:
+            continue
+        f = schema.find(demand.columns[0])
+        assert f is not None, f"the {demand.title} is about a column of the table"
+        too_long = pc.greater(pc.utf8_length(_whole(table.column(f.name))), longest(f))
+        if pc.any(too_long).as_py():
+            raise _violation(table, demand, pc.index(too_long, True).as_py())
 
 
 def _steps(f: Field, path: str) -> tuple[str, ...]:

@@ -175,6 +175,16 @@ class FileTable:
         return FileTable(tuple(kept))
 
 
+def hiding(files: FileTable) -> FileTable:
+    """The same files, each marked as one that hides rows: for a reader that is told which."""
+    slabs = []
+    for slab in files.slabs:
+        at = slab.files.column_names.index("dv")
+        signs = pa.array([{"id": key, "cardinality": 1} for key in slab.files.column("key").to_pylist()], DV)
+        slabs.append(Slab(slab.files.set_column(at, "dv", signs), slab.stats))
+    return FileTable(tuple(slabs))
+
+
 def _no_stats(leaves: Mapping[LeafPath, DataType]) -> FileStats:
     nothing = pa.array([], pa.int64())
     return FileStats(

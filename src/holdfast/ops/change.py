@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from holdfast.errors import AmbiguousMatch, Invalid
-from holdfast.model.files import FileTable
+from holdfast.model.files import FileTable, hiding
 from holdfast.model.mutation import STAGED
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.ops.scan import LoadHidden
@@ -132,6 +132,7 @@ class Effect:
     scan_ms: int = 0
     rewrite_ms: int = 0
     taken: tuple[Positions, Positions] = ({}, {})  # updated and deleted, by file
+    new_keys: tuple[str, ...] = ()  # files of inserted rows
 
     @property
     def is_nothing(self) -> bool:
@@ -174,6 +175,7 @@ def effect(asked: Asked, changer: Changer[Rows], load_hidden: LoadHidden, now_ms
         scan_ms=scanned - started,
         rewrite_ms=now_ms() - scanned,
         taken=(found.updated, found.deleted),
+        new_keys=tuple(new.staged.column("key").to_pylist()),
     )
     check_rows(
         asked.snapshot,
@@ -320,23 +322,12 @@ def _moved(asked: Asked, changer: Changer[Rows], chosen: _Choice, hidden: Hidden
             )
         return done
     taken = {key: _taken(found, key) | before.get(key, BitMap64()) for key in keys}
-    work = _work(asked, _marked(chosen.rewritten), HiddenRows(taken), store=replace(asked.store, feed=None), keep=True)
+    work = _work(asked, hiding(chosen.rewritten), HiddenRows(taken), store=replace(asked.store, feed=None), keep=True)
     return changer.change(replace(work, clauses=(), source=None))
 
 
 def _taken(found: Done, key: str) -> BitMap64:
     return found.updated.get(key, BitMap64()) | found.deleted.get(key, BitMap64())
-
-
-def _marked(files: FileTable) -> FileTable:
-    """Files that hide rows for a reader, whether or not their own vectors say so."""
-    slabs = []
-    for slab in files.slabs:
-        keys = slab.files.column("key").to_pylist()
-        at = slab.files.column_names.index("dv")
-        signs = pa.array([{"id": key, "cardinality": 1} for key in keys], slab.files.schema.field("dv").type)
-        slabs.append(replace(slab, files=slab.files.set_column(at, "dv", signs)))
-    return FileTable(tuple(slabs))
 
 
 def _inserted(asked: Asked, changer: Changer[Rows], found: Done) -> Inserted:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.errors import Invalid, Unsupported
+from holdfast.errors import Invalid
 from holdfast.model.files import FILES, FileTable, NoStats, Slab
-from holdfast.model.mutation import AllRows, AppVersion, Mutation, NoRows, Reads, RowsWhere, Shape
+from holdfast.model.mutation import KEEPS_ROW_IDS, AllRows, AppVersion, Mutation, NoRows, Reads, RowsWhere, Shape
 from holdfast.model.snapshot import Snapshot
+from holdfast.ops.change import Effect
 from holdfast.plan.prune import Want, by_partition, is_partition
 from holdfast.predicate.records import Constant, Predicate, columns_of, has_opaque, pushed
 from holdfast.schema.partition import column
@@ -75,7 +76,7 @@ def overwritten(
     reads: Reads = AllRows()
     files = snapshot.files
     if where is not None:
-        files = files.filter(_replaced(snapshot, where, where_text or ""))
+        files = files.filter(by_partition(snapshot.files, Want(snapshot, where)))
         reads = RowsWhere(where)
         parameters["predicate"] = where_text or ""
     elif dynamic:
@@ -99,6 +100,38 @@ def overwritten(
     )
 
 
+def replaced(
+    snapshot: Snapshot, staged: pa.Table, taking: Effect, text: str, said: Said, *, reads: Reads, shape: Shape | None
+) -> Mutation:
+    """Put the staged files in the place of rows that were found."""
+    return Mutation(
+        "WRITE",
+        {"mode": "Overwrite", "partitionBy": json.dumps(list(snapshot.partition_columns)), "predicate": text},
+        {
+            **_metrics(staged),
+            "numDeletedRows": taking.deleted,
+            "numCopiedRows": taking.copied,
+            "numRemovedFiles": len(taking.removed),
+            "numRemovedBytes": pc.sum(taking.removed.column("size")).as_py() or 0,
+            "numDeletionVectorsAdded": len(taking.hidden),
+        },
+        added=pa.concat_tables([staged, taking.staged]),
+        removed=taking.removed.table,
+        hidden=taking.hidden,
+        reads=reads,
+        shape=shape,
+        app=said.app,
+        user_metadata=said.user_metadata,
+        tags={KEEPS_ROW_IDS: "true"} if snapshot.identity is not None else {},
+    )
+
+
+def is_about_partitions(snapshot: Snapshot, where: Predicate) -> bool:
+    """Whether a condition compares partition columns with literals and does nothing else."""
+    wrong = [c for c in columns_of(where) if not is_partition(snapshot, c)]
+    return not (has_opaque(where) or wrong or isinstance(pushed(where), Constant))
+
+
 def refuse_outside(snapshot: Snapshot, staged: pa.Table, where: Predicate, text: str) -> None:
     """Refuse rows that do not belong to what is being replaced."""
     columns = [
@@ -110,16 +143,6 @@ def refuse_outside(snapshot: Snapshot, staged: pa.Table, where: Predicate, text:
         at = pc.index(mask, False).as_py()
         found = dict(staged.column("partition_values")[at].as_py())
         raise Invalid(f"replaceWhere is {text}, but the rows to write include the partition {found}; filter them first")
-
-
-def _replaced(snapshot: Snapshot, where: Predicate, text: str) -> pa.BooleanArray:
-    wrong = [c for c in columns_of(where) if not is_partition(snapshot, c)]
-    if has_opaque(where) or wrong or isinstance(pushed(where), Constant):
-        raise Unsupported(
-            f"replaceWhere {text!r} must compare partition columns with literals "
-            f"(the table is partitioned by {', '.join(snapshot.partition_columns) or 'nothing'})"
-        )
-    return by_partition(snapshot.files, Want(snapshot, where))
 
 
 def _same_partitions(snapshot: Snapshot, files: FileTable, staged: pa.Table) -> pa.BooleanArray:

@@ -53,39 +53,56 @@ def understand(
         return On()
     names = _Names(target, source, target_alias, source_alias)
     keys: list[Key] = []
-    alone: list[Predicate] = []
-    has_equality, is_understood = False, True
+    alone: list[exp.Expr] = []
+    rest: list[exp.Expr] = []
     for part in _parts(tree):
         if key := _key(part, names):
             keys.append(key)
-            continue
-        has_equality = has_equality or _is_equality(part, names)
-        if not all(map(names.of_target, _references(part))):
-            is_understood = False
-            continue
-        stated = conjuncts(read(_unqualified(part, names), on_text, target, zone=zone))
-        alone += [p for p in stated if not isinstance(p, Opaque)]
-        is_understood = is_understood and not any(map(has_opaque, stated))
+        else:
+            (alone if all(map(names.of_target, _references(part))) else rest).append(part)
+    always: exp.Expr = exp.Boolean(this=True)
+    together = reduce(lambda a, b: exp.And(this=a, expression=b), alone, always)
+    stated = conjuncts(read(_unqualified(together, names), on_text, target, zone=zone))
     return On(
         keys=tuple(dict.fromkeys(keys)),
-        target_only=conjunction(tuple(alone)),
-        has_equality=has_equality or bool(keys),
-        is_understood=is_understood,
-        source_columns=references(on_text, source, source_alias),
+        target_only=conjunction(tuple(p for p in stated if not isinstance(p, Opaque))),
+        has_equality=bool(keys) or any(_is_equality(part, names) for part in rest),
+        is_understood=not rest and not any(map(has_opaque, stated)),
+        source_columns=_used(tree, on_text, source, source_alias),
     )
 
 
-def qualifiers(texts: Sequence[str]) -> frozenset[str]:
-    """The first part of every dotted reference: an alias, or a struct column. Texts that cannot be read have none."""
+def source_aliases(
+    texts: Sequence[str], target: Struct, source: Struct, target_alias: str | None
+) -> frozenset[str]:
+    """What these texts may call the source: what stands before one of its columns and is not the target, and no
+    struct with such a field. Texts that cannot be read call it nothing."""
     trees = filter(None, map(syntax_tree, texts))
-    return frozenset(parts[0] for tree in trees for parts in _dotted(tree))
+    found = [parts for tree in trees for parts in _dotted(tree)]
+    ours = (target_alias or "").lower()
+    return frozenset(
+        first.lower()
+        for first, second, *_ in found
+        if first.lower() != ours
+        and (second == "*" or source.find(second) is not None)
+        and not any(_has_field(schema, first, second) for schema in (target, source))
+    )
+
+
+def _has_field(schema: Struct, column: str, name: str) -> bool:
+    found = schema.find(column)
+    return found is not None and isinstance(found.type, Struct) and found.type.find(name) is not None
 
 
 def references(text: str, schema: Struct, alias: str | None) -> frozenset[str] | None:
     """The top-level columns of one side that an expression may use; None where any may be used."""
     tree = syntax_tree(text)
+    return None if tree is None else _used(tree, text, schema, alias)
+
+
+def _used(tree: exp.Expr, text: str, schema: Struct, alias: str | None) -> frozenset[str] | None:
     # A quoted word is a string or a name, as the session's settings have it.
-    if tree is None or '"' in text or tree.find(exp.Query, exp.Lambda, exp.Star) or _is_unreadable(tree):
+    if '"' in text or tree.find(exp.Query, exp.Lambda, exp.Star) or _is_unreadable(tree):
         return None
     found = list(_references(tree))
     used = {name for parts in found for name in _candidates(parts, schema, alias)}

@@ -170,13 +170,13 @@ def _may_be_one_of(column: Column, values: tuple[Value, ...], bounds: Range) -> 
     wanted = wanted.take(pc.sort_indices(wanted))
     # Where low is not known any value up to high will do, so the least one is the one to try.
     lows = pc.fill_null(low, wanted[0])
-    at = _first_not_below(wanted, lows)
+    at = first_not_below(wanted, lows)
     past_all = pc.greater_equal(at, len(wanted))
     candidate = wanted.take(pc.min_element_wise(at, len(wanted) - 1))
     return pc.and_(pc.invert(past_all), _unless(pc.greater(candidate, high)))
 
 
-def _first_not_below(ascending: pa.Array, lows: pa.Array) -> pa.Array:
+def first_not_below(ascending: pa.Array, lows: pa.Array) -> pa.Array:
     """For each low, the position of the first value that is not below it; one past the end where all are."""
     if pa.types.is_decimal(lows.type):  # which search_sorted does not take; ranks keep order and equality
         ranks = pc.rank(pa.concat_arrays([ascending, lows]), tiebreaker="dense")

@@ -198,11 +198,11 @@ def _common_decimal(type_: Primitive | Decimal, literals: Sequence[Literal]) -> 
         shapes = [(20, 0)]
     else:
         shapes = [(type_.precision, type_.scale)]
-    shapes += [_shape(x) for x in literals]
+    shapes += [decimal_shape(x) for x in literals]
     return max(p - s for p, s in shapes) + max(s for _, s in shapes) <= LARGEST_PRECISION
 
 
-def _shape(literal: Literal) -> tuple[int, int]:
+def decimal_shape(literal: Literal) -> tuple[int, int]:
     """Precision and scale of the decimal type that Spark gives a literal."""
     if literal.declared is not None:
         return literal.declared
@@ -310,11 +310,11 @@ def _as_instant(literal: Literal, zone: str) -> datetime.datetime | None:
     match literal:
         case Literal(Kind.STRING, str() as text):
             moment = timestamp_of(text)
-            return None if moment is None else _instant(moment, zone)
+            return None if moment is None else instant_of(moment, zone)
         case Literal(Kind.TIMESTAMP | Kind.TIMESTAMP_NTZ, datetime.datetime() as moment):
-            return _instant(moment, zone)
+            return instant_of(moment, zone)
         case Literal(Kind.DATE, datetime.date() as day):
-            return _instant(datetime.datetime.combine(day, datetime.time(0)), zone)
+            return instant_of(datetime.datetime.combine(day, datetime.time(0)), zone)
         case _:
             return None
 
@@ -335,7 +335,7 @@ def _as_local(literal: Literal, zone: str) -> datetime.datetime | None:
             return None
 
 
-def _instant(moment: datetime.datetime, zone: str) -> datetime.datetime | None:
+def instant_of(moment: datetime.datetime, zone: str) -> datetime.datetime | None:
     """A local time in the session's zone as an instant, where every zone database agrees on it."""
     if moment.tzinfo is not None:
         return moment

@@ -81,9 +81,12 @@ _BARE_FUNCTIONS = frozenset(
 
 def parse(text: str, schema: Struct, *, zone: str = "UTC") -> Predicate:
     """The predicate a condition states; `zone` is the session's time zone."""
-    tree = _tree(text)
-    if tree is None:
-        return Opaque(text.strip())
+    tree = syntax_tree(text)
+    return Opaque(text.strip()) if tree is None else read(tree, text, schema, zone=zone)
+
+
+def read(tree: exp.Expr, text: str, schema: Struct, *, zone: str = "UTC") -> Predicate:
+    """The predicate that a syntax tree states, whole or a part of one; `text` is what it was parsed from."""
     reader = _Reader(
         schema,
         zone,
@@ -102,14 +105,15 @@ def unknown_names(text: str, schema: Struct) -> tuple[str, ...]:
     Only names that can be nothing else count: no parts of a path, no variables of a lambda, nothing in a subquery,
     and none of the functions that are called without parentheses.
     """
-    tree = _tree(text)
+    tree = syntax_tree(text)
     if tree is None or tree.find(exp.Query, exp.Lambda):
         return ()
     names = [node.name for node in tree.find_all(exp.Column) if not node.table and not isinstance(node.parent, exp.Dot)]
     return tuple(n for n in names if schema.find(n) is None and n.lower() not in _BARE_FUNCTIONS)
 
 
-def _tree(text: str) -> exp.Expr | None:
+def syntax_tree(text: str) -> exp.Expr | None:
+    """The syntax of an expression; None where Spark might read it otherwise."""
     if _COMMENT_OR_VARIABLE.search(text) or ("\\" in text and ('"' in text or _RAW_STRING.search(text))):
         return None
     try:
@@ -187,7 +191,7 @@ class _Reader:
         column, field = target
         if literal.kind is Kind.NULL and op is Op.SAME:
             return IsNull(column)
-        return compare(op, column, field.type, literal, self.zone) if _by_value(field) else None
+        return compare(op, column, field.type, literal, self.zone) if by_value(field) else None
 
     def flag(self, node: exp.Expr, op: Op, value: bool) -> Predicate | None:
         target = self.field(node)
@@ -220,7 +224,7 @@ class _Reader:
         target = self.field(node.this)
         literals = [self.literal(e) for e in node.expressions]
         given = [x for x in literals if x is not None]
-        if target is None or not given or len(given) < len(literals) or not _by_value(target[1]):
+        if target is None or not given or len(given) < len(literals) or not by_value(target[1]):
             return None
         return one_of(target[0], target[1].type, given, self.zone)
 
@@ -246,7 +250,7 @@ class _Reader:
 
     def field(self, node: exp.Expr) -> tuple[Column, Field] | None:
         """The column a reference names, and its field."""
-        names = _names(node)
+        names = name_parts(node)
         within: DataType = self.schema
         column: list[str] = []
         found: Field | None = None
@@ -269,7 +273,7 @@ class _Reader:
             case exp.Literal() if node.is_string:
                 return Literal(Kind.STRING, str(node.this)) if self.strings else None
             case exp.Literal():
-                return _number(str(node.this))
+                return number_of(str(node.this))
             case exp.Neg():
                 return _negative(self.literal(node.this))
             case exp.HexString() if self.binaries and _plain(node, "this"):
@@ -286,21 +290,22 @@ def _plain(node: exp.Expr, *known: str) -> bool:
     return not any(value for name, value in node.args.items() if name not in known)
 
 
-def _names(node: exp.Expr) -> list[str]:
+def name_parts(node: exp.Expr) -> list[str]:
+    """The names a reference is made of; none for anything else."""
     match node:
         case exp.Paren():
-            return _names(node.this)
+            return name_parts(node.this)
         case exp.Column() if _plain(node, "this", "table", "db", "catalog"):
             parts = node.parts
             return [p.name for p in parts] if all(isinstance(p, exp.Identifier) for p in parts) else []
         case exp.Dot() if isinstance(node.expression, exp.Identifier):
-            above = _names(node.this)
+            above = name_parts(node.this)
             return [*above, node.expression.name] if above else []
         case _:
             return []
 
 
-def _by_value(field: Field) -> bool:
+def by_value(field: Field) -> bool:
     """Whether values of the column compare as stored, not under a collation or padded as CHAR."""
     collated = "__COLLATIONS" in field.metadata
     padded = str(field.metadata.get("__CHAR_VARCHAR_TYPE_STRING", "")).lower().startswith("char")
@@ -308,7 +313,7 @@ def _by_value(field: Field) -> bool:
 
 
 def _is_text(field: Field) -> bool:
-    return field.type == Primitive("string") and _by_value(field)
+    return field.type == Primitive("string") and by_value(field)
 
 
 def _merged(parts: tuple[Predicate, ...]) -> Predicate:
@@ -326,7 +331,8 @@ def _merged(parts: tuple[Predicate, ...]) -> Predicate:
     return together[0] if len(together) == 1 else Or(together)
 
 
-def _number(text: str) -> Literal | None:
+def number_of(text: str) -> Literal | None:
+    """A number as a literal, where every setting gives it one meaning."""
     if not re.fullmatch(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text, re.ASCII):
         return None
     if "e" in text.lower():

@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from holdfast.plan.change import Set, Work
+from holdfast.plan.change import Set, Side, Work
 from holdfast.schema.constraints import demands, quoted
 from holdfast.schema.enforce import GENERATION, Assignment, Fit, fit
 from holdfast.schema.identity import without_identity
@@ -49,13 +49,14 @@ def assigned(rows: DataFrame, work: Work, *, alias: str, clause: str, does: Colu
         for f in fields
     ]
     sets = [(number, _by_column(c.sets)) for number, c in enumerate(work.clauses) if c.sets is not None]
-    values = [
-        F.when(named(clause) == number, _value(one.value)).alias(_value_name(number, at))
-        for number, columns in sets
-        for at, one in enumerate(_in_order(columns))
-    ]
     own = [named(name) for name in rows.columns if name.startswith("__hf_")]
-    flat = rows.select(*own, *old, *values)
+    joined = [(n, columns) for n, columns in sets if work.source is None or work.clauses[n].side is Side.MATCHED]
+    flat = rows.select(*own, *old, *_values(joined, clause))
+    if len(joined) < len(sets):
+        # Rows that stand alone are told by the target's names only, which are ambiguous beside a source's.
+        alone = flat.select("*", *(named(before[f.name]).alias(f.name) for f in fields)).alias(alias)
+        rest = [one for one in sets if one not in joined]
+        flat = alone.select(*(named(name) for name in flat.columns), *_values(rest, clause))
     made = {f.name: named(before[f.name]) for f in fields}
     types = spark_to_struct(flat.schema)
     for number, columns in sets:
@@ -68,6 +69,15 @@ def assigned(rows: DataFrame, work: Work, *, alias: str, clause: str, does: Colu
     frame = _generated(frame, fields, sets, clause, does)
     wanted = demands(work.schema, work.store.properties)
     return Assigned(checked(frame, fields, wanted, only=does == UPDATED), before)
+
+
+def _values(sets: Sequence[tuple[int, Mapping[str, Sequence[Set]]]], clause: str) -> list[Column]:
+    """The values of some clauses, each where its clause takes the row."""
+    return [
+        F.when(named(clause) == number, _value(one.value)).alias(_value_name(number, at))
+        for number, columns in sets
+        for at, one in enumerate(_in_order(columns))
+    ]
 
 
 def _by_column(sets: Sequence[Set] | None) -> dict[str, list[Set]]:

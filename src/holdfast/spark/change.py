@@ -226,6 +226,12 @@ def _joined(spark: SparkSession, work: Work) -> DataFrame:
     target = SparkRunner(spark).scan(plan, work.hidden).alias(_alias_of_target(work))
     if work.source is None:
         return target
+    # Beside a source a name may be ambiguous that is none where a row stands alone.
+    conditions = {
+        _alone(i): c.condition for i, c in enumerate(work.clauses) if c.side is Side.ALONE and c.condition is not None
+    }
+    for name, condition in conditions.items():
+        target = target.withColumn(name, F.coalesce(_value(condition), F.lit(False)))
     source = work.source
     alias = source.alias or SOURCE
     rows = _source_rows(spark, source, {}).alias(alias)
@@ -256,12 +262,18 @@ def _joined(spark: SparkSession, work: Work) -> DataFrame:
     return found.join(again.alias(alias), same, how)
 
 
+def _alone(clause: int) -> str:
+    """Where the condition of a clause on rows that stand alone is kept."""
+    return f"__hf_alone{clause}"
+
+
 def _finding_columns(work: Work) -> frozenset[str] | None:
     """The columns of the source that decide which rows are taken; None where that cannot be read."""
     assert work.source is not None, "asked only of a source"
     source = work.source
     found: frozenset[str] = frozenset()
-    for expression in (source.on, *(c.condition for c in work.clauses if c.condition is not None)):
+    matched = [c.condition for c in work.clauses if c.side is Side.MATCHED and c.condition is not None]
+    for expression in (source.on, *matched):
         text = expression if isinstance(expression, str) else sql_of(expression)
         named_here = references(text, source.snapshot.schema, source.alias)
         if named_here is None:
@@ -278,7 +290,9 @@ def _taken(rows: DataFrame, work: Work) -> DataFrame:
     number = F.lit(None).cast("int")
     for i, clause in reversed(list(enumerate(work.clauses))):
         applies = met if clause.side is Side.MATCHED else ~met
-        if clause.condition is not None:
+        if clause.condition is not None and clause.side is Side.ALONE and work.source is not None:
+            applies = applies & named(_alone(i))
+        elif clause.condition is not None:
             applies = applies & F.coalesce(_value(clause.condition), F.lit(False))
         number = F.when(applies, F.lit(i)).otherwise(number)
     rows = rows.withColumn(CLAUSE, number)

@@ -112,8 +112,8 @@ def changing(layout: Layout, sink: Sink) -> TaskFunction:
                 if writer is not None:
                     writer.close()
                     yield _answer([{"kind": kind, **file} for file in writer.taken().to_pylist()])  # one per file
-        told = [*updated.answers(ROWS_UPDATED), *deleted.answers(ROWS_DELETED), *met.answers(ROWS_MET)]
-        yield _answer([*told, {"kind": ROWS_COPIED, "rows": copied}])
+        answers = [*updated.answers(ROWS_UPDATED), *deleted.answers(ROWS_DELETED), *met.answers(ROWS_MET)]
+        yield _answer([*answers, {"kind": ROWS_COPIED, "rows": copied}])
 
     return run
 

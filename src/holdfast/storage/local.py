@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -61,20 +62,22 @@ class LocalStore:
         return _meta(key, found)
 
     def list_from(self, directory: str, start: str = "") -> Iterator[ObjectMeta]:
+        listed: list[bytes] = []
+        with _listing(directory):
+            listed = os.listdir(os.fsencode(_path(directory)))
         first = os.fsencode(start)
-        chosen: list[os.DirEntry[str]] = []
-        with _listing(directory), os.scandir(_path(directory)) as entries:
-            chosen = [entry for entry in entries if os.fsencode(entry.name) >= first and not _temporary(entry.name)]
-        chosen.sort(key=lambda entry: os.fsencode(entry.name))
-        return (meta for entry in chosen if (meta := _entry_meta(directory, entry)) is not None)
+        # A log has many names, of which few are wanted: only those are decoded and looked at.
+        names = map(os.fsdecode, sorted(name for name in listed if name >= first))
+        found = (_file_meta(_below(directory, name)) for name in names if not _temporary(name))
+        return (meta for meta in found if meta is not None)
 
     def list_all(self, directory: str) -> Iterator[ObjectMeta]:
         inner: list[str] = []
         with _listing(directory), os.scandir(_path(directory)) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
-                    inner.append(f"{directory}/{entry.name}" if directory else entry.name)
-                elif not _temporary(entry.name) and (meta := _entry_meta(directory, entry)) is not None:
+                    inner.append(_below(directory, entry.name))
+                elif not _temporary(entry.name) and (meta := _file_meta(_below(directory, entry.name))) is not None:
                     yield meta
         for below in inner:
             yield from self.list_all(below)
@@ -195,16 +198,19 @@ def _meta(key: str, found: os.stat_result) -> ObjectMeta:
     return ObjectMeta(key, found.st_size, found.st_mtime_ns // 1_000_000)
 
 
-def _entry_meta(directory: str, entry: os.DirEntry[str]) -> ObjectMeta | None:
-    """What an entry is; None for a directory, and for what went away since it was listed."""
+def _below(directory: str, name: str) -> str:
+    return f"{directory}/{name}" if directory else name
+
+
+def _file_meta(key: str) -> ObjectMeta | None:
+    """What is listed under a key; None for a directory, and for what went away since it was listed."""
     try:
-        if not entry.is_file():
-            return None
-        return _meta(f"{directory}/{entry.name}" if directory else entry.name, entry.stat())
+        found = os.stat(_path(key))
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise Unavailable(f"cannot read {entry.path}: {error.strerror}") from error
+        raise Unavailable(f"cannot read /{key}: {error.strerror}") from error
+    return _meta(key, found) if stat.S_ISREG(found.st_mode) else None
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from holdfast.delta.features import check_writable, writer_features
 from holdfast.delta.state import DeltaState
@@ -33,6 +33,7 @@ from holdfast.schema.properties import truth
 from holdfast.schema.types import STRING, Field, Struct
 from holdfast.spark.change import SparkChanger
 from holdfast.spark.column_text import UNREADABLE, sql_of
+from holdfast.table.affected import row_ids
 from holdfast.table.writing import land, refuse_append_only, shape_of
 
 CHANGE_FEED = "delta.enableChangeDataFeed"
@@ -51,6 +52,16 @@ class Changed:
     attempts: int = 0
     strategies: tuple[Strategy, ...] = ()
     effect: Effect = field(default_factory=Effect, repr=False)
+    before: DeltaState | None = field(default=None, repr=False)
+    spark: SparkSession | None = field(default=None, repr=False)
+
+    def rowIds(self) -> DataFrame | pa.Table:
+        """The ids of the rows that were touched, with what happened to each (update, delete, insert).
+
+        A DataFrame, read when it is used; an Arrow table where the table was opened without Spark.
+        """
+        assert self.before is not None, "a change knows what it changed"
+        return row_ids(self.before, self.effect, self.version, self.spark)
 
 
 @dataclass(frozen=True)
@@ -197,7 +208,7 @@ def commit(
         base = shape or shape_of(state)
         shape = replace(base, schema=advanced(base.schema, done.marks))
     if done.is_nothing and shape is None:
-        return Changed(None, metrics, strategies=done.strategies, effect=done)
+        return Changed(None, metrics, 0, done.strategies, done, state, caller.spark)
     times = {
         "scanTimeMs": done.scan_ms,
         "rewriteTimeMs": done.rewrite_ms,
@@ -219,7 +230,7 @@ def commit(
         tags={KEEPS_ROW_IDS: "true"} if state.snapshot.identity is not None else {},
     )
     landed = land(state, state.snapshot.location, mutation, caller.env)
-    return Changed(landed.version, mutation.metrics, landed.attempts, done.strategies, done)
+    return Changed(landed.version, mutation.metrics, landed.attempts, done.strategies, done, state, caller.spark)
 
 
 def file_metrics(done: Effect, *, of: str = "") -> dict[str, int]:

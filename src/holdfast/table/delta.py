@@ -26,7 +26,7 @@ from holdfast.delta.vectors import load_hidden
 from holdfast.env import system
 from holdfast.errors import Invalid, Unsupported
 from holdfast.local.runner import LocalRunner
-from holdfast.model.mutation import AppVersion, Shape
+from holdfast.model.mutation import Shape
 from holdfast.model.snapshot import Snapshot
 from holdfast.ops import explain as explaining
 from holdfast.ops import scan as scanning
@@ -37,13 +37,14 @@ from holdfast.predicate.parse import parse, unknown_names
 from holdfast.spark.conditions import condition
 from holdfast.spark.scan import SparkRunner
 from holdfast.storage.open import open_location
-from holdfast.table import altering, changing
+from holdfast.table import altering
 from holdfast.table.backfilling import Report, Tracked, enable_row_tracking
 from holdfast.table.builder import DeltaTableBuilder, Mode
-from holdfast.table.changing import Changed
+from holdfast.table.changing import Caller
 from holdfast.table.compacting import LogCompaction, compact_log
-from holdfast.table.merging import DeltaMergeBuilder, Duplicates
 from holdfast.table.moment import moment_ms
+from holdfast.table.replacing import found
+from holdfast.table.verbs import RowVerbs, said
 from holdfast.table.writing import How, Written, make, rows_of, write
 
 PLAIN = "holdfast.plain"  # asks for a table that every old reader opens; not kept
@@ -58,7 +59,7 @@ class _Latest:
     state: DeltaState
 
 
-class DeltaTable:
+class DeltaTable(RowVerbs):
     """A Delta table at a path."""
 
     def __init__(self, spark: SparkSession | None, latest: _Latest, alias: str | None = None) -> None:
@@ -150,7 +151,7 @@ class DeltaTable:
         `mergeSchema` adds columns the table lacks, `widenTypes` widens the types of those it has. `txn` names an
         application and its version: one the table has seen is not written again.
         """
-        how = How(add_columns=mergeSchema, widen_types=widenTypes, said=_said(txn, userMetadata))
+        how = How(add_columns=mergeSchema, widen_types=widenTypes, said=said(txn, userMetadata))
         return self._write(rows, how)
 
     def overwrite(
@@ -180,60 +181,13 @@ class DeltaTable:
             add_columns=mergeSchema,
             widen_types=widenTypes,
             replace_schema=overwriteSchema,
-            said=_said(txn, userMetadata),
+            said=said(txn, userMetadata),
         )
         return self._write(rows, how)
 
     def _write(self, rows: DataFrame | pa.Table, how: How) -> Written:
-        env = system()
-        return write(self._state(), rows_of(rows, self._spark, env), how, env)
-
-    def delete(
-        self,
-        condition: str | Column | None = None,
-        *,
-        mode: str | None = None,
-        txn: tuple[str, int] | None = None,
-        userMetadata: str | None = None,
-    ) -> Changed:
-        """Take out the rows that satisfy a condition; all without one.
-
-        `mode` is merge-on-read, copy-on-write or auto; without it, what the table does (`delta.enableDeletionVectors`).
-        """
-        return changing.delete(self._state(), condition, self._caller(mode, _said(txn, userMetadata)))
-
-    def update(
-        self,
-        condition: str | Column | None = None,
-        set: changing.Sets | None = None,
-        *,
-        mode: str | None = None,
-        txn: tuple[str, int] | None = None,
-        userMetadata: str | None = None,
-    ) -> Changed:
-        """Set columns of the rows that satisfy a condition, as in `update("id = 1", {"n": "n + 1"})`."""
-        return changing.update(self._state(), condition, set, self._caller(mode, _said(txn, userMetadata)))
-
-    def merge(
-        self,
-        source: DataFrame | pa.Table,
-        condition: str | Column,
-        *,
-        mode: str | None = None,
-        duplicates: str = "error",
-        orderBy: str | None = None,
-        txn: tuple[str, int] | None = None,
-        userMetadata: str | None = None,
-    ) -> DeltaMergeBuilder:
-        """Begin a merge of a source into the table, as in delta-spark: clauses follow, then `execute()`.
-
-        Several rows of the source with one key are an error, or the `first` or `last` by the column `orderBy` counts.
-        """
-        caller = self._caller(mode, _said(txn, userMetadata))
-        return DeltaMergeBuilder(self._state(), source, condition, caller, Duplicates(duplicates, orderBy))
-
-    def _caller(self, mode: str | None, said: Said) -> changing.Caller:
-        return changing.Caller(self._spark, system(), self._zone(), self._alias, said, mode)
+        env, state = system(), self._state()
+        return write(state, rows_of(rows, self._spark, env), found(state, how, self._caller()), env)
 
     def setProperties(self, properties: Mapping[str, str]) -> Written:
         """Set properties of the table; a misspelt one is refused with the nearest name."""
@@ -299,7 +253,7 @@ class DeltaTable:
         return enable_row_tracking(self._state(), system(), batch_files=batchFiles, progress=progress)
 
     def compactLog(self, start: int | None = None, end: int | None = None) -> LogCompaction | None:
-        """Say the commits of a stretch of versions, by default all since the last checkpoint, in one file of the log."""
+        """Say the commits of some versions, by default all since the last checkpoint, in one file of the log."""
         return compact_log(self._state(), start=start, end=end)
 
     @property
@@ -396,6 +350,9 @@ class DeltaTable:
         moment = None if timestamp is None else moment_ms(timestamp, zone=self._zone())
         return load(location, version=version, timestamp_ms=moment).snapshot
 
+    def _caller(self, mode: str | None = None, said: Said | None = None) -> Caller:
+        return Caller(self._spark, system(), self._zone(), self._alias, said or Said(), mode)
+
     def _zone(self) -> str:
         if self._spark is None:
             return "UTC"
@@ -417,10 +374,6 @@ class DeltaTable:
         columns = known_columns(snapshot, metadata)
         refuse_unknown(unknown_names(where, columns), columns)
         return Condition(where, where, parse(where, columns, zone=self._zone()))
-
-
-def _said(txn: tuple[str, int] | None, user_metadata: str | None) -> Said:
-    return Said(None if txn is None else AppVersion(*txn), user_metadata)
 
 
 def read(

@@ -35,7 +35,7 @@ from holdfast.ops.change import Asked, effect
 from holdfast.ops.shape import grown
 from holdfast.plan.change import Clause, Pinned, Set, Side, Source
 from holdfast.plan.keys import by_keys, gather, row_group_filter
-from holdfast.plan.merge_on import On, qualifiers, understand
+from holdfast.plan.merge_on import On, source_aliases, understand
 from holdfast.plan.scan import Request, plan_scan
 from holdfast.schema.constraints import quoted
 from holdfast.schema.evolve import evolve
@@ -214,15 +214,14 @@ class DeltaMergeBuilder:
 
     def _alias_of_source(self, source: Struct) -> str | None:
         """What the user calls the source, from what qualifies names in the texts and is neither target nor column."""
-        ours = {*(n.lower() for n in self._state.snapshot.schema.names), *(n.lower() for n in source.names)}
-        target = (self._caller.alias or "").lower()
-        found = {q.lower(): q for q in qualifiers(list(self._texts())) if q.lower() not in ours | {target}}
+        target = self._state.snapshot.schema
+        found = source_aliases(list(self._texts()), target, source, self._caller.alias)
         if len(found) > 1:
             raise Invalid(
-                f"names of the source are qualified by {' and '.join(sorted(found.values()))}: give the source one "
+                f"names of the source are qualified by {' and '.join(sorted(found))}: give the source one "
                 "alias, as in source.alias('s'), and the table another"
             )
-        return next(iter(found.values()), None)
+        return next(iter(found), None)
 
     def _texts(self) -> Iterator[str]:
         yield text_of(self._condition)

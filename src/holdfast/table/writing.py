@@ -26,14 +26,15 @@ from holdfast.env import Env
 from holdfast.errors import ConcurrentWrite, Invalid, NotATable, NumbersTaken, TableError
 from holdfast.local.constraints import prepare as prepare_locally
 from holdfast.local.write import write_table
-from holdfast.model.mutation import HANDS_OUT_NUMBERS, Mutation, Shape
+from holdfast.model.mutation import HANDS_OUT_NUMBERS, Mutation, Reads, RowsWhere, Shape
+from holdfast.ops.change import Effect
 from holdfast.ops.commit import Landed, commit
 from holdfast.ops.shape import created, grown
-from holdfast.ops.write import Said, appended, made, overwritten, refuse_outside
+from holdfast.ops.write import Said, appended, made, overwritten, refuse_outside, replaced
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.write import write_spec
 from holdfast.predicate.parse import parse
-from holdfast.schema.constraints import Demand, demands, pinned
+from holdfast.schema.constraints import Demand, Kind, demands, pinned, references
 from holdfast.schema.enforce import Fit, fit
 from holdfast.schema.evolve import TYPE_CHANGES, evolve, overwrite
 from holdfast.schema.from_arrow import struct_of
@@ -65,6 +66,7 @@ class How:
     widen_types: bool = False
     replace_schema: bool = False
     said: Said = field(default_factory=Said)
+    taking: Effect | None = None  # the rows that `replace_where` names, found; None: whole partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,27 +173,27 @@ def _write(state: DeltaState, rows: Rows, how: How, env: Env) -> Written:
         refuse_append_only(old, location)
     where = None if how.replace_where is None else parse(how.replace_where, shape.schema)
     fitted = fit(incoming, shape.schema)
-    staged, marks = rows.store(fitted, demands(shape.schema, shape.properties, fitted), _spec(state, shape), location)
+    wanted = demands(shape.schema, shape.properties, fitted)
+    if how.taking is not None and how.replace_where is not None:
+        wanted = (*wanted, _belongs(how.replace_where, shape.schema))
+    staged, marks = rows.store(fitted, wanted, _spec(state, shape), location)
     tags = {HANDS_OUT_NUMBERS: "true"} if marks and shape is old else {}
     if marks:
         shape = replace(shape, schema=advanced(shape.schema, marks))
     changed = None if shape is old else shape
     snapshot = state.snapshot
-    if where is not None and how.replace_where is not None:
-        refuse_outside(snapshot, staged, where, how.replace_where)
-    mutation = (
-        overwritten(
-            snapshot,
-            staged,
-            how.said,
-            shape=changed,
-            where=where,
-            where_text=how.replace_where,
-            dynamic=how.dynamic,
+    text = how.replace_where or ""
+    if not how.replace:
+        mutation = appended(snapshot, staged, how.said, shape=changed)
+    elif how.taking is not None and where is not None:
+        reads: Reads = RowsWhere(where)
+        mutation = replaced(snapshot, staged, how.taking, text, how.said, reads=reads, shape=changed)
+    else:
+        if where is not None:
+            refuse_outside(snapshot, staged, where, text)
+        mutation = overwritten(
+            snapshot, staged, how.said, shape=changed, where=where, where_text=text, dynamic=how.dynamic
         )
-        if how.replace
-        else appended(snapshot, staged, how.said, shape=changed)
-    )
     landed = land(state, location, replace(mutation, tags={**mutation.tags, **tags}), env)
     return Written(landed.version, mutation.metrics, landed.attempts)
 
@@ -272,6 +274,11 @@ def _spec(state: DeltaState, shape: Shape) -> WriteSpec:
         clustering=shape.clustering_columns or (),
         deletion_vectors="deletionVectors" in writer_features(state.protocol),
     )
+
+
+def _belongs(text: str, schema: Struct) -> Demand:
+    """What rows must satisfy that take the place of others."""
+    return Demand("replaceWhere", Kind.CHECK, text, references(text, schema))
 
 
 def _refuse_unasked_widening(old: Shape, new: Shape, location: Location) -> None:

@@ -1,0 +1,93 @@
+"""Rows with their addresses: the columns of one side of a change, and where each row lies.
+
+1. A column has its side's prefix before its name, so that two sides fit into one batch; INDEX, ID and VERSION have
+   none.
+2. A row's address is the key of its file and its physical position there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyroaring import BitMap64
+
+from holdfast.model.snapshot import HiddenRows, Snapshot
+from holdfast.parquet.read import read_batches
+from holdfast.parquet.source import open_source
+from holdfast.plan.change import Positions
+from holdfast.plan.scan import Request, ScanPlan, plan_scan
+from holdfast.plan.tasks import planned_files, read_spec
+from holdfast.rows.columns import ROW_COMMIT_VERSION, ROW_ID, ROW_INDEX
+from holdfast.rows.words import mask
+from holdfast.schema.arrow import arrow_type
+from holdfast.storage.open import place
+
+TARGET_PREFIX, SOURCE_PREFIX = "target.", "source."
+INDEX, ID, VERSION = "index", "id", "version"
+_METADATA = {INDEX: ROW_INDEX, ID: ROW_ID, VERSION: ROW_COMMIT_VERSION}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to read of every row: columns by their prefixed names, its position, and its identity where asked for."""
+
+    prefix: str
+    columns: Collection[str]
+    identity: bool = False
+
+
+def files_of(plan: ScanPlan, hidden: HiddenRows, wanted: Wanted) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
+    """The key of each planned file, and its live rows; the plan's own columns and condition have no say."""
+    fields = tuple(f for f in plan.snapshot.schema.fields if wanted.prefix + f.name in wanted.columns)
+    names = (INDEX, ID, VERSION) if wanted.identity else (INDEX,)
+    spec = read_spec(replace(plan, columns=fields, metadata={_METADATA[name]: name for name in names}, where=None))
+    labels = [*(wanted.prefix + f.name for f in fields), *names]
+    for planned in planned_files(plan, hidden):
+        store, key = place(plan.snapshot.location, planned.key)
+        source = open_source(store, key, planned.task.size)
+        yield planned.key, (batch.rename_columns(labels) for batch in read_batches(source, spec, planned.task))
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The rows of a pinned source, all of them in memory, in the order of its files."""
+
+    rows: pa.Table
+    keys: tuple[str, ...]
+    starts: NDArray[np.int64]  # of each file's rows, and the end
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def addresses(self, chosen: NDArray[np.bool_]) -> Positions:
+        """The positions of some rows, by file."""
+        found = {
+            key: BitMap64(np.flatnonzero(chosen[start:end]).astype(np.uint64))
+            for key, start, end in zip(self.keys, self.starts[:-1], self.starts[1:], strict=True)
+        }
+        return {key: positions for key, positions in found.items() if positions}
+
+    def unmet(self, met: Mapping[str, BitMap64]) -> NDArray[np.int64]:
+        """The rows that are not among these."""
+        left = np.ones(len(self), bool)
+        for key, start, end in zip(self.keys, self.starts[:-1], self.starts[1:], strict=True):
+            if key in met:  # nothing of a pinned file is hidden, so a row's position is its place among the file's rows
+                left[start:end] = ~mask(met[key], 0, int(end - start))
+        return np.flatnonzero(left)
+
+
+def pool_of(snapshot: Snapshot, columns: Collection[str]) -> Pool:
+    """Read a pinned source."""
+    wanted = Wanted(SOURCE_PREFIX, columns)
+    fields = [f for f in snapshot.schema.fields if SOURCE_PREFIX + f.name in columns]
+    schema = pa.schema([*((SOURCE_PREFIX + f.name, arrow_type(f.type)) for f in fields), (INDEX, pa.int64())])
+    keys, tables = [], [schema.empty_table()]
+    for key, batches in files_of(plan_scan(snapshot, Request()), HiddenRows(), wanted):
+        keys.append(key)
+        tables.append(pa.Table.from_batches([batch.cast(schema) for batch in batches], schema))
+    starts = np.cumsum([0, *(table.num_rows for table in tables[1:])])
+    return Pool(pa.concat_tables(tables).combine_chunks(), tuple(keys), starts)

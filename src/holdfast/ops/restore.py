@@ -1,0 +1,88 @@
+"""Restore: the files of an earlier version in the place of those that are there. Pure.
+
+1. Files come back as they were, with their ids, versions and vectors; ids handed out since are never handed out again.
+2. What the table has learnt since stays: its row tracking, and the numbers its columns and identities have used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.model.files import FileTable
+from holdfast.model.mutation import AllRows, Mutation, Shape
+from holdfast.model.snapshot import Snapshot
+from holdfast.schema.identity import HIGH_WATER, advanced
+from holdfast.schema.properties import (
+    COLUMN_MAPPING_MAX_ID,
+    ENABLE_ROW_TRACKING,
+    MATERIALIZED_ROW_COMMIT_VERSION,
+    MATERIALIZED_ROW_ID,
+)
+from holdfast.storage.arrays import mask
+
+_LEARNT = (ENABLE_ROW_TRACKING, MATERIALIZED_ROW_ID, MATERIALIZED_ROW_COMMIT_VERSION)
+
+
+def differing(now: Snapshot, then: Snapshot) -> tuple[FileTable, FileTable]:
+    """Files that go, and files that come back; a file with another vector is another file."""
+    old, new = _identities(then.files), _identities(now.files)
+    return (
+        now.files.filter(mask(~pc.is_in(new, value_set=old).to_numpy(zero_copy_only=False))),
+        then.files.filter(mask(~pc.is_in(old, value_set=new).to_numpy(zero_copy_only=False))),
+    )
+
+
+def restored_shape(now: Shape, then: Shape) -> Shape | None:
+    """What the table becomes; None where it stays as it is."""
+    properties = {k: v for k, v in then.properties.items() if k not in _LEARNT}
+    properties |= {name: now.properties[name] for name in _LEARNT if name in now.properties}
+    largest = max(int(shape.properties.get(COLUMN_MAPPING_MAX_ID, 0)) for shape in (now, then))
+    if largest:
+        properties[COLUMN_MAPPING_MAX_ID] = str(largest)
+    marks = {f.name: int(f.metadata[HIGH_WATER]) for f in now.schema.fields if HIGH_WATER in f.metadata}
+    shape = Shape(
+        schema=advanced(then.schema, marks),
+        partition_columns=then.partition_columns,
+        properties=properties,
+        clustering_columns=now.clustering_columns if then.clustering_columns is None else then.clustering_columns,
+        name=then.name,
+        description=then.description,
+    )
+    return None if shape == now else shape
+
+
+def restored(
+    now: Snapshot, then: Snapshot, removed: FileTable, readded: pa.Table, shape: Shape | None, asked: Mapping[str, Any]
+) -> Mutation:
+    """Put the files of an earlier version in the place of those that are there now."""
+    size = pc.sum(then.files.column("size")).as_py() or 0
+    return Mutation(
+        "RESTORE",
+        {name: json.dumps(value) if value is not None else None for name, value in asked.items()},
+        {
+            "tableSizeAfterRestore": size,
+            "numOfFilesAfterRestore": len(then.files),
+            "numRemovedFiles": len(removed),
+            "numRestoredFiles": readded.num_rows,
+            "removedFilesSize": pc.sum(removed.column("size")).as_py() or 0,
+            "restoredFilesSize": pc.sum(readded.column("size")).as_py() or 0,
+        },
+        removed=removed.table,
+        readded=readded,
+        reads=AllRows(),
+        shape=shape,
+    )
+
+
+def _identities(files: FileTable) -> pa.Array:
+    """One text per file and vector."""
+    if not len(files):
+        return pa.array([], pa.string())
+    keys = files.column("key").combine_chunks()
+    vectors = pc.fill_null(pc.struct_field(files.column("dv").combine_chunks(), "id"), "")
+    return pc.binary_join_element_wise(keys, vectors, "\x1f")

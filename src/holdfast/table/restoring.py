@@ -1,0 +1,70 @@
+"""Restore, put together: load the earlier version, see that its files are still there, commit."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from holdfast.delta.features import check_writable
+from holdfast.delta.restamp import described, with_counts
+from holdfast.delta.state import DeltaState, load
+from holdfast.delta.vectors import load_hidden
+from holdfast.env import Env
+from holdfast.errors import MissingFile
+from holdfast.model.files import FileTable
+from holdfast.ops.backfill import row_counts
+from holdfast.ops.restore import differing, restored, restored_shape
+from holdfast.storage.base import NotFound
+from holdfast.storage.location import Location
+from holdfast.storage.open import place
+from holdfast.table.changing import Changed
+from holdfast.table.writing import land, refuse_append_only, shape_of
+
+_LOOKERS = 16
+
+
+def restore(state: DeltaState, env: Env, *, version: int | None = None, timestamp_ms: int | None = None) -> Changed:
+    """Bring an earlier version back."""
+    location = state.snapshot.location
+    check_writable(state.protocol, table=location.url)
+    then = load(location, version=version, timestamp_ms=timestamp_ms)
+    removed, back = differing(state.snapshot, then.snapshot)
+    if len(removed):
+        refuse_append_only(shape_of(state), location)
+    shape = restored_shape(shape_of(state), shape_of(then))
+    if not len(removed) and not len(back) and shape is None:
+        return Changed(None, {"numRemovedFiles": 0, "numRestoredFiles": 0}, before=state)
+    _refuse_missing(location, back, then.version)
+    load_hidden(location, back)  # vectors come back too: they must be there and whole
+    moment = None
+    if timestamp_ms is not None:
+        moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC).isoformat()
+    asked = {"version": version, "timestamp": moment}
+    files = described(back)
+    files = with_counts(files, row_counts(location, files, {}))
+    mutation = restored(state.snapshot, then.snapshot, removed, files, shape, asked)
+    landed = land(state, location, mutation, env)
+    return Changed(landed.version, mutation.metrics, landed.attempts, before=state)
+
+
+def _refuse_missing(location: Location, files: FileTable, version: int) -> None:
+    """Refuse a version whose files are gone: a restored table must be readable."""
+
+    def is_there(key: str) -> bool:
+        store, name = place(location, key)
+        try:
+            store.head(name)
+        except NotFound:
+            return False
+        return True
+
+    keys: Iterator[str] = iter(files.column("key").to_pylist())  # one per file
+    with ThreadPoolExecutor(_LOOKERS) as pool:
+        gone = [key for key, there in pool.map(lambda key: (key, is_there(key)), keys) if not there]
+    if gone:
+        raise MissingFile(
+            f"version {version} of {location.url} cannot be restored: {len(gone)} of its files are gone, such as "
+            f"{gone[0]} (a vacuum removes files of old versions)",
+            path=gone[0],
+        )

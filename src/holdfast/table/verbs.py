@@ -1,0 +1,110 @@
+"""What a table does to its rows: delete, update, merge, restore, and the plans of these."""
+
+from __future__ import annotations
+
+import datetime
+from abc import ABC, abstractmethod
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+
+from holdfast.delta.state import DeltaState
+from holdfast.model.mutation import AppVersion
+from holdfast.ops.write import Said
+from holdfast.table import changing
+from holdfast.table.changing import Caller, Changed, ChangePlan, Sets
+from holdfast.table.merging import DeltaMergeBuilder, Duplicates
+from holdfast.table.moment import moment_ms
+from holdfast.table.restoring import restore
+
+
+class RowVerbs(ABC):
+    """Verbs that change rows, each in one commit."""
+
+    @abstractmethod
+    def _state(self) -> DeltaState: ...
+
+    @abstractmethod
+    def _caller(self, mode: str | None = None, said: Said | None = None) -> Caller: ...
+
+    def delete(
+        self,
+        condition: str | Column | None = None,
+        *,
+        mode: str | None = None,
+        txn: tuple[str, int] | None = None,
+        userMetadata: str | None = None,
+    ) -> Changed:
+        """Take out the rows that satisfy a condition; all without one.
+
+        `mode` is merge-on-read, copy-on-write or auto; without it, what the table does (`delta.enableDeletionVectors`).
+        """
+        return changing.delete(self._state(), condition, self._caller(mode, said(txn, userMetadata)))
+
+    def update(
+        self,
+        condition: str | Column | None = None,
+        set: Sets | None = None,
+        *,
+        mode: str | None = None,
+        txn: tuple[str, int] | None = None,
+        userMetadata: str | None = None,
+    ) -> Changed:
+        """Set columns of the rows that satisfy a condition, as in `update("id = 1", {"n": "n + 1"})`."""
+        return changing.update(self._state(), condition, set, self._caller(mode, said(txn, userMetadata)))
+
+    def merge(
+        self,
+        source: DataFrame | pa.Table,
+        condition: str | Column,
+        *,
+        mode: str | None = None,
+        duplicates: str = "error",
+        orderBy: str | None = None,
+        txn: tuple[str, int] | None = None,
+        userMetadata: str | None = None,
+    ) -> DeltaMergeBuilder:
+        """Begin a merge of a source into the table, as in delta-spark: clauses follow, then `execute()`.
+
+        Several rows of the source with one key are an error, or the `first` or `last` by the column `orderBy` counts.
+        """
+        caller = self._caller(mode, said(txn, userMetadata))
+        return DeltaMergeBuilder(self._state(), source, condition, caller, Duplicates(duplicates, orderBy))
+
+    @property
+    def plan(self) -> Plans:
+        """What verbs that run at once would do: `table.plan.delete(...)`, `table.plan.update(...)`."""
+        return Plans(self)
+
+    def restoreToVersion(self, version: int) -> Changed:
+        """Bring back the rows of an earlier version, each with the id and version it had then."""
+        return restore(self._state(), self._caller().env, version=version)
+
+    def restoreToTimestamp(self, timestamp: str | datetime.datetime) -> Changed:
+        """Bring back the rows of the version that was current at a time."""
+        caller = self._caller()
+        return restore(self._state(), caller.env, timestamp_ms=moment_ms(timestamp, zone=caller.zone))
+
+
+class Plans:
+    """Plans of verbs: rows are read, nothing is written."""
+
+    def __init__(self, table: RowVerbs) -> None:
+        self._table = table
+
+    def delete(self, condition: str | Column | None = None, *, mode: str | None = None) -> ChangePlan:
+        """What `delete` with the same arguments would do."""
+        caller = self._table._caller(mode)
+        return changing.planned(changing.delete_asked(self._table._state(), condition, caller), "DELETE", caller)
+
+    def update(
+        self, condition: str | Column | None = None, set: Sets | None = None, *, mode: str | None = None
+    ) -> ChangePlan:
+        """What `update` with the same arguments would do."""
+        caller = self._table._caller(mode)
+        return changing.planned(changing.update_asked(self._table._state(), condition, set, caller), "UPDATE", caller)
+
+
+def said(txn: tuple[str, int] | None, user_metadata: str | None) -> Said:
+    """What a user says of a write beside its rows."""
+    return Said(None if txn is None else AppVersion(*txn), user_metadata)
