@@ -97,6 +97,7 @@ def main() -> None:
                 tour = Tour(console, names)
                 _orders(tour, home / "orders")
                 _boats(tour, home / "boats")
+                _crew(tour)
             done = True
         finally:
             spark.stop()
@@ -226,6 +227,39 @@ def _boats(tour: Tour, path: Path) -> None:
         tour.check(("the error says what to do", "delta.enableRowTracking=true" in str(error)))
     else:
         tour.check(("asking for ids where rows are not tracked is an error", False))
+
+
+def _crew(tour: Tour) -> None:
+    scan = 'crew.scan(metadata=["_row_id", "_row_commit_version"])'
+    tour.step("A table of our own, and an upsert", "One source row finds its match and changes it, the other is new.")
+    before = tour.rows(
+        tour.run(
+            'crew = DeltaTable.create(spark).location("crew").addColumn("name", "string").addColumn("berth", "int").execute()\n'
+            "crew.append(spark.sql(\"SELECT * FROM VALUES ('Ada', 1), ('Bo', 2), ('Cy', 3) AS t(name, berth)\"))\n"
+            + scan
+        ),
+        by="_row_id",
+    )
+    told = tour.run(
+        "news = spark.sql(\"SELECT * FROM VALUES ('Bo', 7), ('Di', 8) AS t(name, berth)\")\n"
+        'done = crew.alias("t").merge(news.alias("s"), "t.name = s.name") \\\n'
+        "    .whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()\n"
+        "done.rowIds()"
+    )
+    touched = tour.rows(told, by="_row_id")
+    rows = tour.rows(tour.run(scan), by="_row_id")
+    ids = {row["name"]: (row["_row_id"], row["_row_commit_version"]) for row in rows}
+    tour.check(
+        ("Bo has the id he had, and the version of the merge", ids["Bo"] == (1, 2)),
+        ("Ada and Cy are as they were", [ids["Ada"], ids["Cy"]] == [(0, 1), (2, 1)] and len(before) == 3),
+        ("the merge knows whom it touched", {row["_row_id"] for row in touched} == {1, ids["Di"][0]}),
+    )
+
+    tour.step("Think twice", "A plan says what a change would do; a restore takes one back, with ids and versions.")
+    tour.text(tour.run('crew.plan.delete("berth > 2")'))
+    tour.run('crew.delete("berth > 2").metrics["numDeletedRows"], crew.restoreToVersion(1).version')
+    after = tour.rows(tour.run(scan), by="_row_id")
+    tour.check(("everybody is back, each with the id and version of then", after == before))
 
 
 def _where_next(console: Console, seconds: float) -> None:
