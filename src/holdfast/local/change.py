@@ -55,7 +55,7 @@ class LocalChanger:
         if not schema.fields:
             raise Unsupported("a source without columns cannot be merged")
         plain = prepare(rows, fit(schema, schema)).table
-        spec = WriteSpec(fields=schema.fields, prefix=prefix, codec="lz4")
+        spec = WriteSpec(fields=schema.fields, prefix=prefix, codec="snappy")
         return Pinned(schema, write_table(target.location, plain, spec, self.env))
 
     def change(self, work: Work) -> Done:

@@ -39,7 +39,9 @@ _Raw: TypeAlias = Any  # as a footer stores it: int, float or bytes
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaf:
+class StatsLeaf:
+    """A leaf whose statistics are kept, and where files have it."""
+
     path: LeafPath
     type: DataType
     index: int  # of its first leaf in the footer
@@ -56,12 +58,17 @@ class _Leaf:
         return isinstance(self.type, Decimal) or self.type == _STRING or getattr(self.type, "name", "") in _BOUNDED
 
 
+def stats_of(leaves: Iterable[LeafPath], fields: Iterable[Field], schema: pa.Schema) -> tuple[StatsLeaf, ...]:
+    """Where files of a schema have these leaves; the same for all files of a table."""
+    found = _resolved(tuple(fields), columns(schema))
+    return tuple(found[path] for path in leaves)
+
+
 class StatsGatherer:
     """Statistics of one file while it is written: told of each row group, then of the footer."""
 
-    def __init__(self, leaves: Iterable[LeafPath], fields: Iterable[Field], schema: pa.Schema) -> None:
-        found = _resolved(tuple(fields), columns(schema))
-        self._leaves = [found[path] for path in leaves]
+    def __init__(self, leaves: Iterable[StatsLeaf]) -> None:
+        self._leaves = tuple(leaves)
         self._groups = 0
         self._has_nan: set[LeafPath] = set()
         self._null_counts = {leaf.path: 0 for leaf in self._leaves if not leaf.in_footer}
@@ -101,13 +108,13 @@ class StatsGatherer:
             whole["tightBounds"] = json.dumps(tight)
         return _rendered(whole)
 
-    def _saw_strings(self, leaf: _Leaf, values: pa.ChunkedArray) -> None:
+    def _saw_strings(self, leaf: StatsLeaf, values: pa.ChunkedArray) -> None:
         longest = pc.max(pc.binary_length(values)).as_py()
         if longest is not None and longest > _FOOTER_LIMIT:
             bounds = pc.min_max(values)
             self._long[self._groups, leaf.path] = tuple(bounds[end].as_py().encode() for end in ("min", "max"))
 
-    def _merged(self, leaf: _Leaf, footer: pq.FileMetaData) -> tuple[int | None, tuple[_Raw, _Raw] | None]:
+    def _merged(self, leaf: StatsLeaf, footer: pq.FileMetaData) -> tuple[int | None, tuple[_Raw, _Raw] | None]:
         """Null count and bounds over all row groups, None where one of them does not say."""
         if not leaf.in_footer:
             return self._null_counts[leaf.path], None
@@ -135,14 +142,14 @@ class StatsGatherer:
         return null_count, (min(lows), max(highs)) if known and lows else None
 
 
-def _resolved(fields: tuple[Field, ...], nodes: tuple[Node, ...]) -> dict[LeafPath, _Leaf]:
+def _resolved(fields: tuple[Field, ...], nodes: tuple[Node, ...]) -> dict[LeafPath, StatsLeaf]:
     """Every leaf of the stored columns, by its path."""
     stored = {node.name: (at, node) for at, node in enumerate(nodes)}
-    found: dict[LeafPath, _Leaf] = {}
+    found: dict[LeafPath, StatsLeaf] = {}
 
     def visit(f: Field, node: Node, path: LeafPath, top: int, inside: tuple[int, ...]) -> None:
         if not isinstance(f.type, Struct):
-            found[path] = _Leaf(path, f.type, node.leaf, top, inside)
+            found[path] = StatsLeaf(path, f.type, node.leaf, top, inside)
             return
         children = {child.name: (at, child) for at, child in enumerate(node.children)}
         for inner in f.type:
@@ -157,7 +164,7 @@ def _resolved(fields: tuple[Field, ...], nodes: tuple[Node, ...]) -> dict[LeafPa
     return found
 
 
-def _column(rows: pa.Table, leaf: _Leaf) -> pa.ChunkedArray:
+def _column(rows: pa.Table, leaf: StatsLeaf) -> pa.ChunkedArray:
     column = rows.column(leaf.top)
     return pc.struct_field(column, list(leaf.inside)) if leaf.inside else column
 

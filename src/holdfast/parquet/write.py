@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from holdfast.errors import Invalid, TableError
 from holdfast.parquet.fit import VOID, fitted, stored_fields
-from holdfast.parquet.stats import StatsGatherer
+from holdfast.parquet.stats import StatsGatherer, stats_of
 from holdfast.rows.columns import ROW_COMMIT_VERSION, ROW_ID
 from holdfast.schema.arrow import arrow_type
 from holdfast.schema.partition_text import directory, partition_texts
@@ -167,6 +167,9 @@ class _Layout:
             *((len(spec.fields) + i, LONG, name) for i, name in enumerate(carried)),
         ]
         self._partitions = parts
+        # Worked out once, because a task may write thousands of small files.
+        self.leaves = stats_of(spec.stats_leaves, self.fields, self.schema)
+        self.options = _options(spec)
 
     def runs(self, batch: pa.RecordBatch) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
         """Stretches of rows with the same partition values, and these as texts."""
@@ -223,11 +226,13 @@ class _File:
         self._rows = 0
         self._bytes = 0
         self._group_bytes = min(spec.row_group_bytes, spec.target_bytes)
-        self._stats = StatsGatherer(spec.stats_leaves, layout.fields, layout.schema)
+        self._stats = StatsGatherer(layout.leaves)
         self._footers: list[pq.FileMetaData] = []
         self._output: Output = sink.open(key)
         try:
-            self._writer = _parquet_writer(self._output.file, layout.schema, spec, self._footers)
+            self._writer = pq.ParquetWriter(
+                self._output.file, layout.schema, metadata_collector=self._footers, **layout.options
+            )
         except BaseException:
             self._output.abort()
             raise
@@ -294,20 +299,18 @@ def _partition(fields: tuple[Field, ...], name: str) -> tuple[int, Field]:
     return at, f
 
 
-def _parquet_writer(file: Any, schema: pa.Schema, spec: WriteSpec, footers: list[pq.FileMetaData]) -> pq.ParquetWriter:
+def _options(spec: WriteSpec) -> dict[str, Any]:
+    """How Arrow is to lay a file out."""
     # An older Arrow on some worker lays files out otherwise; they hold the same.
     recent = {"max_rows_per_page": spec.page_rows, "store_decimal_as_integer": True}
     known = inspect.signature(pq.ParquetWriter).parameters
-    return pq.ParquetWriter(
-        file,
-        schema,
-        compression=spec.codec,
-        data_page_size=spec.page_bytes,
-        write_page_index=True,
-        store_schema=False,
-        metadata_collector=footers,
+    return {
+        "compression": spec.codec,
+        "data_page_size": spec.page_bytes,
+        "write_page_index": True,
+        "store_schema": False,
         **{name: value for name, value in recent.items() if name in known},
-    )
+    }
 
 
 def _scattered(name: str, length: int) -> str:

@@ -45,6 +45,7 @@ from holdfast.spark.carry import by_value, carried
 from holdfast.spark.column_text import sql_of
 from holdfast.spark.conditions import below
 from holdfast.spark.constraints import prepare, violation_of
+from holdfast.spark.progress import tasks
 from holdfast.spark.scan import SparkRunner
 from holdfast.spark.types import named, spark_struct, spark_to_struct
 from holdfast.spark.write import write_frame
@@ -57,7 +58,7 @@ S_FILE, S_POSITION = "__hf_s_file", "__hf_s_position"
 CLAUSE = "__hf_clause"
 BROADCAST_ROWS = 100_000
 BROADCAST_BYTES = 16 << 20  # compressed, in files
-BROADCAST_KEYS = 4_000_000  # rows of a source of which only what finds matches is broadcast
+BROADCAST_KEYS = 2_000_000  # rows of a source of which only what finds matches is broadcast
 
 _ANSWER = (
     Field("kind", STRING),
@@ -85,8 +86,9 @@ class SparkChanger:
         refuse_doubles(schema)
         if not schema.fields:
             raise Unsupported("a source without columns cannot be merged")
-        spec = WriteSpec(fields=schema.fields, prefix=prefix, codec="lz4")
-        return Pinned(schema, write_frame(rows, spec, target.location))
+        spec = WriteSpec(fields=schema.fields, prefix=prefix, codec="snappy")
+        with tasks(self.spark, "reading the source"):
+            return Pinned(schema, write_frame(rows, spec, target.location))
 
     def change(self, work: Work) -> Done:
         """Find rows, and store what becomes of them."""
@@ -174,7 +176,8 @@ class SparkChanger:
         function = by_value(task.changing(layout, sink), needs, work="change this table")
         try:
             # As many rows as there are files and bitmaps.
-            answer = rows.mapInArrow(function, spark_struct(_ANSWER)).toArrow().cast(task.ANSWER)
+            with tasks(self.spark, "changing rows"):
+                answer = rows.mapInArrow(function, spark_struct(_ANSWER)).toArrow().cast(task.ANSWER)
         except PySparkException as error:
             if (violation := violation_of(error)) is not None:
                 raise violation from error

@@ -20,7 +20,7 @@ from holdfast.delta.vectors import load_hidden
 from holdfast.env import Env
 from holdfast.errors import Invalid, UnknownColumn
 from holdfast.local.change import LocalChanger
-from holdfast.model.mutation import KEEPS_ROW_IDS, AllRows, Mutation, Reads, RowsWhere, Shape
+from holdfast.model.mutation import HANDS_OUT_NUMBERS, KEEPS_ROW_IDS, AllRows, Mutation, Reads, RowsWhere, Shape
 from holdfast.ops.change import Asked, Effect, Mode, Strategy, effect, preview
 from holdfast.ops.write import Said
 from holdfast.parquet.write import WriteSpec
@@ -204,7 +204,9 @@ def commit(
     shape: Shape | None = None,
 ) -> Changed:
     """Make an effect true."""
+    tags = {KEEPS_ROW_IDS: "true"} if state.snapshot.identity is not None else {}
     if done.marks:
+        tags |= {HANDS_OUT_NUMBERS: "true"} if shape is None else {}
         base = shape or shape_of(state)
         shape = replace(base, schema=advanced(base.schema, done.marks))
     if done.is_nothing and shape is None:
@@ -227,7 +229,7 @@ def commit(
         shape=shape,
         app=caller.said.app,
         user_metadata=caller.said.user_metadata,
-        tags={KEEPS_ROW_IDS: "true"} if state.snapshot.identity is not None else {},
+        tags=tags,
     )
     landed = land(state, state.snapshot.location, mutation, caller.env)
     return Changed(landed.version, mutation.metrics, landed.attempts, done.strategies, done, state, caller.spark)
