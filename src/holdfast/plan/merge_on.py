@@ -72,9 +72,7 @@ def understand(
     )
 
 
-def source_aliases(
-    texts: Sequence[str], target: Struct, source: Struct, target_alias: str | None
-) -> frozenset[str]:
+def source_aliases(texts: Sequence[str], target: Struct, source: Struct, target_alias: str | None) -> frozenset[str]:
     """What these texts may call the source: what stands before one of its columns and is not the target, and no
     struct with such a field. Texts that cannot be read call it nothing."""
     trees = filter(None, map(syntax_tree, texts))

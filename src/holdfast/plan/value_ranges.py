@@ -51,12 +51,13 @@ class Ranges:
         order = pc.sort_indices(lows)
         return Ranges(lows.take(order), highs.take(order))
 
-    def at_most(self, count: int) -> Ranges:
-        """No more ranges than this, split at the widest gaps."""
-        if len(self) <= count:
+    def at_most(self, count: int, *, worth: float = 0.0) -> Ranges:
+        """No more ranges than this, split at the widest gaps, each at least this share of all gaps together."""
+        if len(self) <= (1 if worth else count):
             return self
         gaps = _distances(self.highs[:-1], self.lows[1:])
-        cuts = np.sort(np.argsort(gaps, kind="stable")[len(gaps) - count + 1 :])
+        widest = np.argsort(gaps, kind="stable")[max(0, len(gaps) - count + 1) :]
+        cuts = np.sort(widest[gaps[widest] >= worth * gaps[np.isfinite(gaps)].sum()])
         starts, stops = np.append(0, cuts + 1), np.append(cuts, len(gaps))
         return Ranges(self.lows.take(pa.array(starts)), self.highs.take(pa.array(stops)))
 

@@ -57,7 +57,13 @@ def assigned(rows: DataFrame, work: Work, *, alias: str, clause: str, does: Colu
         alone = flat.select("*", *(named(before[f.name]).alias(f.name) for f in fields)).alias(alias)
         rest = [one for one in sets if one not in joined]
         flat = alone.select(*(named(name) for name in flat.columns), *_values(rest, clause))
-    made = {f.name: named(before[f.name]) for f in fields}
+    # A column that is set in every row that is written need not be read.
+    made = {
+        f.name: named(before[f.name])
+        if work.keep or any(f.name not in columns for _, columns in sets)
+        else F.lit(None).cast(spark_type(f.type))
+        for f in fields
+    }
     types = spark_to_struct(flat.schema)
     for number, columns in sets:
         places = {one.path: _value_name(number, at) for at, one in enumerate(_in_order(columns))}

@@ -56,6 +56,7 @@ TARGET, SOURCE = "__hf_target", "__hf_source"  # aliases where the user gave non
 T_FILE, T_POSITION, T_ID, T_VERSION = "__hf_t_file", "__hf_t_position", "__hf_t_id", "__hf_t_version"
 S_FILE, S_POSITION = "__hf_s_file", "__hf_s_position"
 CLAUSE = "__hf_clause"
+MET = "__hf_met"
 BROADCAST_ROWS = 100_000
 BROADCAST_BYTES = 16 << 20  # compressed, in files
 BROADCAST_KEYS = 2_000_000  # rows of a source of which only what finds matches is broadcast
@@ -242,7 +243,10 @@ def _joined(spark: SparkSession, work: Work) -> DataFrame:
     on = _value(source.on)
     matched = [c for c in work.clauses if c.side is Side.MATCHED]
     if work.keep and all(c.condition is not None for c in matched):
+        # A row that is copied must come once, however many rows of the source match and do not take it.
         takes = reduce(or_, (F.coalesce(_value(c.condition), F.lit(False)) for c in matched), F.lit(False))
+        if any(c.side is Side.ALONE for c in work.clauses):
+            target = _with_met(target, rows, on)
         on = on & takes
     how = "left" if alone else "inner"
     size = pc.sum(source.snapshot.files.column("size")).as_py() or 0
@@ -263,6 +267,13 @@ def _joined(spark: SparkSession, work: Work) -> DataFrame:
     )
     same = (named(S_FILE) == named("__hf_r_file")) & (named(S_POSITION) == named("__hf_r_position"))
     return found.join(again.alias(alias), same, how)
+
+
+def _with_met(target: DataFrame, rows: DataFrame, on: Column) -> DataFrame:
+    """Rows of the target, with a sign on those that some row of the source matches."""
+    pairs = target.join(rows, on, "inner").select(named(T_FILE).alias("__hf_m_file"), named(T_POSITION).alias(MET))
+    same = (named(T_FILE) == named("__hf_m_file")) & (named(T_POSITION) == named(MET))
+    return target.join(pairs.distinct(), same, "left")
 
 
 def _alone(clause: int) -> str:
@@ -290,9 +301,10 @@ def _taken(rows: DataFrame, work: Work) -> DataFrame:
     if CLAUSE in rows.columns:
         return rows
     met = named(S_FILE).isNotNull() if work.source is not None else F.lit(False)
+    apart = ~(named(MET).isNotNull() if MET in rows.columns else met)
     number = F.lit(None).cast("int")
     for i, clause in reversed(list(enumerate(work.clauses))):
-        applies = met if clause.side is Side.MATCHED else ~met
+        applies = met if clause.side is Side.MATCHED else apart
         if clause.condition is not None and clause.side is Side.ALONE and work.source is not None:
             applies = applies & named(_alone(i))
         elif clause.condition is not None:
