@@ -41,6 +41,13 @@ INDEX = "__hf_index"
 STORED_INDEX = "_tmp_metadata_row_index"  # a column of this name in a read schema is filled with row positions
 _SPARK_SEED = 42
 
+# Expressions are written as SQL: each call of a function of PySpark's costs some trips to the JVM.
+_BARRIER = "spark_partition_id() >= 0"
+_POSITION = (
+    f"coalesce({INDEX}, cast(raise_error('Spark gave no row positions; this version of it cannot be used to read the "
+    "table') AS bigint))"
+)
+
 
 def facts_table(
     keys: NDArray[np.int64],
@@ -73,45 +80,44 @@ def facts_schema(table: pa.Table, partition: Mapping[str, DataType]) -> StructTy
 
 def row_key(*, numbered: bool) -> Column:
     """The key of a row's file."""
-    return F.col(NUMBER) if numbered else F.xxhash64(F.col(PATH))
+    return F.expr(NUMBER if numbered else f"xxhash64({PATH})")
 
 
-def known(value: Column, *, numbered: bool) -> Column:
+def known(name: str, *, numbered: bool) -> Column:
     """A joined fact of a row's file; raises where the file has none."""
-    return F.when(F.col(KEY).isNull(), _unknown(numbered)).otherwise(value)
+    return F.expr(f"CASE WHEN {KEY} IS NULL THEN {_unknown(numbered)} ELSE {name} END")
 
 
 def by_number(values: pa.Array) -> Column:
     """A fact that is one number per file, in the order of the list; raises where the file has none."""
-    array = F.from_json(F.lit(json.dumps(values.to_pylist())), "array<bigint>")  # one per file; folded when planned
-    number = F.col(NUMBER)
-    known_file = (number >= 0) & (number < len(values))
-    return F.when(known_file, F.get(array, number.cast("int"))).otherwise(_unknown(True).cast("bigint"))
+    array = f"from_json('{json.dumps(values.to_pylist())}', 'array<bigint>')"  # one per file; folded when planned
+    return F.expr(
+        f"CASE WHEN {NUMBER} >= 0 AND {NUMBER} < {len(values)} THEN get({array}, cast({NUMBER} AS int)) "
+        f"ELSE cast({_unknown(True)} AS bigint) END"
+    )
 
 
 def position() -> Column:
     """The physical position of a row in its file; raises where Spark gave none."""
-    missing = F.raise_error(F.lit("Spark gave no row positions; this version of it cannot be used to read the table"))
-    return F.coalesce(F.col(INDEX), missing.cast("bigint"))
+    return F.expr(_POSITION)
 
 
 def barrier() -> Column:
     """Always true, and not deterministic: Spark moves no condition from above to below it."""
-    return F.spark_partition_id() >= 0
+    return F.expr(_BARRIER)
 
 
 def is_live(*, numbered: bool) -> Column:
     """Whether a row is not hidden; a barrier as well."""
-    index = position()
-    chunk = F.get(F.col(CHUNKS), F.shiftright(index, 16).cast("int"))
-    word = F.get(chunk, F.shiftright(index.bitwiseAND(F.lit(0xFFFF)), 6).cast("int"))
-    hidden = F.coalesce(F.getbit(word, index.bitwiseAND(F.lit(63)).cast("int")), F.lit(0))
-    return known(hidden == 0, numbered=numbered) & barrier()
+    chunk = f"get({CHUNKS}, cast(shiftright({_POSITION}, 16) AS int))"
+    word = f"get({chunk}, cast(shiftright({_POSITION} & 65535, 6) AS int))"
+    hidden = f"coalesce(getbit({word}, cast({_POSITION} & 63 AS int)), 0)"
+    return F.expr(f"(CASE WHEN {KEY} IS NULL THEN {_unknown(numbered)} ELSE {hidden} = 0 END) AND {_BARRIER}")
 
 
-def _unknown(numbered: bool) -> Column:
-    file = F.concat(F.lit("number "), F.col(NUMBER)) if numbered else F.col(PATH)
-    return F.raise_error(F.concat(F.lit("Holdfast has no facts for the file "), file))
+def _unknown(numbered: bool) -> str:
+    file = f"'number ', {NUMBER}" if numbered else PATH
+    return f"raise_error(concat('Holdfast has no facts for the file ', {file}))"
 
 
 def hashed(uris: Sequence[str]) -> NDArray[np.int64]:

@@ -275,7 +275,7 @@ class _NativeScan:
         return [*made, *(self._metadata(name, lot, hive, numbered).alias(out) for name, out in asked)]
 
     def _partition_value(self, f: Field, position: int, hive: bool, numbered: bool) -> Column:
-        return named(f.physical_name) if hive else facts.known(F.col(_partition_name(position)), numbered=numbered)
+        return named(f.physical_name) if hive else facts.known(_partition_name(position), numbered=numbered)
 
     def _places(self, lot: Lot) -> pa.Array:
         """The numbers that the files of a lot have in the plan."""
@@ -288,7 +288,7 @@ class _NativeScan:
         if self._looks_up_ids(lot):
             values = self._places(lot) if fact == names.FILE_NUMBER else _whole(lot.files.table, fact)
             return facts.by_number(values)
-        return facts.known(F.col(joined), numbered=numbered)
+        return facts.known(joined, numbered=numbered)
 
     def _metadata(self, name: str, lot: Lot, hive: bool, numbered: bool) -> Column:
         identity = self.plan.snapshot.identity
