@@ -45,7 +45,7 @@ WRITTEN = pa.schema(
     ]
 )
 
-_SUFFIX = {"zstd": ".zstd", "snappy": ".snappy", "gzip": ".gz", "lz4": ".lz4", "brotli": ".br", "none": ""}
+_SUFFIX = {"zstd": ".zstd", "snappy": ".snappy", "gzip": ".gz", "brotli": ".br", "none": ""}
 _ANSWER_FILES = 1024  # files described in one batch
 _LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 

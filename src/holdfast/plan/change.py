@@ -99,6 +99,7 @@ class Work:
     source: Source | None = None
     alias: str | None = None  # of the target
     keep: bool = False  # rows that no clause takes are copied
+    together: bool = False  # what is written goes into as few files as their target size allows
     meets: bool = False  # tell which rows of the source found a row, whether a clause took it or not
     store: Storing | None = None  # None: only find
 

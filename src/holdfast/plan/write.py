@@ -20,12 +20,11 @@ RANDOM_PREFIXES = "delta.randomizeFilePrefixes"
 RANDOM_PREFIX_LENGTH = "delta.randomPrefixLength"
 STORE_PARTITIONS = ("delta.enableMaterializePartitionColumnsFeature", "delta.writePartitionColumnsToParquet")
 
+# Not lz4: Spark fails on some dictionaries that Arrow compresses with it.
 _CODECS = {
     "zstd": "zstd",
     "snappy": "snappy",
     "gzip": "gzip",
-    "lz4": "lz4",
-    "lz4_raw": "lz4",
     "brotli": "brotli",
     "none": "none",
     "uncompressed": "none",

@@ -36,7 +36,7 @@ _CHOICES = {
     COLUMN_MAPPING_MODE: ("none", "name", "id"),
     "delta.checkpointPolicy": ("classic", "v2"),
     ISOLATION_LEVEL: tuple(level.value for level in Isolation),
-    "delta.parquet.compression.codec": ("uncompressed", "none", "snappy", "gzip", "lz4", "lz4_raw", "zstd"),
+    "delta.parquet.compression.codec": ("uncompressed", "none", "snappy", "gzip", "zstd"),
 }
 _KEPT_BY_THE_TABLE = frozenset(
     (

@@ -108,7 +108,7 @@ class SparkChanger:
         ]
         feed = None if work.store.feed is None else _without_void(work.store.feed)
         before = [] if feed is None else [named(made.before[f.name]) for f in feed.fields[:-1]]
-        out = self._placed(made.frame, spec, keep=work.keep)
+        out = made.frame.coalesce(1) if work.together else self._placed(made.frame, spec, keep=work.keep)
         columns = [c.alias(f"c{i}") for i, c in enumerate((*stored, *before))]
         out = out.select(*columns, *_addresses(work, does))
         if spec.partition_columns:

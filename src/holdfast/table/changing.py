@@ -112,7 +112,7 @@ def delete_asked(state: DeltaState, condition: Value | None, caller: Caller) -> 
     """A DELETE, understood."""
     shape = shape_of(state)
     _writable(state, shape)
-    predicate, exact = _predicate(condition, shape.schema, caller)
+    predicate, exact = predicate_of(condition, shape.schema, caller)
     return Asked(
         state.snapshot,
         (Clause(Side.ALONE, _expression(condition)),),
@@ -131,7 +131,7 @@ def update_asked(state: DeltaState, condition: Value | None, sets: Sets | None, 
     _writable(state, shape)
     if not sets:
         raise Invalid("update needs the columns to set and their values, as in update('id = 1', {'name': \"'x'\"})")
-    predicate, _ = _predicate(condition, shape.schema, caller)
+    predicate, _ = predicate_of(condition, shape.schema, caller)
     clause = Clause(Side.ALONE, _expression(condition), assignments(sets, shape.schema, caller.alias))
     return Asked(
         state.snapshot,
@@ -350,7 +350,7 @@ def _writable(state: DeltaState, shape: Shape) -> None:
     refuse_append_only(shape, state.snapshot.location)
 
 
-def _predicate(condition: Value | None, schema: Struct, caller: Caller) -> tuple[Predicate, bool]:
+def predicate_of(condition: Value | None, schema: Struct, caller: Caller) -> tuple[Predicate, bool]:
     """What is understood of a condition, and whether that is all of it."""
     if condition is None:
         return ALWAYS, True

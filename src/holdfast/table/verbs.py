@@ -11,10 +11,12 @@ from pyspark.sql import Column, DataFrame
 from holdfast.delta.state import DeltaState
 from holdfast.model.mutation import AppVersion
 from holdfast.ops.write import Said
+from holdfast.plan.compact import HIDDEN_SHARE, TARGET_ROWS
 from holdfast.table import changing
 from holdfast.table.changing import Caller, Changed, ChangePlan, Sets
 from holdfast.table.merging import DeltaMergeBuilder, Duplicates
 from holdfast.table.moment import moment_ms
+from holdfast.table.optimizing import Compacted, DeltaOptimizeBuilder, limits_of, purge
 from holdfast.table.restoring import restore
 
 
@@ -75,6 +77,34 @@ class RowVerbs(ABC):
     def plan(self) -> Plans:
         """What verbs that run at once would do: `table.plan.delete(...)`, `table.plan.update(...)`."""
         return Plans(self)
+
+    def optimize(
+        self,
+        *,
+        targetRows: int = TARGET_ROWS,
+        targetBytes: int | None = None,
+        materializeDeletionsThreshold: float = HIDDEN_SHARE,
+        maxBytes: int | None = None,
+    ) -> DeltaOptimizeBuilder:
+        """Begin a compaction, as in delta-spark: `optimize().where(...).executeCompaction()`.
+
+        Files below both targets (`targetBytes` is the table's own unless given) are written together, and a file anew
+        that hides more than a share of its rows. `maxBytes` bounds what is written. Row ids and versions stay.
+        """
+        state = self._state()
+        limits = limits_of(
+            state,
+            target_rows=targetRows,
+            target_bytes=targetBytes,
+            threshold=materializeDeletionsThreshold,
+            most_bytes=maxBytes,
+        )
+        return DeltaOptimizeBuilder(state, self._caller(), limits)
+
+    def purge(self) -> Compacted:
+        """Write files that hide rows anew, so that readers without deletion vectors see the same rows."""
+        state = self._state()
+        return purge(state, self._caller(), limits_of(state))
 
     def restoreToVersion(self, version: int) -> Changed:
         """Bring back the rows of an earlier version, each with the id and version it had then."""

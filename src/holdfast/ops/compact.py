@@ -1,0 +1,73 @@
+"""Compaction: files written together, row by row as they were, ids and versions carried along.
+
+1. No row changes: the commit says so (`data_change` false), so change queries are silent about it.
+2. Each bin is a commit of its own: one that loses to another writer takes nothing with it but its own files.
+3. Live rows before are rows after, checked before a bin is committed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.model.mutation import KEEPS_ROW_IDS, Mutation
+from holdfast.model.snapshot import Snapshot
+from holdfast.ops.scan import LoadHidden
+from holdfast.plan.arithmetic import check_rows
+from holdfast.plan.change import Changer, Storing, Work
+from holdfast.plan.compact import Bin
+from holdfast.plan.scan import Request, plan_scan
+from holdfast.predicate.records import ALWAYS, Predicate
+from holdfast.predicate.render import render
+
+Rows = TypeVar("Rows")
+
+
+def rewritten(
+    snapshot: Snapshot, work: Bin, changer: Changer[Rows], load_hidden: LoadHidden, store: Storing
+) -> pa.Table:
+    """Write the rows of a bin; gives the files."""
+    plan = replace(plan_scan(snapshot, Request()), files=work.files)
+    done = changer.change(
+        Work(
+            target=plan,
+            hidden=load_hidden(snapshot.location, work.files),
+            clauses=(),
+            schema=snapshot.schema,
+            keep=True,
+            together=True,
+            store=replace(store, feed=None),
+        )
+    )
+    check_rows(snapshot, removed=work.files, hidden={}, staged=done.staged, deleted=0, inserted=0)
+    return done.staged
+
+
+def compacted(snapshot: Snapshot, work: Bin, staged: pa.Table, where: Predicate, *, purges: bool) -> Mutation:
+    """Put what was written in the place of a bin's files."""
+    told = json.dumps([] if where == ALWAYS else [render(where)])
+    return Mutation(
+        "REORG" if purges else "OPTIMIZE",
+        {"predicate": told, "applyPurge": "true"} if purges else {"predicate": told, "zOrderBy": "[]", "auto": "false"},
+        metrics(work, staged),
+        added=staged,
+        removed=work.files.table,
+        data_change=False,
+        tags={KEEPS_ROW_IDS: "true"} if snapshot.identity is not None else {},
+    )
+
+
+def metrics(work: Bin, staged: pa.Table) -> Mapping[str, int]:
+    """What a bin's commit did."""
+    return {
+        "numAddedFiles": staged.num_rows,
+        "numRemovedFiles": len(work.files),
+        "numAddedBytes": pc.sum(staged.column("size")).as_py() or 0,
+        "numRemovedBytes": pc.sum(work.files.column("size")).as_py() or 0,
+        "numDeletionVectorsRemoved": pc.sum(pc.is_valid(work.files.column("dv"))).as_py() or 0,
+    }
