@@ -8,7 +8,7 @@ SHELL := bash
 
 BIN := .venv/bin
 READY := .venv/.ready
-BENCHES := bench/open.py bench/scan.py
+BENCHES := bench/open.py bench/scan.py bench/write.py bench/commits.py bench/dml.py
 BENCH_ARGS ?=
 
 # Spark workers run the interpreter that has the packages, whatever python3 means on the PATH.
@@ -56,8 +56,9 @@ soak: $(READY) java ## the property tests, a hundred times as deep
 	$(WITH_JAVA) HOLDFAST_DEPTH=100 $(BIN)/pytest -m hypothesis
 
 .PHONY: interop
-interop: $(READY) java ## only the tables written by other engines, which must be there
+interop: $(READY) java ## tables of other engines, and ours in their hands: writes docs/compatibility.md
 	$(WITH_JAVA) HOLDFAST_GOLDEN_REQUIRED=1 $(BIN)/pytest -m golden
+	$(WITH_JAVA) $(BIN)/python -m tests.interop
 
 .PHONY: bench
 bench: $(READY) java ## every benchmark; BENCH_ARGS=--quick for a short look

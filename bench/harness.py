@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import threading
@@ -224,6 +225,12 @@ class Engine:
         found = [_status_kb(pid, "VmHWM") for pid in _tree(self._process.pid)]
         return sum(found) / 1024 if any(found) else None
 
+    def worker_peak_mb(self) -> float | None:
+        """The highest resident size of one of the Python processes that Spark has now; None where there are none."""
+        java = next((pid for pid in _tree(self._process.pid) if _status(pid, "Name") == "java"), None)
+        found = [] if java is None else [_status_kb(pid, "VmHWM") for pid in _tree(java) if pid != java]
+        return max(found) / 1024 if any(found) else None
+
     def close(self) -> None:
         assert self._process.stdin is not None, "opened with a pipe"
         with suppress(BrokenPipeError):
@@ -237,18 +244,25 @@ class Engine:
 
 def _tree(pid: int) -> Iterator[int]:
     yield pid
+    tasks: list[Path] = []
     with suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+    for task in tasks:
+        with suppress(OSError):  # threads of a JVM come and go
             for child in (task / "children").read_text().split():
                 yield from _tree(int(child))
 
 
 def _status_kb(pid: int, key: str) -> int:
+    return int(_status(pid, key).removesuffix(" kB") or 0)
+
+
+def _status(pid: int, key: str) -> str:
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith(f"{key}:"):
-                return int(line.split()[1])
-    return 0
+                return line.partition(":")[2].strip()
+    return ""
 
 
 def arguments(what: str, *, unit: str) -> argparse.ArgumentParser:
@@ -257,9 +271,18 @@ def arguments(what: str, *, unit: str) -> argparse.ArgumentParser:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="a short look, under 2 minutes")
     size.add_argument("--full", action="store_true", help="the sizes the issue names, however long they take")
-    parser.add_argument("--rows", type=int, help=f"how many {unit}, instead of the size's own number")
+    parser.add_argument(
+        "--rows", type=_count, metavar="N", help=f"how many {unit}, instead of the size's own number; 20M is 20000000"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     return parser
+
+
+def _count(text: str) -> int:
+    found = re.fullmatch(r"(\d+)([kKmM]?)", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text} is not a number such as 500000, 500k or 20M")
+    return int(found[1]) * {"": 1, "k": 1_000, "m": 1_000_000}[found[2].lower()]
 
 
 def emit(report: Report, *, as_json: bool) -> None:

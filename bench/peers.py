@@ -27,7 +27,8 @@ DELTA = ("4.4.1", "4.4.0")
 
 _READY = HOME / ".ready"
 _MISSING = "HOLDFAST_BENCH_MISSING"  # tells the restarted script, or the same one, what could not be had
-_OWN = {"pyspark", "py4j", "pandas"}  # pinned here, or not needed: what requirements.lock says of them does not count
+_OWN = {"pyspark", "py4j"}  # pinned here: what requirements.lock says of them does not count
+_BESIDE = ("deltalake", "pandas")  # PySpark asks for pandas before it runs Python in its tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def enter() -> Peers:
 
 def make() -> str | None:
     """Make the environment unless it is there; gives what is wrong when it cannot be."""
-    wanted = f"pyspark {PYSPARK}, delta {DELTA}, {_dependencies()}"
+    wanted = f"pyspark {PYSPARK}, delta {DELTA}, {[*_BESIDE, *_dependencies()]}"
     if _READY.exists() and _READY.read_text() == wanted:
         return None
     if shutil.which("mvn") is None:
@@ -99,7 +100,7 @@ def _install(delta: str) -> None:
     with tempfile.TemporaryDirectory() as directory:
         constraints = Path(directory) / "constraints.txt"
         constraints.write_text("".join(f"{name}=={version}\n" for name, version in pins if name not in _OWN))
-        named = ["hatchling", "editables", "deltalake", f"pyspark=={PYSPARK}", f"delta-spark=={delta}"]
+        named = ["hatchling", "editables", *_BESIDE, f"pyspark=={PYSPARK}", f"delta-spark=={delta}"]
         _run([*pip, "-c", str(constraints), *named, *_dependencies()])
     _run([*pip, "--no-deps", "--no-build-isolation", "-e", str(ROOT)])
 

@@ -42,7 +42,7 @@ _TYPES = {"price": "double", "tax": "double", "weight": "double", "store": "inte
 
 def table(root: Path, *, rows: int, deleted: int) -> Path:
     """A Delta table of so many rows, of which so many per cent are hidden by deletion vectors."""
-    return _once(root / f"scan-{rows}" / f"deleted-{deleted}", lambda place: _write_table(root, place, rows, deleted))
+    return once(root / f"scan-{rows}" / f"deleted-{deleted}", lambda place: _write_table(root, place, rows, deleted))
 
 
 def parquet_copy(root: Path, *, rows: int, deleted: int) -> Path:
@@ -50,15 +50,16 @@ def parquet_copy(root: Path, *, rows: int, deleted: int) -> Path:
     if deleted == 0:
         return data_files(root, rows=rows)
     place = root / f"scan-{rows}" / f"live-{100 - deleted}"
-    return _once(place, lambda place: _write_files(place, rows, deleted))
+    return once(place, lambda place: _write_files(place, rows, deleted))
 
 
 def data_files(root: Path, *, rows: int) -> Path:
     """The data files all tables of a size share, as a directory of plain Parquet."""
-    return _once(root / f"scan-{rows}" / "data", lambda place: _write_files(place, rows, 0))
+    return once(root / f"scan-{rows}" / "data", lambda place: _write_files(place, rows, 0))
 
 
-def _once(place: Path, write: Callable[[Path], None]) -> Path:
+def once(place: Path, write: Callable[[Path], None]) -> Path:
+    """The directory, filled by `write` unless an earlier run has done it."""
     done = place.with_name(place.name + ".done")
     if not done.exists():
         shutil.rmtree(place, ignore_errors=True)

@@ -116,7 +116,7 @@ def test_a_failure_after_the_name_is_unknown(tmp_path: Path, monkeypatch: pytest
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "scandir", refuse(errno.EACCES))
+    monkeypatch.setattr(os, "listdir", refuse(errno.EACCES))
     with pytest.raises(Unavailable, match=str(tmp_path)):
         LocalStore().list_from(key_of(tmp_path))
     monkeypatch.setattr(os, "stat", refuse(errno.EIO))

@@ -136,8 +136,9 @@ class Finder:
         """The rows that may be taken at all."""
         if self._where is None:
             return np.arange(batch.num_rows)
-        plain = [name.removeprefix(TARGET_PREFIX) for name in batch.schema.names]
-        return np.flatnonzero(np.asarray(matches(batch.rename_columns(plain), self._where)))
+        named = [name for name in batch.schema.names if name.startswith(TARGET_PREFIX)]
+        plain = batch.select(named).rename_columns([name.removeprefix(TARGET_PREFIX) for name in named])
+        return np.flatnonzero(np.asarray(matches(plain, self._where)))
 
     def _matches(self, batch: pa.RecordBatch, rows: Rows) -> tuple[Rows, Rows]:
         assert self._on is not None, "only a source has matches"

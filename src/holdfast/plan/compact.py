@@ -131,9 +131,9 @@ def _worth(run: list[_File], limits: Limits) -> Iterator[list[_File]]:
     full = [f for f in run if f.hidden > limits.materialize_deletions_threshold]
     left = list(run)
     while len(left) > 1:
-        largest = max(left, key=lambda f: f.size)
-        others = sum(f.size for f in left) - largest.size
-        if largest.size <= others or largest in full or _is_full(left, limits):
+        largest = max(left, key=lambda f: f.rows)
+        others = sum(f.rows for f in left) - largest.rows
+        if largest.rows <= others or largest in full or _is_full(left, limits):
             break
         left.remove(largest)
     if len(left) > 1:
