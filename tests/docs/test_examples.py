@@ -16,7 +16,15 @@ from pyspark.sql import SparkSession
 from tests.docs.pages import ANYTHING, ROOT, Block, as_promised, blocks
 from tests.docs.warehouse import make_warehouse
 
-RUN = ("README.md", "docs/tables.md", "docs/scanning.md", "docs/writing.md", "docs/changing-rows.md", "docs/errors.md")
+RUN = (
+    "README.md",
+    "docs/tables.md",
+    "docs/scanning.md",
+    "docs/writing.md",
+    "docs/changing-rows.md",
+    "docs/maintenance.md",
+    "docs/errors.md",
+)
 FRAGMENTS = ("CONTRIBUTING.md", "docs/row-identity.md", "docs/storage.md")  # code to look at, with parts left out
 BLOCKS = [block for page in RUN for block in blocks(page)]
 
