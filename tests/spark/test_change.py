@@ -354,6 +354,8 @@ def test_a_plan_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     source = spark.createDataFrame([(1, "x"), (99, "y")], "id long, v string")
     merge = table.alias("t").merge(source.alias("s"), "t.id = s.id").whenMatchedUpdateAll().whenNotMatchedInsertAll()
     assert merge.plan().rows == {"updated": 1, "deleted": 0, "inserted": 1, "copied": 0}
+    wide = table.alias("t").merge(source.alias("s"), "t.id > s.id").whenMatchedDelete()
+    assert "up to 20 pairs of rows" in str(wide.plan())
     assert sorted(p for p in tmp_path.rglob("*") if p.is_file()) == before
     assert table.version == 1
 

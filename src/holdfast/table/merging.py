@@ -33,6 +33,7 @@ from holdfast.model.mutation import Shape
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.ops.change import Asked, effect
 from holdfast.ops.shape import grown
+from holdfast.plan.arithmetic import live_rows
 from holdfast.plan.change import Clause, Pinned, Set, Side, Source
 from holdfast.plan.keys import by_keys, gather, row_group_filter
 from holdfast.plan.merge_on import On, source_aliases, understand
@@ -151,11 +152,10 @@ class DeltaMergeBuilder:
         """What it would do; the table stays as it is."""
         with self._pinned() as pinned:
             asked, _ = self._asked(pinned)
-            on = asked.source.keys if asked.source is not None else ()
-            pairs = len(asked.snapshot.files) * (asked.source.rows if asked.source is not None else 0)
-            notes = (
-                () if on else (f"the condition compares no keys: up to {pairs} pairs of files and rows are looked at",)
-            )
+            assert asked.source is not None, "a merge has a source"
+            rows = sum(n or 0 for n in live_rows(asked.snapshot.files))
+            pairs = f"the condition compares no keys: up to {rows * asked.source.rows:,} pairs of rows are looked at"
+            notes = () if self._understood(pinned.schema).has_equality else (pairs,)
             return planned(asked, "MERGE", self._caller, notes=notes)
 
     def _with(self, when: When) -> DeltaMergeBuilder:
@@ -175,6 +175,7 @@ class DeltaMergeBuilder:
             raise Invalid("a merge needs at least one when... clause")
         state, caller = self._state, self._caller
         check_writable(state.protocol, table=state.snapshot.location.url)
+        mode_of(state, caller.mode)  # refuses before anything is written
         if any(w.side is not Side.NEW for w in self._whens):
             refuse_append_only(shape_of(state), state.snapshot.location)
         rows = self._rows()
