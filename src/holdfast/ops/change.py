@@ -159,12 +159,11 @@ def effect(asked: Asked, changer: Changer[Rows], load_hidden: LoadHidden, now_ms
     moved = _moved(asked, changer, chosen, hidden, found)
     new = _inserted(asked, changer, found)
     done = found if stores else Done()
-    feed_parts = [t for t in (done.feed, moved.feed, new.feed) if t.num_rows]
     made = Effect(
         removed=chosen.removed,
         hidden=chosen.hidden,
         staged=pa.concat_tables([done.staged, moved.staged, new.staged]),
-        feed=pa.concat_tables(feed_parts) if feed_parts and (asked.updates or cow) else STAGED.empty_table(),
+        feed=pa.concat_tables([done.feed, moved.feed, new.feed]),
         updated=count(found.updated),
         deleted=count(found.deleted) + chosen.unread,
         copied=moved.copied,
@@ -334,7 +333,10 @@ def _inserted(asked: Asked, changer: Changer[Rows], found: Done) -> Inserted:
     if asked.source is None or not asked.of_source or count(found.met) == asked.source.rows:
         return Inserted()
     assert asked.inserts is not None, "new rows are stored somehow"
-    return changer.insert(Insertion(asked.source, found.met, asked.of_source, asked.schema, asked.inserts, asked.alias))
+    # Without change files of other rows, new files and vectors tell it all.
+    told = bool(found.updated or found.deleted) and (asked.updates or asked.mode is Mode.COPY_ON_WRITE)
+    store = asked.inserts if told else replace(asked.inserts, feed=None)
+    return changer.insert(Insertion(asked.source, found.met, asked.of_source, asked.schema, store, asked.alias))
 
 
 def _refuse_doubled(asked: Asked, changer: Changer[Rows], files: FileTable, hidden: HiddenRows, found: Done) -> None:
