@@ -1,0 +1,71 @@
+"""The near end of delta-spark: starts its process, asks, and reads what it left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.feather
+
+from bench import harness, peers
+from tests.interop.answers import Refused
+from tests.interop.changes import APPEND, DELETE, MERGE, OPTIMIZE, UPDATE, Change
+from tests.interop.features import Recipe, ordered
+
+ROOT = Path(__file__).parents[2]
+_PATIENCE_S = 1800  # a busy machine takes minutes for what takes seconds on a quiet one
+_numbers = count()
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A running delta-spark."""
+
+    process: harness.Engine
+    scratch: Path
+    version: str
+    name: str = "delta-spark"
+    offers: tuple[Change, ...] = (APPEND, UPDATE, MERGE, DELETE, OPTIMIZE)
+
+    def rows(
+        self, recipe: Recipe, path: Path, where: Sequence[str] = ("true",), *, ids: bool = False
+    ) -> list[pa.Table]:
+        out = self.scratch / f"rows-{next(_numbers)}"
+        tracked = ids and "row_tracking" in recipe
+        self._call("read", recipe, path, where=list(where), out=str(out), ids=tracked)
+        return [pyarrow.feather.read_table(f"{out}.{i}", memory_map=False) for i in range(len(where))]
+
+    def change(self, recipe: Recipe, path: Path, wanted: Change) -> None:
+        self._call("change", recipe, path, wanted=wanted.name)
+
+    def close(self) -> None:
+        self.process.close()
+
+    def _call(self, request: str, recipe: Recipe, path: Path, **more: object) -> None:
+        answer = self.process.call(request, limit_s=_PATIENCE_S, path=str(path), made_of=list(ordered(recipe)), **more)
+        if answer["refused"] is not None:
+            raise Refused(_sentence(answer["refused"]))
+
+
+def start(scratch: Path) -> Peer | str:
+    """delta-spark, started; or why it cannot be had."""
+    if (trouble := peers.make()) is not None:
+        return trouble
+    jars = sorted(peers.JARS.glob("*.jar"))
+    delta = next(m[1] for jar in jars if (m := re.fullmatch(r"delta-spark_.*-([\d.]+)\.jar", jar.name)))
+    python = peers.HOME / "bin/python"
+    command = [python, "-m", "tests.interop.spark_peer", ",".join(map(str, jars))]
+    process = harness.Engine(command, {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(python)})
+    return Peer(process, scratch, f"{delta} on Spark {process.call('start')['spark']}")
+
+
+def _sentence(text: str) -> str:
+    """What an error says, without the trace below it."""
+    for line in text.splitlines():
+        if found := re.search(r"\[[A-Z][A-Z_.]+\].*|(?<=Exception: ).+|(?<=Error: ).+", line):
+            return found[0]
+    return text.strip().splitlines()[0]
