@@ -234,7 +234,8 @@ def _crew(tour: Tour) -> None:
     tour.step("A table of our own, and an upsert", "One source row finds its match and changes it, the other is new.")
     before = tour.rows(
         tour.run(
-            'crew = DeltaTable.create(spark).location("crew").addColumn("name", "string").addColumn("berth", "int").execute()\n'
+            'crew = DeltaTable.create(spark).location("crew") \\\n'
+            '    .addColumn("name", "string").addColumn("berth", "int").execute()\n'
             "crew.append(spark.sql(\"SELECT * FROM VALUES ('Ada', 1), ('Bo', 2), ('Cy', 3) AS t(name, berth)\"))\n"
             + scan
         ),

@@ -86,6 +86,18 @@ def test_a_row_that_comes_again_is_another_row(tmp_path: Path) -> None:
     assert again[3] == 3
 
 
+def test_columns_may_be_called_as_anything(tmp_path: Path) -> None:
+    names = ["id", "index", "version", "target.id", "_change_type"]
+    builder = DeltaTable.create(None).location(str(tmp_path)).property("delta.columnMapping.mode", "name")
+    for name in names:
+        builder = builder.addColumn(name, "long")
+    table = builder.execute()
+    table.append(pa.table({name: pa.array([1, 2], pa.int64()) for name in names}))
+    table.update("`index` = 1 AND version = 1 AND id = 1", {"version": "id + `target.id` + 8"})
+    table.delete("`target.id` = 2")
+    assert table.toArrow(metadata=IDS).to_pylist() == [{**dict.fromkeys(names, 1), "version": 10, IDS[0]: 0, IDS[1]: 2}]
+
+
 def test_setting_a_column_to_what_it_is_counts_as_a_change(tmp_path: Path) -> None:
     table = _table(tmp_path, rows=2)
     table.update("id = 1", {"v": "v"})
