@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from holdfast import env
 from holdfast.delta.format import DeltaFormat
 from holdfast.delta.state import DeltaState, load
-from holdfast.errors import ConcurrentWrite, Invalid, OutcomeUnknown, TableError, Unsupported
+from holdfast.errors import ConcurrentWrite, Invalid, OutcomeUnknown, TableError
 from holdfast.model.mutation import STAGED, AllRows, AppVersion, Mutation, RowsWhere, Shape
 from holdfast.ops.commit import commit
-from holdfast.ops.write import Said, appended, overwritten, refuse_outside
+from holdfast.ops.write import Said, appended, is_about_partitions, overwritten, refuse_outside
 from holdfast.predicate.parse import parse
 from holdfast.schema.types import LONG, STRING, Field, Struct
 from holdfast.storage.base import ObjectStore
@@ -221,8 +221,10 @@ def test_replace_where_is_about_partitions() -> None:
     store = MemoryStore()
     create(store, partitions=("p",))
     snapshot = load(at(store)).snapshot
-    with pytest.raises(Unsupported, match="partitioned by p"):
-        overwritten(snapshot, staged("a", [1], "x"), Said(), where=parse("id > 3", SCHEMA), where_text="id > 3")
+    about = {
+        text: is_about_partitions(snapshot, parse(text, SCHEMA)) for text in ("p = 'x'", "id > 3", "p > 'a' OR id = 1")
+    }
+    assert list(about.values()) == [True, False, False]
     with pytest.raises(Invalid, match="'p': 'z'"):
         refuse_outside(snapshot, staged("a", [1], "z"), parse("p = 'x'", SCHEMA), "p = 'x'")
     refuse_outside(snapshot, staged("a", [1], "x"), parse("p = 'x'", SCHEMA), "p = 'x'")

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast import DeltaTable
-from holdfast.errors import AmbiguousMatch, Invalid
+from holdfast.errors import AmbiguousMatch, ConstraintViolated, Invalid
 from holdfast.parquet.write import WriteSpec
 from holdfast.spark.change import SparkChanger
 
@@ -84,6 +84,21 @@ def test_a_row_that_comes_again_is_another_row(tmp_path: Path) -> None:
     assert again[:2] == (3, "a")
     assert again[2] == 4
     assert again[3] == 3
+
+
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_replacing_rows_by_any_condition_keeps_the_others(tmp_path: Path, vectors: str) -> None:
+    table = _table(tmp_path, rows=5, enableDeletionVectors=vectors)
+    rows = pa.table({"id": pa.array([30, 40], pa.int64()), "v": ["n", "n"]})
+    with pytest.raises(ConstraintViolated, match="replaceWhere"):
+        table.overwrite(pa.table({"id": pa.array([1], pa.int64()), "v": ["n"]}), replaceWhere="id >= 3")
+    assert table.version == 1
+    done = table.overwrite(rows, replaceWhere="id >= 3")
+    assert (done.metrics["numDeletedRows"], done.metrics["numOutputRows"]) == (2, 2)
+    found = _rows(table)
+    assert found[:3] == [(i, "a", i, 1) for i in range(3)]
+    assert [row[:2] for row in found[3:]] == [(30, "n"), (40, "n")]
+    assert all(row[2] > 4 and row[3] == 2 for row in found[3:])
 
 
 def test_columns_may_be_called_as_anything(tmp_path: Path) -> None:

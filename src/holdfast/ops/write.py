@@ -76,6 +76,7 @@ def overwritten(
     reads: Reads = AllRows()
     files = snapshot.files
     if where is not None:
+        assert is_about_partitions(snapshot, where), "rows that are no whole partitions are found and replaced"
         files = files.filter(by_partition(snapshot.files, Want(snapshot, where)))
         reads = RowsWhere(where)
         parameters["predicate"] = where_text or ""
