@@ -71,7 +71,6 @@ def test_the_three_commits_of_document_003_merge_on_read(spark: SparkSession, tm
     assert _rows(table) == [("jack", "banana", 0, 2), ("sarah", "kiwi", 1, 1)]
 
 
-@pytest.mark.everywhere
 def test_the_three_commits_of_document_003_copy_on_write(spark: SparkSession, tmp_path: Path) -> None:
     people = [("jack", "apple"), ("sarah", "kiwi"), ("john", "fig")]
     table = _table(spark, tmp_path, people, "name string, fruit string", enableDeletionVectors="false")
