@@ -128,7 +128,6 @@ class Effect:
     searched: int = 0  # files that were read to find rows
     strategies: tuple[Strategy, ...] = ()
     marks: Mapping[str, int] = field(default_factory=dict)
-    matched: Mapping[str, int] = field(default_factory=dict)
     scan_ms: int = 0
     rewrite_ms: int = 0
     taken: tuple[Positions, Positions] = ({}, {})  # updated and deleted, by file

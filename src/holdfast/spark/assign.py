@@ -119,7 +119,7 @@ def _struct(
         here = (*path, inner.name)
         was = old.getField(inner.name)
         if here in places:
-            made.append(_fitted(replace(inner, name=inner.name), places[here], types).alias(inner.name))
+            made.append(_fitted(inner, places[here], types).alias(inner.name))
         elif any(p[: len(here)] == here for p in places):
             made.append(_struct(inner, here, places, types, was).alias(inner.name))
         else:

@@ -98,7 +98,7 @@ class SparkChanger:
         rows = _taken(_joined(self.spark, work), work)
         does = _does(work)
         if work.store is None:
-            return self._run(rows.select(*_addresses(work, does)), None, None, (0, 0), work.target.snapshot, work)
+            return self._run(rows.select(*_addresses(work, does)), None, None, 0, work.target.snapshot, work)
         made = assigned(rows, work, alias=_alias_of_target(work), clause=CLAUSE, does=does)
         spec = _without_void(work.store.data)
         stored = [
@@ -114,7 +114,7 @@ class SparkChanger:
         if spec.partition_columns:
             at = {f.name: i for i, f in enumerate(spec.fields)}
             out = out.sortWithinPartitions(*(f"c{at[name]}" for name in spec.partition_columns))
-        return self._run(out, spec, feed, (len(stored), len(before)), work.target.snapshot, work)
+        return self._run(out, spec, feed, len(stored), work.target.snapshot, work)
 
     def insert(self, work: Insertion) -> Inserted:
         """Store rows of a source that found none."""
@@ -133,7 +133,7 @@ class SparkChanger:
             if spec.partition_columns:
                 at = {f.name: i for i, f in enumerate(spec.fields)}
                 out = out.sortWithinPartitions(*(f"c{at[name]}" for name in spec.partition_columns))
-            done = self._run(out, spec, feed, (len(columns), 0), work.source.snapshot, None)
+            done = self._run(out, spec, feed, len(columns), work.source.snapshot, None)
             staged.append(done.staged)
             feeds.append(done.feed)
             marks |= prepared.marks()
@@ -163,7 +163,7 @@ class SparkChanger:
         rows: DataFrame,
         data: WriteSpec | None,
         feed: WriteSpec | None,
-        widths: tuple[int, int],
+        stored: int,
         snapshot: Snapshot,
         work: Work | None,
     ) -> Done:
@@ -173,7 +173,7 @@ class SparkChanger:
             raise Unsupported(f"{location.url} is in this process's memory, where Spark's workers cannot write")
         sink = open_sink(replace(location, store=store), system().now_ms)
         needs = ("numpy", "pyroaring", *(("obstore",) if isinstance(store, RemoteStore) else ()))
-        layout = task.Layout(data, feed, *widths)
+        layout = task.Layout(data, feed, stored)
         function = by_value(task.changing(layout, sink), needs, work="change this table")
         try:
             # As many rows as there are files and bitmaps.

@@ -49,8 +49,6 @@ class Layout:
     data: WriteSpec | None
     feed: WriteSpec | None
     stored: int = 0  # columns to store
-    before: int = 0  # columns of the row as it was
-    prefix: str = "part"
 
 
 @dataclass

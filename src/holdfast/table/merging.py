@@ -273,7 +273,10 @@ class DeltaMergeBuilder:
         columns = list(dict.fromkeys(k.source for k in on.keys))
         plan = plan_scan(staged, Request(columns=columns))
         values = gather(LocalRunner().scan_batches(plan, HiddenRows()), on.keys, pinned.schema)
-        keeps = lambda files: by_keys(files, state.snapshot, values)  # noqa: E731
+
+        def keeps(files: FileTable) -> pa.BooleanArray:
+            return by_keys(files, state.snapshot, values)
+
         return replace(asked, keeps=keeps, skips=row_group_filter(values, state.snapshot.schema)), shape
 
     def _grown(self, old: Shape, source: Struct) -> Shape:
