@@ -22,12 +22,12 @@ from holdfast.local.expressions import Relation, condition, evaluable
 from holdfast.local.join import Index, Rows, index
 from holdfast.local.reading import INDEX, SOURCE_PREFIX, TARGET_PREFIX, Pool, pool_of
 from holdfast.local.values import common
-from holdfast.plan.change import Clause, Key, Side, Source, Work
+from holdfast.plan.change import SOURCE_ALIAS, Clause, Key, Side, Source, Work
 from holdfast.predicate.evaluate import matches
 from holdfast.predicate.records import Predicate, columns_of, has_opaque
 from holdfast.schema.constraints import quoted
 
-TARGET, SOURCE = "__hf_target", "__hf_source"  # aliases where the user gave none
+TARGET = "__hf_target"  # alias where the user gave none
 MOST_PAIRS = 50_000_000  # to be looked at where no equality says which rows can match
 _NONE = np.empty(0, np.int64)
 
@@ -54,7 +54,7 @@ def target_relation(work: Work) -> Relation:
 
 def source_relation(source: Source) -> Relation:
     """The source's columns, as expressions name them."""
-    return Relation(source.snapshot.schema, source.alias or SOURCE, SOURCE_PREFIX)
+    return Relation(source.snapshot.schema, source.alias or SOURCE_ALIAS, SOURCE_PREFIX)
 
 
 def relations_of(work: Work, side: Side) -> tuple[Relation, ...]:

@@ -31,6 +31,7 @@ from holdfast.plan.scan import ScanPlan
 from holdfast.schema.types import Struct
 
 Expression: TypeAlias = Any  # SQL text, or a Column that only Spark can evaluate
+SOURCE_ALIAS = "__hf_source"  # what a source is called that the user gave no name
 Positions: TypeAlias = Mapping[str, BitMap64]  # physical positions by file key; files without any are absent
 
 

@@ -80,7 +80,7 @@ def assigned(rows: DataFrame, work: Work, *, alias: str, clause: str, does: Colu
 def _values(sets: Sequence[tuple[int, Mapping[str, Sequence[Set]]]], clause: str) -> list[Column]:
     """The values of some clauses, each where its clause takes the row."""
     return [
-        F.when(named(clause) == number, _value(one.value)).alias(_value_name(number, at))
+        F.when(named(clause) == number, value_of(one.value)).alias(_value_name(number, at))
         for number, columns in sets
         for at, one in enumerate(_in_order(columns))
     ]
@@ -166,5 +166,6 @@ def _field(schema: Struct, name: str) -> Field:
     return found
 
 
-def _value(expression: Any) -> Column:
+def value_of(expression: Any) -> Column:
+    """What a user gave, SQL text or a Column, as a Column."""
     return F.expr(expression) if isinstance(expression, str) else expression

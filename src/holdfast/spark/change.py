@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,7 +30,7 @@ from holdfast.model.mutation import STAGED
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.parquet.fit import VOID
 from holdfast.parquet.write import WriteSpec
-from holdfast.plan.change import Done, Inserted, Insertion, Pinned, Positions, Side, Source, Work
+from holdfast.plan.change import SOURCE_ALIAS, Done, Inserted, Insertion, Pinned, Positions, Side, Source, Work
 from holdfast.plan.merge_on import references
 from holdfast.plan.scan import Condition, Request, plan_scan
 from holdfast.rows import columns as names
@@ -40,7 +39,7 @@ from holdfast.schema.enforce import Assignment, fit, refuse_doubles
 from holdfast.schema.identity import advanced
 from holdfast.schema.types import LONG, STRING, Field, Map, Primitive
 from holdfast.spark import change_task as task
-from holdfast.spark.assign import assigned
+from holdfast.spark.assign import assigned, value_of
 from holdfast.spark.carry import by_value, carried
 from holdfast.spark.column_text import sql_of
 from holdfast.spark.conditions import below
@@ -52,7 +51,7 @@ from holdfast.spark.write import write_frame
 from holdfast.storage.remote import RemoteStore
 from holdfast.storage.sink import open_sink
 
-TARGET, SOURCE = "__hf_target", "__hf_source"  # aliases where the user gave none
+TARGET = "__hf_target"  # alias where the user gave none
 T_FILE, T_POSITION, T_ID, T_VERSION = "__hf_t_file", "__hf_t_position", "__hf_t_id", "__hf_t_version"
 S_FILE, S_POSITION = "__hf_s_file", "__hf_s_position"
 CLAUSE = "__hf_clause"
@@ -110,10 +109,7 @@ class SparkChanger:
         before = [] if feed is None else [named(made.before[f.name]) for f in feed.fields[:-1]]
         out = made.frame.coalesce(1) if work.together else self._placed(made.frame, spec, keep=work.keep)
         columns = [c.alias(f"c{i}") for i, c in enumerate((*stored, *before))]
-        out = out.select(*columns, *_addresses(work, does))
-        if spec.partition_columns:
-            at = {f.name: i for i, f in enumerate(spec.fields)}
-            out = out.sortWithinPartitions(*(f"c{at[name]}" for name in spec.partition_columns))
+        out = _by_partition(out.select(*columns, *_addresses(work, does)), spec)
         return self._run(out, spec, feed, len(stored), work.target.snapshot, work)
 
     def insert(self, work: Insertion) -> Inserted:
@@ -122,17 +118,14 @@ class SparkChanger:
         schema, marks = work.schema, dict[str, int]()
         for number, clause in enumerate(work.clauses):
             frame = _new_rows(self.spark, work, number)
-            values = [_value(s.value).alias(s.path[0]) for s in clause.sets or ()]
+            values = [value_of(s.value).alias(s.path[0]) for s in clause.sets or ()]
             incoming = frame.select(*values)
             fitted = fit(spark_to_struct(incoming.schema), schema, assignment=Assignment.ANSI)
             prepared = prepare(incoming, fitted, demands(schema, work.store.properties, fitted))
             spec = _without_void(work.store.data)
             feed = None if work.store.feed is None else _without_void(work.store.feed)
             columns = [named(f.name).alias(f"c{i}") for i, f in enumerate(spec.fields)]
-            out = prepared.frame.select(*columns, *_no_addresses())
-            if spec.partition_columns:
-                at = {f.name: i for i, f in enumerate(spec.fields)}
-                out = out.sortWithinPartitions(*(f"c{at[name]}" for name in spec.partition_columns))
+            out = _by_partition(prepared.frame.select(*columns, *_no_addresses()), spec)
             done = self._run(out, spec, feed, len(columns), work.source.snapshot, None)
             staged.append(done.staged)
             feeds.append(done.feed)
@@ -145,7 +138,7 @@ class SparkChanger:
         assert work.source is not None, "only a source has rows that collide"
         rows = _taken(_joined(self.spark, work), replace(work, meets=False, keep=False))
         rows = rows.where(named(S_FILE).isNotNull() & named(CLAUSE).isNotNull())
-        alias = work.source.alias or SOURCE
+        alias = work.source.alias or SOURCE_ALIAS
         shown = [F.col(f"{quoted(alias)}.{quoted(f.name)}").alias(f.name) for f in work.source.snapshot.schema.fields]
         texts = rows.select(named(T_FILE), named(T_POSITION), F.to_json(F.struct(*shown)).alias("row"))
         grouped = texts.groupBy(T_FILE, T_POSITION).agg(F.count("*").alias("n"), F.collect_list("row").alias("rows"))
@@ -184,6 +177,14 @@ class SparkChanger:
                 raise violation from error
             raise
         return _done(answer, work)
+
+
+def _by_partition(rows: DataFrame, spec: WriteSpec) -> DataFrame:
+    """Rows of one partition next to each other, so that a task has one file open."""
+    if not spec.partition_columns:
+        return rows
+    at = {f.name: i for i, f in enumerate(spec.fields)}
+    return rows.sortWithinPartitions(*(f"c{at[name]}" for name in spec.partition_columns))
 
 
 def _done(answer: pa.Table, work: Work | None) -> Done:
@@ -235,16 +236,16 @@ def _joined(spark: SparkSession, work: Work) -> DataFrame:
         _alone(i): c.condition for i, c in enumerate(work.clauses) if c.side is Side.ALONE and c.condition is not None
     }
     for name, condition in conditions.items():
-        target = target.withColumn(name, F.coalesce(_value(condition), F.lit(False)))
+        target = target.withColumn(name, F.coalesce(value_of(condition), F.lit(False)))
     source = work.source
-    alias = source.alias or SOURCE
+    alias = source.alias or SOURCE_ALIAS
     rows = _source_rows(spark, source, {}).alias(alias)
     alone = work.keep or any(c.side is Side.ALONE for c in work.clauses)
-    on = _value(source.on)
+    on = value_of(source.on)
     matched = [c for c in work.clauses if c.side is Side.MATCHED]
     if work.keep and all(c.condition is not None for c in matched):
         # A row that is copied must come once, however many rows of the source match and do not take it.
-        takes = reduce(or_, (F.coalesce(_value(c.condition), F.lit(False)) for c in matched), F.lit(False))
+        takes = reduce(or_, (F.coalesce(value_of(c.condition), F.lit(False)) for c in matched), F.lit(False))
         if any(c.side is Side.ALONE for c in work.clauses):
             target = _with_met(target, rows, on)
         on = on & takes
@@ -308,7 +309,7 @@ def _taken(rows: DataFrame, work: Work) -> DataFrame:
         if clause.condition is not None and clause.side is Side.ALONE and work.source is not None:
             applies = applies & named(_alone(i))
         elif clause.condition is not None:
-            applies = applies & F.coalesce(_value(clause.condition), F.lit(False))
+            applies = applies & F.coalesce(value_of(clause.condition), F.lit(False))
         number = F.when(applies, F.lit(i)).otherwise(number)
     rows = rows.withColumn(CLAUSE, number)
     if work.keep:
@@ -378,12 +379,12 @@ def _keys(files: pa.Table) -> Iterator[str]:
 
 def _new_rows(spark: SparkSession, work: Insertion, number: int) -> DataFrame:
     """The rows that the clause of this number takes and none before it."""
-    rows = _source_rows(spark, work.source, work.met).alias(work.source.alias or SOURCE)
+    rows = _source_rows(spark, work.source, work.met).alias(work.source.alias or SOURCE_ALIAS)
     for earlier in work.clauses[:number]:
-        taken = F.lit(True) if earlier.condition is None else F.coalesce(_value(earlier.condition), F.lit(False))
+        taken = F.lit(True) if earlier.condition is None else F.coalesce(value_of(earlier.condition), F.lit(False))
         rows = rows.where(~taken)
     condition = work.clauses[number].condition
-    return rows if condition is None else rows.where(_value(condition))
+    return rows if condition is None else rows.where(value_of(condition))
 
 
 def _readable(where: Condition | None) -> Condition | None:
@@ -395,7 +396,3 @@ def _readable(where: Condition | None) -> Condition | None:
 
 def _without_void(spec: WriteSpec) -> WriteSpec:
     return replace(spec, fields=tuple(f for f in spec.fields if f.type != VOID))
-
-
-def _value(expression: Any) -> Column:
-    return F.expr(expression) if isinstance(expression, str) else expression

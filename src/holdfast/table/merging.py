@@ -34,7 +34,7 @@ from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.ops.change import Asked, effect
 from holdfast.ops.shape import grown
 from holdfast.plan.arithmetic import live_rows
-from holdfast.plan.change import Clause, Pinned, Set, Side, Source
+from holdfast.plan.change import SOURCE_ALIAS, Clause, Pinned, Set, Side, Source
 from holdfast.plan.keys import by_keys, gather, row_group_filter
 from holdfast.plan.merge_on import On, source_aliases, understand
 from holdfast.plan.scan import Request, plan_scan
@@ -354,9 +354,6 @@ class Duplicates:
         if found is None:
             raise Invalid(f"the source has no column {self.order_by!r} to order by; it has {', '.join(known)}")
         return found
-
-
-SOURCE_ALIAS = "__hf_source"
 
 
 def _star(f: Field, target: Field | None, path: tuple[str, ...], prefix: str, *, whole: bool) -> list[Set]:
