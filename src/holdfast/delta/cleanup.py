@@ -8,6 +8,7 @@ The cutoff is a midnight, so that there is something to do about once a day.
 3. Commits go first, oldest first, then checkpoints, then sidecars that no checkpoint left names: a crash at any moment
    leaves every version from the kept one on as it was.
 4. Sidecars younger than a day stay: somebody may be about to name them.
+5. Everything from the checkpoint of the oldest pinned version on stays.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from holdfast.delta.names import (
     first_name,
     parse_log_name,
 )
+from holdfast.delta.pins import pins_of
 from holdfast.delta.segment import Checkpoint, LogListing, read_listing
 from holdfast.delta.state import DeltaState
 from holdfast.delta.times import file_times
@@ -75,7 +77,10 @@ def expired(state: DeltaState, env: Env) -> Expired:
     cutoff = cutoff_ms(now_ms, span_ms(LOG_RETENTION, properties.get(LOG_RETENTION, DEFAULT_RETENTION)))
     found = _listed(location, cutoff)
     listing = read_listing(found, directory=log_url(location))
+    pinned = min(pins_of(state).values(), default=state.version)
     for checkpoint in candidates(listing, cutoff):
+        if checkpoint.version > pinned:
+            continue
         names = older_names(found, checkpoint.version)
         if not names or not _may_forget(state, checkpoint.version):
             break

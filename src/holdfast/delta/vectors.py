@@ -119,11 +119,12 @@ def _want(location: Location, key: str, dv: Mapping[str, Any], num_records: int 
     missing = [name for name in ("storage", "path", "size", "cardinality") if dv[name] is None]
     if missing or dv["size"] < 0 or (dv["offset"] or 0) < 0:
         raise Damaged(f"the deletion vector of data file {key} has an impossible descriptor: {dict(dv)}", path=key)
-    file = _vector_file(location, key, dv["storage"], dv["path"])
+    file = vector_file(location, key, dv["storage"], dv["path"])
     return _Want(key, file, dv["path"], dv["offset"] or 0, dv["size"], dv["cardinality"], num_records)
 
 
-def _vector_file(location: Location, key: str, storage: str, path: str) -> str | None:
+def vector_file(location: Location, key: str, storage: str, path: str) -> str | None:
+    """The file key of the file that a data file's vector is in; None where it stands in its descriptor."""
     match storage:
         case "i":
             return None

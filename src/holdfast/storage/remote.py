@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeAlias
@@ -130,6 +130,21 @@ class RemoteStore:
             except FileNotFoundError as error:
                 if _no_container(error):
                     raise
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        """Remove objects, as many per request as the server takes; what is not there is no error."""
+        with self.asking("delete", keys[0] if keys else ""):
+            try:
+                obstore.delete(self._repeating, keys)
+            except FileNotFoundError as error:
+                if _no_container(error):
+                    raise
+                missing = True
+            else:
+                missing = False
+        if missing:  # some servers stop there, and do not say at which
+            for key in keys:
+                self.delete(key)
 
     def _list_into(self, found: list[ObjectMeta], prefix: str, after: str) -> str | None:
         """List until done, or until a page ends inside a sub-directory: then where to go on, behind it."""

@@ -1,0 +1,174 @@
+"""Vacuums as the log remembers them: how far the last one went, and which one took a version.
+
+`_last_vacuum_info` is delta-spark's file beside the commits: which version was the last one out of retention. Here it
+also says which versions could not be read afterwards, so that opening an old version costs one small read.
+
+1. The file is a hint: one that is missing, torn or written by another engine costs looks at files, never an answer.
+2. A version is refused only after a file of it was looked for and not found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.delta.actions import commit_info
+from holdfast.delta.log import list_all, read_lines
+from holdfast.delta.names import LOG
+from holdfast.delta.pins import pins_of
+from holdfast.delta.reachable import all_keys, vector_keys
+from holdfast.delta.state import DeltaState
+from holdfast.delta.times import file_times
+from holdfast.model.mutation import TAKES_FILES
+from holdfast.model.versions import Versions
+from holdfast.storage.arrays import mask
+from holdfast.storage.base import NotFound
+from holdfast.storage.location import Location
+from holdfast.storage.open import place
+
+INFO = "_last_vacuum_info"
+LOOKS = 256  # at files of a version of which no vacuum of ours says whether it can be read
+_HANDS = 16
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """What Holdfast adds to the file."""
+
+    versions: tuple[tuple[int, int], ...] = ()
+
+
+class VacuumInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far the last vacuum went. `unreadable` is None where another engine wrote it."""
+
+    last: int | None = msgspec.field(name="latestCommitVersionOutsideOfRetentionWindow", default=None)
+    unreadable: Unreadable | None = msgspec.field(name="holdfast", default=None)
+
+    @property
+    def lost(self) -> Versions:
+        return Versions(() if self.unreadable is None else self.unreadable.versions)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A vacuum that was committed."""
+
+    version: int
+    moment_ms: int
+    retention_ms: int | None
+    lost: Versions | None  # None: it does not say
+
+    @property
+    def horizon_ms(self) -> int:
+        return self.moment_ms - (self.retention_ms or 0)
+
+
+def read_info(location: Location) -> VacuumInfo | None:
+    """What the last vacuum left; None where there was none, or nothing that can be read."""
+    try:
+        return msgspec.json.decode(location.store.get(location.key(LOG, INFO)), type=VacuumInfo)
+    except (NotFound, msgspec.DecodeError):
+        return None
+
+
+def write_info(location: Location, *, last: int | None, unreadable: Versions) -> None:
+    """Leave word for the next vacuum and for whoever opens an old version."""
+    told = VacuumInfo(last, Unreadable(unreadable.spans))
+    location.store.put(location.key(LOG, INFO), msgspec.json.encode(told) + b"\n")
+
+
+def missing_file(now: DeltaState, then: DeltaState) -> str | None:
+    """A file that an earlier version needs and that a vacuum took; None where it can be read, as far as is known."""
+    location, version = now.snapshot.location, then.version
+    if version >= now.version or version in pins_of(now).values():
+        return None
+    info = read_info(location)
+    if info is None or (info.unreadable is not None and version not in info.lost):
+        return None
+    if info.unreadable is None and info.last is not None and version >= info.last:
+        return None
+    keys = _only(then, now)
+    if info.unreadable is None and len(keys) > LOOKS:
+        keys = keys.take(pa.array(np.linspace(0, len(keys) - 1, LOOKS).astype(np.int64)))
+    return next(gone(location, keys), None)
+
+
+def gone(location: Location, keys: pa.Array) -> Iterator[str]:
+    """Those of these files that are not there, found by looking at each, some at a time.
+
+    A file in another store, which the user has not allowed, is not looked at: for this table it is not there.
+    """
+    own = f"{location.store.url}/"
+
+    def is_gone(key: str) -> bool:
+        if "://" in key and not key.startswith(own) and not location.allow_outside:
+            return True
+        store, name = place(location, key)
+        try:
+            store.head(name)
+        except NotFound:
+            return True
+        return False
+
+    waiting = iter(keys.to_pylist())
+    with ThreadPoolExecutor(_HANDS) as pool:
+        while some := list(islice(waiting, _HANDS * 4)):
+            yield from (key for key, missing in zip(some, pool.map(is_gone, some), strict=True) if missing)
+
+
+def who_took(location: Location, version: int) -> Run | None:
+    """The vacuum that took files of a version, as far as the log tells; reads the commits since."""
+    runs = list(_runs(location, version))
+    for run in runs:
+        if run.lost is not None and version in run.lost:
+            return run
+    times = file_times(list_all(location).listing)
+    removed_ms = times.get(version + 1, 0)  # at the earliest
+    silent = [run for run in runs if run.lost is None]
+    return next((run for run in silent if run.horizon_ms >= removed_ms), None) or next(iter(silent), None)
+
+
+def _runs(location: Location, after: int) -> Iterator[Run]:
+    listing = list_all(location).listing
+    times = file_times(listing)
+    versions = sorted(v for v in listing.commits if v > after)
+    for version, lines in zip(versions, read_lines(location, [listing.commits[v] for v in versions]), strict=True):
+        info = commit_info(lines)
+        if info.get("operation") == TAKES_FILES:
+            told = info.get("operationParameters")
+            told = told if isinstance(told, dict) else {}
+            retention = str(told.get("specifiedRetentionMillis", told.get("defaultRetentionMillis")))
+            when = info.get("timestamp")
+            yield Run(
+                version,
+                when if isinstance(when, int) else times[version],
+                int(retention) if retention.isdigit() else None,
+                _spans(told.get("versionsLost")),
+            )
+
+
+def _spans(told: Any) -> Versions | None:
+    if told is None:
+        return None
+    text = told if isinstance(told, str) else msgspec.json.encode(told)
+    try:
+        return Versions(msgspec.json.decode(text, type=tuple[tuple[int, int], ...]))
+    except msgspec.DecodeError:
+        return None
+
+
+def _only(then: DeltaState, now: DeltaState) -> pa.Array:
+    """The files of an earlier version that the table no longer has."""
+    files, location = then.snapshot.files.table, now.snapshot.location
+    keys = all_keys(files.append_column("dv_key", vector_keys(location, files)))
+    live = now.snapshot.files.table
+    still = all_keys(live.append_column("dv_key", vector_keys(location, live)))
+    lacking = ~pc.is_in(keys, value_set=still).to_numpy(zero_copy_only=False)
+    return pc.unique(keys.filter(mask(lacking)))

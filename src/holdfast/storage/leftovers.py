@@ -1,0 +1,58 @@
+"""Taking away what is left: many objects at once and, on this machine, unfinished files and empty directories.
+
+1. Removing what is not there is no error.
+2. A listing never shows unfinished files; here they are, with the time of their last change.
+3. A directory is removed only if it is empty at that moment, which the operating system sees to.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+from holdfast.storage.base import ObjectMeta, ObjectStore
+from holdfast.storage.local import TEMPORARY, LocalStore
+from holdfast.storage.location import Location
+from holdfast.storage.remote import RemoteStore
+
+_HANDS = 16
+
+
+def delete_all(store: ObjectStore, keys: Sequence[str]) -> None:
+    """Remove objects, in bulk where the store can, else several at a time."""
+    if isinstance(store, RemoteStore):
+        store.delete_many(keys)
+        return
+    with ThreadPoolExecutor(_HANDS) as pool:
+        list(pool.map(store.delete, keys))
+
+
+def unfinished(location: Location) -> Iterator[ObjectMeta]:
+    """Files below a place whose writing ended before they had their name; none where objects appear whole."""
+    if not isinstance(location.store, LocalStore):
+        return
+    for directory, _, names in os.walk(f"/{location.directory}"):
+        for name in names:
+            if name.startswith(".") and name.endswith(TEMPORARY):
+                path = os.path.join(directory, name)
+                with suppress(FileNotFoundError):  # finished or given up since it was listed
+                    found = os.stat(path)
+                    yield ObjectMeta(path.lstrip("/"), found.st_size, found.st_mtime_ns // 1_000_000)
+
+
+def remove_empty(location: Location, directories: Iterable[str]) -> int:
+    """Remove those of these directories, given by key below a place, that are empty, and what becomes so; how many."""
+    if not isinstance(location.store, LocalStore):
+        return 0
+    removed = 0
+    for directory in sorted(directories, key=lambda name: -name.count("/")):
+        while directory:
+            try:
+                os.rmdir(f"/{location.key(directory)}")
+            except OSError:
+                break  # not empty, or gone already
+            removed += 1
+            directory = directory.rpartition("/")[0]
+    return removed

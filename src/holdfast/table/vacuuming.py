@@ -1,0 +1,353 @@
+"""Vacuum, readable versions and pins, put together.
+
+    walk the log  ->  list the directory  ->  plan  ->  VACUUM START  ->  look again  ->  delete  ->  VACUUM END
+
+1. Nothing is deleted before the commit that says so has landed; what other commits brought back or pinned until then is
+   taken off the list.
+2. However a vacuum ends, the versions it says can be read are read as before.
+3. A dry run lists exactly what the same call would delete.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.delta.checkpoint_write import write_checkpoint
+from holdfast.delta.features import check_writable
+from holdfast.delta.names import LOG
+from holdfast.delta.pins import PINS_DOMAIN, pins_of, refuse_without_domains, rendered
+from holdfast.delta.reachable import Past, Reach, reach, removed_between, walk
+from holdfast.delta.state import DeltaState, load, refresh
+from holdfast.delta.vacuums import gone, missing_file, read_info, who_took, write_info
+from holdfast.env import Env
+from holdfast.errors import ConcurrentTransaction, Invalid, TableError, UnknownVersion
+from holdfast.model.mutation import Mutation
+from holdfast.model.snapshot import Snapshot
+from holdfast.model.versions import Versions
+from holdfast.ops import vacuum as ops
+from holdfast.ops.vacuum import HOUR_MS, Vacuumed, moment
+from holdfast.ops.write import Said
+from holdfast.plan.scan import partition_fields
+from holdfast.plan.vacuum import Layout, VacuumPlan, plan_vacuum
+from holdfast.schema.properties import DEFAULTS, DELETED_FILE_RETENTION, span_ms
+from holdfast.spark.progress import phase
+from holdfast.storage.arrays import strings
+from holdfast.table.changing import CHANGE_DIRECTORY, Caller
+from holdfast.table.writing import land
+
+_PINNED_AGAIN = 100  # times, before so many pins at once are the user's business
+
+_log = logging.getLogger(__name__)
+
+
+class VersionVerbs(ABC):
+    """What a table does about its old files and versions."""
+
+    @abstractmethod
+    def _state(self) -> DeltaState: ...
+
+    @abstractmethod
+    def _caller(self, mode: str | None = None, said: Said | None = None) -> Caller: ...
+
+    def vacuum(
+        self,
+        retentionHours: float | None = None,
+        *,
+        dryRun: bool = False,
+        lite: bool = False,
+        enforceRetention: bool = True,
+    ) -> Vacuumed:
+        """Delete files that no version within the retention needs, and tell which older versions that takes.
+
+        The retention is the table's `delta.deletedFileRetentionDuration` (a week) unless given; a shorter one needs
+        `enforceRetention=False`. `lite` looks only at what commits since the last vacuum removed, without listing the
+        directory. `dryRun` deletes nothing.
+        """
+        return vacuum(
+            self._state(),
+            self._caller().env,
+            retention_hours=retentionHours,
+            dry_run=dryRun,
+            lite=lite,
+            enforced=enforceRetention,
+        )
+
+    def readableVersions(self) -> Versions:
+        """The versions that can be read right now: the log describes them and their files are there."""
+        return readable_versions(self._state())
+
+    def pin(self, version: int | None, name: str) -> int:
+        """Keep a version, the newest by default, from being vacuumed or cleaned up; gives the version."""
+        return pin(self._state(), version, name, self._caller().env)
+
+    def unpin(self, name: str) -> None:
+        """Let go of a pinned version."""
+        unpin(self._state(), name, self._caller().env)
+
+    def pins(self) -> dict[str, int]:
+        """The pinned versions, by name."""
+        return dict(pins_of(self._state()))
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a vacuum would do, and what it went by."""
+
+    plan: VacuumPlan
+    reach: Reach
+    past: Past
+    before: Versions
+    after: Versions
+
+
+def vacuum(
+    state: DeltaState,
+    env: Env,
+    *,
+    retention_hours: float | None = None,
+    dry_run: bool = False,
+    lite: bool = False,
+    enforced: bool = True,
+) -> Vacuumed:
+    """Delete what nothing needs."""
+    location = state.snapshot.location
+    check_writable(state.protocol, table=location.url)
+    asked_ms, default_ms = _retention(state, retention_hours, enforced=enforced)
+    retention_ms = default_ms if asked_ms is None else asked_ms
+    horizon_ms = env.now_ms() - retention_ms
+    with phase("looking for files that nothing needs"):
+        found = _find(state, horizon_ms, lite=lite)
+    lost = found.before - found.after
+    done = Vacuumed(
+        found.plan.files,
+        found.plan.bytes,
+        0,
+        retention_ms,
+        horizon_ms,
+        lost,
+        found.after,
+        tuple(kept for kept in found.plan.kept if kept.files),
+        dry_run=dry_run,
+        notes=tuple(
+            f"pin {name} keeps nothing: the log no longer describes its version" for name in found.reach.unpinnable
+        ),
+    )
+    if dry_run:
+        return done
+    said = ops.started(found.plan, lost, enforced=enforced, asked_ms=asked_ms, default_ms=default_ms)
+    landed = land(state, location, said, env)
+    assert landed.version is not None, "a vacuum is written for no application"
+    keys = _still_idle(state, found, landed.version, horizon_ms)
+    done = replace(done, version=landed.version)
+    if len(keys) < done.files.num_rows:
+        files = done.files.filter(pc.is_in(done.files.column("key"), value_set=keys))
+        done = replace(done, files=files, bytes=pc.sum(files.column("size")).as_py() or 0)
+    return _delete(state, done, keys, found, env)
+
+
+def readable_versions(state: DeltaState) -> Versions:
+    """The versions whose log and files are all there: one walk through the log and one listing."""
+    location = state.snapshot.location
+    past = walk(location)
+    return _readable(past, ops.listed(location).column("key").combine_chunks())
+
+
+def pin(state: DeltaState, version: Any, name: Any, env: Env) -> int:
+    """Give a version a name, and keep it for as long as it has one."""
+    if version is not None and type(version) is not int:
+        raise Invalid(f"a version is a whole number, not {version!r}: the call is pin(version, name)")
+    if not isinstance(name, str) or not name.strip():
+        raise Invalid("a pin needs a name: pin(version, name)")
+    location = state.snapshot.location
+    for _ in range(_PINNED_AGAIN):
+        check_writable(state.protocol, table=location.url)
+        refuse_without_domains(state)
+        at = state.version if version is None else version
+        pins = pins_of(state)
+        if pins.get(name) == at:
+            return at
+        if name in pins:
+            raise Invalid(
+                f"{name} is version {pins[name]} of {location.url} already: unpin it first, or choose another"
+            )
+        then = state if at == state.version else load(location, version=at)
+        refuse_vacuumed(state, then)
+        said = Mutation("PIN VERSION", {"name": name, "version": str(at)}, domains=_said({**pins, name: at}))
+        with suppress(ConcurrentTransaction):  # another pin came first: the two go together
+            land(state, location, replace(said, data_change=False), env)
+            _checkpoint(then, env)
+            return at
+        state = refresh(state)
+    raise ConcurrentTransaction(f"others pin versions of {location.url} all the time", version=state.version)
+
+
+def unpin(state: DeltaState, name: str, env: Env) -> None:
+    """Let a version go the way of all others."""
+    location = state.snapshot.location
+    for _ in range(_PINNED_AGAIN):
+        check_writable(state.protocol, table=location.url)
+        pins = pins_of(state)
+        if name not in pins:
+            raise Invalid(f"no version of {location.url} is pinned as {name}: pinned are {', '.join(pins) or 'none'}")
+        left = {known: at for known, at in pins.items() if known != name}
+        said = Mutation("UNPIN VERSION", {"name": name, "version": str(pins[name])}, domains=_said(left))
+        with suppress(ConcurrentTransaction):
+            land(state, location, replace(said, data_change=False), env)
+            return
+        state = refresh(state)
+    raise ConcurrentTransaction(f"others pin versions of {location.url} all the time", version=state.version)
+
+
+def pinned_version(state: DeltaState, version: Any) -> int | None:
+    """The version that a number or the name of a pin means."""
+    if isinstance(version, str):
+        pins = pins_of(state)
+        if version not in pins:
+            raise UnknownVersion(
+                f"no version of {state.snapshot.location.url} is pinned as {version!r}: pinned are "
+                f"{', '.join(pins) or 'none'}; a version that has no name is given as a whole number"
+            )
+        return pins[version]
+    if version is not None and type(version) is not int:
+        raise Invalid(f"a version is a whole number or the name of a pin, not {version!r}")
+    return version
+
+
+def refuse_vacuumed(now: DeltaState, then: DeltaState) -> None:
+    """Refuse an earlier version whose files are gone, and say which vacuum took them."""
+    missing = missing_file(now, then)
+    if missing is None:
+        return
+    location = now.snapshot.location
+    run = who_took(location, then.version)
+    by = "files of it are gone"
+    if run is not None:
+        kept = "" if run.retention_ms is None else f" with a retention of {run.retention_ms / HOUR_MS:g} hours"
+        by = f"the vacuum of version {run.version} at {moment(run.moment_ms)}{kept} deleted files of it"
+    raise UnknownVersion(
+        f"version {then.version} of {location.url} cannot be read any more: {by}, such as {missing}; "
+        "readableVersions() lists those that can, and pin(version, name) keeps one",
+        version=then.version,
+    )
+
+
+def layout_of(snapshot: Snapshot) -> Layout:
+    """How the directory of a Delta table is laid out."""
+    fields = partition_fields(snapshot)
+    names = dict.fromkeys([*(f.physical_name for f in fields), *(f.name for f in fields)])
+    return Layout(LOG, (CHANGE_DIRECTORY,), tuple(names))
+
+
+def default_retention_ms(state: DeltaState) -> int:
+    """How long a table keeps files that it no longer needs."""
+    properties = state.snapshot.properties
+    return span_ms(DELETED_FILE_RETENTION, properties.get(DELETED_FILE_RETENTION, DEFAULTS[DELETED_FILE_RETENTION]))
+
+
+def _retention(state: DeltaState, hours: Any, *, enforced: bool) -> tuple[int | None, int]:
+    default_ms = default_retention_ms(state)
+    if hours is None:
+        return None, default_ms
+    if isinstance(hours, bool) or not isinstance(hours, int | float) or not math.isfinite(hours) or hours < 0:
+        raise Invalid(f"a retention is a number of hours from 0 on, not {hours!r}")
+    asked_ms = int(hours * HOUR_MS)
+    if enforced and asked_ms < default_ms:
+        raise Invalid(
+            f"the table at {state.snapshot.location.url} keeps files for {default_ms / HOUR_MS:g} hours "
+            f"({DELETED_FILE_RETENTION}), and {hours:g} is less: a writer at work or a reader of an older version may "
+            "lose files. Say enforceRetention=False if there are none"
+        )
+    return asked_ms, default_ms
+
+
+def _find(state: DeltaState, horizon_ms: int, *, lite: bool) -> _Found:
+    location = state.snapshot.location
+    past = walk(location)
+    state = refresh(state)  # at least as new as what was walked
+    pins = pins_of(state)
+    kept = reach(state, past, dict(pins), horizon_ms=horizon_ms)
+    listed = _told_by_log(state, past, horizon_ms) if lite else ops.listed(location)
+    layout = layout_of(state.snapshot)
+    plan = plan_vacuum(listed, kept.unpinned, kept.pinned, pins, horizon_ms=horizon_ms, layout=layout)
+    if lite:  # without a listing, what the last vacuum said counts
+        info = read_info(location)
+        before = past.described - (Versions() if info is None else info.lost)
+    else:
+        before = _readable(past, listed.column("key").combine_chunks())
+    return _Found(plan, kept, past, before, before - past.needing(plan.keys))
+
+
+def _told_by_log(state: DeltaState, past: Past, horizon_ms: int) -> pa.Table:
+    """The files that commits since the last vacuum and before the horizon removed, as far as they are there."""
+    location = state.snapshot.location
+    info = read_info(location)
+    after = -1 if info is None or info.last is None else info.last
+    if after + 1 < past.first_commit:
+        raise Invalid(
+            f"a lite vacuum of {location.url} needs every commit since version {after + 1}, and the log begins at "
+            f"version {past.first_commit}: run a full vacuum, after which lite ones work again"
+        )
+    upto = past.last_before(horizon_ms)
+    keys = strings([]) if upto is None else removed_between(past, after, upto)
+    return ops.looked_up(location, [key for key in keys.to_pylist() if "://" not in key])
+
+
+def _readable(past: Past, there: pa.Array) -> Versions:
+    """Versions of which nothing is missing; files outside of the table's directory are looked at one by one."""
+    needed = pc.unique(past.keys())
+    missing = needed.filter(pc.invert(pc.is_in(needed, value_set=there)))
+    outside = pc.match_substring(missing, "://")
+    away = strings(list(gone(past.location, missing.filter(outside))))
+    return past.described - past.needing(pa.concat_arrays([missing.filter(pc.invert(outside)), away]))
+
+
+def _still_idle(state: DeltaState, found: _Found, landed: int, horizon_ms: int) -> pa.Array:
+    """Of what was to be deleted, what is still needed by nothing, once the vacuum is announced."""
+    keys = found.plan.keys
+    if landed == found.past.last + 1:
+        return keys
+    now = refresh(state)
+    kept = reach(now, walk(now.snapshot.location), dict(pins_of(now)), horizon_ms=horizon_ms)
+    needed = pa.concat_arrays([kept.unpinned, *kept.pinned.values()])
+    return keys.filter(pc.invert(pc.is_in(keys, value_set=needed)))
+
+
+def _delete(state: DeltaState, done: Vacuumed, keys: pa.Array, found: _Found, env: Env) -> Vacuumed:
+    location = state.snapshot.location
+    info = read_info(location)
+    unreadable = found.past.described - found.after
+    # Readers are warned first; a lite vacuum goes on from here only once everything is gone.
+    write_info(location, last=None if info is None else info.last, unreadable=unreadable)
+    try:
+        with phase(f"deleting {len(keys)} files"):
+            files = ops.delete_files(location, keys)
+    except TableError:
+        with suppress(TableError):
+            land(refresh(state), location, ops.ended(files=0, directories=0, failed=True), env)
+        raise
+    directories = ops.remove_directories(location, keys)
+    write_info(location, last=found.past.last_before(done.horizon_ms), unreadable=unreadable)
+    end = land(refresh(state), location, ops.ended(files=files, directories=directories), env).version
+    assert end is not None, "a vacuum is written for no application"
+    readable = Versions.of([*found.after, *range(found.past.last + 1, end + 1)])
+    return replace(done, directories=directories, readable=readable)
+
+
+def _said(pins: dict[str, int]) -> dict[str, str | None]:
+    return {PINS_DOMAIN: rendered(pins)}
+
+
+def _checkpoint(then: DeltaState, env: Env) -> None:
+    """Make a pinned version readable from few files of the log; without one it is read from its commits."""
+    try:
+        write_checkpoint(then, env)
+    except TableError as error:
+        _log.warning("version %s of %s is pinned without a checkpoint: %s", then.version, then.snapshot.location, error)

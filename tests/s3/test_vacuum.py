@@ -1,0 +1,38 @@
+"""Vacuum of a table in a bucket: one listing, deletes in bulk."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from holdfast import DeltaTable
+from holdfast.delta.state import load
+from holdfast.env import Env, system
+from holdfast.errors import UnknownVersion
+from holdfast.model.mutation import Shape
+from holdfast.schema.types import LONG, STRING, Field, Struct
+from holdfast.table.builder import Mode
+from holdfast.table.delta import _Latest
+from holdfast.table.vacuuming import vacuum
+from holdfast.table.writing import make
+from tests.s3.conftest import Place
+
+pytestmark = pytest.mark.s3
+
+
+def test_files_in_a_bucket_go(place: Place) -> None:
+    location = place()
+    shape = Shape(Struct((Field("id", LONG), Field("p", STRING))), ("p",))
+    table = DeltaTable(None, _Latest(make(location, shape, system(), mode=Mode.CREATE, plain=False)))
+    table.append(pa.table({"id": pa.array(range(6), pa.int64()), "p": ["a b", "ü/%41?#", "c"] * 2}))
+    table.delete("id < 5")
+    table.purge()
+    later = Env(now_ms=lambda: system().now_ms() + 8 * 86_400_000, new_uuid=system().new_uuid)
+    done = vacuum(load(location), later)
+    assert len(done.paths) == 4  # two files removed, one written anew, and the vectors
+    assert str(table.readableVersions()) == str(done.readable) == "0, 3 to 5"
+    assert table.toArrow().column("id").to_pylist() == [5]
+    with pytest.raises(UnknownVersion, match="vacuum of version 4"):
+        table.toArrow(version=1)
+    left = {meta.key for meta in location.store.list_all(location.directory)}
+    assert not left & {location.key(path) for path in done.paths}
