@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 import msgspec
 
@@ -25,6 +26,11 @@ def spell(action: FileAction | Protocol | Metadata | Txn | DomainMetadata | Side
             return plain | {"sizeInBytes": action.size_in_bytes, "modificationTime": action.modification_time}
         case _:
             return plain
+
+
+def path_of(key: str) -> str:
+    """The path of a file below its table's directory, as a log spells it."""
+    return quote(key, safe="/!$&'()*+,;=@-._~")
 
 
 def lines(actions: list[Json]) -> bytes:

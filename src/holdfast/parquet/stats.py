@@ -16,7 +16,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,13 +25,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from holdfast.parquet.calendar import calendar_of
 from holdfast.parquet.footer import Node, columns
+from holdfast.schema.arrow import arrow_type
 from holdfast.schema.stats_leaves import LeafPath
 from holdfast.schema.types import Array, DataType, Decimal, Field, Map, Primitive, Struct
 
 _FOOTER_LIMIT = 4096  # bytes; Arrow leaves a longer minimum or maximum out of the footer
 _FLOATS = (Primitive("float"), Primitive("double"))
 _STRING = Primitive("string")
+_UNBOUNDED = Primitive("boolean")  # a type whose nulls are counted and whose values have no bounds
 _BOUNDED = frozenset({"byte", "short", "integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz"})
 _DAYS = (-719_162, 2_932_896)  # 0001-01-01 to 9999-12-31
 _DAY_MICROS = 86_400_000_000
@@ -73,6 +77,14 @@ class StatsGatherer:
         self._has_nan: set[LeafPath] = set()
         self._null_counts = {leaf.path: 0 for leaf in self._leaves if not leaf.in_footer}
         self._long: dict[tuple[int, LeafPath], tuple[bytes, bytes]] = {}
+
+    @classmethod
+    def of_footer(cls, leaves: Iterable[StatsLeaf], footer: pq.FileMetaData) -> StatsGatherer:
+        """Of a file whose rows nobody sees: any column of floats may hold NaN."""
+        told = cls(leaves)
+        told._groups = footer.num_row_groups
+        told._has_nan = {leaf.path for leaf in told._leaves if leaf.type in _FLOATS}
+        return told
 
     def saw(self, rows: pa.Table) -> None:
         """Take note of a row group."""
@@ -140,6 +152,35 @@ class StatsGatherer:
             lows.append(bounds[0])
             highs.append(bounds[1])
         return null_count, (min(lows), max(highs)) if known and lows else None
+
+
+def footer_text(
+    leaves: Iterable[LeafPath],
+    fields: Iterable[Field],
+    footer: pq.FileMetaData,
+    *,
+    string_prefix: int,
+    tight: bool | None,
+) -> str:
+    """The statistics of a file that somebody else wrote, from its footer alone; what only its rows tell is left out."""
+    schema = footer.schema.to_arrow_schema()
+    found = _resolved(tuple(fields), columns(schema))
+    old_calendar = calendar_of(footer.metadata).dates
+    known = [found[path] for path in leaves if path in found and found[path].in_footer]
+    told = [leaf if _is_plain(leaf, schema, old_calendar) else replace(leaf, type=_UNBOUNDED) for leaf in known]
+    for trusted in (told, [replace(leaf, type=_UNBOUNDED) if leaf.type == _STRING else leaf for leaf in told]):
+        with suppress(UnicodeDecodeError):  # a bound that was cut inside a character
+            return StatsGatherer.of_footer(trusted, footer).text(footer, string_prefix=string_prefix, tight=tight)
+    raise AssertionError("only strings are decoded")
+
+
+def _is_plain(leaf: StatsLeaf, schema: pa.Schema, old_calendar: bool) -> bool:
+    """Whether a file stores a leaf as this module does, so that its bounds mean the same."""
+    stored = schema.field(leaf.top).type
+    for at in leaf.inside:
+        stored = stored.field(at).type
+    dated = pa.types.is_temporal(stored)
+    return stored == arrow_type(leaf.type) and not (dated and old_calendar)
 
 
 def _resolved(fields: tuple[Field, ...], nodes: tuple[Node, ...]) -> dict[LeafPath, StatsLeaf]:

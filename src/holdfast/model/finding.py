@@ -1,0 +1,77 @@
+"""What a check of a table finds: one value per thing that is wrong, or worth knowing.
+
+1. A finding names where it is (a file, a version, or both) and says in one sentence what is wrong there.
+2. `repair` says what a repair would do about it; None: nothing safe can be done.
+3. Of one kind at most LISTED are listed one by one; the last of them counts the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import islice
+
+LISTED = 100
+
+
+class Kind(Enum):
+    """What can be found."""
+
+    DUPLICATE_IDS = "rows share a row id"
+    REUSED_IDS = "row ids were handed out twice"
+    MARK_BELOW_DATA = "the mark of row ids is below ids in use"
+    NO_ROW_IDS = "a file has no row ids"
+    DOUBLE_ADD = "a file is in the table twice"
+    REMOVE_MISSED = "a removal missed its file"
+    MISSING_VECTOR = "a deletion vector is missing"
+    BAD_VECTOR = "a deletion vector is wrong"
+    MISSING_FILE = "a data file is missing"
+    BAD_FILE = "a data file cannot be read"
+    WRONG_SIZE = "a data file has another size"
+    WRONG_COUNT = "a row count is wrong"
+    MISSING_COMMIT = "a commit is missing"
+    BAD_COMMIT = "a commit cannot be read"
+    BAD_CHECKPOINT = "a checkpoint cannot be read"
+    WRONG_CHECKPOINT = "a checkpoint contradicts the commits"
+    WRONG_COMPACTION = "a compaction of the log contradicts its commits"
+    BAD_HINT = "the hint to the last checkpoint is wrong"
+    BAD_CHECKSUM = "a version checksum is wrong"
+    NO_CHECKSUM = "the version has no checksum"
+    ORPHANS = "files nobody refers to"
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether it is only worth knowing: a table with nothing else is sound."""
+        return self in (Kind.NO_CHECKSUM, Kind.ORPHANS)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was found."""
+
+    kind: Kind
+    what: str
+    file: str | None = None
+    version: int | None = None
+    repair: str | None = None
+    count: int = 1  # of such things, where not all are listed
+
+    @property
+    def repairable(self) -> bool:
+        """Whether a repair does something about it."""
+        return self.repair is not None
+
+    def __str__(self) -> str:
+        return f"{self.what}{f' [repair: {self.repair}]' if self.repair else ''}"
+
+
+def listed(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Findings of one kind, the last one standing for all beyond the limit."""
+    found = iter(findings)
+    shown = list(islice(found, LISTED))
+    more = sum(1 for _ in found)
+    if more:
+        last = shown[-1]
+        shown[-1] = replace(last, what=f"{last.what}, and {more} more such", count=more + 1)
+    return tuple(shown)

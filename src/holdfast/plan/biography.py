@@ -1,0 +1,67 @@
+"""The life of one row: a value, and how it reads.
+
+1. Events are in the order in which they happened; one without a version happened at a time nobody knows.
+2. What is not known is said in `notes`: where history begins later than the row, or was interrupted.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from enum import Enum
+
+
+class What(Enum):
+    """What happens to a row."""
+
+    BORN = "born"
+    SEEN = "first seen"  # in the oldest version that is left
+    CHANGED = "changed"  # in its values
+    MOVED = "moved"  # as it was
+    DELETED = "deleted"
+    RESTORED = "restored"
+    LOST = "lost sight of"  # the files that would tell are gone
+    FOUND = "found again"
+    PURGED = "purged"  # no file that ever held it is left
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a row; file and position are where it is afterwards, or was before it went."""
+
+    what: What
+    version: int | None
+    timestamp_ms: int | None = None
+    operation: str | None = None
+    file: str | None = None
+    position: int | None = None
+    detail: str = ""
+
+    def __str__(self) -> str:
+        when = "" if self.timestamp_ms is None else _shown(self.timestamp_ms)
+        version = "" if self.version is None else f"version {self.version}"
+        place = "" if self.file is None else f"{self.file}, position {self.position}"
+        told = [text for text in (place, self.detail) if text]
+        return f"{when:23}  {version:12}  {self.operation or '':22}  {self.what.value:10}  {'; '.join(told)}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Biography:
+    """What happened to a row. Printing it shows it."""
+
+    table: str
+    row_id: int
+    events: tuple[Event, ...]
+    alive: bool
+    remains: tuple[str, ...] = ()  # files that still hold bytes of a row that is not in the table
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        state = "in the table" if self.alive else "not in the table"
+        lines = [f"row {self.row_id} of {self.table}: {state}", *(f"  {event}" for event in self.events)]
+        lines += [f"  its bytes are still in {file}" for file in self.remains]
+        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+
+
+def _shown(moment: int) -> str:
+    return datetime.datetime.fromtimestamp(moment / 1000, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

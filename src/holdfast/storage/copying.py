@@ -1,0 +1,63 @@
+"""Copy objects from one place to another.
+
+1. Within one bucket the server copies; otherwise bytes pass through this process in pieces, never whole in memory.
+2. An object appears whole or not at all. One that is there already, of the same size, is taken for the copy: objects
+   are never changed, and copying again what a failed attempt has copied would be a waste.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import obstore
+
+from holdfast.errors import Invalid, MissingFile
+from holdfast.storage.base import NotFound, ObjectStore
+from holdfast.storage.location import Location
+from holdfast.storage.remote import RemoteStore
+from holdfast.storage.sink import open_sink
+
+_PIECE = 8 << 20
+
+
+def copy(source: ObjectStore, key: str, target: Location, file_key: str, now_ms: Callable[[], int]) -> int:
+    """Copy an object below a directory; gives its size."""
+    try:
+        size = source.head(key).size
+    except NotFound as error:
+        path = f"{source.url}/{key}"
+        raise MissingFile(f"{path} is not there, so it cannot be copied; restore it", path=path) from error
+    if _is_there(target, file_key, size):
+        return size
+    if (
+        isinstance(source, RemoteStore)
+        and isinstance(target.store, RemoteStore)
+        and source.config == target.store.config
+    ):
+        with source.asking("write", target.key(file_key)):
+            obstore.copy(source.client, key, target.key(file_key))
+        return size
+    output = open_sink(target, now_ms).open(file_key)
+    done = False
+    try:
+        for start in range(0, size, _PIECE):
+            output.file.write(source.get_range(key, start, min(_PIECE, size - start)))
+        output.close()
+        done = True
+    finally:
+        if not done:
+            output.abort()
+    return size
+
+
+def _is_there(target: Location, file_key: str, size: int) -> bool:
+    try:
+        found = target.store.head(target.key(file_key)).size
+    except NotFound:
+        return False
+    if found != size:
+        raise Invalid(
+            f"{target.file_url(file_key)} is there already, with {found} bytes instead of {size}: another file has its "
+            "name; choose an empty directory"
+        )
+    return True

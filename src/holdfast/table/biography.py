@@ -1,0 +1,25 @@
+"""The biography of a row, put together: the trail of commits, and the files they lead to. Needs no Spark."""
+
+from __future__ import annotations
+
+from holdfast.delta.state import DeltaState
+from holdfast.delta.trail import trail
+from holdfast.delta.vectors import load_hidden
+from holdfast.errors import Invalid, NoRowIdentity
+from holdfast.ops import biography as following
+from holdfast.plan.biography import Biography
+
+
+def biography(state: DeltaState, row_id: int) -> Biography:
+    """What happened to a row."""
+    snapshot = state.snapshot
+    where = snapshot.location.url
+    if snapshot.identity is None:
+        raise NoRowIdentity(
+            f"the table at {where} does not track rows, so its rows have no ids and no biographies: enableRowTracking()"
+        )
+    if type(row_id) is not int or row_id < 0:
+        raise Invalid(f"a row id is a whole number from 0 on, not {row_id!r}")
+    if row_id > snapshot.identity.high_water:
+        raise Invalid(f"{where} has handed out row ids up to {snapshot.identity.high_water}; there is no row {row_id}")
+    return following.biography(snapshot, trail(snapshot.location), row_id, load_hidden)

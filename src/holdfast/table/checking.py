@@ -1,0 +1,185 @@
+"""Check and repair, put together: the log, the files, and what can safely be done about what was found.
+
+1. Without `repair` nothing is written.
+2. A repair never touches a data file, and never takes away what can be read: what is wrong in the log is said anew in
+   one commit, or a file of the log is written again from the commits.
+3. The commit of a repair stands on the very version that was checked; another writer in between means checking again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import msgspec
+import pyarrow.compute as pc
+
+from holdfast.delta.audit import LogChecked, check_log
+from holdfast.delta.checkpoint_write import point_to, write_checkpoint
+from holdfast.delta.crc_write import crc_body
+from holdfast.delta.features import check_writable
+from holdfast.delta.format import DeltaFormat
+from holdfast.delta.log import list_all
+from holdfast.delta.names import LAST_CHECKPOINT, LOG, checksum_name
+from holdfast.delta.restamp import described, recounted, with_counts
+from holdfast.delta.segment import Checkpoint
+from holdfast.delta.state import DeltaState, load
+from holdfast.delta.vectors import load_hidden
+from holdfast.errors import Damaged, Invalid, LimitReached
+from holdfast.local.look import LocalLooker
+from holdfast.model.files import FileTable
+from holdfast.model.finding import Finding
+from holdfast.model.mutation import Committed, Mutation
+from holdfast.ops.backfill import row_counts
+from holdfast.ops.check import FilesChecked, check_files, letting_go, saying_anew
+from holdfast.plan.check import Looker
+from holdfast.spark.look import SparkLooker
+from holdfast.storage.arrays import strings
+from holdfast.table.changing import Caller
+from holdfast.table.writing import tend
+
+_ROUNDS = 10  # of checking again because another writer was faster
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What a check found, and what a repair did. Printing it shows it."""
+
+    table: str
+    version: int
+    files: int
+    deep: bool
+    findings: tuple[Finding, ...]  # after a repair: those that are left
+    repaired: tuple[str, ...] = ()  # what was done
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing is wrong; what is only worth knowing does not count."""
+        return all(finding.kind.is_harmless for finding in self.findings)
+
+    def __str__(self) -> str:
+        wrong = sum(finding.count for finding in self.findings if not finding.kind.is_harmless)
+        depth = "log and data" if self.deep else "log and file sizes; deep=True reads row counts and row ids too"
+        verdict = "sound" if self.clean else f"{wrong} thing{'s' if wrong != 1 else ''} wrong"
+        lines = [f"{self.table}, version {self.version}, {self.files} files: {verdict} ({depth})"]
+        lines += [f"  repaired: {done}" for done in self.repaired]
+        kinds = sorted({f.kind for f in self.findings}, key=lambda kind: (kind.is_harmless, kind.value))
+        for kind in kinds:
+            lines.append(f"  {'note: ' if kind.is_harmless else ''}{kind.value}")
+            lines += [f"    {finding}" for finding in self.findings if finding.kind is kind]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    state: DeltaState
+    log: LogChecked
+    files: FilesChecked
+
+    def report(self, *, deep: bool, repaired: tuple[str, ...] = ()) -> CheckReport:
+        snapshot = self.state.snapshot
+        found = (*self.files.findings, *self.log.findings)
+        return CheckReport(snapshot.location.url, snapshot.version, len(snapshot.files), deep, found, repaired)
+
+
+def check(state: DeltaState, caller: Caller, *, repair: bool, deep: bool, drop_missing: bool) -> CheckReport:
+    """Check a table, and repair what can be repaired safely where that is asked for."""
+    if drop_missing and not repair:
+        raise Invalid("dropMissing=True takes files out of the table, which is a repair: say repair=True too")
+    checked = _check(state, caller, deep=deep)
+    if not repair:
+        return checked.report(deep=deep)
+    location = state.snapshot.location
+    check_writable(state.protocol, table=location.url)
+    done = list(_repair_copies(checked, caller))
+    if done:  # the table may have been read from what was wrong
+        checked = _check(load(location), caller, deep=deep)
+    for _ in range(_ROUNDS):
+        mutation = _mutation(checked, drop_missing=drop_missing)
+        if mutation is None:
+            break
+        format_ = DeltaFormat(location)
+        outcome = format_.attempt(checked.state, mutation, caller.env)
+        if isinstance(outcome, Committed):
+            tend(location, checked.state, outcome.version, caller.env)
+            done += [f"{what} (version {outcome.version})" for what in json.loads(mutation.parameters["repairs"])]
+        newest = format_.newest(checked.state)
+        assert newest is not None, "a table does not go away"
+        checked = _check(newest, caller, deep=deep)
+    else:
+        raise LimitReached(f"others wrote to {location.url} during {_ROUNDS} checks: repair it later")
+    done += _repair_signs(checked)
+    if not done:
+        return checked.report(deep=deep)
+    return _check(checked.state, caller, deep=deep).report(deep=deep, repaired=tuple(done))
+
+
+def _check(state: DeltaState, caller: Caller, *, deep: bool) -> _Checked:
+    in_memory = state.snapshot.location.store.url.startswith("memory:")
+    looker: Looker = LocalLooker() if caller.spark is None or in_memory else SparkLooker(caller.spark)
+    log = check_log(state)
+    return _Checked(state, log, check_files(state.snapshot, log.spoken_of, looker, load_hidden, deep=deep))
+
+
+def _mutation(checked: _Checked, *, drop_missing: bool) -> Mutation | None:
+    """What the log must say anew next; None: nothing. Files go in a commit of their own: that one changes rows."""
+    snapshot, found = checked.state.snapshot, checked.files
+    keys = snapshot.files.column("key").combine_chunks()
+    again = described(snapshot.files.filter(pc.is_in(keys, value_set=strings(sorted(found.counts)))))
+    bare = FileTable()
+    if snapshot.identity is not None:
+        there = pc.invert(pc.is_in(keys, value_set=strings(sorted(found.missing))))
+        bare = snapshot.files.filter(pc.and_(pc.is_null(snapshot.files.column("base_row_id")).combine_chunks(), there))
+    unnumbered = described(bare)
+    unnumbered = with_counts(unnumbered, row_counts(snapshot.location, unnumbered, found.counts))
+    said = saying_anew(recounted(again, found.counts), recounted(unnumbered, found.counts), found.mark)
+    return said or (letting_go(snapshot, found.missing) if drop_missing else None)
+
+
+def _repair_copies(checked: _Checked, caller: Caller) -> Iterator[str]:
+    """Write again, or take away, what says in another form what the commits say."""
+    location, log = checked.state.snapshot.location, checked.log
+    for meta in log.compacted:
+        location.store.delete(meta.key)
+        yield f"took {LOG}/{meta.name} away, which the commits say better"
+    for checkpoint in log.wrong:
+        # It can be read, so it would be taken for good: it goes first. The commits it contradicts are all there.
+        _delete(checkpoint, checked)
+        written = write_checkpoint(load(location, version=checkpoint.version), caller.env)
+        yield f"wrote {LOG}/{written.names[0]} in the place of {checkpoint.name}"
+    for checkpoint in log.broken:
+        with suppress(Damaged, Invalid):  # where its version cannot be read without it, nothing is done
+            written = write_checkpoint(load(location, version=checkpoint.version), caller.env)
+            if not {meta.name for meta in checkpoint.files} <= set(written.names):
+                _delete(checkpoint, checked)
+            yield f"wrote {LOG}/{written.names[0]} in the place of {checkpoint.name}"
+
+
+def _repair_signs(checked: _Checked) -> Iterator[str]:
+    """Write the hint and the checksum again."""
+    location, log = checked.state.snapshot.location, checked.log
+    if log.bad_hint:
+        yield _point_anew(checked)
+    if log.bad_checksum:
+        name = checksum_name(checked.state.version)
+        location.store.put(location.key(LOG, name), msgspec.json.encode(crc_body(checked.state)))
+        yield f"wrote {LOG}/{name}"
+
+
+def _delete(checkpoint: Checkpoint, checked: _Checked) -> None:
+    for meta in checkpoint.files:
+        checked.state.snapshot.location.store.delete(meta.key)
+
+
+def _point_anew(checked: _Checked) -> str:
+    location = checked.state.snapshot.location
+    listing = list_all(location).listing
+    bad = {meta.name for c in checked.log.broken for meta in c.files}
+    location.store.delete(location.key(LOG, LAST_CHECKPOINT))
+    for checkpoint in listing.checkpoints:
+        if not bad & {meta.name for meta in checkpoint.files}:
+            point_to(location, checkpoint, listing)
+            return f"pointed {LAST_CHECKPOINT} to version {checkpoint.version}"
+    return f"took {LAST_CHECKPOINT} away: there is no checkpoint to point to"

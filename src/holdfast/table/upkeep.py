@@ -1,0 +1,94 @@
+"""What a table tells of itself, and what is made of it as a whole: checks, biographies, manifests, clones."""
+
+from __future__ import annotations
+
+import datetime
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Self
+
+from holdfast.delta.state import DeltaState, load
+from holdfast.ops.write import Said
+from holdfast.plan.biography import Biography
+from holdfast.table import biography, checking
+from holdfast.table.changing import Caller
+from holdfast.table.checking import CheckReport
+from holdfast.table.cloning import Asked, clone, target_of
+from holdfast.table.manifests import generate
+from holdfast.table.moment import moment_ms
+
+
+class UpkeepVerbs(ABC):
+    """Verbs that look at a table, or copy it, without changing a row."""
+
+    @abstractmethod
+    def _state(self) -> DeltaState: ...
+
+    @abstractmethod
+    def _caller(self, mode: str | None = None, said: Said | None = None) -> Caller: ...
+
+    @abstractmethod
+    def _beside(self, state: DeltaState) -> Self:
+        """Another table, opened as this one is."""
+
+    def check(self, *, repair: bool = False, deep: bool = True, dropMissing: bool = False) -> CheckReport:
+        """Check the log, the files and every row id; printing the report shows what was found.
+
+        `deep` reads footers and columns of row ids, and nothing else of the data. `repair` does what is safe: it never
+        touches a data file. `dropMissing` lets it take files that are not there any more out of the table.
+        """
+        return checking.check(self._state(), self._caller(), repair=repair, deep=deep, drop_missing=dropMissing)
+
+    def biography(self, rowId: int) -> Biography:
+        """What happened to a row: born, changed, moved, deleted, restored, purged; printing it shows a timeline.
+
+        Reads the log, and of data files only those the row may have been in, ids and versions alone.
+        """
+        return biography.biography(self._state(), rowId)
+
+    def generate(self, mode: str) -> None:
+        """Write manifests of the newest version, as in delta-spark: `generate("symlink_format_manifest")`."""
+        generate(self._state(), mode)
+
+    def clone(
+        self, target: str, isShallow: bool = False, replace: bool = False, properties: Mapping[str, str] | None = None
+    ) -> Self:
+        """Make a table at `target` that begins with the rows of this one, as in delta-spark.
+
+        A shallow clone refers to this table's files where they are; any other has copies of its own. Rows of a clone
+        are new rows, with ids of their own. `replace` puts it in the place of a table that is there: of an earlier
+        clone only what differs.
+        """
+        return self._cloned(self._state(), target, isShallow, replace, properties)
+
+    def cloneAtVersion(
+        self,
+        version: int,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Make a table that begins with the rows of a version of this one."""
+        then = load(self._state().snapshot.location, version=version)
+        return self._cloned(then, target, isShallow, replace, properties)
+
+    def cloneAtTimestamp(
+        self,
+        timestamp: str | datetime.datetime,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Make a table that begins with the rows this one had at a time."""
+        moment = moment_ms(timestamp, zone=self._caller().zone)
+        then = load(self._state().snapshot.location, timestamp_ms=moment)
+        return self._cloned(then, target, isShallow, replace, properties)
+
+    def _cloned(
+        self, source: DeltaState, target: str, shallow: bool, replace: bool, properties: Mapping[str, str] | None
+    ) -> Self:
+        asked = Asked(shallow, replace, properties or {})
+        place = target_of(target, source.snapshot.location)
+        return self._beside(clone(source, place, asked, self._caller().env))

@@ -1,0 +1,513 @@
+"""Each kind of damage, done by hand, is found as that kind and no other; what can be repaired is; sound tables are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from holdfast import DeltaTable, Invalid
+from holdfast.delta import vectors
+from holdfast.delta.checkpoint_write import write_checkpoint
+from holdfast.delta.state import load
+from holdfast.env import system
+from holdfast.errors import TableError
+from holdfast.model.finding import LISTED, Finding, Kind, listed
+from holdfast.rows.ranges import overlaps
+from holdfast.storage.base import ObjectStore
+from holdfast.storage.location import Location
+from holdfast.storage.memory import MemoryStore
+from holdfast.table.checking import CheckReport
+from tests.support.damage import (
+    Action,
+    actions,
+    append,
+    bare,
+    commit_key,
+    copied,
+    created,
+    each_add,
+    live,
+    log_key,
+    opened,
+    rewrite,
+    sample,
+)
+from tests.support.depth import examples
+from tests.support.faulty import CountingStore, Crash, Fault, FaultyStore
+
+
+def kinds(report: CheckReport) -> set[Kind]:
+    """What is wrong; notes do not count."""
+    return {finding.kind for finding in report.findings if not finding.kind.is_harmless}
+
+
+def vector_file(store: ObjectStore) -> str:
+    """A file of vectors that a live file needs."""
+    hiding = [row for row in live(store).to_pylist() if row["dv"] is not None]
+    key = vectors.vector_file(Location(store, "t"), hiding[0]["key"], "u", hiding[0]["dv"]["path"])
+    return f"t/{key}"
+
+
+def missing_file(store: ObjectStore) -> None:
+    store.delete("t/" + live(store).column("key")[0].as_py())
+
+
+def wrong_size(store: ObjectStore) -> None:
+    bare(store)
+    rewrite(store, 5, each_add(lambda add: add.update(size=add["size"] + 1)))
+
+
+def bad_file(store: ObjectStore) -> None:
+    key = "t/" + next(line["add"]["path"] for line in actions(store, 5) if "add" in line)
+    store.put(key, b"x" * len(store.get(key)))
+
+
+def wrong_count(store: ObjectStore) -> None:
+    bare(store)
+
+    def change(add: Action) -> None:
+        add["stats"] = json.dumps({**json.loads(add["stats"]), "numRecords": 4})
+
+    rewrite(store, 5, each_add(change))
+
+
+def no_ids(store: ObjectStore) -> None:
+    bare(store)
+    rewrite(store, 5, each_add(lambda add: add.pop("baseRowId")))
+
+
+def mark_below(store: ObjectStore) -> None:
+    bare(store)
+
+    def change(lines: list[Action]) -> list[Action]:
+        return [line for line in lines if "domainMetadata" not in line]
+
+    for version in (4, 5):
+        rewrite(store, version, change)
+
+
+def reused(store: ObjectStore) -> None:
+    """A file gets ids of another that lost all its rows, as after a restore that lowers the mark."""
+    table = opened(store)
+    table.delete("id >= 20")
+    before = [line["remove"]["baseRowId"] for line in actions(store, 7) if "remove" in line]
+    append(table, range(30, 32))
+    bare(store)
+    rewrite(store, 8, each_add(lambda add: add.update(baseRowId=before[0])))
+
+
+def duplicate(store: ObjectStore) -> None:
+    bare(store)
+    rewrite(store, 5, each_add(lambda add: add.update(baseRowId=0)))
+
+
+def missing_vector(store: ObjectStore) -> None:
+    store.delete(vector_file(store))
+
+
+def torn_vector(store: ObjectStore) -> None:
+    key = vector_file(store)
+    data = bytearray(store.get(key))
+    data[-1] ^= 0xFF
+    store.put(key, bytes(data))
+
+
+def miscounted_vector(store: ObjectStore) -> None:
+    bare(store)
+    rewrite(store, 6, each_add(lambda add: add["deletionVector"].update(cardinality=7)))
+
+
+def double_add(store: ObjectStore) -> None:
+    bare(store)
+    rewrite(store, 6, lambda lines: [line for line in lines if "remove" not in line])
+
+
+def missed_remove(store: ObjectStore) -> None:
+    """A removal without the vector, as Trino wrote: the file stays."""
+    table = opened(store)
+    table.delete("id < 10")
+    bare(store)
+
+    def change(lines: list[Action]) -> list[Action]:
+        for line in lines:
+            line.get("remove", {}).pop("deletionVector", None)
+        return lines
+
+    rewrite(store, 7, change)
+
+
+def bad_commit(store: ObjectStore) -> None:
+    store.put(commit_key(1), b'{"add": 7}\n')
+
+
+def missing_commit(store: ObjectStore) -> None:
+    store.delete(commit_key(2))
+
+
+def bad_checkpoint(store: ObjectStore) -> None:
+    store.put(log_key(f"{3:020d}.checkpoint.parquet"), b"PAR1 not really PAR1")
+
+
+def wrong_checkpoint(store: ObjectStore) -> None:
+    """The commits say one thing, the checkpoint of the same version another."""
+    location = Location(store, "t")
+    store.delete(log_key(f"{3:020d}.checkpoint.parquet"))
+    kept = store.get(commit_key(2))
+    rewrite(store, 2, lambda lines: [line for line in lines if "add" not in line])
+    write_checkpoint(load(location, version=3), system())
+    store.put(commit_key(2), kept)
+
+
+def wrong_newest_checkpoint(store: ObjectStore) -> None:
+    """The one that everybody reads: rows are missing, and nobody is told."""
+    kept = store.get(commit_key(5))
+    for name in (f"{3:020d}.checkpoint.parquet", f"{6:020d}.checkpoint.parquet", f"{6:020d}.crc", "_last_checkpoint"):
+        store.delete(log_key(name))
+    rewrite(store, 5, lambda lines: [line for line in lines if "add" not in line])
+    write_checkpoint(load(Location(store, "t")), system())
+    store.put(commit_key(5), kept)
+
+
+def unclear_checkpoint(store: ObjectStore) -> None:
+    """Two checkpoints and the commits between them do not add up, and the first commits are gone."""
+    wrong_newest_checkpoint(store)
+    kept = store.get(log_key(f"{6:020d}.checkpoint.parquet"))
+    store.delete(log_key(f"{6:020d}.checkpoint.parquet"))
+    write_checkpoint(load(Location(store, "t"), version=3), system())
+    store.put(log_key(f"{6:020d}.checkpoint.parquet"), kept)
+    for version in range(3):
+        store.delete(commit_key(version))
+
+
+def wrong_compaction(store: ObjectStore) -> None:
+    opened(store).compactLog(1, 2)
+    key = log_key(f"{1:020d}.{2:020d}.compacted.json")
+    kept = [line for line in store.get(key).splitlines() if b'"add"' not in line]
+    store.put(key, b"\n".join(kept) + b"\n")
+
+
+def lost_hint(store: ObjectStore) -> None:
+    store.delete(log_key(f"{6:020d}.checkpoint.parquet"))
+
+
+def torn_hint(store: ObjectStore) -> None:
+    store.put(log_key("_last_checkpoint"), b'{"version": 6')
+
+
+def bad_checksum(store: ObjectStore) -> None:
+    key = log_key(f"{6:020d}.crc")
+    store.put(key, json.dumps({**json.loads(store.get(key)), "numFiles": 99}).encode())
+
+
+def torn_checksum(store: ObjectStore) -> None:
+    store.put(log_key(f"{6:020d}.crc"), b'{"numF')
+
+
+Damage = Callable[[ObjectStore], None]
+DAMAGES: list[tuple[Damage, set[Kind], bool]] = [  # what is done, what is found, whether a repair mends it
+    (missing_file, {Kind.MISSING_FILE}, False),
+    (wrong_size, {Kind.WRONG_SIZE}, False),
+    (bad_file, {Kind.BAD_FILE}, False),
+    (wrong_count, {Kind.WRONG_COUNT}, True),
+    (no_ids, {Kind.NO_ROW_IDS}, True),
+    (mark_below, {Kind.MARK_BELOW_DATA}, True),
+    (reused, {Kind.REUSED_IDS}, False),
+    (duplicate, {Kind.DUPLICATE_IDS, Kind.REUSED_IDS}, False),
+    (missing_vector, {Kind.MISSING_VECTOR}, False),
+    (torn_vector, {Kind.BAD_VECTOR}, False),
+    (miscounted_vector, {Kind.BAD_VECTOR}, False),
+    (double_add, {Kind.DOUBLE_ADD, Kind.DUPLICATE_IDS}, False),
+    (missed_remove, {Kind.REMOVE_MISSED}, False),
+    (bad_commit, {Kind.BAD_COMMIT}, False),
+    (missing_commit, {Kind.MISSING_COMMIT}, False),
+    (bad_checkpoint, {Kind.BAD_CHECKPOINT}, True),
+    (wrong_checkpoint, {Kind.WRONG_CHECKPOINT}, True),
+    (unclear_checkpoint, {Kind.WRONG_CHECKPOINT}, False),
+    (wrong_compaction, {Kind.WRONG_COMPACTION}, True),
+    (lost_hint, {Kind.BAD_HINT}, True),
+    (torn_hint, {Kind.BAD_HINT}, True),
+    (bad_checksum, {Kind.BAD_CHECKSUM}, True),
+    (torn_checksum, {Kind.BAD_CHECKSUM}, True),
+]
+by_damage = pytest.mark.parametrize(("damage", "found", "mended"), DAMAGES, ids=[d.__name__ for d, *_ in DAMAGES])
+
+
+def rows(store: ObjectStore) -> list[dict[str, Any]]:
+    return opened(store).toArrow(metadata=["_row_id", "_row_commit_version"]).sort_by("id").to_pylist()
+
+
+@by_damage
+def test_damage_is_found_as_what_it_is(damage: Damage, found: set[Kind], mended: bool) -> None:
+    store = sample()
+    damage(store)
+    report = opened(store).check()
+    assert kinds(report) == found, str(report)
+    assert not report.clean
+    for finding in report.findings:
+        assert finding.file or finding.kind is Kind.MARK_BELOW_DATA
+        assert str(finding) in str(report)
+    wrong = [finding for finding in report.findings if not finding.kind.is_harmless]
+    assert all(finding.repairable for finding in wrong) == (mended or found == {Kind.MISSING_FILE})
+
+
+@by_damage
+def test_a_repair_mends_what_it_can_and_no_more(damage: Damage, found: set[Kind], mended: bool) -> None:
+    store = sample()
+    damage(store)
+    data = {meta.key: store.get(meta.key) for meta in store.list_all("t") if "_delta_log" not in meta.key}
+    seen = rows(store) if mended and found != {Kind.NO_ROW_IDS} else None
+    report = opened(store).check(repair=True)
+    assert kinds(report) == (set() if mended else found), str(report)
+    assert bool(report.repaired) >= mended
+    assert data == {meta.key: store.get(meta.key) for meta in store.list_all("t") if "_delta_log" not in meta.key}
+    assert opened(store).check().findings == report.findings
+    if seen is not None:
+        assert rows(store) == seen
+    if mended:
+        assert opened(store).check().clean
+        assert opened(store).check(repair=True).repaired == ()
+
+
+def test_a_table_that_was_read_from_a_wrong_checkpoint_has_its_rows_again() -> None:
+    store = sample()
+    expected = rows(store)
+    wrong_newest_checkpoint(store)
+    assert len(rows(store)) == len(expected) - 5, "it is opened, and rows are missing"
+    assert kinds(opened(store).check()) == {Kind.WRONG_CHECKPOINT}
+    report = opened(store).check(repair=True)
+    assert report.clean
+    assert rows(store) == expected
+    assert json.loads(store.get(log_key(f"{6:020d}.crc")))["numFiles"] == 4
+
+
+def test_a_sound_table_is_found_sound() -> None:
+    report = opened(sample()).check()
+    assert report.clean
+    assert report.findings == ()
+    assert str(report) == "memory:///t, version 6, 4 files: sound (log and data)"
+
+
+def test_nothing_is_written_without_repair() -> None:
+    store = sample()
+    wrong_count(store)
+    before = {meta.key: store.get(meta.key) for meta in store.list_all("t")}
+    opened(store).check()
+    assert before == {meta.key: store.get(meta.key) for meta in store.list_all("t")}
+
+
+def test_a_missing_file_goes_only_when_told_to() -> None:
+    store = sample()
+    first = opened(store).toArrow(metadata=["_file"])["_file"][0].as_py()
+    left = [row["id"] for row in opened(store).toArrow(metadata=["_file"]).to_pylist() if row["_file"] != first]
+    missing_file(store)
+    with pytest.raises(Invalid, match="repair=True"):
+        opened(store).check(dropMissing=True)
+    assert kinds(opened(store).check(repair=True)) == {Kind.MISSING_FILE}
+    report = opened(store).check(repair=True, dropMissing=True)
+    assert report.clean
+    assert report.repaired[0] == "took 1 missing files out of the table (version 7)"
+    assert opened(store).historyArrow(1).column("operation").to_pylist() == ["FSCK"]
+    assert [row["id"] for row in rows(store)] == sorted(left)
+
+
+def test_ids_after_a_raised_mark_are_fresh() -> None:
+    store = sample()
+    mark_below(store)
+    opened(store).check(repair=True)
+    table = opened(store)
+    append(table, range(40, 42))
+    assert [row["_row_id"] for row in rows(store)][-2:] == [26, 27]
+    assert table.check().clean
+
+
+def test_the_other_file_of_a_duplicate_is_named() -> None:
+    store = sample()
+    duplicate(store)
+    finding = next(f for f in opened(store).check().findings if f.kind is Kind.DUPLICATE_IDS)
+    first = live(store).column("key").to_pylist()
+    assert finding.file in first
+    assert sum(key in finding.what for key in first) == 2
+    assert finding.count == 3  # ids 0, 1 and 2; 3 and 4 are hidden in the older file
+
+
+def test_a_shallow_check_reads_no_data_file() -> None:
+    store = sample()
+    wrong_count(store)
+    bad_file(store)
+    assert kinds(opened(store).check(deep=False)) == set()
+    missing_file(store)
+    assert kinds(opened(store).check(deep=False)) == {Kind.MISSING_FILE}
+
+
+def test_files_nobody_refers_to_are_a_note() -> None:
+    store = sample()
+    for name in ("t/part-x.parquet", "t/v=a/part-y.parquet", "t/_delta_index/z", "t/.crc"):
+        store.put(name, b"12")
+    report = opened(store).check()
+    assert report.clean
+    (note,) = report.findings
+    assert (note.kind, note.count, note.file) == (Kind.ORPHANS, 2, "part-x.parquet")
+    assert "  note: files nobody refers to" in str(report)
+
+
+def test_a_missing_checksum_is_a_note_and_is_written() -> None:
+    store = sample()
+    store.delete(log_key(f"{6:020d}.crc"))
+    report = opened(store).check()
+    assert report.clean
+    assert [finding.kind for finding in report.findings] == [Kind.NO_CHECKSUM]
+    assert opened(store).check(repair=True).findings == ()
+
+
+def test_a_log_whose_first_commits_are_gone_is_sound() -> None:
+    store = sample()
+    for version in (0, 1, 2):
+        store.delete(commit_key(version))
+    assert opened(store).check().clean
+
+
+@pytest.mark.parametrize("dropped", [True, False])
+def test_only_dropping_row_tracking_starts_ids_anew(dropped: bool) -> None:
+    store = MemoryStore()
+    table = created(store)
+    append(table, range(5))
+    table.delete()
+    append(table, range(5))
+    bare(store)
+    domain = {"domainMetadata": {"domain": "delta.rowTracking", "configuration": "{}", "removed": True}}
+    rewrite(store, 2, lambda lines: [*lines, *([domain] if dropped else [])])
+    rewrite(store, 3, each_add(lambda add: add.update(baseRowId=0)))
+    assert kinds(opened(store).check()) == (set() if dropped else {Kind.REUSED_IDS})
+
+
+def test_many_findings_of_a_kind_are_counted() -> None:
+    found = listed(Finding(Kind.MISSING_FILE, f"{n} is gone") for n in range(LISTED + 5))
+    assert len(found) == LISTED
+    assert found[-1].what.endswith("and 5 more such")
+    assert sum(f.count for f in found) == LISTED + 5
+
+
+@examples(200)
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 15)), max_size=12))
+def test_overlaps_are_those_of_the_definition(pairs: list[tuple[int, int]]) -> None:
+    ranges = sorted((low, low + length) for low, length in pairs)
+    got = overlaps(np.array([r[0] for r in ranges], np.int64), np.array([r[1] for r in ranges], np.int64)).tolist()
+    for at, (low, _) in enumerate(ranges):
+        earlier = [end for _, end in ranges[:at]]
+        if any(end > low for end in earlier):
+            assert ranges[got[at]][1] == max(earlier)
+        else:
+            assert got[at] == -1
+
+
+_step = st.one_of(
+    st.tuples(st.just("append"), st.integers(1, 9)),
+    st.tuples(st.just("delete"), st.integers(2, 5)),
+    st.tuples(st.just("update"), st.integers(2, 5)),
+    st.tuples(st.just("rewrite"), st.integers(2, 5)),
+    st.tuples(st.just("compact"), st.integers(5, 40)),
+    st.tuples(st.just("restore"), st.integers(0, 20)),
+)
+
+
+@examples(20)
+@given(st.lists(_step, min_size=2, max_size=9), st.integers(1, 4))
+def test_whatever_happens_to_a_table_it_stays_sound(steps: list[tuple[str, int]], interval: int) -> None:
+    store = MemoryStore()
+    table = created(store, {"delta.checkpointInterval": str(interval)})
+    first = 0
+    for verb, n in steps:
+        match verb:
+            case "append":
+                append(table, range(first, first + n))
+                first += n
+            case "delete":
+                table.delete(f"id % {n} = 0")
+            case "update":
+                table.update(f"id % {n} = 1", {"v": "'u'"})
+            case "rewrite":
+                table.update(f"id % {n} = 1", {"v": "'w'"}, mode="copy-on-write")
+            case "compact":
+                table.optimize(targetRows=n).executeCompaction()
+            case _:
+                table.restoreToVersion(n % (table.version + 1))
+    report = table.check()
+    assert report.clean, str(report)
+
+
+def _damaged() -> MemoryStore:
+    """A copy of the same damaged table each time."""
+    return copied(_template())
+
+
+@cache
+def _template() -> MemoryStore:
+    """Two appends, and nothing but the rows as it should be."""
+    store = MemoryStore()
+    table = created(store, {"delta.checkpointInterval": "2"})
+    append(table, range(3))
+    append(table, range(3, 6))
+    rewrite(store, 2, lambda lines: [line for line in lines if "domainMetadata" not in line])
+    for name in (f"{2:020d}.checkpoint.parquet", f"{2:020d}.crc", "_last_checkpoint"):
+        store.put(log_key(name), b"{torn")
+    return store
+
+
+def test_a_fault_in_a_repair_leaves_a_table_to_be_repaired() -> None:
+    before = kinds(opened(_damaged()).check())
+    assert before == {Kind.MARK_BELOW_DATA, Kind.BAD_CHECKPOINT, Kind.BAD_HINT, Kind.BAD_CHECKSUM}
+
+    def mend(store: ObjectStore) -> None:
+        opened(store).check(repair=True, deep=False)
+
+    def check(store: ObjectStore) -> None:
+        assert [(row["id"], row["_row_id"]) for row in rows(store)] == [(n, n) for n in range(6)]
+        assert kinds(opened(store).check(deep=False)) <= before
+
+    counting = CountingStore(_damaged())
+    mend(counting)
+    assert opened(counting).check().clean
+    writes = [n for n, (verb, _) in enumerate(counting.keys, start=1) if verb in ("put", "put_if_absent", "delete")]
+    assert len(writes) >= 5
+    for fault in Fault:
+        for at in sorted({at for n in writes for at in (n, n + 1)}):  # a repair mostly reads, which changes nothing
+            store = FaultyStore(_damaged(), at=at, fault=fault)
+            with suppress(TableError, Crash):
+                mend(store)
+            assert store.fired
+            check(store.inner)
+
+
+@pytest.mark.everywhere
+def test_spark_looks_at_files_as_this_process_does(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    table = DeltaTable.create(None).location(path).addColumn("id", "long").addColumn("v", "string").execute()
+    for n in range(3):
+        append(table, range(n * 5, n * 5 + 5))
+    table.delete("id = 3")
+    table.update("id = 0", {"v": "'u'"})
+    assert table.check().clean
+    rewrite_local(tmp_path / "t", 3)
+    ours, theirs = DeltaTable.forPath(None, path).check(), DeltaTable.forPath(spark, path).check()
+    assert ours == theirs
+    assert Kind.DUPLICATE_IDS in kinds(ours)
+
+
+def rewrite_local(table: Path, version: int) -> None:
+    """Give the file of a commit the ids of the first one."""
+    log = table / "_delta_log"
+    for other in log.glob("*.crc"):
+        other.unlink()
+    commit = log / f"{version:020d}.json"
+    lines = [json.loads(line) for line in commit.read_text().splitlines()]
+    commit.write_text("\n".join(map(json.dumps, each_add(lambda add: add.update(baseRowId=0))(lines))) + "\n")
