@@ -18,9 +18,10 @@ from holdfast.errors import Invalid, UnknownColumn, Unsupported
 from holdfast.model.mutation import AllRows, Mutation, NoRows, Reads, Shape
 from holdfast.model.snapshot import Snapshot
 from holdfast.ops.alter_columns import mapping_mode, path_of
+from holdfast.plan.auto import BUDGET, budget_of
 from holdfast.plan.write import write_spec
 from holdfast.predicate.parse import unknown_names
-from holdfast.schema.mapping import fields_along, map_existing_columns, physical_path
+from holdfast.schema.mapping import fields_along, logical_path, map_existing_columns, physical_path
 from holdfast.schema.properties import (
     COLUMN_MAPPING_MAX_ID,
     COLUMN_MAPPING_MODE,
@@ -36,9 +37,8 @@ from holdfast.schema.properties import (
     truth,
 )
 from holdfast.schema.requests import Requested, requested, spelled
-from holdfast.schema.show import Path, path_text, type_text
+from holdfast.schema.show import path_text, type_text
 from holdfast.schema.storable import is_bounded
-from holdfast.schema.types import Struct
 
 _KEPT = frozenset(
     (
@@ -69,7 +69,7 @@ def set_properties(snapshot: Snapshot, old: Shape, asked: Mapping[str, str]) -> 
     for name, value in wanted.properties.items():
         if name.startswith(CONSTRAINT):
             raise Invalid(f"{name} is a constraint: use addConstraint({name.removeprefix(CONSTRAINT)!r}, expression)")
-        if name.startswith(_OWN):
+        if name.startswith(_OWN) and name not in BUDGET:
             raise Invalid(f"{name} is asked for when a table is made: it cannot be set on one that is there")
         if name in _LACKING and truth(value):
             raise Unsupported(f"Holdfast does not write tables with {name}=true: leave it out")
@@ -138,7 +138,7 @@ def cluster_by(old: Shape, names: Sequence[str]) -> Mutation:
         type_ = fields_along(old.schema, path)[-1].type
         if not is_bounded(type_):
             raise Invalid(f"the table cannot be clustered by {path_text(path)}, because it is {type_text(type_)}")
-    before = [path_text(_logical(old.schema, path)) for path in old.clustering_columns or ()]
+    before = [path_text(logical_path(old.schema, path)) for path in old.clustering_columns or ()]
     parameters = {"oldClusteringColumns": ",".join(before), "newClusteringColumns": ",".join(map(path_text, paths))}
     columns = tuple(physical_path(old.schema, path) for path in paths)
     never = old.clustering_columns is None and not columns
@@ -161,6 +161,7 @@ def _propertied(
     """A change of properties, with what they bring about."""
     shape = _mapped(old, shape)
     write_spec(shape.schema, shape.partition_columns, shape.properties)  # refuses values that no write could use
+    budget_of(shape.properties)
     if not truth(shape.properties.get(ENABLE_IN_COMMIT_TIMESTAMPS)):
         # What they were on since means nothing once they are off, and would be wrong when they are on again.
         shape = replace(shape, properties={k: v for k, v in shape.properties.items() if k not in _SINCE_WHEN})
@@ -198,12 +199,3 @@ def _mapped(old: Shape, shape: Shape) -> Shape:
     mapped = map_existing_columns(shape.schema, max_id=int(shape.properties.get(COLUMN_MAPPING_MAX_ID, "0")))
     properties = {**shape.properties, COLUMN_MAPPING_MAX_ID: str(mapped.max_id)}
     return replace(shape, schema=mapped.schema, properties=properties)
-
-
-def _logical(schema: Struct, path: Path) -> Path:
-    """The names along a path of physical names; the physical one where the table has no such column."""
-    head, *rest = path
-    f = next((f for f in schema.fields if f.physical_name == head), None)
-    if f is None:
-        return path
-    return (f.name, *(_logical(f.type, tuple(rest)) if rest and isinstance(f.type, Struct) else rest))

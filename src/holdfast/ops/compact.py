@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from holdfast.model.mutation import KEEPS_ROW_IDS, Mutation
 from holdfast.model.snapshot import Snapshot
 from holdfast.ops.scan import LoadHidden
+from holdfast.parquet.write import WriteSpec
 from holdfast.plan.arithmetic import check_rows
 from holdfast.plan.change import Changer, Storing, Work
 from holdfast.plan.compact import Bin
@@ -29,7 +30,13 @@ Rows = TypeVar("Rows")
 
 
 def rewritten(
-    snapshot: Snapshot, work: Bin, changer: Changer[Rows], load_hidden: LoadHidden, store: Storing
+    snapshot: Snapshot,
+    work: Bin,
+    changer: Changer[Rows],
+    load_hidden: LoadHidden,
+    store: Storing,
+    *,
+    label: str = "writing files together",
 ) -> pa.Table:
     """Write the rows of a bin; gives the files."""
     plan = replace(plan_scan(snapshot, Request()), files=work.files)
@@ -40,20 +47,32 @@ def rewritten(
             clauses=(),
             schema=snapshot.schema,
             keep=True,
-            together=True,
-            store=replace(store, feed=None),
+            together=work.order is None,
+            order=work.order,
+            label=label,
+            store=replace(store, feed=None, data=_rolled(store.data, work)),
         )
     )
     check_rows(snapshot, removed=work.files, hidden={}, staged=done.staged, deleted=0, inserted=0)
     return done.staged
 
 
-def compacted(snapshot: Snapshot, work: Bin, staged: pa.Table, where: Predicate, *, purges: bool) -> Mutation:
+def _rolled(spec: WriteSpec, work: Bin) -> WriteSpec:
+    """How files are stored; a part of an order is one, unless its rows take twice the room they should."""
+    if work.order is None:
+        return spec
+    return replace(spec, target_bytes=2 * max(spec.target_bytes, work.bytes // work.order.parts))
+
+
+def compacted(
+    snapshot: Snapshot, work: Bin, staged: pa.Table, where: Predicate, *, purges: bool = False, auto: bool = False
+) -> Mutation:
     """Put what was written in the place of a bin's files."""
+    kind = {"zOrderBy": "[]", "clusterBy": "[]", "auto": "true" if auto else "false"}
     told = json.dumps([] if where == ALWAYS else [render(where)])
     return Mutation(
         "REORG" if purges else "OPTIMIZE",
-        {"predicate": told, "applyPurge": "true"} if purges else {"predicate": told, "zOrderBy": "[]", "auto": "false"},
+        {"predicate": told, **({"applyPurge": "true"} if purges else kind)},
         metrics(work, staged),
         added=staged,
         removed=work.files.table,

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from holdfast.model.files import FileTable
+from holdfast.plan.change import Order
 from holdfast.schema.partition import column
 
 TARGET_ROWS = 1 << 20
@@ -43,13 +45,25 @@ class _File:
 
 
 @dataclass(frozen=True)
+class Group:
+    """The files of a partition in numbers."""
+
+    at: NDArray[np.int64]  # in the table of files
+    rows: NDArray[np.int64]  # live
+    size: NDArray[np.int64]  # of these rows
+    hidden: NDArray[np.float64]  # share of the rows
+
+
+@dataclass(frozen=True)
 class Bin:
-    """Files to be written as one."""
+    """Files to be written together: as one, or as many as their order has parts."""
 
     files: FileTable
     rows: int
     bytes: int
     why: str
+    order: Order | None = None  # of the rows; None: as they come
+    level: int = 0  # how often they will have been put in order with others
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -61,8 +75,9 @@ def plan_compaction(files: FileTable, partition_names: Sequence[str], limits: Li
     if not len(files):
         return ()
     bins = []
-    for group in _groups(files, partition_names):
-        bins += list(_bins(group, limits))
+    for group in groups(files, partition_names):
+        columns = (group.at, group.rows, group.size, group.hidden)
+        bins += list(_bins([_File(*f) for f in zip(*(c.tolist() for c in columns), strict=True)], limits))
     bins.sort(key=_benefit, reverse=True)
     chosen, written = [], 0
     for members in bins:
@@ -81,7 +96,7 @@ def purged(files: FileTable, partition_names: Sequence[str], limits: Limits) -> 
     return plan_compaction(hiding, partition_names, every)
 
 
-def _groups(files: FileTable, partition_names: Sequence[str]) -> Iterator[list[_File]]:
+def groups(files: FileTable, partition_names: Sequence[str]) -> Iterator[Group]:
     """The files of each partition, neighbours in row ids next to each other."""
     rows = files.num_records
     sizes = files.column("size").to_numpy()
@@ -97,12 +112,8 @@ def _groups(files: FileTable, partition_names: Sequence[str]) -> Iterator[list[_
     known = np.flatnonzero(counts >= 0)  # a file of which the log gives no count stays as it is
     order = known[np.lexsort((known, bases[known], codes[known]))]
     for part in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
-        group = []
-        for at in part.tolist():
-            live = int(counts[at] - hidden[at])
-            share = float(hidden[at] / counts[at]) if counts[at] else 1.0
-            group.append(_File(at, live, int(sizes[at] * (1 - share)) if counts[at] else 0, share))
-        yield group
+        share = np.divide(hidden[part], counts[part], out=np.ones(len(part)), where=counts[part] > 0)
+        yield Group(part, counts[part] - hidden[part], (sizes[part] * (1 - share)).astype(np.int64), share)
 
 
 def _bins(group: list[_File], limits: Limits) -> Iterator[list[_File]]:

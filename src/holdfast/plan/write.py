@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from holdfast.errors import Invalid
 from holdfast.model.snapshot import Identity
 from holdfast.parquet.write import WriteSpec
-from holdfast.schema.properties import number, truth
+from holdfast.schema.properties import OPTIMIZE_WRITE, number, truth
 from holdfast.schema.stats_leaves import LeafPath, stats_leaves
 from holdfast.schema.types import Struct
 
@@ -61,6 +61,7 @@ def write_spec(
         codec=_codec(properties.get(CODEC, "zstd")),
         target_bytes=_size(properties[TARGET_FILE_SIZE]) if TARGET_FILE_SIZE in properties else _TARGET,
         store_partitions=any(truth(properties.get(name)) for name in STORE_PARTITIONS),
+        gathered=truth(properties.get(OPTIMIZE_WRITE)),
         random_prefix=number(RANDOM_PREFIX_LENGTH, properties.get(RANDOM_PREFIX_LENGTH, "2")) if scattered else 0,
     )
 

@@ -82,6 +82,15 @@ def physical_path(schema: Struct, path: Sequence[str]) -> tuple[str, ...]:
     return tuple(f.physical_name for f in fields_along(schema, path))
 
 
+def logical_path(schema: Struct, path: tuple[str, ...]) -> tuple[str, ...]:
+    """The names along a path of physical names; the physical ones where the table has no such column."""
+    head, *rest = path
+    f = next((f for f in schema.fields if f.physical_name == head), None)
+    if f is None:
+        return path
+    return (f.name, *(logical_path(f.type, tuple(rest)) if rest and isinstance(f.type, Struct) else rest))
+
+
 def _mapped(schema: Struct, max_id: int, name_of: Callable[[Field], str]) -> Mapped:
     ids = count(max(max_id, largest_id(schema)) + 1)
 

@@ -27,6 +27,9 @@ DELETED_FILE_RETENTION = "delta.deletedFileRetentionDuration"
 LOG_RETENTION = "delta.logRetentionDuration"
 CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 ISOLATION_LEVEL = "delta.isolationLevel"
+AUTO_OPTIMIZE = "delta.autoOptimize"  # what automatic compaction was called before it had a property of its own
+AUTO_COMPACT = "delta.autoOptimize.autoCompact"
+OPTIMIZE_WRITE = "delta.autoOptimize.optimizeWrite"
 CONSTRAINT = "delta.constraints."  # followed by the constraint's name
 FEATURE = "delta.feature."  # followed by the feature's name; only in requests
 
@@ -36,12 +39,14 @@ class Isolation(Enum):
 
     SERIALIZABLE = "Serializable"  # as if every commit had run alone, in the order of versions
     WRITE_SERIALIZABLE = "WriteSerializable"  # in some order: rows that a blind append added meanwhile are not read
+    SNAPSHOT = "SnapshotIsolation"  # rows that both would change are all that counts
 
 
 class Kind(Enum):
     """What a property's value must be."""
 
     TRUTH = "true or false"
+    AUTO = "true, false or auto"
     NUMBER = "a whole number"
     SPAN = "a span of time such as 'interval 7 days'"
     TEXT = "text"
@@ -49,9 +54,9 @@ class Kind(Enum):
 
 PROPERTIES: dict[str, Kind] = {
     "delta.appendOnly": Kind.TRUTH,
-    "delta.autoOptimize": Kind.TRUTH,
-    "delta.autoOptimize.autoCompact": Kind.TEXT,
-    "delta.autoOptimize.optimizeWrite": Kind.TRUTH,
+    AUTO_OPTIMIZE: Kind.TRUTH,
+    AUTO_COMPACT: Kind.AUTO,
+    OPTIMIZE_WRITE: Kind.TRUTH,
     "delta.castIcebergTimeType": Kind.TRUTH,
     CHECKPOINT_INTERVAL: Kind.NUMBER,
     "delta.checkpointPolicy": Kind.TEXT,
@@ -179,6 +184,8 @@ def check(name: str, value: str) -> None:
     match PROPERTIES.get(name):
         case Kind.TRUTH if value.strip().lower() not in ("true", "false"):
             raise Invalid(f"the property {name} is {value!r}; it must be {Kind.TRUTH.value}")
+        case Kind.AUTO if value.strip().lower() not in ("true", "false", "auto"):
+            raise Invalid(f"the property {name} is {value!r}; it must be {Kind.AUTO.value}")
         case Kind.NUMBER:
             number(name, value)
         case Kind.SPAN:

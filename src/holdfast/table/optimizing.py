@@ -1,25 +1,40 @@
-"""Compaction, put together: plan the bins, write each, commit each, tell what came of it."""
+"""Compaction and clustering, put together: plan the bins, write each, commit each, tell what came of it.
+
+1. Of a clustered table the bins are its cubes in the making, of any other one small files that lie together.
+2. Bins are committed in their order, one after the other, whichever is written first.
+3. A bin that another writer was faster with is told and left; those after it are written all the same.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+import pyarrow as pa
 from pyspark.sql import Column
 
 from holdfast.delta.features import check_writable
 from holdfast.delta.state import DeltaState
 from holdfast.delta.vectors import load_hidden
 from holdfast.errors import ConcurrentWrite, Invalid
+from holdfast.ops.cluster import ordered
 from holdfast.ops.compact import compacted, rewritten
-from holdfast.plan.compact import HIDDEN_SHARE, TARGET_ROWS, Bin, Limits, plan_compaction, purged
+from holdfast.ops.rebase import Redo, Touched
+from holdfast.plan.cluster import plan_clustering, plan_purge, plan_z_order
+from holdfast.plan.compact import HIDDEN_SHARE, TARGET_ROWS, Bin, Limits, plan_compaction
 from holdfast.plan.prune import Want, prune
 from holdfast.plan.scan import partition_fields
 from holdfast.plan.write import write_spec
 from holdfast.predicate.records import ALWAYS, Predicate
+from holdfast.schema.show import path_text
+from holdfast.spark.progress import step
 from holdfast.table.changing import Caller, predicate_of, storing
+from holdfast.table.clustering import clustered_by, z_ordered_by
 from holdfast.table.writing import land, shape_of
+
+_AT_ONCE = 8  # bins that are written at the same time: a bin of one file keeps one core busy
 
 
 @dataclass(frozen=True)
@@ -29,6 +44,7 @@ class Compacted:
     versions: tuple[int, ...]
     metrics: Mapping[str, int]
     lost: tuple[str, ...] = ()  # bins that another writer was faster with, and who
+    left: int = 0  # bins that were not begun, because the time for them was over
 
 
 @dataclass(frozen=True)
@@ -57,51 +73,124 @@ class DeltaOptimizeBuilder:
     state: DeltaState
     caller: Caller
     limits: Limits
+    full: bool = False
     predicate: Predicate = field(default=ALWAYS)
 
+    def __post_init__(self) -> None:
+        if self.full and not self.state.snapshot.clustering_columns:
+            raise Invalid("full=True puts all rows of a clustered table in order again, and this one is not clustered")
+        if self.full and self.limits.most_bytes is not None:
+            raise Invalid("full=True puts all rows in order, however many bytes they have: leave maxBytes out")
+
     def where(self, condition: str | Column) -> DeltaOptimizeBuilder:
-        """Only files that may hold rows which satisfy a condition."""
+        """Only files that may hold rows which satisfy a condition; not of a clustered table."""
+        if self.state.snapshot.clustering_columns:
+            shown = ", ".join(path_text(path) for path in clustered_by(self.state))
+            raise Invalid(
+                f"the table is clustered by {shown}, and its rows are put in order together: leave where() out, and "
+                "bound what is written with optimize(maxBytes=...)"
+            )
         predicate, _ = predicate_of(condition, self.state.snapshot.schema, self.caller)
         if predicate == ALWAYS:
             raise Invalid(f"nothing of {condition!r} says which files to leave out: compare columns with literals")
         return replace(self, predicate=predicate)
 
-    def plan(self) -> CompactionPlan:
-        """What it would write, and why."""
+    def plan(self, zOrderBy: Sequence[str] = ()) -> CompactionPlan:
+        """What `executeCompaction()` would write, and why; or `executeZOrderBy` with these columns."""
         snapshot = self.state.snapshot
         files = prune(snapshot.files, Want(snapshot, self.predicate)).files
-        return CompactionPlan(plan_compaction(files, _partitions(self.state), self.limits), len(files))
+        if zOrderBy:
+            names = [zOrderBy] if isinstance(zOrderBy, str) else list(zOrderBy)
+            bins = plan_z_order(files, _partitions(self.state), z_ordered_by(self.state, names), self.limits)
+        elif columns := clustered_by(self.state):
+            bins = plan_clustering(files, columns, self.limits, full=self.full)
+        else:
+            bins = plan_compaction(files, _partitions(self.state), self.limits)
+        return CompactionPlan(bins, len(files))
 
     def executeCompaction(self) -> Compacted:
-        """Write small files together, and files that hide many rows anew; one commit each."""
-        return run(self.state, self.plan().bins, self.predicate, self.caller, purges=False)
+        """Write small files together, and files that hide many rows anew; one commit each.
+
+        Of a clustered table, put in order what is not, and join what lies in many orders.
+        """
+        return self._run(self.plan().bins)
+
+    def executeZOrderBy(self, *cols: str | Sequence[str]) -> Compacted:
+        """Put rows with near values of some columns into the same files; one commit per partition."""
+        names = [name for col in cols for name in ([col] if isinstance(col, str) else col)]
+        z_ordered_by(self.state, names)
+        return self._run(self.plan(names).bins)
+
+    def _run(self, bins: Sequence[Bin]) -> Compacted:
+        return run_bins(self.state, bins, self.caller, where=self.predicate, full=self.full)
 
 
 def purge(state: DeltaState, caller: Caller, limits: Limits) -> Compacted:
     """Write every file that hides rows anew, so that no deletion vector is left."""
-    bins = purged(state.snapshot.files, _partitions(state), limits)
-    return run(state, bins, ALWAYS, caller, purges=True)
+    bins = plan_purge(state.snapshot.files, _partitions(state), clustered_by(state), limits)
+    return run_bins(state, bins, caller, purges=True)
 
 
-def run(state: DeltaState, bins: tuple[Bin, ...], where: Predicate, caller: Caller, *, purges: bool) -> Compacted:
-    """Write and commit bins; one that another writer was faster with is told and left."""
+def run_bins(
+    state: DeltaState,
+    bins: Sequence[Bin],
+    caller: Caller,
+    *,
+    where: Predicate = ALWAYS,
+    full: bool = False,
+    purges: bool = False,
+    auto: bool = False,
+    is_over: Callable[[], bool] = lambda: False,
+) -> Compacted:
+    """Write and commit bins, until the time for them is over."""
     location = state.snapshot.location
     check_writable(state.protocol, table=location.url)
     store = storing(state, shape_of(state))
     changer = caller.changer()
-    versions, lost, total = [], [], Counter[str]()
-    for each in bins:
-        staged = rewritten(state.snapshot, each, changer, load_hidden, store)
-        mutation = compacted(state.snapshot, each, staged, where, purges=purges)
+    # Where a bar of tasks is shown, it is that of the only bin; bars of several would overwrite each other.
+    label = "writing files anew" if len(bins) == 1 else ""
+
+    def write(each: Bin) -> pa.Table:
+        return rewritten(state.snapshot, each, changer, load_hidden, store, label=label)
+
+    versions, lost, total = list[int](), list[str](), Counter[str]()
+    for each, staged in _written(bins, write, caller, is_over):
+        if each.order is None:
+            mutation = compacted(state.snapshot, each, staged, where, purges=purges, auto=auto)
+        else:
+            mutation = ordered(
+                state.snapshot, each, staged, where, caller.env.new_uuid(), full=full, auto=auto, purges=purges
+            )
         try:
-            landed = land(state, location, mutation, caller.env)
+            touched = Touched(rewritten=frozenset(each.keys))
+            landed = land(state, location, mutation, caller.env, redo=Redo(touched, changer, load_hidden))
         except ConcurrentWrite as conflict:
             lost.append(str(conflict))
             continue
         assert landed.version is not None, "a compaction is written for no application"
         versions.append(landed.version)
         total.update(mutation.metrics)
-    return Compacted(tuple(versions), dict(total), tuple(lost))
+    return Compacted(tuple(versions), dict(total), tuple(lost), len(bins) - len(versions) - len(lost))
+
+
+def _written(
+    bins: Sequence[Bin], write: Callable[[Bin], pa.Table], caller: Caller, is_over: Callable[[], bool]
+) -> Iterator[tuple[Bin, pa.Table]]:
+    """Bins and what was written of each, in their order; on Spark some are written while others are waited for."""
+    at_once = 1 if caller.spark is None else _AT_ONCE
+    waiting: deque[tuple[Bin, Future[pa.Table]]] = deque()
+    left = deque(bins)
+    with ThreadPoolExecutor(at_once) as pool:
+        while waiting or left:
+            while left and len(waiting) < at_once and not is_over():
+                waiting.append((left[0], pool.submit(write, left.popleft())))
+            if not waiting:
+                return
+            each, coming = waiting.popleft()
+            done = len(bins) - len(left) - len(waiting)
+            with step(caller.spark if len(bins) == 1 else None, f"writing bin {done} of {len(bins)}"):
+                staged = coming.result()
+            yield each, staged
 
 
 def limits_of(

@@ -1,0 +1,63 @@
+"""Rows along a curve with Spark: a small sample says where the curve goes, and one shuffle brings rows to their parts.
+
+1. The sample is read of the ordering columns alone; what comes to this process is bounded by SAMPLE_ROWS.
+2. Only these columns go through Python to learn a row's place; everything else stays in Spark until it is written.
+3. Parts are given by number and not by Spark's own range partitioning, which would read all rows twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from holdfast.errors import Unsupported
+from holdfast.plan.change import Order
+from holdfast.plan.curve import PLACE_BITS, SAMPLE_ROWS, Curve, curve_of
+from holdfast.spark.types import named
+
+_PLACE = "__hf_place"
+_SEED = 7  # the same rows give the same curve
+_MORE = 1.2  # than the rows wanted, because a sample is as large only on average
+
+
+def in_order(frame: DataFrame, order: Order, rows: int) -> DataFrame:
+    """The rows, about so many, in the parts of a curve and in its order within each."""
+    columns = [_column(path) for path in order.columns]
+    curve = _curve(frame, columns, order, rows)
+    placed = frame.withColumn(_PLACE, _place_of(curve)(F.struct(*columns)))
+    if curve.parts == 1:
+        return placed.coalesce(1).sortWithinPartitions(_PLACE)
+    part = F.shiftright(named(_PLACE), PLACE_BITS).cast("int")
+    return placed.repartitionById(curve.parts, part).sortWithinPartitions(_PLACE)
+
+
+def _curve(frame: DataFrame, columns: list[Column], order: Order, rows: int) -> Curve:
+    sample = frame.select(*(c.alias(f"c{i}") for i, c in enumerate(columns)))
+    if rows > SAMPLE_ROWS:
+        sample = sample.sample(fraction=_MORE * SAMPLE_ROWS / rows, seed=_SEED)
+    found = sample.limit(2 * SAMPLE_ROWS).toArrow()  # whatever the log says of how many rows there are
+    return curve_of([c.combine_chunks() for c in found.columns], order.along, order.parts)
+
+
+def _place_of(curve: Curve) -> Callable[..., Column]:
+    """A function of a struct of the ordering columns; Holdfast is pickled with it (see `carry`)."""
+    arrow_udf: Any = getattr(F, "arrow_udf", None)
+    if arrow_udf is None:
+        raise Unsupported("putting rows in order takes PySpark 4.1 or newer: install it, or open without Spark")
+
+    def place(rows: pa.Array) -> pa.Array:
+        return pa.array(curve.place(rows.flatten()))
+
+    made: Callable[..., Column] = arrow_udf(place, "bigint")
+    return made
+
+
+def _column(path: tuple[str, ...]) -> Column:
+    column = named(path[0])
+    for name in path[1:]:
+        column = column.getField(name)
+    return column

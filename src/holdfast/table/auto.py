@@ -1,0 +1,50 @@
+"""What follows a write by itself: a bounded compaction, where the table asks for it.
+
+1. The write is committed before anything of this begins, and stands whatever comes of it.
+2. What was done, and what went wrong, is in the result of the write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+from pyarrow import ArrowException
+from pyspark.errors import PySparkException
+
+from holdfast.delta.format import DeltaFormat
+from holdfast.delta.state import DeltaState
+from holdfast.errors import TableError
+from holdfast.plan.auto import Auto, budget_of, due
+from holdfast.plan.scan import partition_fields
+from holdfast.table.changing import Caller, Changed
+from holdfast.table.clustering import clustered_by
+from holdfast.table.optimizing import limits_of, run_bins
+from holdfast.table.writing import Written
+
+Done = TypeVar("Done", Written, Changed)
+
+
+def after(state: DeltaState, done: Done, caller: Caller) -> Done:
+    """The result of a write, with what followed it; `state` is the one the write began with."""
+    if done.version is None:
+        return done
+    try:
+        followed = _followed(state, caller)
+    except (TableError, PySparkException, ArrowException, OSError) as error:
+        followed = Auto(trouble=str(error))
+    return done if followed is None else replace(done, auto=followed)
+
+
+def _followed(before: DeltaState, caller: Caller) -> Auto | None:
+    budget = budget_of(before.snapshot.properties)
+    if budget is None:
+        return None
+    state = DeltaFormat(before.snapshot.location).newest(before)
+    assert state is not None, "a table that was written is there"
+    partitions = [f.physical_name for f in partition_fields(state.snapshot)]
+    bins = due(state.snapshot.files, partitions, clustered_by(state), limits_of(state), budget)
+    ends = caller.env.now_ms() + 1000 * budget.max_seconds
+    done = run_bins(state, bins, caller, is_over=lambda: caller.env.now_ms() >= ends, auto=True)
+    trouble = [*done.lost, *([f"{done.left} bins would have begun too late"] if done.left else [])]
+    return Auto(done.versions, done.metrics, done.left + len(done.lost), "; ".join(trouble) or None)
