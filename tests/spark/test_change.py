@@ -16,7 +16,7 @@ from holdfast import DeltaTable
 from holdfast.delta.state import load
 from holdfast.delta.vectors import load_hidden
 from holdfast.errors import AmbiguousMatch, ConstraintViolated, Invalid, UnknownColumn
-from holdfast.spark import change
+from holdfast.spark import change, matching
 from holdfast.storage.open import open_location
 
 MODES = ("merge-on-read", "copy-on-write")
@@ -124,9 +124,9 @@ def test_every_way_to_join_gives_the_same(
     spark: SparkSession, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if how != "broadcast":
-        monkeypatch.setattr(change, "BROADCAST_ROWS", 0)
+        monkeypatch.setattr(matching, "BROADCAST_ROWS", 0)
     if how == "shuffle":
-        monkeypatch.setattr(change, "BROADCAST_KEYS", 0)
+        monkeypatch.setattr(matching, "BROADCAST_KEYS", 0)
     table = _table(spark, tmp_path, [(i, i % 3, f"a{i}", 1.5) for i in range(50)], "id long, k int, v string, d double")
     source = spark.range(40, 60).selectExpr("id", "cast(id % 3 as int) k", "concat('s', id) v", "2.5D d")
     (
@@ -392,3 +392,39 @@ def test_what_makes_no_sense_is_refused(spark: SparkSession, tmp_path: Path) -> 
     with pytest.raises(Invalid, match="appendOnly"):
         only.delete()
     assert only.alias("t").merge(source.alias("s"), "t.id = s.id").whenNotMatchedInsertAll().execute().version is None
+
+
+@pytest.mark.parametrize("by", ["update", "merge"])
+def test_files_without_a_row_to_change_are_not_read_whole(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    monkeypatch.setattr(matching, "LOOK_BYTES", 0)
+    seen: list[matching.Looked] = []
+    look = matching.looked
+    monkeypatch.setattr(change, "looked", lambda *given: seen.append(look(*given)) or seen[-1])
+    schema = "id long, k int, v string, d double, e string"
+    # Every file has ids from 0 to 99, so bounds say nothing, and one has 42.
+    files = [[0, 10 + n, 99] for n in range(3)] + [[0, 42, 99]]
+    table = _table(spark, tmp_path, [(i, 0, "a", 0.5, "e") for i in files[0]], schema)
+    for ids in files[1:]:
+        table.append(spark.createDataFrame([(i, 0, "a", 0.5, "e") for i in ids], schema).coalesce(1))
+    if by == "update":
+        done = table.update("id = 42", {"v": "concat(v, e)"})
+    else:
+        source = spark.createDataFrame([(42, "s"), (43, "n")], "id long, v string")
+        merge = (
+            table.alias("t").merge(source.alias("s"), "t.id = s.id").whenMatchedUpdate(set={"v": "concat(t.v, t.e)"})
+        )
+        done = merge.whenNotMatchedInsert(values={"id": "s.id", "v": "s.v"}).execute()
+    assert [len(one.work.target.files) for one in seen] == [1]
+    assert [row[:2] for row in _rows(table, "id", "v") if row[0] == 42] == [(42, "ae")]
+    assert [row[:2] for row in _rows(table, "id", "v") if row[1] == "n"] == ([] if by == "update" else [(43, "n")])
+    assert 1 in (done.metrics.get("numUpdatedRows"), done.metrics.get("numTargetRowsUpdated"))
+
+
+def test_a_condition_on_rows_that_stand_alone_is_asked_of_no_other(spark: SparkSession, tmp_path: Path) -> None:
+    table = _table(spark, tmp_path, [(1, "no number"), (2, "2"), (3, "0")], "id long, v string")
+    source = spark.createDataFrame([(1,)], "id long")
+    merge = table.alias("t").merge(source.alias("s"), "t.id = s.id").whenMatchedUpdate(set={"v": "'met'"})
+    merge.whenNotMatchedBySourceDelete("cast(v as int) > 1").execute()
+    assert [row[:2] for row in _rows(table)] == [(1, "met"), (3, "0")]

@@ -119,6 +119,19 @@ def has_opaque(predicate: Predicate) -> bool:
             return isinstance(predicate, Opaque)
 
 
+def is_of_ranges(predicate: Predicate) -> bool:
+    """Whether bounds alone say all that can be known of it without reading values: nothing of it asks for one value."""
+    match predicate:
+        case And(parts) | Or(parts):
+            return all(map(is_of_ranges, parts))
+        case Not(part):
+            return is_of_ranges(part)
+        case Compare(op, _, _):
+            return op in (Op.LT, Op.LE, Op.GT, Op.GE)
+        case _:
+            return isinstance(predicate, (IsNull, Constant))
+
+
 def tested_columns(predicate: Predicate) -> frozenset[Column]:
     """The columns that understood parts test: what is known of others decides nothing."""
     match predicate:

@@ -2,7 +2,8 @@
 
 Runs in Spark's Python workers, where it is pickled by value.
 
-1. A row comes with what becomes of it, its address in the target, and its partner's address in the source.
+1. A row comes with what becomes of it, its address in the target, and its partner's address in the source: an address
+   is one number, because every column costs each row its way from Spark to Python.
 2. What is told per file is a bitmap and a count of rows: where the two differ, over all tasks together, some row was
    taken more than once.
 3. Rows before a change and after it go to the change data files together with the kind of change.
@@ -27,17 +28,20 @@ from holdfast.spark.carry import TaskFunction
 from holdfast.storage.sink import Sink
 
 COPIED, UPDATED, DELETED, INSERTED, MET = range(5)  # what becomes of a row; MET: found by the source, otherwise left
-DOES, FILE, POSITION, SOURCE_FILE, SOURCE_POSITION = "does", "file", "position", "source_file", "source_position"
-DATA_FILE, FEED_FILE, ROWS_UPDATED, ROWS_DELETED, ROWS_MET, ROWS_COPIED = (
+DOES, ADDRESS, PARTNER = "does", "address", "partner"
+POSITION_BITS = 40  # of an address: what is above is the number of the file
+DATA_FILE, FEED_FILE, ROWS_UPDATED, ROWS_DELETED, ROWS_SEEN, ROWS_MET, ROWS_COPIED = (
     "data",
     "feed",
     "updated",
     "deleted",
+    "seen",
     "met",
     "copied",
 )
 ANSWER = pa.schema([("kind", pa.string()), *STAGED, ("file", pa.int64()), ("bits", pa.binary()), ("rows", pa.int64())])
 
+_POSITION = (1 << POSITION_BITS) - 1
 _BEFORE = {UPDATED: "update_preimage", DELETED: "delete"}
 _AFTER = {UPDATED: "update_postimage", INSERTED: "insert"}
 
@@ -46,9 +50,10 @@ _AFTER = {UPDATED: "update_postimage", INSERTED: "insert"}
 class Layout:
     """Where in a batch things are: the columns to store come first, then those of the row as it was."""
 
-    data: WriteSpec | None
-    feed: WriteSpec | None
+    data: WriteSpec | None = None
+    feed: WriteSpec | None = None
     stored: int = 0  # columns to store
+    only: int | None = None  # what becomes of every row, where a batch does not say it of each
 
 
 @dataclass
@@ -58,9 +63,10 @@ class _Told:
     positions: dict[int, BitMap64] = field(default_factory=dict)
     rows: dict[int, int] = field(default_factory=dict)
 
-    def add(self, files: NDArray[np.int64], positions: NDArray[np.int64]) -> None:
-        if not len(files):
+    def add(self, addresses: NDArray[np.int64]) -> None:
+        if not len(addresses):
             return
+        files, positions = addresses >> POSITION_BITS, addresses & _POSITION
         if files[0] == files[-1] and (files == files[0]).all():
             self._add(int(files[0]), positions)
             return
@@ -71,8 +77,9 @@ class _Told:
 
     def _add(self, file: int, positions: NDArray[np.int64]) -> None:
         found = BitMap64(positions.astype(np.uint64))
-        known = self.positions.get(file)
-        self.positions[file] = found if known is None else known | found
+        known = self.positions.setdefault(file, found)
+        if known is not found:
+            known |= found
         self.rows[file] = self.rows.get(file, 0) + len(positions)
 
     def answers(self, kind: str) -> Iterator[dict[str, object]]:
@@ -87,7 +94,7 @@ def changing(layout: Layout, sink: Sink) -> TaskFunction:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
-        updated, deleted, met = _Told(), _Told(), _Told()
+        updated, deleted, seen, met = _Told(), _Told(), _Told(), _Told()
         copied = 0
         with ExitStack() as stack:
             data, feed = (
@@ -97,10 +104,12 @@ def changing(layout: Layout, sink: Sink) -> TaskFunction:
                 for spec, first in ((layout.data, "part"), (layout.feed, "cdc"))
             )
             for batch in batches:
-                does = batch.column(DOES).to_numpy()
-                for told, which in ((updated, UPDATED), (deleted, DELETED)):
-                    told.add(*_addresses(batch, does == which, FILE, POSITION))
-                met.add(*_addresses(batch, _present(batch, SOURCE_FILE), SOURCE_FILE, SOURCE_POSITION))
+                does = batch.column(DOES).to_numpy() if layout.only is None else np.full(batch.num_rows, layout.only)
+                for told, which in ((updated, UPDATED), (deleted, DELETED), (seen, MET)):
+                    if (mask := does == which).any():
+                        told.add(_addresses(batch, ADDRESS)[mask])
+                if PARTNER in batch.schema.names:
+                    met.add(_addresses(batch, PARTNER))
                 copied += int((does == COPIED).sum())
                 if data is not None:
                     data.write(_chosen(batch, (does == COPIED) | (does == UPDATED) | (does == INSERTED), layout.stored))
@@ -110,13 +119,14 @@ def changing(layout: Layout, sink: Sink) -> TaskFunction:
                 if writer is not None:
                     writer.close()
                     yield _answer([{"kind": kind, **file} for file in writer.taken().to_pylist()])  # one per file
-        answers = [*updated.answers(ROWS_UPDATED), *deleted.answers(ROWS_DELETED), *met.answers(ROWS_MET)]
+        kinds = {ROWS_UPDATED: updated, ROWS_DELETED: deleted, ROWS_SEEN: seen, ROWS_MET: met}
+        answers = [answer for kind, told in kinds.items() for answer in told.answers(kind)]
         yield _answer([*answers, {"kind": ROWS_COPIED, "rows": copied}])
 
     return run
 
 
-def _write_feed(feed: RowWriter, layout: Layout, batch: pa.RecordBatch, does: NDArray[np.int32]) -> None:
+def _write_feed(feed: RowWriter, layout: Layout, batch: pa.RecordBatch, does: NDArray[np.integer]) -> None:
     fields = len(layout.feed.fields) - 1 if layout.feed is not None else 0
     for kinds, first in ((_BEFORE, layout.stored), (_AFTER, 0)):
         for which, change in kinds.items():
@@ -129,18 +139,10 @@ def _write_feed(feed: RowWriter, layout: Layout, batch: pa.RecordBatch, does: ND
                 feed.write(pa.RecordBatch.from_arrays([*columns, change_column], names=named))
 
 
-def _present(batch: pa.RecordBatch, name: str) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = batch.column(name).is_valid().to_numpy(zero_copy_only=False)
+def _addresses(batch: pa.RecordBatch, name: str) -> NDArray[np.int64]:
+    """A row without a partner has no address of one."""
+    found: NDArray[np.int64] = batch.column(name).drop_null().to_numpy()
     return found
-
-
-def _addresses(
-    batch: pa.RecordBatch, mask: NDArray[np.bool_], file: str, position: str
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    chosen = pa.array(mask)
-    return tuple(
-        batch.column(name).filter(chosen).to_numpy(zero_copy_only=False).astype(np.int64) for name in (file, position)
-    )
 
 
 def _chosen(batch: pa.RecordBatch, mask: NDArray[np.bool_], columns: int) -> pa.RecordBatch:

@@ -55,13 +55,17 @@ def read_files(
     *,
     hive: bool = False,
     numbered: bool = False,
+    dictionaries: bool = True,
 ) -> DataFrame:
     """A DataFrame over these files.
 
-    `hive`: let Spark take partition values from their directories; `numbered`: number the files, see `file_number`.
+    `hive`: let Spark take partition values from their directories; `numbered`: number the files, see `file_number`;
+    `dictionaries`: let Spark look into dictionaries for row groups to skip.
     """
     _refuse_hidden(files)
     reader = spark.read.schema(schema).options(**_OPTIONS)
+    if not dictionaries:
+        reader = reader.option("parquet.filter.dictionary.enabled", "false")
     if not hive:
         reader = reader.option("recursiveFileLookup", "true")
     if len(files) <= NAMED_AT_MOST and not hive and not numbered:

@@ -30,7 +30,7 @@ from holdfast.model.snapshot import HiddenRows
 from holdfast.plan.run import files_text
 from holdfast.plan.scan import ScanPlan, metadata_field
 from holdfast.predicate.floats import may_find_nan
-from holdfast.predicate.records import columns_of, conjuncts, has_opaque, is_safe_below
+from holdfast.predicate.records import columns_of, conjuncts, has_opaque, is_of_ranges, is_safe_below
 from holdfast.rows import columns as names
 from holdfast.schema.partition import column, typed
 from holdfast.schema.types import LONG, Field
@@ -144,6 +144,8 @@ class _NativeScan:
             self.scratch,
             hive=hive,
             numbered=numbered,
+            # Spark makes a set of every dictionary it looks into, which for a key takes longer than reading it.
+            dictionaries=self.plan.where is None or not is_of_ranges(self.plan.where.predicate),
         )
 
         source = df.metadataColumn("_metadata")
