@@ -30,15 +30,33 @@ class Conflict(TableError):
 class ConcurrentWrite(Conflict):
     """Another writer committed something this transaction cannot stand beside; what, is said by the class.
 
-    `kind` names it in a word; `version` is the commit that came first, `files` are those in the way.
+    `kind` names it in a word; `version` is the commit that came first, `operation` what it was and `when_ms` when;
+    `files` are those in the way and `row_ids` some of the rows, where they are known; `can_retry` says whether the
+    same operation can succeed on the table as it is now, `repeats` that nothing but its own bytes is in the way.
     """
 
     kind: ClassVar[str]
 
-    def __init__(self, message: str, *, version: int, files: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        version: int,
+        files: tuple[str, ...] = (),
+        operation: str = "",
+        when_ms: int = 0,
+        row_ids: tuple[int, ...] = (),
+        can_retry: bool = True,
+        repeats: bool = False,
+    ) -> None:
         super().__init__(message)
         self.version = version
         self.files = files
+        self.operation = operation
+        self.when_ms = when_ms
+        self.row_ids = row_ids
+        self.can_retry = can_retry
+        self.repeats = repeats
 
 
 class ConcurrentCreate(ConcurrentWrite):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -40,15 +40,22 @@ class Rehidden:
 
     gone: pa.Table  # with the columns of FILES
     again: pa.Table  # with the columns of RESTAMPED
+    born: Mapping[str, Vector] = field(default_factory=dict)  # of new files; one with no row left has none
 
 
 NOTHING = Rehidden(FILES.empty_table(), RESTAMPED.empty_table())
 
 
-def rehide(state: DeltaState, hidden: Mapping[str, BitMap64], env: Env) -> Rehidden:
-    """Hide these positions too, beyond those the files hide at this version."""
-    if not hidden:
+def rehide(
+    state: DeltaState, hidden: Mapping[str, BitMap64], env: Env, *, born: Mapping[str, tuple[BitMap64, int]]
+) -> Rehidden:
+    """Hide these positions too, beyond those the files hide at this version.
+
+    `born` are positions in new files, and how many rows each of them has.
+    """
+    if not hidden and not born:
         return NOTHING
+    new = {key: rows for key, (rows, physical) in born.items() if len(rows) < physical}
     location = state.snapshot.location
     files = state.snapshot.files
     touched = files.filter(pc.is_in(files.column("key").combine_chunks(), value_set=strings(list(hidden))))
@@ -65,16 +72,19 @@ def rehide(state: DeltaState, hidden: Mapping[str, BitMap64], env: Env) -> Rehid
     left = [len(united[key]) < rows for key, rows in zip(keys, counts, strict=True)]
     kept = [key for key, some in zip(keys, left, strict=True) if some]
     gone = touched.table
-    if not kept:
+    if not kept and not new:
         return Rehidden(gone, RESTAMPED.empty_table())
-    packed = pack([united[key] for key in kept], uuid=env.new_uuid())
+    packed = pack([*(united[key] for key in kept), *new.values()], uuid=env.new_uuid())
     location.store.put(location.store_key(packed.key), packed.data)
+    of_new = dict(zip(new, packed.vectors[len(kept) :], strict=True))
+    if not kept:
+        return Rehidden(gone, RESTAMPED.empty_table(), of_new)
     texts = pa.chunked_array([texts_of(slab.stats) for slab in touched.slabs], pa.string()).to_pylist()
-    loose = [_loosened(text, rows, len(old.get(key, ()))) for text, rows, key in zip(texts, counts, keys, strict=True)]
+    loose = [loosened(text, rows, len(old.get(key, ()))) for text, rows, key in zip(texts, counts, keys, strict=True)]
     again = gone.append_column("num_records", pa.array(counts, pa.int64())).append_column("stats", strings(loose))
     again = again.filter(pa.array(left, pa.bool_()))
-    vectors = pa.array([_described(vector) for vector in packed.vectors], DV)
-    return Rehidden(gone, again.set_column(again.column_names.index("dv"), "dv", vectors).cast(RESTAMPED))
+    vectors = pa.array([_described(vector) for vector in packed.vectors[: len(kept)]], DV)
+    return Rehidden(gone, again.set_column(again.column_names.index("dv"), "dv", vectors).cast(RESTAMPED), of_new)
 
 
 def _counts(location: Location, files: FileTable) -> list[int]:
@@ -99,7 +109,7 @@ def _described(vector: Vector) -> dict[str, Any]:
     }
 
 
-def _loosened(text: str | None, rows: int, hidden: int) -> str:
+def loosened(text: str | None, rows: int, hidden: int) -> str:
     """Statistics of a file that hides rows. Tight ones of a file that hid some so far count nulls among the others."""
     try:
         old = msgspec.json.decode(text or "{}")

@@ -16,12 +16,12 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 from uuid import UUID
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap64
 
 from holdfast import __version__
 from holdfast.delta.actions import (
@@ -38,15 +38,15 @@ from holdfast.delta.actions import (
 from holdfast.delta.columns import logical_ids
 from holdfast.delta.features import check_writable, writer_features
 from holdfast.delta.names import LOG, commit_name
-from holdfast.delta.rehide import NOTHING, Rehidden, rehide
+from holdfast.delta.rehide import NOTHING, Rehidden, loosened, rehide
 from holdfast.delta.shape import CLUSTERING_DOMAIN, ROW_TRACKING_DOMAIN
-from holdfast.delta.spelling import spell
+from holdfast.delta.spelling import path_of, spell
 from holdfast.delta.state import DeltaState
 from holdfast.delta.times import in_commit_times
 from holdfast.delta.upgrade import protocol_for
 from holdfast.env import Env
 from holdfast.errors import Damaged, Invalid, OutcomeUnknown
-from holdfast.model.mutation import RESTAMPED, Committed, Mutation, Outcome, Shape, Taken
+from holdfast.model.mutation import RESTAMPED, Committed, Laid, Mutation, Outcome, Shape, Taken
 from holdfast.rows.stamp import NO_IDS_YET, stamp
 from holdfast.schema.properties import (
     ENABLE_IN_COMMIT_TIMESTAMPS,
@@ -65,7 +65,6 @@ from holdfast.storage.base import NotFound
 from holdfast.storage.location import Location
 
 ENGINE = f"Holdfast/{__version__}"
-_PATH_SAFE = "/!$&'()*+,;=@-._~"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +90,8 @@ def prepare(location: Location, state: DeltaState | None, mutation: Mutation, en
     assert metadata is not None, "a table without a shape has one already"
     assert protocol is not None, "a table without a shape has a protocol already"
     check_writable(protocol, table=location.url)
-    tracked = _Tracking.of(protocol, metadata, state)
-    rehidden = NOTHING if state is None else rehide(state, mutation.hidden, env)
+    tracked = _Tracking.of(protocol, metadata, state, mutation.mark)
+    rehidden = NOTHING if state is None else rehide(state, mutation.hidden, env, born=_born(mutation))
     fresh = _fresh(mutation, rehidden, tracked)
     lines: list[dict[str, Any]] = [
         {"commitInfo": _info(state, mutation, metadata, now=now, moment=moment, txn_id=txn_id)},
@@ -136,18 +135,20 @@ class _Tracking:
     """How an attempt must give out row ids; None of it where the table does not."""
 
     high_water: int
+    told: int  # what the table says it is
 
     @classmethod
-    def of(cls, protocol: Protocol, metadata: Metadata, state: DeltaState | None) -> _Tracking | None:
+    def of(cls, protocol: Protocol, metadata: Metadata, state: DeltaState | None, mark: int | None) -> _Tracking | None:
         if "rowTracking" not in writer_features(protocol):
             return None
         if truth(metadata.properties.get(ROW_TRACKING_SUSPENDED)):
             return None
         domain = state.domains.get(ROW_TRACKING_DOMAIN) if state is not None else None
         if domain is None or domain.configuration is None:
-            return cls(NO_IDS_YET)
+            return cls(NO_IDS_YET if mark is None else mark, NO_IDS_YET)
         try:
-            return cls(int(json.loads(domain.configuration)["rowIdHighWaterMark"]))
+            told = int(json.loads(domain.configuration)["rowIdHighWaterMark"])
+            return cls(told if mark is None else max(told, mark), told)
         except (ValueError, KeyError, TypeError) as error:
             raise Damaged(
                 f"the row-id mark {domain.configuration!r} cannot be read", path=ROW_TRACKING_DOMAIN
@@ -204,18 +205,24 @@ def _adds(
     mutation: Mutation, rehidden: Rehidden, fresh: pa.Table, tracked: _Tracking | None, version: int
 ) -> Iterator[FileAction]:
     """One action per file, staged ones first, stamped where the table tracks rows."""
-    staged = mutation.added
+    staged, laid = mutation.added, mutation.laid or Laid()
     bases = None if tracked is None else stamp(_counts(mutation, fresh), high_water=tracked.high_water).bases
     for i, row in enumerate(staged.to_pylist()):  # one per file
+        hides = rehidden.born.get(row["key"])
+        if hides is None and row["key"] in mutation.covered:
+            continue  # no row of it is left
         yield FileAction(
-            path=quote(row["key"], safe=_PATH_SAFE),
+            path=path_of(row["key"]),
             partition_values=dict(row["partition_values"] or ()),
             size=row["size"],
             modification_time=row["modified_ms"],
             data_change=mutation.data_change,
-            stats=row["stats"],
+            stats=row["stats"] if hides is None else loosened(row["stats"], row["num_records"], 0),
+            tags=dict(laid.tags) or None,
+            deletion_vector=hides,
             base_row_id=None if bases is None else bases[i],
             default_row_commit_version=None if bases is None else version,
+            clustering_provider=laid.provider,
         )
     if fresh.num_rows:
         assert bases is not None, "files are stamped only where the table tracks rows"
@@ -226,6 +233,12 @@ def _adds(
         again = again.filter(pc.is_valid(again.column("base_row_id")))
     for row in again.to_pylist():  # one per file
         yield _added_again(mutation, row)
+
+
+def _born(mutation: Mutation) -> dict[str, tuple[BitMap64, int]]:
+    """Rows of its own new files that a transaction hides, and how many rows these files have."""
+    own = zip(*(mutation.added.column(name).to_pylist() for name in ("key", "num_records")), strict=True)
+    return {key: (mutation.covered[key], rows) for key, rows in own if key in mutation.covered}
 
 
 def _added_again(mutation: Mutation, row: Mapping[str, Any]) -> FileAction:
@@ -247,7 +260,7 @@ def _added_again(mutation: Mutation, row: Mapping[str, Any]) -> FileAction:
 def _feed(mutation: Mutation) -> Iterator[FileAction]:
     for row in mutation.feed.to_pylist():  # one per file
         yield FileAction(
-            path=quote(row["key"], safe=_PATH_SAFE),
+            path=path_of(row["key"]),
             partition_values=dict(row["partition_values"] or ()),
             size=row["size"],
             data_change=False,
@@ -305,7 +318,7 @@ def _domains(
 ) -> Iterator[DomainMetadata]:
     if tracked is not None:
         mark = stamp(_counts(mutation, fresh), high_water=tracked.high_water).high_water
-        if mark != tracked.high_water:
+        if mark != tracked.told:
             yield DomainMetadata(ROW_TRACKING_DOMAIN, json.dumps({"rowIdHighWaterMark": mark}))
     clustering = None if mutation.shape is None else mutation.shape.clustering_columns
     known = None if state is None or CLUSTERING_DOMAIN not in state.domains else state.snapshot.clustering_columns
@@ -313,6 +326,9 @@ def _domains(
         columns = [list(path) for path in clustering]
         said = {"clusteringColumns": columns, "domainName": CLUSTERING_DOMAIN}
         yield DomainMetadata(CLUSTERING_DOMAIN, json.dumps(said))
+    for name, configuration in mutation.domains.items():
+        before = None if state is None or name not in state.domains else state.domains[name].configuration
+        yield DomainMetadata(name, configuration or before, removed=configuration is None)
 
 
 def _info(

@@ -13,7 +13,7 @@ from holdfast.delta.names import LOG, commit_name
 from holdfast.delta.shape import CLUSTERING_DOMAIN
 from holdfast.delta.state import DeltaState
 from holdfast.errors import Conflict
-from holdfast.model.mutation import ENABLES_ROW_TRACKING, HANDS_OUT_NUMBERS, Winner
+from holdfast.model.mutation import ENABLES_ROW_TRACKING, HANDS_OUT_NUMBERS, KEEPS_ROW_IDS, Winner
 from holdfast.storage.arrays import strings
 from holdfast.storage.base import NotFound
 from holdfast.storage.location import Location
@@ -49,6 +49,8 @@ def _winner(location: Location, version: int) -> Winner:
         apps=frozenset(line.txn.app_id for line in lines if line.txn is not None),
         only_enables_row_tracking=_tags(info).get(ENABLES_ROW_TRACKING) == "true",
         only_hands_out_numbers=_tags(info).get(HANDS_OUT_NUMBERS) == "true",
+        keeps_row_ids=_tags(info).get(KEEPS_ROW_IDS) == "true",
+        domains=frozenset(line.domain_metadata.domain for line in lines if line.domain_metadata is not None),
     )
 
 

@@ -2,7 +2,7 @@
 
 1. Files are read one after the other, in the plan's order; a file's rows are written in their order, changed and copied
    ones in each other's midst.
-2. In memory are the rows of one file that are written, and the source.
+2. In memory are the rows of one file that are written, and the source; all rows that are put in order.
 3. What only Spark can evaluate, convert or check is refused before anything is read or written.
 """
 
@@ -22,9 +22,11 @@ from pyroaring import BitMap64
 from holdfast.env import Env
 from holdfast.errors import Unsupported
 from holdfast.local.assign import Recipe, copied, inserted, updated
+from holdfast.local.cluster import in_order
 from holdfast.local.constraints import prepare
 from holdfast.local.expressions import condition
 from holdfast.local.find import Finder, Taken, relations_of, source_relation, target_relation
+from holdfast.local.follow import follow, ids
 from holdfast.local.join import Rows
 from holdfast.local.reading import ID, INDEX, SOURCE_PREFIX, TARGET_PREFIX, VERSION, Pool, Wanted, files_of, pool_of
 from holdfast.local.storing import Pieces, Stored, Stores, Told
@@ -33,11 +35,14 @@ from holdfast.model.mutation import STAGED
 from holdfast.model.snapshot import Snapshot
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.change import Clause, Done, Inserted, Insertion, Pinned, Side, Work
+from holdfast.plan.follow import Followed, Place
+from holdfast.rows.stamp import PROVISIONAL
 from holdfast.schema.enforce import fit, refuse_doubles
 from holdfast.schema.from_arrow import struct_of
 from holdfast.schema.identity import advanced
 
 _BEFORE, _AFTER, _DELETE, _INSERT = "update_preimage", "update_postimage", "delete", "insert"
+_NONE = pa.scalar(None, pa.int64())
 _SHOWN_ROWS = 3  # of the source, per row of the target that they take
 
 
@@ -63,7 +68,8 @@ class LocalChanger:
         recipes = None if work.store is None else _recipes(work, self.zone)
         also = frozenset[str]() if recipes is None else recipes.needs
         finder = Finder(work, self.zone, also=also)
-        changed, removed = dict[str, BitMap64](), dict[str, BitMap64]()
+        changed, removed, seen = dict[str, BitMap64](), dict[str, BitMap64](), dict[str, BitMap64]()
+        waiting: list[Pieces] = []
         doubled = kept = 0
         carries = work.store is not None and work.store.data.id_column is not None
         wanted = Wanted(TARGET_PREFIX, finder.columns, identity=carries)
@@ -78,15 +84,21 @@ class LocalChanger:
                     sets = _setting(work.clauses, taken.clause)
                     _mark(changed, key, batch, sets)
                     _mark(removed, key, batch, (taken.clause >= 0) & ~sets)
+                    if work.meets:
+                        _mark(seen, key, batch, taken.is_met & (taken.clause < 0))
                     if recipes is not None:
                         pieces.append(recipes.made(finder, batch, taken))
-                if stores is not None:
+                if stores is not None and work.order is None:
                     stores.write(pieces)
+                elif stores is not None:
+                    waiting += pieces
                 kept += sum(piece.copied for piece in pieces)
+            if stores is not None and work.order is not None:
+                stores.write_parts(in_order(waiting, work.order))
             staged, feed = (STAGED.empty_table(), STAGED.empty_table()) if stores is None else stores.closed()
         met = finder.pool.addresses(finder.met) if work.source is not None and work.meets else {}
         doubled = 0 if _only_deletes(work.clauses) else doubled
-        return Done(staged, feed, changed, removed, copied=kept, met=met, doubled=doubled)
+        return Done(staged, feed, changed, removed, copied=kept, met=met, doubled=doubled, seen=seen)
 
     def insert(self, work: Insertion) -> Inserted:
         """Store the rows of a source that found no row."""
@@ -127,6 +139,15 @@ class LocalChanger:
         return shown
 
 
+    def follow(self, old: Place, new: Place) -> Followed:
+        """Look for the rows of one place in another."""
+        return follow(old, new)
+
+    def ids(self, place: Place, limit: int) -> Sequence[int]:
+        """Some ids of rows."""
+        return ids(place, limit)
+
+
 @dataclass(frozen=True)
 class _Recipes:
     """How the rows of a target are made: as they were, and by each clause that sets something."""
@@ -135,6 +156,7 @@ class _Recipes:
     updated: tuple[Recipe | None, ...]
     keep: bool
     feeds: bool
+    provisional: bool  # some rows have ids and versions that are not stored
 
     @property
     def needs(self) -> frozenset[str]:
@@ -155,7 +177,7 @@ class _Recipes:
         left = np.flatnonzero(taken.clause < 0) if self.keep else np.empty(0, np.int64)
         stays = [(left, self.copied.made(batch.take(pa.array(left))).table)] if len(left) else []
         return Pieces(
-            data=_in_order(batch, [*after, *stays], taken.clause),
+            data=_in_order(batch, [*after, *stays], taken.clause, provisional=self.provisional),
             feed=self._told(batch, taken, after) if self.feeds else None,
             copied=len(left),
         )
@@ -184,7 +206,8 @@ def _recipes(work: Work, zone: str) -> _Recipes:
         None if c.sets is None else updated(c.sets, relations_of(work, c.side), work.schema, properties, zone=zone)
         for c in work.clauses
     ]
-    return _Recipes(copied(target_relation(work), work.schema), tuple(made), work.keep, work.store.feed is not None)
+    feeds, provisional = work.store.feed is not None, work.has_provisional
+    return _Recipes(copied(target_relation(work), work.schema), tuple(made), work.keep, feeds, provisional)
 
 
 def _setting(clauses: Sequence[Clause], taken: Rows) -> NDArray[np.bool_]:
@@ -205,7 +228,9 @@ def _only_deletes(clauses: Sequence[Clause]) -> bool:
     return len(matched) == 1 and matched[0].sets is None and matched[0].condition is None
 
 
-def _in_order(batch: pa.RecordBatch, made: Sequence[tuple[Rows, pa.Table]], clause: Rows) -> Stored | None:
+def _in_order(
+    batch: pa.RecordBatch, made: Sequence[tuple[Rows, pa.Table]], clause: Rows, *, provisional: bool
+) -> Stored | None:
     """Rows in the order of the batch, with the identity they keep."""
     if not made:
         return None
@@ -216,8 +241,10 @@ def _in_order(batch: pa.RecordBatch, made: Sequence[tuple[Rows, pa.Table]], clau
     if ID not in batch.schema.names:
         return Stored(table)
     changed = pa.array(clause[rows[order]] >= 0)
-    versions = pc.if_else(changed, pa.scalar(None, pa.int64()), batch.column(VERSION).take(at))
-    return Stored(table, batch.column(ID).take(at), versions)
+    ids, versions = batch.column(ID).take(at), batch.column(VERSION).take(at)
+    if provisional:
+        ids, versions = (pc.if_else(pc.less(values, PROVISIONAL), values, _NONE) for values in (ids, versions))
+    return Stored(table, ids, pc.if_else(changed, _NONE, versions))
 
 
 def _rows_of(pool: Pool, rows: Rows) -> pa.RecordBatch:

@@ -39,6 +39,7 @@ class Taken:
     clause: Rows
     partner: Rows
     pairs: tuple[Rows, Rows]  # rows of the batch and of the source, one for each time a row was taken by a match
+    is_met: NDArray[np.bool_]  # by some row of the source, whether a clause took it or not
 
     @property
     def doubled(self) -> Rows:
@@ -106,9 +107,11 @@ class Finder:
         clause, partner = np.full(batch.num_rows, -1), np.full(batch.num_rows, -1)
         alone = self._possible(batch)
         pairs = _NONE, _NONE
+        is_met = np.zeros(batch.num_rows, bool)
         if self._on is not None:
             rows, partners = self._matches(batch, alone)
             self.met[partners] = True
+            is_met[rows] = True
             alone = np.setdiff1d(alone, rows, assume_unique=False)
             by = self._first(Side.MATCHED, self.paired(batch, rows, partners, self._tested))
             rows, partners, by = rows[by >= 0], partners[by >= 0], by[by >= 0]
@@ -116,7 +119,7 @@ class Finder:
             # The last assignment to a place counts: the first partner is written last.
             clause[rows[::-1]], partner[rows[::-1]] = by[::-1], partners[::-1]
         clause[alone] = self._first(Side.ALONE, batch.take(pa.array(alone)))
-        return Taken(clause, partner, pairs)
+        return Taken(clause, partner, pairs, is_met)
 
     def paired(self, batch: pa.RecordBatch, rows: Rows, partners: Rows, needed: frozenset[str]) -> pa.RecordBatch:
         """Rows of a batch and their partners side by side, with the columns that are needed."""

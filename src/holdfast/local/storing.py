@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -69,6 +69,12 @@ class Stores:
             told = [piece.feed for piece in pieces if piece.feed is not None]
             fields = self._feed.fields[:-1]  # the last is the kind of change
             _write(self._changes, self._feed, [_columns(fields, t.rows, [t.kinds]) for t in told])
+
+    def write_parts(self, parts: Iterable[Stored]) -> None:
+        """Store rows, each part in files of its own."""
+        for part in parts:
+            self.write([Pieces(part)])
+            self._rows.close()
 
     def closed(self) -> tuple[pa.Table, pa.Table]:
         """The files that were written: rows, and feed."""

@@ -18,12 +18,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from holdfast.model.files import FILES, STRINGS
 from holdfast.predicate.records import Predicate
+from holdfast.rows.stamp import PROVISIONAL
 from holdfast.schema.types import Struct
 
 STAGED = pa.schema(
@@ -39,6 +42,7 @@ STAGED = pa.schema(
 RESTAMPED = pa.schema([*FILES, ("num_records", pa.int64()), ("stats", pa.string())])
 ENABLES_ROW_TRACKING = "rowTrackingEnablementOnly"  # tags a commit that changes nothing else
 HANDS_OUT_NUMBERS = "delta.identity.schemaUpdate"  # tags one that changes only how far identity columns have come
+TAKES_FILES = "VACUUM START"  # the operation after which files of old versions go
 KEEPS_ROW_IDS = "delta.rowTracking.preserved"  # tags a commit whose rewritten rows are still themselves
 
 
@@ -83,6 +87,14 @@ class AppVersion:
     version: int
 
 
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """How the rows of added files were laid out, for whoever lays them out again."""
+
+    provider: str | None = None  # who keeps the table clustered; None: nobody
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Mutation:
     """One transaction."""
@@ -91,17 +103,21 @@ class Mutation:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, int] = field(default_factory=dict)
     added: pa.Table = field(default_factory=STAGED.empty_table)
+    laid: Laid | None = None  # the added files; None: as they came
     removed: pa.Table = field(default_factory=FILES.empty_table)
     restamped: pa.Table = field(default_factory=RESTAMPED.empty_table)
     hidden: Mapping[str, BitMap64] = field(default_factory=dict)  # by file key
     readded: pa.Table = field(default_factory=RESTAMPED.empty_table)
+    covered: Mapping[str, BitMap64] = field(default_factory=dict)  # rows of added files that are hidden from the start
     feed: pa.Table = field(default_factory=STAGED.empty_table)  # change data files
     data_change: bool = True
+    mark: int | None = None  # row ids up to here count as handed out, whatever the table says
     reads: Reads = NoRows()
     shape: Shape | None = None  # what the table becomes; None: as it is
     app: AppVersion | None = None
     user_metadata: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)  # what other writers may go by
+    domains: Mapping[str, str | None] = field(default_factory=dict)  # state kept in the table by name; None: dropped
 
     @property
     def is_blind(self) -> bool:
@@ -143,3 +159,21 @@ class Winner:
     apps: frozenset[str]
     only_enables_row_tracking: bool = False  # then what it did to the shape is adopted
     only_hands_out_numbers: bool = False  # likewise, by who hands out none
+    keeps_row_ids: bool = False  # rows that it wrote again have the ids they had
+    domains: frozenset[str] = frozenset()  # of state kept in the table, those it set or dropped
+
+
+def staged_files(staged: pa.Table) -> pa.Table:
+    """Staged files with the columns of FILES, as if they were in the table: rows that carry no id have provisional
+    ones, and a provisional version."""
+    counts = staged.column("num_records").combine_chunks()
+    ends = pc.cumulative_sum(counts)
+    paths = pa.array([quote(key) for key in staged.column("key").to_pylist()], pa.string())  # one per file
+    given = {
+        **{name: staged.column(name) for name in ("key", "size", "modified_ms", "partition_values")},
+        "path": paths,
+        "base_row_id": pc.add(pc.subtract(ends, counts), PROVISIONAL),
+        "default_row_commit_version": pa.repeat(pa.scalar(PROVISIONAL, pa.int64()), staged.num_rows),
+    }
+    nothing = {f.name: pa.nulls(staged.num_rows, f.type) for f in FILES}
+    return pa.table({**nothing, **given}).select(FILES.names).cast(FILES)

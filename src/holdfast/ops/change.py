@@ -25,6 +25,7 @@ from holdfast.errors import AmbiguousMatch, Invalid
 from holdfast.model.files import FileTable, hiding
 from holdfast.model.mutation import STAGED
 from holdfast.model.snapshot import HiddenRows, Snapshot
+from holdfast.ops.rebase import Ask, Touched
 from holdfast.ops.scan import LoadHidden
 from holdfast.plan.arithmetic import check_rows, live_rows
 from holdfast.plan.change import (
@@ -40,6 +41,7 @@ from holdfast.plan.change import (
     Work,
     count,
 )
+from holdfast.plan.follow import united
 from holdfast.plan.prune import Want, prune
 from holdfast.plan.scan import Condition, Request, plan_scan
 from holdfast.predicate.floats import may_find_nan
@@ -132,6 +134,7 @@ class Effect:
     rewrite_ms: int = 0
     taken: tuple[Positions, Positions] = ({}, {})  # updated and deleted, by file
     new_keys: tuple[str, ...] = ()  # files of inserted rows
+    seen: Positions = field(default_factory=dict)  # rows that the source met and no clause took
 
     @property
     def is_nothing(self) -> bool:
@@ -174,6 +177,7 @@ def effect(asked: Asked, changer: Changer[Rows], load_hidden: LoadHidden, now_ms
         rewrite_ms=now_ms() - scanned,
         taken=(found.updated, found.deleted),
         new_keys=tuple(new.staged.column("key").to_pylist()),
+        seen=found.seen,
     )
     check_rows(
         asked.snapshot,
@@ -203,6 +207,28 @@ def preview(asked: Asked, changer: Changer[Rows], load_hidden: LoadHidden) -> Ef
         searched=len(search),
         strategies=chosen.strategies,
         taken=(found.updated, found.deleted),
+    )
+
+
+def touched(asked: Asked, made: Effect, *, deletes: str) -> Touched:
+    """What a change did row by row; `deletes` is the metric that counts what it deletes."""
+    only_deletes = not asked.updates and not asked.of_source
+
+    def looks(snapshot: Snapshot, files: FileTable, hidden: HiddenRows) -> Work:
+        # Columns that the transaction itself adds are read as null.
+        snapshot = replace(snapshot, schema=asked.snapshot.schema)
+        return _work(replace(asked, snapshot=snapshot), files, hidden, store=None)
+
+    def keeps(snapshot: Snapshot, files: FileTable) -> FileTable:
+        kept = prune(files, Want(snapshot, asked.predicate)).files
+        return kept if asked.keeps is None else kept.filter(asked.keeps(kept))
+
+    return Touched(
+        taken=united(*made.taken),
+        seen=made.seen,
+        rewritten=frozenset(s.key for s in made.strategies if s.how == "rewritten"),
+        deletes=deletes if only_deletes else None,
+        asks=(Ask(looks, keeps),),
     )
 
 

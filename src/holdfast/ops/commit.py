@@ -12,14 +12,16 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from holdfast.env import Env
 from holdfast.errors import CONCURRENT_WRITES, ConcurrentCreate, ConcurrentWrite, LimitReached
 from holdfast.model.mutation import Committed, Mutation, Outcome, Taken, Winner
 from holdfast.model.snapshot import Snapshot
-from holdfast.plan.rebase import Clash, judge
+from holdfast.ops.rebase import Redo, rebased
+from holdfast.plan.rebase import Clash, judge, judge_shape
 from holdfast.schema.properties import ISOLATION_LEVEL, Isolation, isolation
 
 State = TypeVar("State")
@@ -49,11 +51,23 @@ class Landed:
 
     version: int | None
     attempts: int
+    metrics: Mapping[str, int] = field(default_factory=dict)  # of what was committed in the end
 
 
-def commit(format_: Format[State], state: State | None, mutation: Mutation, env: Env) -> Landed:
-    """Make a mutation true, or raise what stands in its way. `state` is what the transaction read."""
-    read = state
+def commit(
+    format_: Format[State],
+    state: State | None,
+    mutation: Mutation,
+    env: Env,
+    *,
+    redo: Redo | None = None,
+    level: Isolation | None = None,
+) -> Landed:
+    """Make a mutation true, or raise what stands in its way. `state` is what the transaction read.
+
+    `redo`: what it did row by row, so that races are judged by rows; `level`: instead of the table's own.
+    """
+    read, asked = state, mutation
     for attempt in range(1, ATTEMPTS + 1):
         if mutation.app is not None and state is not None:
             done = format_.app_version(state, mutation.app.app_id)
@@ -61,43 +75,74 @@ def commit(format_: Format[State], state: State | None, mutation: Mutation, env:
                 return Landed(None, attempt - 1)
         match format_.attempt(state, mutation, env):
             case Committed(version):
-                return Landed(version, attempt)
+                return Landed(version, attempt, mutation.metrics)
             case Taken(version):
                 newest = format_.newest(state)
                 assert newest is not None, f"version {version} is taken, so there is a table"
-                _refuse_clash(format_, read, state, newest, mutation)
-                state = newest
+                again = _again(format_, read, state, newest, asked, redo, level)
+                if isinstance(again, ConcurrentWrite):
+                    raise again
+                mutation, state = again, newest
     raise LimitReached(f"lost {ATTEMPTS} races for a version in a row; try again when fewer writers are at work")
 
 
-def _refuse_clash(
+def would_conflict(
+    format_: Format[State], read: State, mutation: Mutation, *, redo: Redo | None, level: Isolation | None
+) -> ConcurrentWrite | None:
+    """What `commit` would raise now; None: it would land, or it has."""
+    newest = format_.newest(read)
+    assert newest is not None, "a table that was read is there"
+    if format_.snapshot(newest).version == format_.snapshot(read).version:
+        return None
+    done = None if mutation.app is None else format_.app_version(newest, mutation.app.app_id)
+    if mutation.app is not None and done is not None and done >= mutation.app.version:
+        return None
+    again = _again(format_, read, read, newest, mutation, redo, level)
+    return again if isinstance(again, ConcurrentWrite) else None
+
+
+def _again(
     format_: Format[State],
     read: State | None,
     before: State | None,
     newest: State,
     mutation: Mutation,
-) -> None:
-    """Raise when a winner since the last attempt makes the transaction wrong."""
-    winners = format_.winners(before, newest)
+    redo: Redo | None,
+    level: Isolation | None,
+) -> Mutation | ConcurrentWrite:
+    """What to attempt next, or what there is to raise, when a winner makes the transaction wrong."""
+    now = format_.snapshot(newest)
     if read is None:
-        raise ConcurrentCreate(
-            f"another writer created the table at {format_.snapshot(newest).location.url} first", version=0
-        )
+        return ConcurrentCreate(f"another writer created the table at {now.location.url} first", version=0)
     snapshot = format_.snapshot(read)
-    serializable = isolation(snapshot.properties.get(ISOLATION_LEVEL)) is Isolation.SERIALIZABLE
-    clash = judge(mutation, snapshot, winners, serializable=serializable)
-    if clash is not None:
-        raise _conflict(clash, mutation, snapshot)
+    level = level or isolation(snapshot.properties.get(ISOLATION_LEVEL))
+    found: Mutation | Clash | None
+    if redo is None:
+        serializable = level is Isolation.SERIALIZABLE
+        found = judge(mutation, snapshot, format_.winners(before, newest), serializable=serializable)
+    else:
+        winners = format_.winners(read, newest)
+        found = judge_shape(mutation, winners) or rebased(mutation, redo, snapshot, now, winners, level)
+    if isinstance(found, Clash):
+        return _conflict(found, mutation, snapshot)
+    return found or mutation
 
 
 def _conflict(clash: Clash, mutation: Mutation, snapshot: Snapshot) -> ConcurrentWrite:
     winner = clash.winner
     when = datetime.datetime.fromtimestamp(winner.timestamp_ms / 1000, datetime.UTC)
     files = f" ({', '.join(clash.files[:3])}{', ...' if len(clash.files) > 3 else ''})" if clash.files else ""
+    rows = f" (row ids {', '.join(map(str, clash.row_ids))})" if clash.row_ids else ""
+    todo = "read the table again and repeat it" if clash.can_retry else "look at the table before repeating it"
     return CONCURRENT_WRITES[clash.kind](
         f"this {mutation.operation} of {snapshot.location.url} read version {snapshot.version}, but version "
-        f"{winner.version}, a {winner.operation} at {when:%Y-%m-%d %H:%M:%S} UTC, came first: {clash.reason}{files}; "
-        "read the table again and repeat it",
+        f"{winner.version}, a {winner.operation} at {when:%Y-%m-%d %H:%M:%S} UTC, came first: "
+        f"{clash.reason}{files}{rows}; {todo}",
         version=winner.version,
         files=clash.files,
+        operation=winner.operation,
+        when_ms=winner.timestamp_ms,
+        row_ids=clash.row_ids,
+        can_retry=clash.can_retry,
+        repeats=clash.repeats,
     )

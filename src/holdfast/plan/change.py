@@ -22,12 +22,15 @@ from enum import Enum
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from holdfast.model.mutation import STAGED
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.parquet.write import WriteSpec
+from holdfast.plan.curve import Along
 from holdfast.plan.scan import ScanPlan
+from holdfast.rows.stamp import PROVISIONAL
 from holdfast.schema.types import Struct
 
 Expression: TypeAlias = Any  # SQL text, or a Column that only Spark can evaluate
@@ -89,6 +92,15 @@ class Storing:
     properties: Mapping[str, str] = field(default_factory=dict)  # for the constraints they hold
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Which rows are to lie near each other: those with near values, along a curve through these columns."""
+
+    columns: tuple[tuple[str, ...], ...]  # logical paths
+    along: Along
+    parts: int  # the curve is cut into as many, each written by itself
+
+
 @dataclass(frozen=True)
 class Work:
     """Look at rows of the target and change those that a clause takes."""
@@ -101,8 +113,16 @@ class Work:
     alias: str | None = None  # of the target
     keep: bool = False  # rows that no clause takes are copied
     together: bool = False  # what is written goes into as few files as their target size allows
+    order: Order | None = None  # all rows are of one partition and copied, and are written in this order
+    label: str = "changing rows"  # what people are shown while it lasts
     meets: bool = False  # tell which rows of the source found a row, whether a clause took it or not
     store: Storing | None = None  # None: only find
+
+    @property
+    def has_provisional(self) -> bool:
+        """Whether rows of the target may have ids and versions that are only made up, and are never stored."""
+        bases = self.target.files.column("base_row_id")
+        return pc.any(pc.greater_equal(bases, PROVISIONAL)).as_py() or False
 
 
 @dataclass(frozen=True)
@@ -116,6 +136,7 @@ class Done:
     copied: int = 0
     met: Positions = field(default_factory=dict)  # rows of the source, by its own file keys
     doubled: int = 0  # rows of the target taken by more than one row of the source
+    seen: Positions = field(default_factory=dict)  # rows of the target that the source met and no clause took
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""Whether a transaction is still right after others have committed: the file-level rules.
+"""Whether a transaction is still right after others have committed: the rules that go by shape and by file. Rows are
+looked at, where a transaction knows which they are, in `ops.rebase`.
 
 Winners are loaded first and judged here, without I/O. A transaction that is still right is attempted again on top of
 them as it is, because whatever depends on its version is made per attempt.
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.model.files import FileTable, NoStats, Slab
-from holdfast.model.mutation import HANDS_OUT_NUMBERS, AllRows, Mutation, NoRows, RowsWhere, Winner
+from holdfast.model.mutation import HANDS_OUT_NUMBERS, TAKES_FILES, AllRows, Mutation, NoRows, RowsWhere, Winner
 from holdfast.model.snapshot import Snapshot
 from holdfast.plan.prune import Want, by_partition
 
@@ -30,6 +31,18 @@ class Clash:
     winner: Winner
     reason: str
     files: tuple[str, ...] = ()
+    row_ids: tuple[int, ...] = ()  # some of the rows in question, where they are known
+    repeats: bool = False  # running it again is what it takes, and no conflict
+
+    @property
+    def can_retry(self) -> bool:
+        """Whether the same operation can succeed on the table as it is now."""
+        return self.kind not in ("protocol", "transaction")
+
+
+def judge_shape(mutation: Mutation, winners: Sequence[Winner]) -> Clash | None:
+    """The first thing in the winners, apart from what they did to rows, that makes a transaction wrong."""
+    return next(filter(None, (_against_shape(mutation, winner) for winner in winners)), None)
 
 
 def judge(
@@ -44,6 +57,15 @@ def judge(
 
 
 def _against(mutation: Mutation, snapshot: Snapshot, winner: Winner, serializable: bool) -> Clash | None:
+    if clash := _against_shape(mutation, winner):
+        return clash
+    own = frozenset(mutation.removed.column("key").to_pylist()) | mutation.hidden.keys()
+    if both := own & winner.removed_keys:
+        return Clash("delete-delete", winner, "it removed files that this one removes too", tuple(sorted(both)[:10]))
+    return _against_reads(mutation, snapshot, winner, serializable)
+
+
+def _against_shape(mutation: Mutation, winner: Winner) -> Clash | None:
     if winner.changes_protocol and mutation.shape is not None:
         return Clash("protocol", winner, "it changed the table's protocol, and so would this transaction")
     if winner.only_hands_out_numbers and HANDS_OUT_NUMBERS in mutation.tags:
@@ -52,10 +74,11 @@ def _against(mutation: Mutation, snapshot: Snapshot, winner: Winner, serializabl
         return Clash("metadata", winner, "it changed the table's schema or properties")
     if mutation.app is not None and mutation.app.app_id in winner.apps:
         return Clash("transaction", winner, f"it wrote for the same application, {mutation.app.app_id}")
-    own = frozenset(mutation.removed.column("key").to_pylist()) | mutation.hidden.keys()
-    if both := own & winner.removed_keys:
-        return Clash("delete-delete", winner, "it removed files that this one removes too", tuple(sorted(both)[:10]))
-    return _against_reads(mutation, snapshot, winner, serializable)
+    if mutation.readded.num_rows and winner.operation == TAKES_FILES:
+        return Clash("delete-read", winner, "it deletes files of old versions, which this one brings back")
+    if same := mutation.domains.keys() & winner.domains:
+        return Clash("transaction", winner, f"it changed {', '.join(sorted(same))} too")
+    return None
 
 
 def _adopts(mutation: Mutation, winner: Winner) -> bool:

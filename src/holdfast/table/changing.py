@@ -21,15 +21,20 @@ from holdfast.env import Env
 from holdfast.errors import Invalid, UnknownColumn
 from holdfast.local.change import LocalChanger
 from holdfast.model.mutation import HANDS_OUT_NUMBERS, KEEPS_ROW_IDS, AllRows, Mutation, Reads, RowsWhere, Shape
-from holdfast.ops.change import Asked, Effect, Mode, Strategy, effect, preview
+from holdfast.ops.change import Asked, Effect, Mode, Strategy, effect, preview, touched
+from holdfast.ops.rebase import Redo, Touched
+from holdfast.ops.scan import LoadHidden
 from holdfast.ops.write import Said
 from holdfast.parquet.write import WriteSpec
-from holdfast.plan.change import Changer, Clause, Expression, Set, Side, Storing
+from holdfast.plan.auto import Auto
+from holdfast.plan.change import Clause, Expression, Set, Side, Storing
+from holdfast.plan.follow import Runner
 from holdfast.plan.merge_on import understand
+from holdfast.plan.repeatable import is_repeatable
 from holdfast.plan.write import ENABLE_DELETION_VECTORS, write_spec
 from holdfast.predicate.records import ALWAYS, Predicate
 from holdfast.schema.identity import advanced, identity_of
-from holdfast.schema.properties import truth
+from holdfast.schema.properties import Isolation, truth
 from holdfast.schema.types import STRING, Field, Struct
 from holdfast.spark.change import SparkChanger
 from holdfast.spark.column_text import UNREADABLE, sql_of
@@ -50,6 +55,7 @@ class Changed:
     version: int | None
     metrics: Mapping[str, int]
     attempts: int = 0
+    auto: Auto | None = None  # the compaction that followed; None: the table asks for none
     strategies: tuple[Strategy, ...] = ()
     effect: Effect = field(default_factory=Effect, repr=False)
     before: DeltaState | None = field(default=None, repr=False)
@@ -60,7 +66,8 @@ class Changed:
 
         A DataFrame, read when it is used; an Arrow table where the table was opened without Spark.
         """
-        assert self.before is not None, "a change knows what it changed"
+        if self.before is None:
+            raise Invalid("a change within a transaction has no ids yet: ask changes() once it is committed")
         return row_ids(self.before, self.effect, self.version, self.spark)
 
 
@@ -101,11 +108,34 @@ class Caller:
     alias: str | None = None
     said: Said = field(default_factory=Said)
     mode: str | None = None
+    level: Isolation | None = None  # that races are judged by; None: the table's own
+    load_hidden: LoadHidden = load_hidden  # what files hide, as the caller sees the table
+    feeds: bool = True  # whether changes tell of themselves in change files, where the table has a feed
 
-    def changer(self) -> Changer[Any]:
+    def changer(self) -> Runner:
         if self.spark is not None:
             return SparkChanger(self.spark)
         return LocalChanger(self.env, self.zone)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A change that was carried out and is not committed."""
+
+    operation: str
+    parameters: Mapping[str, Any]
+    asked: Asked
+    done: Effect
+    metrics: Mapping[str, int]
+    shape: Shape | None = None  # what the table becomes; None: as it is
+    rebases: bool = True  # where others come first, their rows are looked at and not only their files
+
+    def touched(self) -> Touched | None:
+        """What it did row by row; None where that cannot be asked again."""
+        if not (self.rebases and _is_repeatable(self.asked)):
+            return None
+        counts = "numTargetRowsDeleted" if self.asked.source is not None else "numDeletedRows"
+        return touched(self.asked, self.done, deletes=counts)
 
 
 def delete_asked(state: DeltaState, condition: Value | None, caller: Caller) -> Asked:
@@ -118,7 +148,7 @@ def delete_asked(state: DeltaState, condition: Value | None, caller: Caller) -> 
         (Clause(Side.ALONE, _expression(condition)),),
         shape.schema,
         mode_of(state, caller.mode),
-        storing(state, shape),
+        storing(state, shape, feeds=caller.feeds),
         predicate=predicate,
         is_exact=exact,
         alias=caller.alias,
@@ -138,7 +168,7 @@ def update_asked(state: DeltaState, condition: Value | None, sets: Sets | None, 
         (clause,),
         shape.schema,
         mode_of(state, caller.mode),
-        storing(state, shape),
+        storing(state, shape, feeds=caller.feeds),
         predicate=predicate,
         alias=caller.alias,
     )
@@ -146,25 +176,35 @@ def update_asked(state: DeltaState, condition: Value | None, sets: Sets | None, 
 
 def delete(state: DeltaState, condition: Value | None, caller: Caller) -> Changed:
     """Take rows out."""
-    asked = delete_asked(state, condition, caller)
     started = caller.env.now_ms()
-    done = effect(asked, caller.changer(), load_hidden, caller.env.now_ms)
+    return commit(state, deleted(state, condition, caller), caller, started=started)
+
+
+def deleted(state: DeltaState, condition: Value | None, caller: Caller) -> Step:
+    """Take rows out, up to the commit."""
+    asked = delete_asked(state, condition, caller)
+    done = effect(asked, caller.changer(), caller.load_hidden, caller.env.now_ms)
     metrics = {"numDeletedRows": done.deleted, "numCopiedRows": done.copied, **file_metrics(done)}
-    return commit(state, asked, done, "DELETE", _parameters(condition), metrics, caller, started=started)
+    return Step("DELETE", _parameters(condition), asked, done, metrics)
 
 
 def update(state: DeltaState, condition: Value | None, sets: Sets | None, caller: Caller) -> Changed:
     """Change columns of rows."""
-    asked = update_asked(state, condition, sets, caller)
     started = caller.env.now_ms()
-    done = effect(asked, caller.changer(), load_hidden, caller.env.now_ms)
+    return commit(state, updated(state, condition, sets, caller), caller, started=started)
+
+
+def updated(state: DeltaState, condition: Value | None, sets: Sets | None, caller: Caller) -> Step:
+    """Change columns of rows, up to the commit."""
+    asked = update_asked(state, condition, sets, caller)
+    done = effect(asked, caller.changer(), caller.load_hidden, caller.env.now_ms)
     metrics = {"numUpdatedRows": done.updated, "numCopiedRows": done.copied, **file_metrics(done)}
-    return commit(state, asked, done, "UPDATE", _parameters(condition), metrics, caller, started=started)
+    return Step("UPDATE", _parameters(condition), asked, done, metrics)
 
 
 def planned(asked: Asked, operation: str, caller: Caller, *, notes: tuple[str, ...] = ()) -> ChangePlan:
     """What a change would do."""
-    found = preview(asked, caller.changer(), load_hidden)
+    found = preview(asked, caller.changer(), caller.load_hidden)
     known = {s.key: s for s in found.strategies}
     files = asked.snapshot.files
     touched = files.filter(pc.is_in(files.column("key").combine_chunks(), value_set=pa.array(list(known), pa.string())))
@@ -191,26 +231,16 @@ def planned(asked: Asked, operation: str, caller: Caller, *, notes: tuple[str, .
     )
 
 
-def commit(
-    state: DeltaState,
-    asked: Asked,
-    done: Effect,
-    operation: str,
-    parameters: Mapping[str, Any],
-    metrics: Mapping[str, int],
-    caller: Caller,
-    *,
-    started: int,
-    shape: Shape | None = None,
-) -> Changed:
-    """Make an effect true."""
+def commit(state: DeltaState, step: Step, caller: Caller, *, started: int) -> Changed:
+    """Make what was carried out true."""
+    asked, done, shape, metrics = step.asked, step.done, step.shape, step.metrics
     tags = {KEEPS_ROW_IDS: "true"} if state.snapshot.identity is not None else {}
     if done.marks:
         tags |= {HANDS_OUT_NUMBERS: "true"} if shape is None else {}
         base = shape or shape_of(state)
         shape = replace(base, schema=advanced(base.schema, done.marks))
     if done.is_nothing and shape is None:
-        return Changed(None, metrics, 0, done.strategies, done, state, caller.spark)
+        return Changed(None, metrics, 0, None, done.strategies, done, state, caller.spark)
     times = {
         "scanTimeMs": done.scan_ms,
         "rewriteTimeMs": done.rewrite_ms,
@@ -218,8 +248,8 @@ def commit(
     }
     reads: Reads = AllRows() if asked.predicate == ALWAYS else RowsWhere(asked.predicate)
     mutation = Mutation(
-        operation,
-        parameters,
+        step.operation,
+        step.parameters,
         {**metrics, **times},
         added=done.staged,
         removed=done.removed.table,
@@ -231,8 +261,18 @@ def commit(
         user_metadata=caller.said.user_metadata,
         tags=tags,
     )
-    landed = land(state, state.snapshot.location, mutation, caller.env)
-    return Changed(landed.version, mutation.metrics, landed.attempts, done.strategies, done, state, caller.spark)
+    rows = step.touched()
+    redo = None if rows is None else Redo(rows, caller.changer(), load_hidden)
+    landed = land(state, state.snapshot.location, mutation, caller.env, redo=redo, level=caller.level)
+    metrics = landed.metrics or mutation.metrics
+    return Changed(landed.version, metrics, landed.attempts, None, done.strategies, done, state, caller.spark)
+
+
+def _is_repeatable(asked: Asked) -> bool:
+    conditions = [c.condition for c in asked.clauses if c.condition is not None]
+    conditions += [] if asked.source is None else [asked.source.on]
+    values = [one.value for c in asked.clauses for one in c.sets or ()]
+    return is_repeatable([text_of(c) for c in conditions], [text_of(v) for v in values])
 
 
 def file_metrics(done: Effect, *, of: str = "") -> dict[str, int]:
@@ -270,7 +310,7 @@ def mode_of(state: DeltaState, asked: str | None) -> Mode:
     return Mode.COPY_ON_WRITE if mode is Mode.AUTO and not hides else mode
 
 
-def storing(state: DeltaState, shape: Shape, *, carried: bool = True) -> Storing:
+def storing(state: DeltaState, shape: Shape, *, carried: bool = True, feeds: bool = True) -> Storing:
     """How rows of a change are stored."""
     data = write_spec(
         shape.schema,
@@ -281,7 +321,7 @@ def storing(state: DeltaState, shape: Shape, *, carried: bool = True) -> Storing
         carried=state.snapshot.identity if carried else None,
     )
     feed = None
-    if truth(shape.properties.get(CHANGE_FEED)):
+    if feeds and truth(shape.properties.get(CHANGE_FEED)):
         feed = WriteSpec(
             fields=(*shape.schema.fields, Field(CHANGE_TYPE, STRING)),
             partition_columns=shape.partition_columns,

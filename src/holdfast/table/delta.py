@@ -15,10 +15,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from holdfast.delta import detail, history
 from holdfast.delta.state import DeltaState, is_table, load, refresh
@@ -34,16 +35,22 @@ from holdfast.ops.backfill import BATCH_FILES
 from holdfast.ops.write import Said
 from holdfast.plan.scan import Condition, Request, known_columns, refuse_unknown
 from holdfast.predicate.parse import parse, unknown_names
+from holdfast.schema.properties import isolation
 from holdfast.spark.conditions import condition
 from holdfast.spark.scan import SparkRunner
 from holdfast.storage.open import open_location
-from holdfast.table import altering
+from holdfast.table import altering, converting
+from holdfast.table.auto import after
 from holdfast.table.backfilling import Report, Tracked, enable_row_tracking
 from holdfast.table.builder import DeltaTableBuilder, Mode
+from holdfast.table.changes import ChangeVerbs
 from holdfast.table.changing import Caller
 from holdfast.table.compacting import LogCompaction, compact_log
+from holdfast.table.erasing import ErasureVerbs
 from holdfast.table.moment import moment_ms
 from holdfast.table.replacing import found
+from holdfast.table.upkeep import UpkeepVerbs
+from holdfast.table.vacuuming import VersionVerbs, pinned_version, refuse_vacuumed
 from holdfast.table.verbs import RowVerbs, said
 from holdfast.table.writing import How, Written, make, rows_of, write
 
@@ -59,7 +66,7 @@ class _Latest:
     state: DeltaState
 
 
-class DeltaTable(RowVerbs):
+class DeltaTable(UpkeepVerbs, VersionVerbs, ErasureVerbs, ChangeVerbs, RowVerbs):
     """A Delta table at a path."""
 
     def __init__(self, spark: SparkSession | None, latest: _Latest, alias: str | None = None) -> None:
@@ -107,6 +114,26 @@ class DeltaTable(RowVerbs):
         """Whether there is a Delta table at this path."""
         found = _BY_PATH.fullmatch(identifier.strip())
         return is_table(open_location(found[1] if found else identifier, storage_options=storage_options))
+
+    @classmethod
+    def convertToDelta(
+        cls,
+        sparkSession: SparkSession | None,
+        identifier: str,
+        partitionSchema: str | StructType | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+    ) -> DeltaTable:
+        """Make a table of the Parquet files in a directory, "parquet.`/path`"; none of them is rewritten.
+
+        Directories as Hive makes them need `partitionSchema`, such as "day date, n int". Rows are tracked from the
+        first version on, unless `properties` say otherwise.
+        """
+        asked = dict(properties or {})
+        plain = asked.pop(PLAIN, "false").lower() == "true"
+        location = open_location(converting.path_of(identifier))
+        partitions = converting.partitions_of(partitionSchema)
+        return cls(sparkSession, _Latest(converting.convert(location, partitions, asked, system(), plain=plain)))
 
     @classmethod
     def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
@@ -187,7 +214,8 @@ class DeltaTable(RowVerbs):
 
     def _write(self, rows: DataFrame | pa.Table, how: How) -> Written:
         env, state = system(), self._state()
-        return write(state, rows_of(rows, self._spark, env), found(state, how, self._caller()), env)
+        done = write(state, rows_of(rows, self._spark, env), found(state, how, self._caller()), env)
+        return after(state, done, self._caller())
 
     def setProperties(self, properties: Mapping[str, str]) -> Written:
         """Set properties of the table; a misspelt one is refused with the nearest name."""
@@ -274,14 +302,14 @@ class DeltaTable(RowVerbs):
         self,
         columns: Sequence[str] | None = None,
         where: str | Column | None = None,
-        version: int | None = None,
+        version: int | str | None = None,
         timestamp: str | datetime.datetime | None = None,
         metadata: _Metadata = (),
     ) -> DataFrame:
         """Rows as a DataFrame.
 
         `where` is SQL text or a Column; what of it is understood prunes files. `metadata` names columns such as
-        `_row_id`, or maps them to other names: `{"_row_id": "rid"}`.
+        `_row_id`, or maps them to other names: `{"_row_id": "rid"}`. A version is a number, or the name of a pin.
         """
         spark = self._session()
         snapshot = self._snapshot(version, timestamp)
@@ -292,7 +320,7 @@ class DeltaTable(RowVerbs):
         self,
         columns: Sequence[str] | None = None,
         where: str | None = None,
-        version: int | None = None,
+        version: int | str | None = None,
         timestamp: str | datetime.datetime | None = None,
         metadata: _Metadata = (),
     ) -> pa.Table:
@@ -305,7 +333,7 @@ class DeltaTable(RowVerbs):
         self,
         columns: Sequence[str] | None = None,
         where: str | Column | None = None,
-        version: int | None = None,
+        version: int | str | None = None,
         timestamp: str | datetime.datetime | None = None,
         metadata: _Metadata = (),
     ) -> explaining.Explanation:
@@ -341,17 +369,22 @@ class DeltaTable(RowVerbs):
         self._latest.state = refresh(self._latest.state)
         return self._latest.state
 
-    def _snapshot(self, version: int | None, timestamp: str | datetime.datetime | None) -> Snapshot:
+    def _snapshot(self, version: int | str | None, timestamp: str | datetime.datetime | None) -> Snapshot:
         if version is None and timestamp is None:
             return self._state().snapshot
-        if version is not None and type(version) is not int:
-            raise Invalid(f"a version is a whole number, not {version!r}")
-        location = self._latest.state.snapshot.location
+        now = self._state()
+        version = pinned_version(now, version)
         moment = None if timestamp is None else moment_ms(timestamp, zone=self._zone())
-        return load(location, version=version, timestamp_ms=moment).snapshot
+        then = load(now.snapshot.location, version=version, timestamp_ms=moment)
+        refuse_vacuumed(now, then)
+        return then.snapshot
 
-    def _caller(self, mode: str | None = None, said: Said | None = None) -> Caller:
-        return Caller(self._spark, system(), self._zone(), self._alias, said or Said(), mode)
+    def _beside(self, state: DeltaState) -> Self:
+        return type(self)(self._spark, _Latest(state))
+
+    def _caller(self, mode: str | None = None, said: Said | None = None, level: str | None = None) -> Caller:
+        asked = None if level is None else isolation(level)
+        return Caller(self._spark, system(), self._zone(), self._alias, said or Said(), mode, asked)
 
     def _zone(self) -> str:
         if self._spark is None:
@@ -382,7 +415,7 @@ def read(
     *,
     columns: Sequence[str] | None = None,
     where: str | Column | None = None,
-    version: int | None = None,
+    version: int | str | None = None,
     timestamp: str | datetime.datetime | None = None,
     metadata: _Metadata = (),
     storage_options: Mapping[str, str] | None = None,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -24,7 +24,6 @@ from pyspark.sql import DataFrame
 
 from holdfast.delta.features import check_writable
 from holdfast.delta.state import DeltaState
-from holdfast.delta.vectors import load_hidden
 from holdfast.errors import Invalid, TableError
 from holdfast.local.dedupe import one_per_key as one_row_per_key
 from holdfast.local.runner import LocalRunner
@@ -44,11 +43,13 @@ from holdfast.schema.properties import COLUMN_MAPPING_MODE, truth
 from holdfast.schema.storable import refuse_unstorable
 from holdfast.schema.types import Field, Struct
 from holdfast.spark.dedupe import one_per_key
+from holdfast.table.auto import after
 from holdfast.table.changing import (
     Caller,
     Changed,
     ChangePlan,
     Sets,
+    Step,
     Value,
     assignments,
     commit,
@@ -58,6 +59,7 @@ from holdfast.table.changing import (
     storing,
     text_of,
 )
+from holdfast.table.retrying import Retry, retried
 from holdfast.table.writing import refuse_append_only, shape_of
 
 STAGE = "_holdfast/stage"
@@ -83,9 +85,17 @@ class DeltaMergeBuilder:
     """A MERGE in the making; `execute()` runs it, `plan()` says what it would do."""
 
     def __init__(
-        self, state: DeltaState, source: Rows, condition: Value, caller: Caller, duplicates: Duplicates
+        self,
+        newest: Callable[[], DeltaState],
+        source: Rows,
+        condition: Value,
+        caller: Caller,
+        duplicates: Duplicates,
+        retry: Retry = Retry(1),
     ) -> None:
-        self._state = state
+        self._newest = newest
+        self._state = newest()
+        self._retry = retry
         self._source = source
         self._condition = condition
         self._caller = caller
@@ -130,11 +140,22 @@ class DeltaMergeBuilder:
 
     def execute(self) -> Changed:
         """Carry it out."""
-        state, caller = self._state, self._caller
-        started = caller.env.now_ms()
+        started = self._caller.env.now_ms()
         with self._pinned() as pinned:
-            asked, shape = self._asked(pinned)
-            done = effect(asked, caller.changer(), load_hidden, caller.env.now_ms)
+
+            def run() -> Changed:
+                done = commit(self._state, self._step(pinned), self._caller, started=started)
+                return after(self._state, done, self._caller)
+
+            return retried(run, self._retry, self._caller.env, anew=self._reread)
+
+    def _reread(self) -> None:
+        self._state = self._newest()
+
+    def _step(self, pinned: Pinned) -> Step:
+        state, caller = self._state, self._caller
+        asked, shape = self._asked(pinned)
+        done = effect(asked, caller.changer(), caller.load_hidden, caller.env.now_ms)
         assert asked.source is not None, "a merge has a source"
         metrics = {
             "numSourceRows": asked.source.rows,
@@ -145,8 +166,15 @@ class DeltaMergeBuilder:
             "numOutputRows": done.inserted + done.updated + done.copied,
             **file_metrics(done, of="Target"),
         }
-        changed = None if shape.schema == state.snapshot.schema else shape
-        return commit(state, asked, done, "MERGE", self._parameters(), metrics, caller, started=started, shape=changed)
+        return Step(
+            "MERGE",
+            self._parameters(),
+            asked,
+            done,
+            metrics,
+            shape=None if shape.schema == state.snapshot.schema else shape,
+            rebases=not self._reads_itself(),
+        )
 
     def plan(self) -> ChangePlan:
         """What it would do; the table stays as it is."""
@@ -189,6 +217,14 @@ class DeltaMergeBuilder:
                     location.store.delete(location.store_key(key))
                 except TableError as error:
                     _log.warning("%s of a merge that is over could not be deleted: %s", key, error)
+
+    def _reads_itself(self) -> bool:
+        """Whether rows of the source come from the table, so that they would be others now."""
+        if isinstance(self._source, pa.Table):
+            return False
+        location = self._state.snapshot.location
+        root = location.spark_uri("").rstrip("/") + "/"
+        return any(path.replace("file:///", "file:/").startswith(root) for path in self._source.inputFiles())
 
     def _rows(self) -> Rows:
         """The source, of a kind the runner takes, one row per key if that was asked for."""
@@ -260,8 +296,8 @@ class DeltaMergeBuilder:
             clauses,
             shape.schema,
             mode_of(state, caller.mode),
-            storing(state, shape),
-            inserts=storing(state, shape, carried=False),
+            storing(state, shape, feeds=caller.feeds),
+            inserts=storing(state, shape, carried=False, feeds=caller.feeds),
             source=source,
             alias=caller.alias,
         )

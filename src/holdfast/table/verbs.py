@@ -13,11 +13,13 @@ from holdfast.model.mutation import AppVersion
 from holdfast.ops.write import Said
 from holdfast.plan.compact import HIDDEN_SHARE, TARGET_ROWS
 from holdfast.table import changing
+from holdfast.table.auto import after
 from holdfast.table.changing import Caller, Changed, ChangePlan, Sets
 from holdfast.table.merging import DeltaMergeBuilder, Duplicates
 from holdfast.table.moment import moment_ms
 from holdfast.table.optimizing import Compacted, DeltaOptimizeBuilder, limits_of, purge
 from holdfast.table.restoring import restore
+from holdfast.table.retrying import Retry, retried, retry_of
 
 
 class RowVerbs(ABC):
@@ -27,21 +29,31 @@ class RowVerbs(ABC):
     def _state(self) -> DeltaState: ...
 
     @abstractmethod
-    def _caller(self, mode: str | None = None, said: Said | None = None) -> Caller: ...
+    def _caller(self, mode: str | None = None, said: Said | None = None, isolation: str | None = None) -> Caller: ...
 
     def delete(
         self,
         condition: str | Column | None = None,
         *,
         mode: str | None = None,
+        isolation: str | None = None,
+        retry: int | Retry | None = None,
         txn: tuple[str, int] | None = None,
         userMetadata: str | None = None,
     ) -> Changed:
         """Take out the rows that satisfy a condition; all without one.
 
         `mode` is merge-on-read, copy-on-write or auto; without it, what the table does (`delta.enableDeletionVectors`).
+        `isolation` is Serializable, WriteSerializable or SnapshotIsolation; without it, what the table asks for
+        (`delta.isolationLevel`). `retry` is how often to try when another writer comes first, a number or a `Retry`.
         """
-        return changing.delete(self._state(), condition, self._caller(mode, said(txn, userMetadata)))
+        caller = self._caller(mode, said(txn, userMetadata), isolation)
+
+        def run() -> Changed:
+            state = self._state()
+            return after(state, changing.delete(state, condition, caller), caller)
+
+        return retried(run, retry_of(retry), caller.env)
 
     def update(
         self,
@@ -49,11 +61,19 @@ class RowVerbs(ABC):
         set: Sets | None = None,
         *,
         mode: str | None = None,
+        isolation: str | None = None,
+        retry: int | Retry | None = None,
         txn: tuple[str, int] | None = None,
         userMetadata: str | None = None,
     ) -> Changed:
         """Set columns of the rows that satisfy a condition, as in `update("id = 1", {"n": "n + 1"})`."""
-        return changing.update(self._state(), condition, set, self._caller(mode, said(txn, userMetadata)))
+        caller = self._caller(mode, said(txn, userMetadata), isolation)
+
+        def run() -> Changed:
+            state = self._state()
+            return after(state, changing.update(state, condition, set, caller), caller)
+
+        return retried(run, retry_of(retry), caller.env)
 
     def merge(
         self,
@@ -63,6 +83,8 @@ class RowVerbs(ABC):
         mode: str | None = None,
         duplicates: str = "error",
         orderBy: str | None = None,
+        isolation: str | None = None,
+        retry: int | Retry | None = None,
         txn: tuple[str, int] | None = None,
         userMetadata: str | None = None,
     ) -> DeltaMergeBuilder:
@@ -70,8 +92,9 @@ class RowVerbs(ABC):
 
         Several rows of the source with one key are an error, or the `first` or `last` by the column `orderBy` counts.
         """
-        caller = self._caller(mode, said(txn, userMetadata))
-        return DeltaMergeBuilder(self._state(), source, condition, caller, Duplicates(duplicates, orderBy))
+        caller = self._caller(mode, said(txn, userMetadata), isolation)
+        settled = Duplicates(duplicates, orderBy)
+        return DeltaMergeBuilder(self._state, source, condition, caller, settled, retry_of(retry))
 
     @property
     def plan(self) -> Plans:
@@ -81,6 +104,7 @@ class RowVerbs(ABC):
     def optimize(
         self,
         *,
+        full: bool = False,
         targetRows: int = TARGET_ROWS,
         targetBytes: int | None = None,
         materializeDeletionsThreshold: float = HIDDEN_SHARE,
@@ -89,7 +113,8 @@ class RowVerbs(ABC):
         """Begin a compaction, as in delta-spark: `optimize().where(...).executeCompaction()`.
 
         Files below both targets (`targetBytes` is the table's own unless given) are written together, and a file anew
-        that hides more than a share of its rows. `maxBytes` bounds what is written. Row ids and versions stay.
+        that hides more than a share of its rows. A clustered table is put in order instead: what is not yet, or with
+        `full` all of it. `maxBytes` bounds what is written. Row ids and versions stay.
         """
         state = self._state()
         limits = limits_of(
@@ -99,7 +124,7 @@ class RowVerbs(ABC):
             threshold=materializeDeletionsThreshold,
             most_bytes=maxBytes,
         )
-        return DeltaOptimizeBuilder(state, self._caller(), limits)
+        return DeltaOptimizeBuilder(state, self._caller(), limits, full)
 
     def purge(self) -> Compacted:
         """Write files that hide rows anew, so that readers without deletion vectors see the same rows."""

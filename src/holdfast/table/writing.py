@@ -29,18 +29,21 @@ from holdfast.local.write import write_table
 from holdfast.model.mutation import HANDS_OUT_NUMBERS, Mutation, Reads, RowsWhere, Shape
 from holdfast.ops.change import Effect
 from holdfast.ops.commit import Landed, commit
+from holdfast.ops.rebase import Redo
 from holdfast.ops.shape import created, grown
 from holdfast.ops.write import Said, appended, made, overwritten, refuse_outside, replaced
 from holdfast.parquet.write import WriteSpec
+from holdfast.plan.auto import Auto
 from holdfast.plan.write import write_spec
 from holdfast.predicate.parse import parse
+from holdfast.predicate.records import Predicate
 from holdfast.schema.constraints import Demand, Kind, demands, pinned, references
 from holdfast.schema.enforce import Fit, fit
 from holdfast.schema.evolve import TYPE_CHANGES, evolve, overwrite
 from holdfast.schema.from_arrow import struct_of
 from holdfast.schema.identity import advanced
 from holdfast.schema.mapping import all_fields
-from holdfast.schema.properties import COLUMN_MAPPING_MODE
+from holdfast.schema.properties import COLUMN_MAPPING_MODE, Isolation
 from holdfast.schema.storable import refuse_unstorable
 from holdfast.schema.types import Struct
 from holdfast.spark.constraints import prepare, violation_of
@@ -76,6 +79,7 @@ class Written:
     version: int | None
     metrics: Mapping[str, int]
     attempts: int
+    auto: Auto | None = None  # the compaction that followed; None: the table asks for none
 
 
 class Rows(Protocol):
@@ -158,7 +162,18 @@ def write(state: DeltaState, rows: Rows, how: How, env: Env) -> Written:
     return _write(state, rows, how, env)
 
 
-def _write(state: DeltaState, rows: Rows, how: How, env: Env) -> Written:
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Rows that are written and that nobody refers to yet."""
+
+    staged: pa.Table
+    shape: Shape | None  # what the table becomes with them; None: as it is
+    tags: Mapping[str, str]
+    where: Predicate | None  # what `replace_where` says
+
+
+def store_rows(state: DeltaState, rows: Rows, how: How, env: Env) -> Stored:
+    """Fit rows to a table and write them, up to the commit."""
     location = state.snapshot.location
     check_writable(state.protocol, table=location.url)
     old = shape_of(state)
@@ -180,8 +195,13 @@ def _write(state: DeltaState, rows: Rows, how: How, env: Env) -> Written:
     tags = {HANDS_OUT_NUMBERS: "true"} if marks and shape is old else {}
     if marks:
         shape = replace(shape, schema=advanced(shape.schema, marks))
-    changed = None if shape is old else shape
-    snapshot = state.snapshot
+    return Stored(staged, None if shape is old else shape, tags, where)
+
+
+def _write(state: DeltaState, rows: Rows, how: How, env: Env) -> Written:
+    location, snapshot = state.snapshot.location, state.snapshot
+    stored = store_rows(state, rows, how, env)
+    staged, changed, where = stored.staged, stored.shape, stored.where
     text = how.replace_where or ""
     if not how.replace:
         mutation = appended(snapshot, staged, how.said, shape=changed)
@@ -194,14 +214,25 @@ def _write(state: DeltaState, rows: Rows, how: How, env: Env) -> Written:
         mutation = overwritten(
             snapshot, staged, how.said, shape=changed, where=where, where_text=text, dynamic=how.dynamic
         )
-    landed = land(state, location, replace(mutation, tags={**mutation.tags, **tags}), env)
+    landed = land(state, location, replace(mutation, tags={**mutation.tags, **stored.tags}), env)
     return Written(landed.version, mutation.metrics, landed.attempts)
 
 
-def land(state: DeltaState | None, location: Location, mutation: Mutation, env: Env) -> Landed:
-    """Commit, then do what is due; a failure of the latter is told in the log and undoes nothing."""
+def land(
+    state: DeltaState | None,
+    location: Location,
+    mutation: Mutation,
+    env: Env,
+    *,
+    redo: Redo | None = None,
+    level: Isolation | None = None,
+) -> Landed:
+    """Commit, then do what is due; a failure of the latter is told in the log and undoes nothing.
+
+    `redo` and `level` are for races with others, see `commit`.
+    """
     with phase("committing"):
-        landed = commit(DeltaFormat(location), state, mutation, env)
+        landed = commit(DeltaFormat(location), state, mutation, env, redo=redo, level=level)
     if landed.version is not None:
         tend(location, state, landed.version, env)
     return landed
