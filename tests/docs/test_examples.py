@@ -22,7 +22,13 @@ RUN = (
     "docs/scanning.md",
     "docs/writing.md",
     "docs/changing-rows.md",
+    "docs/changes.md",
     "docs/maintenance.md",
+    "docs/checking.md",
+    "docs/clones.md",
+    "docs/clustering.md",
+    "docs/vacuum.md",
+    "docs/erasure.md",
     "docs/errors.md",
 )
 FRAGMENTS = ("CONTRIBUTING.md", "docs/row-identity.md", "docs/storage.md")  # code to look at, with parts left out

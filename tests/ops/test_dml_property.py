@@ -150,6 +150,23 @@ class Stories(RuleBasedStateMachine):
     def compact_log(self) -> None:
         self.story.compact_log()
 
+    @rule(rows=st.integers(1, 20))
+    def compact(self, rows: int) -> None:
+        self.story.compact(rows)
+
+    @rule()
+    def purge(self) -> None:
+        self.story.purge()
+
+    @rule(names=st.lists(st.sampled_from(["k", "v", "d"]), min_size=1, max_size=3, unique=True), rows=st.integers(1, 9))
+    def z_order(self, names: list[str], rows: int) -> None:
+        self.story.z_order(names, rows)
+
+    @precondition(lambda self: not self.story.kind.partitioned and self.story.kind.tracked)
+    @rule(names=st.lists(st.sampled_from(["k", "v", "d", "p"]), min_size=1, max_size=4, unique=True), rows=st.integers(1, 9))
+    def recluster(self, names: list[str], rows: int) -> None:
+        self.story.recluster(names, rows)
+
 
 class SharedStories(Stories):
     """Steps on a table that another engine writes to as well."""
@@ -197,6 +214,10 @@ def test_a_story_on_spark(spark: SparkSession, tmp_path: Path, vectors: bool) ->
         story.merge(drawn(rng, 4), on, [matched, alone, new], rng.choice(story.modes))
         story.delete(rng.choice(WHERE), rng.choice(story.modes))
         story.restore(rng.choice(sorted(story.versions)))
+        if kind.partitioned:
+            story.z_order(["k", "d"], 4)
+        else:
+            story.recluster(["k", "p"], 4)
 
 
 def drawn(rng: random.Random, count: int) -> list[dict[str, Any]]:

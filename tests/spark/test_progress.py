@@ -52,6 +52,16 @@ def a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return shown
 
 
+def test_a_step_is_shown_unless_its_tasks_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = a_terminal(monkeypatch)
+    with progress.step(None, "writing bin 1 of 2"):
+        time.sleep(LONG)
+    with progress.step(Client(), "hidden"):  # type: ignore[arg-type]
+        time.sleep(LONG)
+    assert "writing bin 1 of 2" in terminal.getvalue()
+    assert "hidden" not in terminal.getvalue()
+
+
 def test_a_phase_that_lasts_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = a_terminal(monkeypatch)
     with progress.phase("writing a checkpoint"):

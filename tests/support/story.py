@@ -137,6 +137,27 @@ class Story:
         self.table.compactLog()
         self.check([])
 
+    def compact(self, rows: int) -> None:
+        """Write files together, or put rows in order where the table is clustered."""
+        self.table.optimize(targetRows=rows).executeCompaction()
+        self.check([])
+
+    def purge(self) -> None:
+        self.table.purge()
+        self.check([])
+
+    def z_order(self, names: Sequence[str], rows: int) -> None:
+        if not load(open_location(self.path)).snapshot.clustering_columns:
+            self.table.optimize(targetRows=rows).executeZOrderBy(*names)
+            self.check([])
+
+    def recluster(self, names: Sequence[str], rows: int) -> None:
+        """Cluster by these columns from now on, and put all rows in their order."""
+        self.table.clusterBy(*names)
+        self.check([])
+        self.table.optimize(full=True, targetRows=rows).executeCompaction()
+        self.check([])
+
     def append_by_peer(self, rows: Sequence[Row]) -> None:
         deltalake.write_deltalake(self.path, pa.Table.from_pylist(list(rows), COLUMNS), mode="append")
         self.check(rows)

@@ -61,6 +61,11 @@ def _merge(table: DeltaTable, mode: str) -> None:
     merge.whenMatchedDelete("s.v = 'y'").whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
 
 
+def _auto(table: DeltaTable) -> None:
+    table.setProperties({"delta.autoOptimize.autoCompact": "true", "holdfast.autoCompact.minFiles": "2"})
+    table.update("id > 6", {"v": "'u'"})
+
+
 CHANGES: dict[str, Callable[[DeltaTable], object]] = {
     "delete": lambda t: t.delete("id % 4 = 0"),
     "delete, copy-on-write": lambda t: t.delete("id % 4 = 0", mode="copy-on-write"),
@@ -71,6 +76,9 @@ CHANGES: dict[str, Callable[[DeltaTable], object]] = {
     "restore": lambda t: t.restoreToVersion(1),
     "compaction": lambda t: t.optimize().executeCompaction(),
     "purge": lambda t: t.purge(),
+    "clustering": lambda t: (t.clusterBy("v", "id"), t.optimize(targetRows=4).executeCompaction()),
+    "automatic compaction": lambda t: _auto(t),
+    "Z-order": lambda t: t.optimize(targetRows=4).executeZOrderBy("v", "id"),
 }
 
 

@@ -144,7 +144,7 @@ def test_matches_of_one_row_that_land_in_two_tasks_are_refused(
 ) -> None:
     """Rows are dealt out to tasks one by one after the join, so the two matches never share one."""
 
-    def dealt(self: SparkChanger, frame: DataFrame, spec: WriteSpec, *, keep: bool) -> DataFrame:
+    def dealt(self: SparkChanger, frame: DataFrame, spec: WriteSpec) -> DataFrame:
         return frame.coalesce(1).repartition(2)
 
     monkeypatch.setattr(SparkChanger, "_placed", dealt)

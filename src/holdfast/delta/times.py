@@ -104,12 +104,36 @@ def checksum_of(location: Location, listing: LogListing, version: int) -> Versio
     return told if isinstance(told, VersionChecksum) else None
 
 
-def version_at(location: Location, timestamp_ms: int) -> int:
-    """The last version made at or before a moment."""
+@dataclass(frozen=True)
+class Timeline:
+    """The versions that can be dated, and when each was made."""
+
+    location: Location
+    versions: tuple[int, ...]
+    own: InCommitTimes | None
+    time_of: Callable[[int], int]
+
+    def last_at(self, timestamp_ms: int) -> int | None:
+        """The last version made at or before a moment; None where there is none."""
+        within: Sequence[int] = self.versions
+        if self.own is not None:
+            after = self.own.since_ms is None or timestamp_ms >= self.own.since_ms
+            within = [v for v in within if (v >= self.own.version) == after] or within
+        return _last_at(within, self.time_of, timestamp_ms)
+
+    def told(self) -> str:
+        """The range of times there is, for people."""
+        first, last = self.versions[0], self.versions[-1]
+        made = f"{_shown(self.time_of(first))} to {_shown(self.time_of(last))}"
+        return f"its versions {first} to {last} were made from {made}"
+
+
+def timeline(location: Location) -> Timeline:
+    """When the versions of a table were made; in-commit times are read when they are asked for."""
     listed = list_all(location)
     replayed = replay(location, listed, files=False)
     listing, settings = listed.listing, replayed.settings
-    versions = [v for v in readable_versions(listing) if v in listing.commits]
+    versions = tuple(v for v in readable_versions(listing) if v in listing.commits)
     own = in_commit_times(settings.protocol, settings.metadata)
     times = file_times(listing)
 
@@ -124,17 +148,15 @@ def version_at(location: Location, timestamp_ms: int) -> int:
 
     if not versions:
         raise UnknownVersion(f"no version of the table at {location.url} can be dated: its commits are gone")
-    within = versions
-    if own is not None:
-        after = own.since_ms is None or timestamp_ms >= own.since_ms
-        within = [v for v in versions if (v >= own.version) == after] or versions
-    found = _last_at(within, time_of, timestamp_ms)
-    newest = time_of(versions[-1])
-    if found is None or timestamp_ms > newest:
-        raise UnknownVersion(
-            f"the table at {location.url} has no version at {_shown(timestamp_ms)}: its versions {versions[0]} to "
-            f"{versions[-1]} were made from {_shown(time_of(versions[0]))} to {_shown(newest)}"
-        )
+    return Timeline(location, versions, own, time_of)
+
+
+def version_at(location: Location, timestamp_ms: int) -> int:
+    """The last version made at or before a moment."""
+    line = timeline(location)
+    found = line.last_at(timestamp_ms)
+    if found is None or timestamp_ms > line.time_of(line.versions[-1]):
+        raise UnknownVersion(f"the table at {location.url} has no version at {_shown(timestamp_ms)}: {line.told()}")
     return found
 
 

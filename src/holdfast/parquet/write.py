@@ -69,6 +69,7 @@ class WriteSpec:
     page_bytes: int = 128 << 10
     store_partitions: bool = False  # partition columns also in the files
     prefix: str = ""  # directory below the table's for all files
+    gathered: bool = False  # rows are brought together before tasks write them, so that these write few files
     random_prefix: int = 0  # letters of a random directory in place of partition directories
 
     @property

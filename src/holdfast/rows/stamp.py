@@ -19,6 +19,7 @@ from holdfast.errors import LimitReached
 
 NO_IDS_YET = -1
 LARGEST_ID = 2**63 - 1  # the log stores ids as signed 64-bit integers
+PROVISIONAL = 1 << 62  # ids and versions from here on stand for those that rows get when they are committed
 
 
 @dataclass(frozen=True, slots=True)

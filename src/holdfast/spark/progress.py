@@ -41,8 +41,8 @@ def phase(what: str) -> Iterator[None]:
 
 @contextmanager
 def tasks(spark: SparkSession, what: str) -> Iterator[None]:
-    """Show how many tasks of a job are done, where Spark does not show it."""
-    if not (on_terminal() and is_remote(spark)):
+    """Show how many tasks of a job are done, where Spark does not show it; of a job without a name, nothing."""
+    if not (what and on_terminal() and is_remote(spark)):
         yield
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -61,6 +61,16 @@ def tasks(spark: SparkSession, what: str) -> Iterator[None]:
             yield
     finally:
         spark.removeProgressHandler(handler)
+
+
+@contextmanager
+def step(spark: SparkSession | None, what: str) -> Iterator[None]:
+    """Show a step of long work, where no bar of tasks does."""
+    if spark is not None and is_remote(spark):
+        yield
+        return
+    with phase(what):
+        yield
 
 
 def is_remote(spark: SparkSession) -> bool:

@@ -51,6 +51,7 @@ def write_frame(df: DataFrame, spec: WriteSpec, location: Location) -> pa.Table:
     spec = replace(spec, fields=tuple(f for f in spec.fields if f.type != VOID))
     # Columns go by position under plain names: Spark takes a dot in a name apart on the way to Python.
     plain = {f.name: f"c{at}" for at, f in enumerate(spec.input_fields)}
+    df = gathered(df, spec) if spec.gathered else df
     rows = df.select(*(named(name).alias(alias) for name, alias in plain.items()))
     if spec.partition_columns:
         rows = rows.sortWithinPartitions(*(plain[name] for name in spec.partition_columns))
@@ -59,6 +60,13 @@ def write_frame(df: DataFrame, spec: WriteSpec, location: Location) -> pa.Table:
     task = by_value(_writer(spec, sink), needs, work="write this table")
     # As many rows as there are files.
     return rows.mapInArrow(task, spark_struct(_ANSWER)).toArrow().cast(STAGED)
+
+
+def gathered(df: DataFrame, spec: WriteSpec) -> DataFrame:
+    """Rows of a partition brought together, as many to a task as the session's adaptive execution finds right."""
+    if (df.sparkSession.conf.get("spark.sql.adaptive.enabled") or "").lower() != "true":
+        return df
+    return df.hint("rebalance", *spec.partition_columns)
 
 
 def _writer(spec: WriteSpec, sink: Sink) -> TaskFunction:

@@ -19,6 +19,7 @@ from holdfast.storage.base import NotFound
 from holdfast.storage.location import Location
 from holdfast.storage.open import place
 from holdfast.table.changing import Changed
+from holdfast.table.vacuuming import refuse_vacuumed
 from holdfast.table.writing import land, refuse_append_only, shape_of
 
 _LOOKERS = 16
@@ -29,6 +30,7 @@ def restore(state: DeltaState, env: Env, *, version: int | None = None, timestam
     location = state.snapshot.location
     check_writable(state.protocol, table=location.url)
     then = load(location, version=version, timestamp_ms=timestamp_ms)
+    refuse_vacuumed(state, then)
     removed, back = differing(state.snapshot, then.snapshot)
     if len(removed):
         refuse_append_only(shape_of(state), location)

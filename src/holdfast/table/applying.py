@@ -1,0 +1,99 @@
+"""A change set replayed into another table.
+
+    how far was this source applied?  ->  the net change since  ->  one merge, which notes how far it went
+
+1. The target remembers the last version of the source it has, in the commit that brought it: applying again, or
+   applying what overlaps, changes nothing that is there already and leaves nothing out.
+2. Rows meet by key columns, or by the id they have in the source, which the target then keeps in SOURCE_ROW_ID.
+3. Columns that the source has and the target lacks are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from holdfast.delta.state import DeltaState
+from holdfast.errors import Invalid, NoRowIdentity
+from holdfast.model.mutation import AppVersion
+from holdfast.ops.write import Said
+from holdfast.plan.changes import BEFORE, CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, ChangesPlan
+from holdfast.rows.columns import ROW_ID
+from holdfast.schema.constraints import quoted
+from holdfast.table import altering
+from holdfast.table.changing import Caller, Changed, Value
+from holdfast.table.merging import DeltaMergeBuilder, Duplicates, Rows
+from holdfast.table.verbs import RowVerbs
+
+SOURCE_ROW_ID = "_source_row_id"
+
+
+def applied_up_to(target: DeltaState, source: str) -> int | None:
+    """The last version of a source that a table has; None where it has none of it."""
+    found = target.txns.get(_app(source))
+    return None if found is None else found.version
+
+
+def apply_rows(
+    target: RowVerbs, source: str, version: int, columns: Sequence[str], keys: Sequence[str], rows: Rows
+) -> Changed:
+    """Merge net changes up to a version of a source into a table."""
+    said = Said(AppVersion(_app(source), version))
+    caller = replace(target._caller(said=said), alias="t")
+    state = target._state() if keys else _with_source_ids(target, caller)
+    sets: dict[str, Value] = {name: f"s.{quoted(name)}" for name in columns}
+    if keys:
+        on = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in keys)
+    else:
+        sets[SOURCE_ROW_ID] = f"s.{quoted(SOURCE_ROW_ID)}"
+        on = f"t.{quoted(SOURCE_ROW_ID)} = s.{quoted(SOURCE_ROW_ID)}"
+    is_delete = f"s.{quoted(CHANGE_TYPE)} = '{DELETE}'"
+    return (
+        DeltaMergeBuilder(lambda: state, _after(rows, with_ids=not keys), on, caller, Duplicates())
+        .withSchemaEvolution()
+        .whenMatchedDelete(is_delete)
+        .whenMatchedUpdate(None, sets)
+        .whenNotMatchedInsert(f"NOT ({is_delete})", sets)
+        .execute()
+    )
+
+
+def refuse_unpaired(plan: ChangesPlan) -> None:
+    """Refuse to apply changes by ids where some rows have none."""
+    if any(not reading.has_ids for reading in plan.files):
+        raise NoRowIdentity(
+            f"rows of the table at {plan.snapshot.location.url} had no ids in these versions: name the columns that "
+            "identify a row with keys=[...]; enableRowTracking() gives ids to those to come"
+        )
+
+
+def _app(source: str) -> str:
+    return f"holdfast.changes.{source}"
+
+
+def _with_source_ids(target: RowVerbs, caller: Caller) -> DeltaState:
+    """The target with the column that source ids are kept in."""
+    state = target._state()
+    if state.snapshot.schema.find(SOURCE_ROW_ID) is not None:
+        return state
+    if len(state.snapshot.files):
+        raise Invalid(
+            f"the table at {state.snapshot.location.url} has rows, but no column {SOURCE_ROW_ID} that says which row "
+            "of the source each is: name key columns with keys=[...], or begin with an empty table"
+        )
+    altering.add_columns(state, {SOURCE_ROW_ID: "long"}, caller.env)
+    return target._state()
+
+
+def _after(rows: Rows, *, with_ids: bool) -> Rows:
+    """What rows are to become: those before an update are left out, and ids are called as the target calls them."""
+    dropped = [COMMIT_VERSION, COMMIT_TIMESTAMP, *([] if with_ids else [ROW_ID])]
+    if isinstance(rows, DataFrame):
+        kept = rows.where(F.col(CHANGE_TYPE) != BEFORE).drop(*dropped)
+        return kept.withColumnRenamed(ROW_ID, SOURCE_ROW_ID)
+    kept = rows.filter(pc.not_equal(rows.column(CHANGE_TYPE), BEFORE)).drop_columns(dropped)
+    return kept.rename_columns([SOURCE_ROW_ID if name == ROW_ID else name for name in kept.column_names])

@@ -1,0 +1,353 @@
+"""Writers on one table, one step at a time: who goes on after each storage operation is drawn from a seed.
+
+    a copy of a table -> writers, each a thread that waits for its turn -> what each was told -> the audit
+
+1. One writer runs at any time; at every call of the store it hands the turn to whoever the seed says.
+2. Clock, uuids, pauses and faults come from the seed, and pools work in the thread that asks them: a seed replays.
+3. A fault is a call that fails before it happens, one whose answer is lost, or the end of its writer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cache, cached_property
+from random import Random
+from threading import Semaphore, Thread, current_thread
+from types import SimpleNamespace
+from typing import Any, TypeVar
+from unittest.mock import patch
+
+from holdfast.delta.state import load
+from holdfast.env import Env, fixed
+from holdfast.errors import OutcomeUnknown, TableError, Unavailable
+from holdfast.model.mutation import Shape
+from holdfast.schema.types import LONG, STRING, Field, Struct
+from holdfast.storage.base import ObjectStore
+from holdfast.storage.location import Location
+from holdfast.storage.memory import MemoryStore
+from holdfast.table import delta, retrying, writing
+from holdfast.table.builder import Mode
+from holdfast.table.delta import PLAIN, DeltaTable, _Latest
+from tests.support.faulty import Crash, Fault, _Wrapped
+from tests.support.simulation_audit import Ledger, Told, audit
+from tests.support.simulation_verbs import Checkpoint, Restore, Row, Upkeep, Verb, arrow_of, changes
+
+T = TypeVar("T")
+DIRECTORY = "t"
+PATIENCE_S = 10  # a turn that never comes is a deadlock
+COLUMNS = Struct((Field("k", LONG), Field("v", LONG), Field("p", STRING)))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What kind of table writers meet on."""
+
+    tracked: bool = True
+    vectors: bool = True
+    feed: bool = False
+    clustered: bool = False
+    partitioned: bool = False
+    checkpoints: int = 100
+
+    @property
+    def shape(self) -> Shape:
+        properties = {
+            "delta.enableRowTracking": str(self.tracked).lower(),
+            "delta.enableDeletionVectors": str(self.vectors).lower(),
+            "delta.enableChangeDataFeed": str(self.feed).lower(),
+            "delta.checkpointInterval": str(self.checkpoints),
+        }
+        return Shape(
+            COLUMNS,
+            partition_columns=("p",) if self.partitioned else (),
+            properties=properties,
+            clustering_columns=(("k",),) if self.clustered else None,
+        )
+
+    @property
+    def modes(self) -> Sequence[str | None]:
+        return (None, None, "copy-on-write", "auto") if self.vectors else (None,)
+
+
+KINDS = (
+    *([Kind()] * 4),
+    Kind(checkpoints=3),
+    Kind(feed=True),
+    Kind(clustered=True),
+    Kind(clustered=True, checkpoints=4),
+    Kind(partitioned=True),
+    Kind(vectors=False),
+    Kind(tracked=False),
+    Kind(tracked=False, checkpoints=3),
+    Kind(tracked=False, vectors=False),
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a seed stands for."""
+
+    kind: Kind
+    writers: tuple[tuple[Verb, ...], ...]
+    stays: float  # how likely whoever runs goes on
+    faults: float  # how likely a call fails
+
+
+@dataclass
+class Ran:
+    """A run: its plan, what writers were told, every version, and a digest of all that happened, in order."""
+
+    plan: Plan
+    told: list[Told]
+    ledger: Ledger
+    first: int
+    steps: int
+    digest: str
+
+
+def simulate(seed: int) -> Ran:
+    """Run a seed and audit it."""
+    rng = Random(seed)
+    env = fixed(seed=seed)
+    plan = _plan(rng, env)
+    template, ledger = _template(plan.kind)
+    store = _copied(template, env)
+    turns = Turns(rng, plan.stays)
+    shared = Location(_Stepped(store, turns, rng, plan.faults), DIRECTORY)
+    told: list[Told] = []
+    first = len(ledger.states)
+    with _seeded(env, turns):
+        turns.run([_writer(str(n), verbs, shared, store, told) for n, verbs in enumerate(plan.writers)])
+    ran = Ran(plan, told, ledger.copy().read(Location(store, DIRECTORY)), first, turns.steps, turns.digest.hexdigest())
+    audit(ran.ledger, first, told)
+    with _seeded(env, turns):
+        _audit_reader(Location(store, DIRECTORY), ran.ledger)
+    return ran
+
+
+def _plan(rng: Random, env: Env) -> Plan:
+    kind = rng.choice(KINDS)
+    versions = len(_template(kind)[1].states)
+    row_changes = changes(rng, kind.modes)
+    writers: list[tuple[Verb, ...]] = []
+    for _ in range(rng.choice((2, 2, 3, 3, 4))):
+        upkeep = _upkeep(rng, kind, versions, env)
+        writers.append(tuple(next(upkeep if rng.random() < 0.3 else row_changes) for _ in range(rng.choice((1, 1, 2)))))
+    faults = rng.choice((0, 0, 0.01, 0.04))
+    return Plan(kind, tuple(writers), rng.choice((0.0, 0.5, 0.9, 0.97)), faults)
+
+
+def _upkeep(rng: Random, kind: Kind, versions: int, env: Env) -> Iterator[Verb]:
+    kinds = ["compact", "compact", "purge", "compact log", "checkpoint", "restore"]
+    kinds += ["recluster"] * 2 if kind.clustered else []
+    kinds += ["track"] * 4 if not kind.tracked else []
+    while True:
+        match rng.choice(kinds):
+            case "restore":
+                yield Restore(rng.randrange(1, versions))
+            case "checkpoint":
+                yield Checkpoint(env)
+            case known:
+                yield Upkeep(known, rng.choice((4, 8, 1000)))
+
+
+def _writer(name: str, verbs: Sequence[Verb], shared: Location, store: MemoryStore, told: list[Told]) -> Callable[[], None]:
+    """A process: it opens the table, does its verbs one after another, and keeps what it was told."""
+
+    def live() -> None:
+        table: DeltaTable | None = None
+        for n, verb in enumerate(verbs):
+            tag, done, error = f"{name}.{n}", None, None
+            try:
+                table = table or DeltaTable(None, _Latest(load(shared)))
+                done = verb.run(table, tag)
+            except (TableError, Crash) as caught:
+                error = caught
+            read = 0 if table is None else table._latest.state.version
+            told.append(Told(tag, verb, read, _newest(store), done, error))
+            if isinstance(error, Crash):
+                return
+
+    return live
+
+
+class Turns:
+    """Whose turn it is."""
+
+    def __init__(self, rng: Random, stays: float) -> None:
+        self.rng, self.stays = rng, stays
+        self.steps = 0
+        self.digest = hashlib.sha256()
+        self._waiting: dict[str, Semaphore] = {}
+        self._failed: list[BaseException] = []
+
+    def run(self, lives: Sequence[Callable[[], None]]) -> None:
+        """Let all of them live to their ends; what none should raise is raised here."""
+        threads = [Thread(target=self._live, args=(life,), name=f"writer {n}") for n, life in enumerate(lives)]
+        self._waiting = {thread.name: Semaphore(0) for thread in threads}
+        for thread in threads:
+            thread.start()
+        self._hand_on(None)
+        for thread in threads:
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive(), f"{thread.name} waits for a turn that never comes"
+        if self._failed:
+            raise self._failed[0]
+
+    def pass_on(self, what: str) -> None:
+        """Let somebody else go on, perhaps."""
+        me = current_thread().name
+        if me not in self._waiting:
+            return  # a thread of Arrow's, for whoever has the turn
+        self.steps += 1
+        self.digest.update(f"{me} {what}\n".encode())
+        if self.rng.random() >= self.stays and self._hand_on(me):
+            assert self._waiting[me].acquire(timeout=PATIENCE_S), f"{me} waits for a turn that never comes"
+
+    @property
+    def is_writer(self) -> bool:
+        return current_thread().name in self._waiting
+
+    def _hand_on(self, me: str | None) -> bool:
+        """Give the turn away; False where it stays."""
+        chosen = self.rng.choice(sorted(self._waiting))
+        if chosen == me:
+            return False
+        self._waiting[chosen].release()
+        return True
+
+    def _live(self, life: Callable[[], None]) -> None:
+        me = current_thread().name
+        self._waiting[me].acquire()
+        try:
+            life()
+        except BaseException as error:  # noqa: BLE001 - raised again by whoever waits for this thread
+            self._failed.append(error)
+        finally:
+            del self._waiting[me]
+            if self._waiting:
+                self._hand_on(None)
+
+
+class _Stepped(_Wrapped):
+    """A store at every call of which the turn may pass and something may fail."""
+
+    def __init__(self, inner: ObjectStore, turns: Turns, rng: Random, faults: float) -> None:
+        super().__init__(inner)
+        self.turns, self.rng, self.faults = turns, rng, faults
+        self.dead: set[str] = set()
+
+    def _call(self, verb: str, key: str, run: Callable[[], T], *, writes: bool = False) -> T:
+        me = current_thread().name
+        if me in self.dead:
+            raise Crash(f"{me} is gone")
+        self.turns.pass_on(f"{verb} {key}")
+        if not self.turns.is_writer or self.rng.random() >= self.faults:
+            return run()
+        fault = self.rng.choice(list(Fault))
+        what = f"{verb} {key}"
+        self.turns.digest.update(f"{fault}\n".encode())
+        if fault is Fault.BEFORE:
+            raise Unavailable(f"injected before {what}")
+        run()
+        if fault is Fault.CRASH_AFTER:
+            self.dead.add(me)
+            raise Crash(f"injected after {what}")
+        raise (OutcomeUnknown if writes else Unavailable)(f"injected: answer of {what} lost")
+
+
+class Inline(Executor):
+    """A pool that works at once, in the thread that asks it."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        made: Future[T] = Future()
+        try:
+            made.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - raised again by whoever asks for the result
+            made.set_exception(error)
+        return made
+
+    def map(self, fn: Callable[..., T], *iterables: Iterable[Any], **_: Any) -> Iterator[T]:
+        return iter([fn(*args) for args in zip(*iterables, strict=True)])
+
+
+@contextmanager
+def _seeded(env: Env, turns: Turns) -> Iterator[None]:
+    """Everything that differs between two runs comes from the seed."""
+    _unlock()
+    pause = SimpleNamespace(sleep=lambda seconds: turns.pass_on("pause"))
+    with patch.object(delta, "system", lambda: env), patch.object(retrying, "time", pause):
+        modules = _with_pools()
+        for module in modules:
+            module.ThreadPoolExecutor = Inline  # type: ignore[attr-defined]
+        try:
+            yield
+        finally:
+            for module in modules:
+                module.ThreadPoolExecutor = ThreadPoolExecutor  # type: ignore[attr-defined]
+
+
+def _with_pools() -> list[Any]:
+    return [module for module in _modules() if hasattr(module, "ThreadPoolExecutor")]
+
+
+@cache
+def _unlock() -> None:
+    """Let a writer wait for its turn while it works out a property: Python 3.11 locks those of all objects of a class."""
+    kinds = [found for module in _modules() for found in vars(module).values() if isinstance(found, type)]
+    for kind in kinds:
+        for found in vars(kind).values():
+            if isinstance(found, cached_property) and hasattr(found, "lock"):
+                found.lock = nullcontext()
+
+
+def _modules() -> list[Any]:
+    return [module for name, module in sys.modules.items() if name.startswith("holdfast.")]
+
+
+@cache
+def _template(kind: Kind) -> tuple[MemoryStore, Ledger]:
+    """A table with a few files, changed and hidden rows, and its versions; made once for each kind."""
+    env = fixed(seed=-1)
+    store = MemoryStore("simulation", env)
+    location = Location(store, DIRECTORY)
+    with _seeded(env, Turns(Random(0), 1.0)):
+        writing.make(location, kind.shape, env, mode=Mode.CREATE, plain=not kind.tracked)
+        table = DeltaTable(None, _Latest(load(location)))
+        for keys in (range(4), range(4, 8), range(8, 11)):
+            table.append(arrow_of([Row(k, k % 5) for k in keys]))
+        table.delete("k = 5")
+        table.update("k = 2", {"v": "7"})
+    return store, Ledger().read(location)
+
+
+def _copied(template: MemoryStore, env: Env) -> MemoryStore:
+    store = MemoryStore("simulation", env)
+    store._objects, store._order = dict(template._objects), list(template._order)
+    return store
+
+
+def _newest(store: MemoryStore) -> int:
+    log = f"{DIRECTORY}/_delta_log/"
+    names = (key[len(log) :] for key in store._order if key.startswith(log))
+    return max(int(name[:20]) for name in names if name.endswith(".json") and len(name) == 25)
+
+
+def _audit_reader(location: Location, ledger: Ledger) -> None:
+    """Holdfast's own reader sees the last version as it was written, whatever checkpoints and files of the log say."""
+    state = ledger.states[-1]
+    table = DeltaTable(None, _Latest(load(location)))
+    found = table.toArrow(metadata=["_row_id", "_row_commit_version"] if state.tracked else [])
+    columns = [found[name].to_pylist() for name in found.column_names if name != "p"]
+    rows = [Row(*values) for values in zip(*columns, strict=True)]
+    assert table.version == len(ledger.states) - 1
+    assert Counter(rows) == Counter(state.rows), "the reader sees other rows than the log has"
