@@ -23,6 +23,7 @@ from tests.interop.features import NAMES, Recipe, ordered, recipe, title
 from tests.interop.page import DEFAULTS, PLAIN, accepted, evidence, page
 from tests.interop.pairs import covering, met, possible
 from tests.interop.peer import ROOT, Peer, start
+from tests.interop.stories import tell
 from tests.interop.tables import build
 from tests.interop.trials import READ, trial
 
@@ -109,6 +110,7 @@ def main() -> None:
         if not isinstance(peer, Peer):
             raise SystemExit(f"delta-spark is missing: {peer}")
         try:
+            print(f"delta-spark read {tell(peer)} states of random stories as they were", flush=True)
             PAGE.write_text(run([peer, *IN_PROCESS], scratch))
         finally:
             peer.close()

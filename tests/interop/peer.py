@@ -9,6 +9,7 @@ from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.feather
 
 from bench import harness, peers
@@ -41,6 +42,13 @@ class Peer:
 
     def change(self, recipe: Recipe, path: Path, wanted: Change) -> None:
         self._call("change", recipe, path, wanted=wanted.name)
+
+    def versions(self, path: Path, at: Sequence[int]) -> dict[int, pa.Table]:
+        """The rows of versions of a table of ours, with the columns `_row_id` and `_row_version`."""
+        out = self.scratch / f"rows-{next(_numbers)}"
+        self._call("versions", frozenset(), path, at=list(at), out=str(out))
+        found = pyarrow.feather.read_table(str(out), memory_map=False)
+        return {version: found.filter(pc.equal(found["_at"], version)) for version in at}
 
     def close(self) -> None:
         self.process.close()

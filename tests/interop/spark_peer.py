@@ -50,6 +50,17 @@ def read(spark: SparkSession, path: str, made_of: list[str], where: list[str], o
         pyarrow.feather.write_feather(part, f"{out}.{i}", compression="uncompressed")
 
 
+def versions(spark: SparkSession, path: str, made_of: list[str], at: list[int], out: str) -> None:
+    """The rows of each version with their ids, as one Arrow file."""
+    told = ["_metadata.row_id AS _row_id", "_metadata.row_commit_version AS _row_version"]
+    parts = [
+        spark.read.format("delta").option("versionAsOf", version).load(path).selectExpr(f"{version} AS _at", "*", *told)
+        for version in at
+    ]
+    rows = reduce(DataFrame.union, parts).toArrow()
+    pyarrow.feather.write_feather(rows, out, compression="uncompressed")
+
+
 def change(spark: SparkSession, path: str, made_of: list[str], wanted: str) -> None:
     """Do to the table what a change says."""
     asked, recipe = CHANGES[wanted], frozenset(made_of)
@@ -103,6 +114,7 @@ def main(jars: str) -> None:
             "start": lambda: {"spark": pyspark.__version__, "arrow": pa.__version__},
             "read": _answering(spark, read),
             "change": _answering(spark, change),
+            "versions": _answering(spark, versions),
         }
     )
 

@@ -1,0 +1,66 @@
+"""Random stories of tables, every state of which delta-spark reads as the model has it, with row ids and versions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, run_state_machine_as_test
+
+from tests.interop.peer import Peer
+from tests.ops.test_dml_property import Stories, rows
+from tests.support.depth import examples
+from tests.support.sayings import shown
+from tests.support.story import COLUMNS, Kind, Story
+
+COUNT, STEPS = 8, 8
+
+
+class ToldStories(Stories):
+    """Steps on one table; when the story ends, delta-spark is asked about every version of it."""
+
+    peer: ClassVar[Peer]
+    states: ClassVar[int] = 0
+
+    @initialize(
+        kind=st.builds(Kind, st.booleans(), st.booleans(), st.booleans(), st.booleans(), st.sampled_from([2, 100])),
+        first=st.lists(rows, min_size=1, max_size=8),
+    )
+    def begin(self, kind: Kind, first: list[dict[str, Any]]) -> None:
+        self.directory = TemporaryDirectory()
+        self.story = Story(f"{self.directory.name}/table", self.open, kind)
+        self.story.append(first)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "story"):
+            return
+        try:
+            self._ask()
+        finally:
+            self.directory.cleanup()
+
+    def _ask(self) -> None:
+        versions = sorted(self.story.versions)
+        found = self.peer.versions(Path(self.story.path), versions)
+        for version in versions:
+            wanted = [(row_id, at, shown([row])) for row_id, (at, row) in self.story.versions[version].items()]
+            assert sorted(_identified(found[version])) == sorted(wanted), f"version {version} of {self.story.kind}"
+        type(self).states += len(versions)
+
+
+def _identified(table: pa.Table) -> list[tuple[int, int, str]]:
+    plain = table.select(COLUMNS.names).cast(COLUMNS).to_pylist()
+    ids = zip(table["_row_id"].to_pylist(), table["_row_version"].to_pylist(), strict=True)
+    return [(row_id, at, shown([row])) for (row_id, at), row in zip(ids, plain, strict=True)]
+
+
+def tell(peer: Peer) -> int:
+    """Tell stories; gives how many states delta-spark read. Raises where it read another."""
+    told = type("Told", (ToldStories,), {"peer": peer, "states": 0})
+    run_state_machine_as_test(told, settings=settings(examples(COUNT), stateful_step_count=STEPS, database=None))
+    states: int = told.states
+    return states
