@@ -110,7 +110,7 @@ def main() -> None:
         if not isinstance(peer, Peer):
             raise SystemExit(f"delta-spark is missing: {peer}")
         try:
-            print(f"delta-spark read {tell(peer)} states of random stories as they were", flush=True)
+            print(f"delta-spark read {tell(peer)} of random stories as they were", flush=True)
             PAGE.write_text(run([peer, *IN_PROCESS], scratch))
         finally:
             peer.close()

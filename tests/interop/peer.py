@@ -50,6 +50,12 @@ class Peer:
         found = pyarrow.feather.read_table(str(out), memory_map=False)
         return {version: found.filter(pc.equal(found["_at"], version)) for version in at}
 
+    def feed(self, path: Path, start: int, end: int) -> pa.Table:
+        """The change data feed of versions, both included."""
+        out = self.scratch / f"rows-{next(_numbers)}"
+        self._call("feed", frozenset(), path, start=start, end=end, out=str(out))
+        return pyarrow.feather.read_table(str(out), memory_map=False)
+
     def close(self) -> None:
         self.process.close()
 

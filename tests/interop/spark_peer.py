@@ -61,6 +61,13 @@ def versions(spark: SparkSession, path: str, made_of: list[str], at: list[int], 
     pyarrow.feather.write_feather(rows, out, compression="uncompressed")
 
 
+def feed(spark: SparkSession, path: str, made_of: list[str], start: int, end: int, out: str) -> None:
+    """The change data feed of versions, as one Arrow file."""
+    reader = spark.read.format("delta").option("readChangeFeed", "true")
+    rows = reader.option("startingVersion", start).option("endingVersion", end).load(path)
+    pyarrow.feather.write_feather(rows.drop("_commit_timestamp").toArrow(), out, compression="uncompressed")
+
+
 def change(spark: SparkSession, path: str, made_of: list[str], wanted: str) -> None:
     """Do to the table what a change says."""
     asked, recipe = CHANGES[wanted], frozenset(made_of)
@@ -115,6 +122,7 @@ def main(jars: str) -> None:
             "read": _answering(spark, read),
             "change": _answering(spark, change),
             "versions": _answering(spark, versions),
+            "feed": _answering(spark, feed),
         }
     )
 

@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, run_state_machine_as_test
 
+from holdfast import DeltaTable
 from tests.interop.peer import Peer
 from tests.ops.test_dml_property import Stories, rows
 from tests.support.depth import examples
@@ -25,6 +26,7 @@ class ToldStories(Stories):
 
     peer: ClassVar[Peer]
     states: ClassVar[int] = 0
+    changes: ClassVar[int] = 0
 
     @initialize(
         kind=st.builds(Kind, st.booleans(), st.booleans(), st.booleans(), st.booleans(), st.sampled_from([2, 100])),
@@ -50,6 +52,10 @@ class ToldStories(Stories):
             wanted = [(row_id, at, shown([row])) for row_id, (at, row) in self.story.versions[version].items()]
             assert sorted(_identified(found[version])) == sorted(wanted), f"version {version} of {self.story.kind}"
         type(self).states += len(versions)
+        if self.story.kind.feed:
+            told = self.peer.feed(Path(self.story.path), 0, versions[-1])
+            assert _told(DeltaTable.forPath(None, self.story.path).changeFeed(0).toArrow()) == _told(told)
+            type(self).changes += told.num_rows
 
 
 def _identified(table: pa.Table) -> list[tuple[int, int, str]]:
@@ -58,9 +64,14 @@ def _identified(table: pa.Table) -> list[tuple[int, int, str]]:
     return [(row_id, at, shown([row])) for (row_id, at), row in zip(ids, plain, strict=True)]
 
 
-def tell(peer: Peer) -> int:
-    """Tell stories; gives how many states delta-spark read. Raises where it read another."""
-    told = type("Told", (ToldStories,), {"peer": peer, "states": 0})
+def _told(feed: pa.Table) -> list[tuple[int, str, str]]:
+    rows = feed.select(COLUMNS.names).cast(COLUMNS).to_pylist()
+    facts = zip(feed["_commit_version"].to_pylist(), feed["_change_type"].to_pylist(), strict=True)
+    return sorted((at, change, shown([row])) for (at, change), row in zip(facts, rows, strict=True))
+
+
+def tell(peer: Peer) -> str:
+    """Tell stories; gives what delta-spark read of them. Raises where it read something else."""
+    told = type("Told", (ToldStories,), {"peer": peer, "states": 0, "changes": 0})
     run_state_machine_as_test(told, settings=settings(examples(COUNT), stateful_step_count=STEPS, database=None))
-    states: int = told.states
-    return states
+    return f"{told.states} states and {told.changes} changes"
