@@ -50,7 +50,7 @@ class Size:
 
 SIZES = {
     "quick": Size(50_000, 30, 1, 30),
-    "default": Size(200_000, 200, 5, 400),
+    "default": Size(200_000, 200, 5, 240),
     "full": Size(500_000, NAMED_COMMITS, 5, 0),
 }
 

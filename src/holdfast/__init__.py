@@ -11,22 +11,26 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "ConcurrentWrite": "holdfast.errors",
     "Conflict": "holdfast.errors",
     "Damaged": "holdfast.errors",
     "DeltaTable": "holdfast.table.delta",
     "Invalid": "holdfast.errors",
+    "Lease": "holdfast.table.lease",
     "LimitReached": "holdfast.errors",
     "MissingFile": "holdfast.errors",
     "NoRowIdentity": "holdfast.errors",
     "NotATable": "holdfast.errors",
     "OutcomeUnknown": "holdfast.errors",
+    "Retry": "holdfast.table.retrying",
     "TableError": "holdfast.errors",
     "Unavailable": "holdfast.errors",
     "UnknownColumn": "holdfast.errors",
     "UnknownVersion": "holdfast.errors",
     "Unsupported": "holdfast.errors",
     "read": "holdfast.table.delta",
-    "session": "holdfast.spark.session",
+    "register": "holdfast.table.stream_source",
+    "session": "holdfast.table.stream_source",
 }
 __all__ = sorted(_HOMES)
 

@@ -17,30 +17,36 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, cached_property
+from pathlib import Path
 from random import Random
 from threading import Semaphore, Thread, current_thread
 from types import SimpleNamespace
 from typing import Any, TypeVar
 from unittest.mock import patch
 
+from pyspark.sql import SparkSession
+
+from holdfast.delta.names import LOG, commit_name
 from holdfast.delta.state import load
-from holdfast.env import Env, fixed
+from holdfast.env import Env, fixed, system
 from holdfast.errors import OutcomeUnknown, TableError, Unavailable
 from holdfast.model.mutation import Shape
+from holdfast.ops.commit import commit
 from holdfast.schema.types import LONG, STRING, Field, Struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
+from holdfast.storage.open import open_location
 from holdfast.table import delta, retrying, writing
 from holdfast.table.builder import Mode
-from holdfast.table.delta import PLAIN, DeltaTable, _Latest
+from holdfast.table.delta import DeltaTable, _Latest
 from tests.support.faulty import Crash, Fault, _Wrapped
 from tests.support.simulation_audit import Ledger, Told, audit
 from tests.support.simulation_verbs import Checkpoint, Restore, Row, Upkeep, Verb, arrow_of, changes
 
 T = TypeVar("T")
 DIRECTORY = "t"
-PATIENCE_S = 10  # a turn that never comes is a deadlock
+PATIENCE_S = 120  # a turn that never comes is a deadlock
 COLUMNS = Struct((Field("k", LONG), Field("v", LONG), Field("p", STRING)))
 
 
@@ -112,22 +118,48 @@ class Ran:
 
 
 def simulate(seed: int) -> Ran:
-    """Run a seed and audit it."""
-    rng = Random(seed)
-    env = fixed(seed=seed)
+    """Run a seed without Spark, every storage operation a step, and audit it."""
+    rng, env = Random(seed), fixed(seed=seed)
     plan = _plan(rng, env)
     template, ledger = _template(plan.kind)
     store = _copied(template, env)
     turns = Turns(rng, plan.stays)
-    shared = Location(_Stepped(store, turns, rng, plan.faults), DIRECTORY)
+    stepped = Location(_Stepped(store, turns, rng, plan.faults), DIRECTORY)
+    location = Location(store, DIRECTORY)
+    with _seeded(env, turns):
+        told = _run(plan, turns, lambda: DeltaTable(None, _Latest(load(stepped))), location)
+        return _audited(plan, turns, told, location, ledger.copy())
+
+
+def simulate_on(spark: SparkSession, path: Path, seed: int) -> Ran:
+    """Run the writers of a seed on Spark, one step up to a commit and one from there, and audit it."""
+    rng = Random(seed)
+    plan = _plan(rng, system())
+    _make(open_location(str(path)), plan.kind, system())
+    location = open_location(str(path))
+    ledger = Ledger().read(location)
+    turns = Turns(rng, 0.3)
+
+    def late(*given: Any, **named: Any) -> Any:
+        turns.pass_on("commit")
+        return commit(*given, **named)
+
+    with patch.object(writing, "commit", late), patch.object(retrying, "time", _pauses(turns)):
+        told = _run(plan, turns, lambda: DeltaTable.forPath(spark, path), location)
+    return _audited(plan, turns, told, location, ledger)
+
+
+def _run(plan: Plan, turns: Turns, open_table: Callable[[], DeltaTable], location: Location) -> list[Told]:
     told: list[Told] = []
+    turns.run([_writer(str(n), verbs, open_table, location, told) for n, verbs in enumerate(plan.writers)])
+    return told
+
+
+def _audited(plan: Plan, turns: Turns, told: list[Told], location: Location, ledger: Ledger) -> Ran:
     first = len(ledger.states)
-    with _seeded(env, turns):
-        turns.run([_writer(str(n), verbs, shared, store, told) for n, verbs in enumerate(plan.writers)])
-    ran = Ran(plan, told, ledger.copy().read(Location(store, DIRECTORY)), first, turns.steps, turns.digest.hexdigest())
+    ran = Ran(plan, told, ledger.read(location), first, turns.steps, turns.digest.hexdigest())
     audit(ran.ledger, first, told)
-    with _seeded(env, turns):
-        _audit_reader(Location(store, DIRECTORY), ran.ledger)
+    _audit_reader(location, ran.ledger)
     return ran
 
 
@@ -157,7 +189,9 @@ def _upkeep(rng: Random, kind: Kind, versions: int, env: Env) -> Iterator[Verb]:
                 yield Upkeep(known, rng.choice((4, 8, 1000)))
 
 
-def _writer(name: str, verbs: Sequence[Verb], shared: Location, store: MemoryStore, told: list[Told]) -> Callable[[], None]:
+def _writer(
+    name: str, verbs: Sequence[Verb], open_table: Callable[[], DeltaTable], location: Location, told: list[Told]
+) -> Callable[[], None]:
     """A process: it opens the table, does its verbs one after another, and keeps what it was told."""
 
     def live() -> None:
@@ -165,12 +199,12 @@ def _writer(name: str, verbs: Sequence[Verb], shared: Location, store: MemorySto
         for n, verb in enumerate(verbs):
             tag, done, error = f"{name}.{n}", None, None
             try:
-                table = table or DeltaTable(None, _Latest(load(shared)))
+                table = table or open_table()
                 done = verb.run(table, tag)
             except (TableError, Crash) as caught:
                 error = caught
             read = 0 if table is None else table._latest.state.version
-            told.append(Told(tag, verb, read, _newest(store), done, error))
+            told.append(Told(tag, verb, read, _newest(location), done, error))
             if isinstance(error, Crash):
                 return
 
@@ -227,7 +261,7 @@ class Turns:
         self._waiting[me].acquire()
         try:
             life()
-        except BaseException as error:  # noqa: BLE001 - raised again by whoever waits for this thread
+        except BaseException as error:
             self._failed.append(error)
         finally:
             del self._waiting[me]
@@ -272,7 +306,7 @@ class Inline(Executor):
         made: Future[T] = Future()
         try:
             made.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - raised again by whoever asks for the result
+        except Exception as error:
             made.set_exception(error)
         return made
 
@@ -284,16 +318,19 @@ class Inline(Executor):
 def _seeded(env: Env, turns: Turns) -> Iterator[None]:
     """Everything that differs between two runs comes from the seed."""
     _unlock()
-    pause = SimpleNamespace(sleep=lambda seconds: turns.pass_on("pause"))
-    with patch.object(delta, "system", lambda: env), patch.object(retrying, "time", pause):
+    with patch.object(delta, "system", lambda: env), patch.object(retrying, "time", _pauses(turns)):
         modules = _with_pools()
         for module in modules:
-            module.ThreadPoolExecutor = Inline  # type: ignore[attr-defined]
+            module.ThreadPoolExecutor = Inline
         try:
             yield
         finally:
             for module in modules:
-                module.ThreadPoolExecutor = ThreadPoolExecutor  # type: ignore[attr-defined]
+                module.ThreadPoolExecutor = ThreadPoolExecutor
+
+
+def _pauses(turns: Turns) -> SimpleNamespace:
+    return SimpleNamespace(sleep=lambda seconds: turns.pass_on("pause"))
 
 
 def _with_pools() -> list[Any]:
@@ -302,7 +339,7 @@ def _with_pools() -> list[Any]:
 
 @cache
 def _unlock() -> None:
-    """Let a writer wait for its turn while it works out a property: Python 3.11 locks those of all objects of a class."""
+    """Let a writer wait for its turn while it works out a property, which Python 3.11 locks for all of its class."""
     kinds = [found for module in _modules() for found in vars(module).values() if isinstance(found, type)]
     for kind in kinds:
         for found in vars(kind).values():
@@ -316,18 +353,23 @@ def _modules() -> list[Any]:
 
 @cache
 def _template(kind: Kind) -> tuple[MemoryStore, Ledger]:
-    """A table with a few files, changed and hidden rows, and its versions; made once for each kind."""
+    """A table and its versions, made once for each kind."""
     env = fixed(seed=-1)
     store = MemoryStore("simulation", env)
     location = Location(store, DIRECTORY)
     with _seeded(env, Turns(Random(0), 1.0)):
-        writing.make(location, kind.shape, env, mode=Mode.CREATE, plain=not kind.tracked)
-        table = DeltaTable(None, _Latest(load(location)))
-        for keys in (range(4), range(4, 8), range(8, 11)):
-            table.append(arrow_of([Row(k, k % 5) for k in keys]))
-        table.delete("k = 5")
-        table.update("k = 2", {"v": "7"})
+        _make(location, kind, env)
     return store, Ledger().read(location)
+
+
+def _make(location: Location, kind: Kind, env: Env) -> None:
+    """A table with a few files, changed and hidden rows."""
+    writing.make(location, kind.shape, env, mode=Mode.CREATE, plain=not kind.tracked)
+    table = DeltaTable(None, _Latest(load(location)))
+    for keys in (range(4), range(4, 8), range(8, 11)):
+        table.append(arrow_of([Row(k, k % 5) for k in keys]))
+    table.delete("k = 5")
+    table.update("k = 2", {"v": "7"})
 
 
 def _copied(template: MemoryStore, env: Env) -> MemoryStore:
@@ -336,10 +378,9 @@ def _copied(template: MemoryStore, env: Env) -> MemoryStore:
     return store
 
 
-def _newest(store: MemoryStore) -> int:
-    log = f"{DIRECTORY}/_delta_log/"
-    names = (key[len(log) :] for key in store._order if key.startswith(log))
-    return max(int(name[:20]) for name in names if name.endswith(".json") and len(name) == 25)
+def _newest(location: Location) -> int:
+    names = (meta.key.rpartition("/")[2] for meta in location.store.list_from(location.key(LOG), commit_name(0)))
+    return max(int(name[:20]) for name in names if name.endswith(".json") and len(name) == len(commit_name(0)))
 
 
 def _audit_reader(location: Location, ledger: Ledger) -> None:

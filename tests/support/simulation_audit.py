@@ -89,7 +89,9 @@ class Ledger:
                     gone = self.live.pop(action["path"], None)
                     assert gone is not None, f"{action['path']} is removed, and it is not there"
                     assert _vector_id(gone) == _vector_id(action), f"{action['path']} is removed with another vector"
-                    assert gone.get("baseRowId") == action.get("baseRowId"), f"{action['path']} is removed with other ids"
+                    assert gone.get("baseRowId") == action.get("baseRowId"), (
+                        f"{action['path']} is removed with other ids"
+                    )
                 case "domainMetadata" if action["domain"] == MARK:
                     mark = json.loads(action["configuration"])["rowIdHighWaterMark"]
                     assert mark >= self.high_water, f"the mark falls from {self.high_water} to {mark}"
@@ -114,7 +116,9 @@ class Ledger:
         hidden = _hidden(location, add)
         values_of_partition = {partition(k) for k in keys}
         if add["partitionValues"]:
-            assert {add["partitionValues"]["p"]} >= values_of_partition, f"{path} is in a partition it does not belong to"
+            assert {add["partitionValues"]["p"]} >= values_of_partition, (
+                f"{path} is in a partition it does not belong to"
+            )
         if not tracked:
             return [Row(k, v) for at, (k, v) in enumerate(zip(keys, values, strict=True)) if at not in hidden]
         base, version = add["baseRowId"], add["defaultRowCommitVersion"]
@@ -168,7 +172,11 @@ def _audit_version(states: Sequence[State], version: int, verbs: Mapping[str, Ve
     if not (before.tracked and after.tracked) or (after.operation == "RESTORE"):
         assert _values(after.rows) == _values(expected), f"{where}: rows"
         return
-    kept = {row.id: row if row.version is not None else row._replace(version=version) for row in expected if row.id is not None}
+    kept = {
+        row.id: row if row.version is not None else row._replace(version=version)
+        for row in expected
+        if row.id is not None
+    }
     found = {row.id: row for row in after.rows if row.id in kept}
     assert found == kept, f"{where}: {_difference(kept, found)}"
     new = [row for row in after.rows if row.id not in kept]
@@ -241,7 +249,7 @@ def _stands_in_the_way(states: Sequence[State], verb: Change, read: int, now: in
     ):
         return True  # by files: rows cannot be told apart, or not be hidden where they went
     if not (then.tracked and since.tracked):
-        return bool((Counter(verb.taken(since.rows)) | Counter(verb.seen(since.rows))))
+        return bool(Counter(verb.taken(since.rows)) | Counter(verb.seen(since.rows)))
     old, new = set(then.rows), set(since.rows)
     ids = {row.id for row in new}
     gone = (verb.taken(then.rows) | verb.seen(then.rows)) - new
@@ -292,6 +300,6 @@ def _order(row: Row) -> tuple[int, ...]:
     return tuple(-1 if value is None else value for value in row)
 
 
-def _difference(expected: Mapping[int | None, Row], found: Mapping[int | None, Row]) -> str:
+def _difference(expected: Mapping[int, Row], found: Mapping[int, Row]) -> str:
     wrong = [i for i in expected if found.get(i) != expected[i]]
     return "; ".join(f"row {i} is {found.get(i)} and should be {expected[i]}" for i in wrong[:5])

@@ -43,6 +43,9 @@ class Said:
     text: str
     means: Callable[[Row, Pair], Any]
 
+    def __repr__(self) -> str:
+        return self.text
+
 
 @dataclass(frozen=True)
 class When:
@@ -51,6 +54,9 @@ class When:
     side: Side
     condition: Said | None = None
     sets: Said | None = None
+
+    def __repr__(self) -> str:
+        return f"{self.side.name} if {self.condition}: {self.sets}"
 
     def takes(self, t: Row, s: Pair) -> bool:
         return self.condition is None or bool(self.condition.means(t, s))
@@ -160,7 +166,10 @@ class Append:
         return Applied((*rows, *(Row(*r) for r in self.rows)), inserted=len(self.rows))
 
     def run(self, table: DeltaTable, tag: str) -> Any:
-        return table.append(arrow_of([Row(*r) for r in self.rows]), userMetadata=tag)
+        rows: Any = arrow_of([Row(*r) for r in self.rows])
+        if table._spark is not None:
+            rows = table._spark.createDataFrame(rows)
+        return table.append(rows, userMetadata=tag)
 
 
 @dataclass(frozen=True)

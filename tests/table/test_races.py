@@ -314,3 +314,43 @@ def test_a_retry_runs_the_whole_operation_again(meanwhile: Any) -> None:
     merge = table.alias("t").merge(_rows([50], 5), "t.k = source.k", retry=Retry(attempts=2, seconds=10))
     merge.whenMatchedUpdate(set={"v": "t.v + source.v"}).whenNotMatchedInsertAll().execute()
     assert _state(table)[50][0] == 15
+
+
+@pytest.mark.parametrize("mine", [_set("3", 1), _set("3", 1, "copy-on-write"), _upsert([3, 50], 1)])
+def test_rows_that_get_ids_meanwhile_keep_them(mine: Verb, meanwhile: Any) -> None:
+    path = f"memory://races/{next(_fresh)}"
+    properties = {"delta.enableRowTracking": "false", "delta.enableDeletionVectors": "true", "holdfast.plain": "true"}
+    builder = DeltaTable.create(None).location(path).addColumns(COLUMNS)
+    for name, value in properties.items():
+        builder = builder.property(name, value)
+    table = builder.execute()
+    table.append(_rows(range(10)))
+    other = DeltaTable.forPath(None, path)
+    meanwhile(other.enableRowTracking)
+    mine(table)  # run again: what it wrote carries no ids
+    after = _state(table)
+    assert after[3] == (1, 3)
+    assert {k: after[k][1] for k in range(10)} == {k: k for k in range(10)}
+
+
+def test_rows_that_came_are_told_without_ids_too(meanwhile: Any) -> None:
+    table, other = _table(enableRowTracking="false")
+    lost = _lose(table, meanwhile, _upsert([50], 1), lambda t: t.append(_rows([50], 2)), other=other)
+    assert isinstance(lost, ConcurrentAppend)
+    assert lost.row_ids == ()
+
+
+def test_a_restore_is_run_again_where_rows_only_moved(meanwhile: Any) -> None:
+    table, other = _table(files=3)
+    version = table.version
+    before = _state(table)
+    table.delete("k = 3")
+    meanwhile(lambda: _compact(other))
+    table.restoreToVersion(version)
+    assert _state(table) == before
+    table.delete("k = 3")
+    lost = _lose(
+        table, meanwhile, lambda t: t.restoreToVersion(version), _compact, lambda t: t.delete("k = 4"), other=other
+    )
+    assert isinstance(lost, ConcurrentWrite)
+    assert _state(table).keys() == set(range(30)) - {3, 4}

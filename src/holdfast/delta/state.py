@@ -54,6 +54,11 @@ class DeltaState:
     def version(self) -> int:
         return self.snapshot.version
 
+    @property
+    def table_id(self) -> str:
+        """What tells a table from one that was put in its place."""
+        return self.metadata.id or self.snapshot.location.url
+
 
 def is_table(location: Location) -> bool:
     """Whether there is a log with at least one version."""

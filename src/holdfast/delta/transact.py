@@ -45,7 +45,7 @@ from holdfast.delta.state import DeltaState
 from holdfast.delta.times import in_commit_times
 from holdfast.delta.upgrade import protocol_for
 from holdfast.env import Env
-from holdfast.errors import Damaged, Invalid, OutcomeUnknown
+from holdfast.errors import Damaged, Invalid, OutcomeUnknown, Unavailable
 from holdfast.model.mutation import RESTAMPED, Committed, Laid, Mutation, Outcome, Shape, Taken
 from holdfast.rows.stamp import NO_IDS_YET, stamp
 from holdfast.schema.properties import (
@@ -122,10 +122,11 @@ def attempt(location: Location, prepared: Attempt) -> Outcome:
 def _is_ours(location: Location, key: str, prepared: Attempt) -> bool:
     try:
         found = location.store.get(key)
-    except NotFound as error:
+    except (NotFound, Unavailable) as error:
+        why = "is not there now" if isinstance(error, NotFound) else "cannot be read now"
         raise OutcomeUnknown(
-            f"the commit of version {prepared.version} to {location.url} got no answer, and the version is not there "
-            "now: look at the table's history before writing again"
+            f"the commit of version {prepared.version} to {location.url} got no answer, and the version {why}: look at "
+            "the table's history before writing again"
         ) from error
     return commit_info(decode_lines(found, where=f"{location.store.url}/{key}")).get("txnId") == str(prepared.txn_id)
 

@@ -138,7 +138,6 @@ class LocalChanger:
                     return shown
         return shown
 
-
     def follow(self, old: Place, new: Place) -> Followed:
         """Look for the rows of one place in another."""
         return follow(old, new)

@@ -169,7 +169,7 @@ def _same(old: pa.Table, new: pa.Table, fields: Sequence[Field]) -> NDArray[np.b
 def _equal(a: pa.Array, b: pa.Array) -> NDArray[np.bool_]:
     """Which values are equal: null to null, NaN to NaN, nested ones part by part."""
     nulls_a, nulls_b = np.asarray(a.is_null()), np.asarray(b.is_null())
-    equal = nulls_a == nulls_b
+    equal: NDArray[np.bool_] = nulls_a == nulls_b
     both = np.flatnonzero(~nulls_a & ~nulls_b)
     a, b = a.take(pa.array(both)), b.take(pa.array(both))
     if pa.types.is_struct(a.type):
@@ -189,7 +189,7 @@ def _equal(a: pa.Array, b: pa.Array) -> NDArray[np.bool_]:
 def _equal_lists(a: pa.Array, b: pa.Array) -> NDArray[np.bool_]:
     """Lists and maps without a null one: equal where they have as many members, equal one by one."""
     lengths_a, lengths_b = (np.diff(np.asarray(x.offsets)) for x in (a, b))
-    equal = lengths_a == lengths_b
+    equal: NDArray[np.bool_] = lengths_a == lengths_b
     chosen = np.flatnonzero(equal & (lengths_a > 0))
     if len(chosen):
         parts = [_members(x.take(pa.array(chosen))) for x in (a, b)]

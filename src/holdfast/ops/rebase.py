@@ -94,6 +94,9 @@ class _Rebase:
 
     def result(self) -> Mutation | Clash:
         touched, removed = self.touched, set(self.mutation.removed.column("key").to_pylist())
+        if self.read.identity is None and self.newest.identity is not None and self._writes_again:
+            told = self._clash("metadata", "it gave rows ids, which those that this one wrote again do not carry")
+            return replace(told, repeats=True)
         files = _among(self.read.files, removed | touched.taken.keys() | touched.seen.keys())
         if any(n is None for n in files.num_records.to_pylist()):
             return self._clash("delete-read", "the log does not say how many rows a file has that both touched")
@@ -115,6 +118,11 @@ class _Rebase:
         if not self.mutation.data_change and lost.copied and count(lost.copied) == count(copied):
             return self._clash("delete-delete", "it wrote the same rows anew", tuple(sorted(lost.copied)[:10]))
         return self._made(drift, removed, lost, moved, cover, dropped)
+
+    @property
+    def _writes_again(self) -> bool:
+        """Whether rows of its new files were in the table before."""
+        return bool(self.mutation.added.num_rows and (self.mutation.removed.num_rows or self.mutation.hidden))
 
     def _rows(self, files: FileTable, removed: set[str], before: Positions) -> tuple[Positions, Positions]:
         """The rows that were changed, and those that were copied: of a removed file, one or the other is every row."""
@@ -208,12 +216,11 @@ class _Rebase:
         phantoms = without(united(*(self._found(ask, drift) for ask in self.touched.asks)), known)
         if not phantoms:
             return None
-        place = only(self.newest, _among(self.newest.files, phantoms.keys()), phantoms)
         return self._clash(
             "append",
             "it added rows that this one would have read",
             tuple(sorted(phantoms)[:10]),
-            ids=self.redo.runner.ids(place, SHOWN_IDS) if self.newest.identity is not None else (),
+            ids=self._ids(self.newest, phantoms),
         )
 
     def _found(self, ask: Ask, drift: _Drift) -> dict[str, BitMap64]:
@@ -254,6 +261,12 @@ class _Rebase:
             metrics=metrics,
         )
 
+    def _ids(self, snapshot: Snapshot, rows: Positions) -> Sequence[int]:
+        """Some ids of rows, where they have any."""
+        if snapshot.identity is None:
+            return ()
+        return self.redo.runner.ids(only(snapshot, _among(snapshot.files, rows.keys()), rows), SHOWN_IDS)
+
     def _clash(
         self,
         kind: str,
@@ -265,9 +278,7 @@ class _Rebase:
     ) -> Clash:
         """The winner that is named is the last that touched one of the files, else the last."""
         if rows is not None:
-            files = tuple(sorted(rows)[:10])
-            if self.read.identity is not None:
-                ids = self.redo.runner.ids(self._old(rows), SHOWN_IDS)
+            files, ids = tuple(sorted(rows)[:10]), self._ids(self.read, rows)
         keys = set(files)
         touching = [w for w in self.winners if keys & (w.removed_keys | set(w.added.column("key").to_pylist()))]
         return Clash(kind, (touching or list(self.winners))[-1], reason, files, tuple(ids))

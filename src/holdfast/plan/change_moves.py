@@ -74,7 +74,8 @@ class Entries:
     @property
     def ids(self) -> list[str]:
         """What tells logical files apart."""
-        return logical(self.table).to_pylist()  # one per file that the stretch speaks of
+        found: list[str] = logical(self.table).to_pylist()  # one per file that the stretch speaks of
+        return found
 
     def hiding(self) -> FileTable:
         """Those with a vector, once each, under their ids: for whoever loads vectors."""

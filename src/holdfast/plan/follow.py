@@ -58,12 +58,18 @@ def place_of(snapshot: Snapshot, files: FileTable, hidden: HiddenRows) -> Place:
 
 
 def only(snapshot: Snapshot, files: FileTable, rows: Positions) -> Place:
-    """Some rows of files, by their positions; the log says how many rows each of these files has."""
-    others = {
-        key: rows.get(key, BitMap64()).flip(0, physical)
-        for key, physical in zip(files.column("key").to_pylist(), files.num_records.to_pylist(), strict=True)
-    }
-    return place_of(snapshot, hiding(files), HiddenRows(others))
+    """Some rows of files, by their positions, to be told by id and version."""
+    return place_of(snapshot, hiding(files), all_but(files, rows))
+
+
+def all_but(files: FileTable, rows: Positions) -> HiddenRows:
+    """What to hide so that only some rows of files are left; the log says how many rows each of these files has."""
+    return HiddenRows(
+        {
+            key: rows.get(key, BitMap64()).flip(0, physical)
+            for key, physical in zip(files.column("key").to_pylist(), files.num_records.to_pylist(), strict=True)
+        }
+    )
 
 
 def united(*parts: Positions) -> dict[str, BitMap64]:

@@ -48,12 +48,12 @@ def judge_shape(mutation: Mutation, winners: Sequence[Winner]) -> Clash | None:
 def judge(
     mutation: Mutation, snapshot: Snapshot, winners: Sequence[Winner], *, serializable: bool = True
 ) -> Clash | None:
-    """The first thing in the winners that makes a transaction wrong; `snapshot` is what it read."""
-    for winner in winners:
-        clash = _against(mutation, snapshot, winner, serializable)
-        if clash is not None:
-            return clash
-    return None
+    """The first thing in the winners that makes a transaction wrong; `snapshot` is what it read.
+
+    What running it again takes care of counts only where nothing else is in the way.
+    """
+    found = [clash for winner in winners if (clash := _against(mutation, snapshot, winner, serializable))]
+    return next((clash for clash in found if not clash.repeats), found[0] if found else None)
 
 
 def _against(mutation: Mutation, snapshot: Snapshot, winner: Winner, serializable: bool) -> Clash | None:
@@ -61,7 +61,8 @@ def _against(mutation: Mutation, snapshot: Snapshot, winner: Winner, serializabl
         return clash
     own = frozenset(mutation.removed.column("key").to_pylist()) | mutation.hidden.keys()
     if both := own & winner.removed_keys:
-        return Clash("delete-delete", winner, "it removed files that this one removes too", tuple(sorted(both)[:10]))
+        reason = "it removed files that this one removes too"
+        return Clash("delete-delete", winner, reason, tuple(sorted(both)[:10]), repeats=not winner.data_change)
     return _against_reads(mutation, snapshot, winner, serializable)
 
 

@@ -1,7 +1,7 @@
 """Change queries on Spark: native scans, one join, and no row on the driver.
 
 Every side is read by as few scans as there are readings, usually one, however many commits there are: which commit a
-row belongs to is looked up in bit slices that are joined to it by its file, as hidden rows are.
+row belongs to is looked up in packed numbers that are joined to it by its file, as hidden rows are.
 
 1. Rows that need no partner pass no shuffle.
 2. Rows are paired by one full outer join on the commit and the row's id, or its key columns.
@@ -17,7 +17,6 @@ from functools import reduce
 
 import numpy as np
 import pyarrow as pa
-from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
@@ -44,12 +43,13 @@ from holdfast.schema.constraints import quoted
 from holdfast.schema.types import LONG, STRING, Array, DataType, Field, Map, Primitive, Struct
 from holdfast.spark import facts
 from holdfast.spark.broadcast import small_table
+from holdfast.spark.labels import look_up, packed, width_of
 from holdfast.spark.scan import SparkRunner
 from holdfast.spark.scratch import scratch_for
 from holdfast.spark.types import named, spark_struct
 
 _COMMIT, _CHANGE, _MOVE = "__hf_commit", "__hf_change", "__hf_move"
-_JOINED, _START, _WHOLE, _SLICE = "__hf_joined", "__hf_start", "__hf_whole", "__hf_slice_"
+_JOINED, _START, _WHOLE, _MOVES = "__hf_joined", "__hf_start", "__hf_whole", "__hf_moves"
 _OLD, _NEW, _ROW = "__hf_old", "__hf_new", "__hf_row"
 
 
@@ -104,17 +104,19 @@ class SparkChangeReader:
         keys = reading.files.column("key").to_pylist()
         numbers = np.arange(len(keys), dtype=np.int64)
         whole = pa.array([key not in reading.slices for key in keys])
-        columns = {_JOINED: pa.array(numbers), _START: pa.array(starts), _WHOLE: whole}
+        width = width_of(max(len(slices) for slices in reading.slices.values()))
+        columns = {
+            _JOINED: pa.array(numbers),
+            _START: pa.array(starts),
+            _WHOLE: whole,
+            _MOVES: packed([reading.slices.get(key, ()) for key in keys], width),
+        }
         types = [Field(_JOINED, LONG), Field(_START, LONG), Field(_WHOLE, Primitive("boolean"))]
-        bits = max(len(slices) for slices in reading.slices.values())
-        for bit in range(bits):
-            chosen = [_slice(reading.slices.get(key, ()), bit) for key in keys]
-            columns[f"{_SLICE}{bit}"] = facts.facts_table(numbers, hidden=chosen).column(facts.CHUNKS)
-            types.append(Field(f"{_SLICE}{bit}", Array(Array(LONG))))
-        table = small_table(self.spark, pa.table(columns), spark_struct(types), scratch_for(plan.snapshot.location))
+        schema = spark_struct([*types, Field(_MOVES, Array(Array(LONG)))])
+        table = small_table(self.spark, pa.table(columns), schema, scratch_for(plan.snapshot.location))
         joined = rows.join(F.broadcast(table), F.col(NUMBER) == F.col(_JOINED), "left")
-        which = " + ".join(f"shiftleft({_bit(bit)}, {bit})" for bit in range(bits))
         unknown = "cast(raise_error('a row of a file that no commit moved was read') AS int)"
+        which = look_up(_MOVES, INDEX, width)
         number = f"CASE WHEN {_JOINED} IS NULL THEN {unknown} WHEN {_WHOLE} THEN 1 ELSE {which} END"
         found = joined.withColumn(_MOVE, F.expr(number)).where((F.col(_MOVE) > 0) & facts.barrier())
         return _with_label(found, labels, f"{_START} + {_MOVE} - 1")
@@ -154,17 +156,6 @@ def _looked_up(values: Sequence[int] | Sequence[str], type_: str, number: str) -
     unknown = "raise_error('a row of a file that no commit moved was read')"
     array = f"from_json('{json.dumps(list(values))}', 'array<{type_}>')"
     return f"coalesce(get({array}, cast({number} AS int)), cast({unknown} AS {type_}))"
-
-
-def _slice(slices: Sequence[BitMap64], bit: int) -> BitMap64 | None:
-    return slices[bit] if bit < len(slices) else None
-
-
-def _bit(slice_: int) -> str:
-    """A bit of the number of a row's commit among those of its file."""
-    chunk = f"get({_SLICE}{slice_}, cast(shiftright({INDEX}, 16) AS int))"
-    word = f"get({chunk}, cast(shiftright({INDEX} & 65535, 6) AS int))"
-    return f"cast(coalesce(getbit({word}, cast({INDEX} & 63 AS int)), 0) AS int)"
 
 
 def _side(rows: DataFrame, fields: Sequence[Field], keys: Sequence[str], prefix: str) -> DataFrame:

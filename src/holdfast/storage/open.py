@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from holdfast.errors import Invalid
-from holdfast.storage.base import ObjectStore
+from holdfast.storage.base import NotFound, ObjectStore
 from holdfast.storage.config import StoreConfig
 from holdfast.storage.local import LocalStore
 from holdfast.storage.location import Location, canonical_scheme
@@ -64,6 +64,16 @@ def place(location: Location, file_key: str) -> tuple[ObjectStore, str]:
         return location.store, location.store_key(file_key)
     outside = open_location(file_key)
     return outside.store, outside.directory
+
+
+def is_there(location: Location, file_key: str) -> bool:
+    """Whether a file that a log refers to, or once did, exists."""
+    store, name = place(location, file_key)
+    try:
+        store.head(name)
+    except NotFound:
+        return False
+    return True
 
 
 def open_store(config: StoreConfig) -> ObjectStore:

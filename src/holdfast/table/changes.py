@@ -30,9 +30,7 @@ from holdfast.ops.changes import planned, planned_feed
 from holdfast.ops.write import Said
 from holdfast.plan.changes import ChangesPlan, Kind, Wanted, check_wanted, no_changes
 from holdfast.spark.changes import SparkChangeReader
-from holdfast.storage.base import NotFound
-from holdfast.storage.location import Location
-from holdfast.storage.open import place
+from holdfast.storage.open import is_there
 from holdfast.table.applying import applied_up_to, apply_rows, refuse_unpaired
 from holdfast.table.changing import Caller, Changed
 from holdfast.table.moment import moment_ms
@@ -75,7 +73,7 @@ class ChangeSet:
     def resumeToken(self) -> str:
         """Hand this to `changes(resume=...)` for what comes after these changes."""
         return _TOKEN + base64.urlsafe_b64encode(
-            msgspec.json.encode(_Token(table_id(self.state), self.endVersion + 1))
+            msgspec.json.encode(_Token(self.state.table_id, self.endVersion + 1))
         ).decode().rstrip("=")
 
     def applyChanges(self, target: RowVerbs, keys: Sequence[str] | None = None) -> Changed:
@@ -89,7 +87,7 @@ class ChangeSet:
         names = _names(keys or ())
         if target._state().snapshot.location == self.state.snapshot.location:
             raise Invalid("the changes of a table cannot be applied to the table itself")
-        source, first, last = table_id(self.state), self.startVersion, self.endVersion
+        source, first, last = self.state.table_id, self.startVersion, self.endVersion
         seen = applied_up_to(target._state(), source)
         first = first if seen is None else seen + 1
         if last < first:
@@ -150,7 +148,7 @@ class ChangeVerbs(ABC):
         if first > state.version:
             raise UnknownVersion(f"the newest version is {state.version}, so none is from {first} on", version=first)
         stretch = read_range(_before(state, first, is_needed=False), _at(state, last), start=first)
-        plan = planned_feed(stretch, load_hidden, _is_there)
+        plan = planned_feed(stretch, load_hidden, is_there)
         return ChangeSet(first, last, "feed", state, plan, None, caller.spark)
 
 
@@ -160,13 +158,8 @@ def _asked(state: DeltaState, first: int, last: int, wanted: Wanted, spark: Spar
         check_wanted(wanted, state.snapshot.schema)
         return ChangeSet(first, last, kind, state, no_changes(state.snapshot, wanted), wanted, spark)
     before = _before(state, first, is_needed=not wanted.by_commit)
-    plan = planned(read_range(before, _at(state, last), start=first), wanted, load_hidden, _is_there)
+    plan = planned(read_range(before, _at(state, last), start=first), wanted, load_hidden, is_there)
     return ChangeSet(first, last, kind, state, plan, wanted, spark)
-
-
-def table_id(state: DeltaState) -> str:
-    """What tells a table from one that was put in its place."""
-    return state.metadata.id or state.snapshot.location.url
 
 
 def _kind(kind: str) -> Kind:
@@ -206,7 +199,7 @@ def _resumed(token: str, state: DeltaState) -> int:
         found = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=_Token)
     except (msgspec.DecodeError, msgspec.ValidationError, binascii.Error, ValueError) as error:
         raise Invalid(f"{token!r} is no resume token: take it from a change set's resumeToken") from error
-    if found.table != table_id(state):
+    if found.table != state.table_id:
         raise Invalid(
             f"the resume token is of another table than the one at {state.snapshot.location.url}, or the table was "
             "replaced since: begin again with a version"
@@ -230,12 +223,3 @@ def _before(state: DeltaState, first: int, *, is_needed: bool) -> DeltaState | N
 
 def _at(state: DeltaState, version: int) -> DeltaState:
     return state if state.version == version else load(state.snapshot.location, version=version)
-
-
-def _is_there(location: Location, key: str) -> bool:
-    store, name = place(location, key)
-    try:
-        store.head(name)
-    except NotFound:
-        return False
-    return True

@@ -50,7 +50,7 @@ from holdfast.table.optimizing import limits_of, run_bins
 from holdfast.table.seeking import Sought, carriers, holders, understood
 from holdfast.table.vacuuming import default_retention_ms, layout_of
 
-_NO_ROWS = r"\.bin$|^_holdfast/scan/"  # vectors have positions in them, lists the names of files
+_NO_ROWS = r"\.bin$|^_holdfast/(?:scan|lease)/"  # vectors have positions in them, lists and leases the names of files
 _ROUNDS = 5  # of purging, while other writers are faster
 
 

@@ -64,6 +64,7 @@ from holdfast.table.writing import refuse_append_only, shape_of
 
 STAGE = "_holdfast/stage"
 Rows: TypeAlias = DataFrame | pa.Table
+_ONCE = Retry(1)
 _log = logging.getLogger(__name__)
 
 
@@ -91,7 +92,7 @@ class DeltaMergeBuilder:
         condition: Value,
         caller: Caller,
         duplicates: Duplicates,
-        retry: Retry = Retry(1),
+        retry: Retry = _ONCE,
     ) -> None:
         self._newest = newest
         self._state = newest()

@@ -3,6 +3,7 @@
 1. Of a clustered table the bins are its cubes in the making, of any other one small files that lie together.
 2. Bins are committed in their order, one after the other, whichever is written first.
 3. A bin that another writer was faster with is told and left; those after it are written all the same.
+4. With a lease, a bin that another worker is at, or was faster with, is left unwritten.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column
 
 from holdfast.delta.features import check_writable
-from holdfast.delta.state import DeltaState
+from holdfast.delta.state import DeltaState, refresh
 from holdfast.delta.vectors import load_hidden
 from holdfast.errors import ConcurrentWrite, Invalid
 from holdfast.ops.cluster import ordered
@@ -30,8 +32,10 @@ from holdfast.plan.write import write_spec
 from holdfast.predicate.records import ALWAYS, Predicate
 from holdfast.schema.show import path_text
 from holdfast.spark.progress import step
+from holdfast.storage.arrays import strings
 from holdfast.table.changing import Caller, predicate_of, storing
 from holdfast.table.clustering import clustered_by, z_ordered_by
+from holdfast.table.lease import Lease, Leases
 from holdfast.table.writing import land, shape_of
 
 _AT_ONCE = 8  # bins that are written at the same time: a bin of one file keeps one core busy
@@ -45,6 +49,7 @@ class Compacted:
     metrics: Mapping[str, int]
     lost: tuple[str, ...] = ()  # bins that another writer was faster with, and who
     left: int = 0  # bins that were not begun, because the time for them was over
+    held: int = 0  # bins that were left to another worker
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,7 @@ class DeltaOptimizeBuilder:
     limits: Limits
     full: bool = False
     predicate: Predicate = field(default=ALWAYS)
+    lease: Lease | None = None
 
     def __post_init__(self) -> None:
         if self.full and not self.state.snapshot.clustering_columns:
@@ -122,7 +128,7 @@ class DeltaOptimizeBuilder:
         return self._run(self.plan(names).bins)
 
     def _run(self, bins: Sequence[Bin]) -> Compacted:
-        return run_bins(self.state, bins, self.caller, where=self.predicate, full=self.full)
+        return run_bins(self.state, bins, self.caller, where=self.predicate, full=self.full, lease=self.lease)
 
 
 def purge(state: DeltaState, caller: Caller, limits: Limits) -> Compacted:
@@ -140,6 +146,7 @@ def run_bins(
     full: bool = False,
     purges: bool = False,
     auto: bool = False,
+    lease: Lease | None = None,
     is_over: Callable[[], bool] = lambda: False,
 ) -> Compacted:
     """Write and commit bins, until the time for them is over."""
@@ -153,28 +160,75 @@ def run_bins(
     def write(each: Bin) -> pa.Table:
         return rewritten(state.snapshot, each, changer, load_hidden, store, label=label)
 
+    claims = _Claims(state, None if lease is None else Leases(location, lease, caller.env))
     versions, lost, total = list[int](), list[str](), Counter[str]()
-    for each, staged in _written(bins, write, caller, is_over):
-        if each.order is None:
-            mutation = compacted(state.snapshot, each, staged, where, purges=purges, auto=auto)
-        else:
-            mutation = ordered(
-                state.snapshot, each, staged, where, caller.env.new_uuid(), full=full, auto=auto, purges=purges
-            )
-        try:
-            touched = Touched(rewritten=frozenset(each.keys))
-            landed = land(state, location, mutation, caller.env, redo=Redo(touched, changer, load_hidden))
-        except ConcurrentWrite as conflict:
-            lost.append(str(conflict))
-            continue
-        assert landed.version is not None, "a compaction is written for no application"
-        versions.append(landed.version)
-        total.update(mutation.metrics)
-    return Compacted(tuple(versions), dict(total), tuple(lost), len(bins) - len(versions) - len(lost))
+    with claims:
+        for each, staged in _written(bins, write, claims, caller, is_over):
+            if each.order is None:
+                mutation = compacted(state.snapshot, each, staged, where, purges=purges, auto=auto)
+            else:
+                mutation = ordered(
+                    state.snapshot, each, staged, where, caller.env.new_uuid(), full=full, auto=auto, purges=purges
+                )
+            try:
+                touched = Touched(rewritten=frozenset(each.keys))
+                landed = land(state, location, mutation, caller.env, redo=Redo(touched, changer, load_hidden))
+            except ConcurrentWrite as conflict:
+                lost.append(str(conflict))
+                continue
+            finally:
+                claims.over(each)
+            assert landed.version is not None, "a compaction is written for no application"
+            versions.append(landed.version)
+            total.update(mutation.metrics)
+    left = len(bins) - len(versions) - len(lost) - claims.held
+    return Compacted(tuple(versions), dict(total), tuple(lost), left, claims.held)
+
+
+class _Claims:
+    """Which bins are this worker's to write: all, unless there are leases."""
+
+    def __init__(self, state: DeltaState, leases: Leases | None) -> None:
+        self._newest, self._leases = state, leases
+        self._mine: dict[tuple[str, ...], Leases] = {}
+        self.held = 0
+
+    def __enter__(self) -> _Claims:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for keys in list(self._mine):  # none, unless something went wrong
+            self._give_up(keys)
+
+    def claim(self, each: Bin) -> bool:
+        """Whether nobody else is at a bin, or was: then its files are another's already."""
+        if self._leases is None:
+            return True
+        if self._leases.claim(each.keys):
+            self._mine[each.keys] = self._leases
+            self._newest = refresh(self._newest)
+            there = pc.is_in(strings(list(each.keys)), value_set=self._newest.snapshot.files.column("key"))
+            if pc.all(there).as_py():
+                return True
+            self._give_up(each.keys)
+        self.held += 1
+        return False
+
+    def over(self, each: Bin) -> None:
+        """Nobody is at this bin any more."""
+        if each.keys in self._mine:
+            self._give_up(each.keys)
+
+    def _give_up(self, keys: tuple[str, ...]) -> None:
+        self._mine.pop(keys).release(keys)
 
 
 def _written(
-    bins: Sequence[Bin], write: Callable[[Bin], pa.Table], caller: Caller, is_over: Callable[[], bool]
+    bins: Sequence[Bin],
+    write: Callable[[Bin], pa.Table],
+    claims: _Claims,
+    caller: Caller,
+    is_over: Callable[[], bool],
 ) -> Iterator[tuple[Bin, pa.Table]]:
     """Bins and what was written of each, in their order; on Spark some are written while others are waited for."""
     at_once = 1 if caller.spark is None else _AT_ONCE
@@ -183,7 +237,9 @@ def _written(
     with ThreadPoolExecutor(at_once) as pool:
         while waiting or left:
             while left and len(waiting) < at_once and not is_over():
-                waiting.append((left[0], pool.submit(write, left.popleft())))
+                if claims.claim(left[0]):
+                    waiting.append((left[0], pool.submit(write, left[0])))
+                left.popleft()
             if not waiting:
                 return
             each, coming = waiting.popleft()

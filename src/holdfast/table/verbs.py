@@ -15,6 +15,7 @@ from holdfast.plan.compact import HIDDEN_SHARE, TARGET_ROWS
 from holdfast.table import changing
 from holdfast.table.auto import after
 from holdfast.table.changing import Caller, Changed, ChangePlan, Sets
+from holdfast.table.lease import Lease, lease_of
 from holdfast.table.merging import DeltaMergeBuilder, Duplicates
 from holdfast.table.moment import moment_ms
 from holdfast.table.optimizing import Compacted, DeltaOptimizeBuilder, limits_of, purge
@@ -109,14 +110,18 @@ class RowVerbs(ABC):
         targetBytes: int | None = None,
         materializeDeletionsThreshold: float = HIDDEN_SHARE,
         maxBytes: int | None = None,
+        lease: bool | str | Lease = False,
     ) -> DeltaOptimizeBuilder:
         """Begin a compaction, as in delta-spark: `optimize().where(...).executeCompaction()`.
 
         Files below both targets (`targetBytes` is the table's own unless given) are written together, and a file anew
         that hides more than a share of its rows. A clustered table is put in order instead: what is not yet, or with
         `full` all of it. `maxBytes` bounds what is written. Row ids and versions stay.
+
+        `lease` is for several workers at once: each leaves the others what they are at. It is the name of a worker, or
+        a `Lease` that also says for how long; with True the name is made up.
         """
-        state = self._state()
+        state, caller = self._state(), self._caller()
         limits = limits_of(
             state,
             target_rows=targetRows,
@@ -124,7 +129,7 @@ class RowVerbs(ABC):
             threshold=materializeDeletionsThreshold,
             most_bytes=maxBytes,
         )
-        return DeltaOptimizeBuilder(state, self._caller(), limits, full)
+        return DeltaOptimizeBuilder(state, caller, limits, full, lease=lease_of(lease, caller.env))
 
     def purge(self) -> Compacted:
         """Write files that hide rows anew, so that readers without deletion vectors see the same rows."""
@@ -133,12 +138,20 @@ class RowVerbs(ABC):
 
     def restoreToVersion(self, version: int) -> Changed:
         """Bring back the rows of an earlier version, each with the id and version it had then."""
-        return restore(self._state(), self._caller().env, version=version)
+        return self._restored(version=version)
 
     def restoreToTimestamp(self, timestamp: str | datetime.datetime) -> Changed:
         """Bring back the rows of the version that was current at a time."""
-        caller = self._caller()
-        return restore(self._state(), caller.env, timestamp_ms=moment_ms(timestamp, zone=caller.zone))
+        return self._restored(timestamp_ms=moment_ms(timestamp, zone=self._caller().zone))
+
+    def _restored(self, *, version: int | None = None, timestamp_ms: int | None = None) -> Changed:
+        """Restore; and again where others only moved rows meanwhile: nothing of a restore is written but its commit."""
+        env = self._caller().env
+
+        def run() -> Changed:
+            return restore(self._state(), env, version=version, timestamp_ms=timestamp_ms)
+
+        return retried(run, retry_of(None), env)
 
 
 class Plans:

@@ -191,7 +191,7 @@ def store_rows(state: DeltaState, rows: Rows, how: How, env: Env) -> Stored:
     wanted = demands(shape.schema, shape.properties, fitted)
     if how.taking is not None and how.replace_where is not None:
         wanted = (*wanted, _belongs(how.replace_where, shape.schema))
-    staged, marks = rows.store(fitted, wanted, _spec(state, shape), location)
+    staged, marks = rows.store(fitted, wanted, spec_of(state, shape), location)
     tags = {HANDS_OUT_NUMBERS: "true"} if marks and shape is old else {}
     if marks:
         shape = replace(shape, schema=advanced(shape.schema, marks))
@@ -297,7 +297,8 @@ def _new_schema(old: Shape, incoming: Struct, how: How) -> Struct:
     return old.schema
 
 
-def _spec(state: DeltaState, shape: Shape) -> WriteSpec:
+def spec_of(state: DeltaState, shape: Shape) -> WriteSpec:
+    """How rows of a table are stored."""
     return write_spec(
         shape.schema,
         shape.partition_columns,
