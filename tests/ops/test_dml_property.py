@@ -163,7 +163,10 @@ class Stories(RuleBasedStateMachine):
         self.story.z_order(names, rows)
 
     @precondition(lambda self: not self.story.kind.partitioned and self.story.kind.tracked)
-    @rule(names=st.lists(st.sampled_from(["k", "v", "d", "p"]), min_size=1, max_size=4, unique=True), rows=st.integers(1, 9))
+    @rule(
+        names=st.lists(st.sampled_from(["k", "v", "d", "p"]), min_size=1, max_size=4, unique=True),
+        rows=st.integers(1, 9),
+    )
     def recluster(self, names: list[str], rows: int) -> None:
         self.story.recluster(names, rows)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -41,7 +40,7 @@ from holdfast.table import delta, retrying, writing
 from holdfast.table.builder import Mode
 from holdfast.table.delta import DeltaTable, _Latest
 from tests.support.faulty import Crash, Fault, _Wrapped
-from tests.support.simulation_audit import Ledger, Told, audit
+from tests.support.simulation_audit import Ledger, Told, audit, audit_feed, audit_reader
 from tests.support.simulation_verbs import Checkpoint, Restore, Row, Upkeep, Verb, arrow_of, changes
 
 T = TypeVar("T")
@@ -159,7 +158,10 @@ def _audited(plan: Plan, turns: Turns, told: list[Told], location: Location, led
     first = len(ledger.states)
     ran = Ran(plan, told, ledger.read(location), first, turns.steps, turns.digest.hexdigest())
     audit(ran.ledger, first, told)
-    _audit_reader(location, ran.ledger)
+    table = DeltaTable(None, _Latest(load(location)))
+    audit_reader(table, ran.ledger)
+    if plan.kind.feed:
+        audit_feed(table, ran.ledger, first)
     return ran
 
 
@@ -381,14 +383,3 @@ def _copied(template: MemoryStore, env: Env) -> MemoryStore:
 def _newest(location: Location) -> int:
     names = (meta.key.rpartition("/")[2] for meta in location.store.list_from(location.key(LOG), commit_name(0)))
     return max(int(name[:20]) for name in names if name.endswith(".json") and len(name) == len(commit_name(0)))
-
-
-def _audit_reader(location: Location, ledger: Ledger) -> None:
-    """Holdfast's own reader sees the last version as it was written, whatever checkpoints and files of the log say."""
-    state = ledger.states[-1]
-    table = DeltaTable(None, _Latest(load(location)))
-    found = table.toArrow(metadata=["_row_id", "_row_commit_version"] if state.tracked else [])
-    columns = [found[name].to_pylist() for name in found.column_names if name != "p"]
-    rows = [Row(*values) for values in zip(*columns, strict=True)]
-    assert table.version == len(ledger.states) - 1
-    assert Counter(rows) == Counter(state.rows), "the reader sees other rows than the log has"

@@ -22,6 +22,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from holdfast import DeltaTable
 from holdfast.delta.names import LOG, commit_name
 from holdfast.delta.vectors import vector_file
 from holdfast.errors import ConcurrentWrite, OutcomeUnknown, Unavailable
@@ -149,6 +150,30 @@ def audit(ledger: Ledger, first: int, told: Sequence[Told]) -> None:
     landed = Counter(state.tag for state in ledger.states if state.tag is not None)
     for each in told:
         _audit_told(ledger.states, each, landed[each.tag])
+
+
+def audit_reader(table: DeltaTable, ledger: Ledger) -> None:
+    """Holdfast's own reader sees the last version as it was written, whatever checkpoints and files of the log say."""
+    state = ledger.states[-1]
+    found = table.toArrow(metadata=["_row_id", "_row_commit_version"] if state.tracked else [])
+    columns = [found[name].to_pylist() for name in found.column_names if name != "p"]
+    assert table.version == len(ledger.states) - 1
+    assert Counter(map(Row, *columns)) == Counter(state.rows), "the reader sees other rows than the log has"
+
+
+def audit_feed(table: DeltaTable, ledger: Ledger, first: int) -> None:
+    """The change feed of a version tells what became of rows, no less and no more."""
+    for version in range(first, len(ledger.states)):
+        if ledger.states[version].operation == "RESTORE":
+            continue  # it tells of files that came and went, rows that did not change among them
+        then, now = ({row.id: row for row in ledger.states[v].rows} for v in (version - 1, version))
+        changed = [i for i in then.keys() & now.keys() if then[i].version != now[i].version]
+        expected = [("delete", then[i]) for i in then.keys() - now.keys()]
+        expected += [("insert", now[i]) for i in now.keys() - then.keys()]
+        expected += [("update_preimage", then[i]) for i in changed] + [("update_postimage", now[i]) for i in changed]
+        found = table.changeFeed(version, version).toArrow().to_pylist()
+        told = Counter((row["_change_type"], row["k"], row["v"]) for row in found)
+        assert told == Counter((what, row.k, row.v) for what, row in expected), f"the feed of version {version}: {told}"
 
 
 def _audit_version(states: Sequence[State], version: int, verbs: Mapping[str, Verb]) -> None:

@@ -354,3 +354,22 @@ def test_a_restore_is_run_again_where_rows_only_moved(meanwhile: Any) -> None:
     )
     assert isinstance(lost, ConcurrentWrite)
     assert _state(table).keys() == set(range(30)) - {3, 4}
+
+
+def test_rows_that_came_back_are_looked_at_without_ids_too(meanwhile: Any) -> None:
+    table, other = _table(enableRowTracking="false")
+    version = table.version
+    table.delete("k = 3")
+    meanwhile(lambda: other.restoreToVersion(version))
+    table.delete("k = 4")
+    assert sorted(row["k"] for row in table.toArrow().to_pylist()) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+
+
+def test_a_rewrite_is_run_again_where_rows_came_back_into_its_file(meanwhile: Any) -> None:
+    table, other = _table()
+    version = table.version
+    before = _state(table)
+    table.delete("k = 3")
+    meanwhile(lambda: other.restoreToVersion(version))
+    table.update("k = 4", {"v": "40"}, mode="copy-on-write")
+    assert _state(table) == {**before, 4: (40, 4)}

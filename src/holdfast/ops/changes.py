@@ -7,8 +7,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -51,11 +52,12 @@ def planned(stretch: CommitRange, wanted: Wanted, load_hidden: LoadHidden, is_th
             told = {c.version for c in dark} & told_by_files(stretch)
         refuse_blurred(stretch, (c for c in dark if c.version not in told))
     entries = entries_within(stretch) if wanted.by_commit else entries_between(stretch)
-    entries = _counted(stretch, entries)
-    hidden = load_hidden(stretch.after.location, entries.hiding())
-    moves = moves_of(stretch, entries, hidden, wanted, told)
-    _refuse_missing(stretch, moves, is_there)
-    origins = _origins(stretch, asking(moves, entries, wanted))
+    with _naming_gone(stretch):
+        entries = _counted(stretch, entries)
+        hidden = load_hidden(stretch.after.location, entries.hiding())
+        moves = moves_of(stretch, entries, hidden, wanted, told)
+        _refuse_missing(stretch, moves, is_there)
+        origins = _origins(stretch, asking(moves, entries, wanted))
     return plan_changes(stretch, entries, moves, wanted, origins=origins, told=told)
 
 
@@ -64,11 +66,12 @@ def planned_feed(stretch: CommitRange, load_hidden: LoadHidden, is_there: IsTher
     _refuse_unrecorded(stretch)
     refuse_taken(stretch.after.schema, ("_change_type", "_commit_version", "_commit_timestamp"))
     refuse_unreadable(stretch)
-    entries = _counted(stretch, entries_within(stretch))
-    hidden = load_hidden(stretch.after.location, entries.hiding())
     told = told_by_files(stretch)
-    moves = moves_within(stretch, entries, hidden, without=told)
-    _refuse_missing(stretch, moves, is_there)
+    with _naming_gone(stretch):
+        entries = _counted(stretch, entries_within(stretch))
+        hidden = load_hidden(stretch.after.location, entries.hiding())
+        moves = moves_within(stretch, entries, hidden, without=told)
+        _refuse_missing(stretch, moves, is_there)
     return plan_feed(stretch, entries, moves, told=told)
 
 
@@ -118,10 +121,23 @@ def _refuse_missing(stretch: CommitRange, moves: Moves, is_there: IsThere) -> No
         found = pool.map(lambda key: (key, is_there(location, key)), past)
         gone = [key for key, there in found if not there]
     if gone:
-        raise MissingFile(
-            f"the changes from version {stretch.start} to {stretch.end} of {location.url} cannot be read: "
-            f"{len(gone)} of {len(past)} files that were part of the table then are gone, such as {gone[0]}; a vacuum "
-            "removes files of old versions. Ask for later changes, or for a net change (min-delta), which reads only "
-            "the files of the two ends",
-            path=gone[0],
-        )
+        raise MissingFile(f"{gone[0]} is not there", path=gone[0])
+
+
+@contextmanager
+def _naming_gone(stretch: CommitRange) -> Iterator[None]:
+    """Where a file of an old version is missing, say what that means for the changes that were asked for."""
+    try:
+        yield
+    except MissingFile as error:
+        raise _gone(stretch, error.path) from error
+
+
+def _gone(stretch: CommitRange, path: str) -> MissingFile:
+    return MissingFile(
+        f"the changes from version {stretch.start} to {stretch.end} of {stretch.after.location.url} cannot be read: "
+        f"files that were part of the table then are gone, such as {path}; a vacuum removes files of old versions. Ask "
+        "for later changes, or for a net change (min-delta), which reads only the files of the two ends; "
+        "readableVersions() lists the versions that can be read",
+        path=path,
+    )

@@ -22,7 +22,7 @@ from holdfast.model.mutation import Mutation, Winner, staged_files
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.ops.scan import LoadHidden
 from holdfast.plan.change import Done, Positions, Work, count
-from holdfast.plan.follow import Followed, Place, Runner, common, only, place_of, united, without
+from holdfast.plan.follow import Followed, Place, Runner, all_but, common, only, place_of, united, without
 from holdfast.plan.rebase import Clash
 from holdfast.plan.write import ENABLE_DELETION_VECTORS
 from holdfast.schema.properties import Isolation, truth
@@ -104,7 +104,8 @@ class _Rebase:
         taken, copied = self._rows(files, removed, before)
         drift = self._drift(before)
         if found := removed & drift.shown.keys():
-            return self._clash("append", "it brought rows back into files that this one replaces", tuple(sorted(found)))
+            told = self._clash("append", "it brought rows back into files that this one replaces", tuple(sorted(found)))
+            return replace(told, repeats=True)
         lost = _Lost(*(_displaced(rows, drift) for rows in (taken, touched.seen, copied)))
         if lost.any and (refused := self._cannot_follow(lost, drift)):
             return refused
@@ -232,7 +233,7 @@ class _Rebase:
             parts.append(self.redo.runner.change(ask.looks(self.newest, files, hidden)))
         if drift.shown:
             again = _among(self.newest.files, drift.shown.keys())
-            others = only(self.newest, again, drift.shown).hidden
+            others = all_but(again, drift.shown)
             parts.append(self.redo.runner.change(ask.looks(self.newest, hiding(again), others)))
         return united(*(rows for done in parts for rows in (done.updated, done.deleted, done.seen)))
 

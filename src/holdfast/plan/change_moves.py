@@ -70,6 +70,7 @@ class Entries:
 
     table: pa.Table  # FILES and num_records
     old: int  # so many of them stand for the table before the stretch
+    moving: pa.Array | None = None  # keys of files of which rows may have moved; None: any
 
     @property
     def ids(self) -> list[str]:
@@ -83,6 +84,7 @@ class Entries:
         first = np.zeros(len(ids), bool)
         first[list({id_: n for n, id_ in enumerate(ids.to_pylist())}.values())] = True
         chosen = pc.and_(mask(first), pc.is_valid(self.table.column("dv")).combine_chunks())
+        chosen = pc.and_(chosen, self._may_move())
         files = self.table.filter(chosen)
         named = files.select(FILES.names).set_column(FILES.get_field_index("key"), "key", ids.filter(chosen))
         return FileTable((Slab(named, Counted(files.column("num_records").combine_chunks())),))
@@ -90,8 +92,13 @@ class Entries:
     def uncounted(self) -> pa.Table:
         """Files of which some rows may have to be told from others, and whose row count the log does not give."""
         keys = self.table.filter(pc.is_valid(self.table.column("dv"))).column("key")
-        silent = pc.is_null(self.table.column("num_records"))
-        return self.table.filter(pc.and_(silent, pc.is_in(self.table.column("key"), value_set=keys.combine_chunks())))
+        silent = pc.and_(pc.is_null(self.table.column("num_records")).combine_chunks(), self._may_move())
+        hides = pc.is_in(self.table.column("key").combine_chunks(), value_set=keys.combine_chunks())
+        return self.table.filter(pc.and_(silent, hides))
+
+    def _may_move(self) -> pa.BooleanArray:
+        keys = self.table.column("key").combine_chunks()
+        return pc.is_valid(keys) if self.moving is None else pc.is_in(keys, value_set=self.moving)
 
     def counted(self, counts: Mapping[str, int]) -> Entries:
         """The entries with the row counts of these files."""
@@ -150,7 +157,9 @@ def entries_within(stretch: CommitRange) -> Entries:
         files = stretch.before.files
         spoken = pa.concat_arrays([t.column("key").combine_chunks() for t in moved])
         old = [_counted_files(files.filter(pc.is_in(files.column("key").combine_chunks(), value_set=spoken)))]
-    return Entries(_with_ids(pa.concat_tables([*old, *moved])), old[0].num_rows if old else 0)
+    loud = [t.filter(t.column("data_change")).column("key").combine_chunks() for t in (stretch.added, stretch.removed)]
+    moving = pc.unique(pa.concat_arrays(loud))
+    return Entries(_with_ids(pa.concat_tables([*old, *moved])), old[0].num_rows if old else 0, moving)
 
 
 def moves_between(stretch: CommitRange, entries: Entries, hidden: HiddenRows) -> Moves:

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from holdfast.delta.state import load
+from holdfast.delta.state import DeltaState, load, refresh
 from holdfast.env import system
 from holdfast.model.mutation import AppVersion
 from holdfast.ops.write import Said
@@ -48,20 +48,32 @@ class Merging:
     retry: int
 
 
-def give_changes(options: Mapping[str, str], foreach: Foreach, ranges: DataFrame, batch: int) -> None:
+def give_changes(
+    kept: dict[str, Follower], options: Mapping[str, str], foreach: Foreach, ranges: DataFrame, batch: int
+) -> None:
     """Read the changes of a batch by Spark and hand them on; `ranges` has one row, or none."""
-    follower = Follower(asked_of(options))
+    if not kept:
+        kept[options["path"]] = Follower(asked_of(options))
+    follower = kept[options["path"]]
     for row in ranges.collect():  # one: where the batch begins and ends
         start, end = (follower.offset(json.loads(text)) for text in (row["start"], row["end"]))
         foreach(SparkChangeReader(ranges.sparkSession).changes(follower.plan(start, end)), batch)
 
 
-def merge_batch(asked: Mapping[str, Any], clauses: Clauses | None, rows: DataFrame, batch: int) -> None:
+def merge_batch(
+    kept: dict[str, DeltaState], asked: Mapping[str, Any], clauses: Clauses | None, rows: DataFrame, batch: int
+) -> None:
     """Merge a batch, unless the table has it; without clauses, matched rows are updated and others inserted."""
     merging = Merging(**asked)
-    location = open_location(merging.path, storage_options=dict(merging.storage) or None)
-    state = load(location)
-    done = state.txns.get(merging.app)
+
+    def newest() -> DeltaState:
+        known = kept.get(merging.path)
+        if known is None:
+            known = load(open_location(merging.path, storage_options=dict(merging.storage) or None))
+        kept[merging.path] = refresh(known)
+        return kept[merging.path]
+
+    done = newest().txns.get(merging.app)
     if done is not None and done.version >= batch:
         return
     spark = rows.sparkSession
@@ -75,9 +87,7 @@ def merge_batch(asked: Mapping[str, Any], clauses: Clauses | None, rows: DataFra
         None if merging.level is None else isolation(merging.level),
     )
     settled = Duplicates(merging.duplicates, merging.order_by)
-    builder = DeltaMergeBuilder(
-        lambda: load(location), rows, merging.condition, caller, settled, retry_of(merging.retry)
-    )
+    builder = DeltaMergeBuilder(newest, rows, merging.condition, caller, settled, retry_of(merging.retry))
     if clauses is None:
         builder.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
     else:

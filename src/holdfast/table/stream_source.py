@@ -87,9 +87,13 @@ def there(module: str, name: str, *arguments: Any) -> Any:
 
 
 def at_batch(module: str, name: str, *arguments: Any) -> Callable[[Any, int], None]:
-    """A function for foreachBatch that calls one of Holdfast with its arguments, the rows and the batch's id."""
+    """A function for foreachBatch that calls one of Holdfast with its arguments, the rows and the batch's id.
+
+    What the function keeps from batch to batch goes into a dictionary that it is given first.
+    """
+    kept: dict[str, Any] = {}
 
     def run(rows: Any, batch: int) -> None:
-        there(module, name, *arguments, rows, batch)
+        there(module, name, kept, *arguments, rows, batch)
 
     return run
