@@ -23,6 +23,7 @@ RUN = (
     "docs/writing.md",
     "docs/changing-rows.md",
     "docs/changes.md",
+    "docs/streaming.md",
     "docs/concurrency.md",
     "docs/maintenance.md",
     "docs/checking.md",

@@ -1,13 +1,18 @@
-"""Document 003 in batch: its three commits, in both strategies, through the feed and through the four kinds."""
+"""Document 003: its three commits, in both strategies, through the feed, the four kinds, and all its streams."""
 
 from __future__ import annotations
 
+from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
+import holdfast
 from holdfast import DeltaTable
 
 JACK, SARAH, JOHN, BANANA = ("jack", "apple"), ("sarah", "orange"), ("john", "pineapple"), ("jack", "banana")
@@ -77,3 +82,65 @@ def test_append_only_has_every_insert_that_is_still_there(fruit: DeltaTable) -> 
     assert shown(fruit.changes(0, kind="append-only").toDF()) == NET
     assert shown(fruit.changes(0, kind="append-only", includeDeleted=True).toDF()) == FULL[:3]
     assert shown(fruit.changes(2, kind="append-only").toDF()) == []
+
+
+INSERTED = [JACK, SARAH, JOHN]
+STREAMS = {  # config 2 is the one that fails
+    "config 1": {"ignoreChanges": "false", "skipChangeCommits": "false"},
+    "config 3 and 4": {"ignoreChanges": "true", "skipChangeCommits": "false", "startingVersion": "0"},
+    "config 5": {"ignoreChanges": "false", "skipChangeCommits": "true", "startingVersion": "0"},
+    "feed 1": {"readChangeFeed": "true", "startingVersion": "0"},
+    "feed 2": {"readChangeFeed": "true"},
+}
+PRINTED: dict[str, list[tuple[Any, ...]]] = {
+    "config 1": [BANANA, SARAH],
+    "config 5": INSERTED,
+    "feed 1": [row[:-1] for row in FULL],
+    "feed 2": [(*BANANA, "insert", 3), (*SARAH, "insert", 3)],
+}
+COPIED = {
+    "true": [*INSERTED, SARAH, JOHN, BANANA, SARAH],
+    "false": [*INSERTED, BANANA, SARAH, JOHN, BANANA, SARAH],
+}
+
+
+def streamed(spark: SparkSession, path: str, options: dict[str, str]) -> DataFrame:
+    return spark.readStream.format("holdfast").options(**options).load(path)
+
+
+def test_every_stream_gives_what_is_printed(fruit: DeltaTable, spark: SparkSession, tmp_path: Path) -> None:
+    """All in one query, because starting one takes longer than reading the rows."""
+    holdfast.register(spark)
+    path = fruit.detailArrow().column("location")[0].as_py()
+    vectors = fruit.detailArrow().column("properties")[0].as_py()
+    parts = []
+    for name, options in STREAMS.items():
+        rows = streamed(spark, path, options)
+        told = [F.col(c) if c in rows.columns else F.lit(None) for c in ("_change_type", "_commit_version")]
+        types = [told[0].cast("string").alias("change"), told[1].cast("long").alias("version")]
+        parts.append(rows.select(F.lit(name).alias("config"), "name", "fruit", *types))
+    found: list[tuple[Any, ...]] = []
+
+    def keep(batch: DataFrame, number: int) -> None:
+        found.extend(tuple(row) for row in batch.collect())
+
+    writer = reduce(DataFrame.unionAll, parts).writeStream.foreachBatch(keep)
+    query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    got = {
+        name: sorted(tuple(v for v in row[1:] if v is not None) for row in found if row[0] == name) for name in STREAMS
+    }
+    wanted = {**PRINTED, "config 3 and 4": COPIED[dict(vectors)["delta.enableDeletionVectors"]]}
+    assert got == {name: sorted(rows) for name, rows in wanted.items()}
+
+
+def test_an_update_ends_a_stream_of_appends(fruit: DeltaTable, spark: SparkSession, tmp_path: Path) -> None:
+    holdfast.register(spark)
+    path = fruit.detailArrow().column("location")[0].as_py()
+    rows = streamed(spark, path, {"ignoreChanges": "false", "skipChangeCommits": "false", "startingVersion": "0"})
+    found: list[Any] = []
+    writer = rows.writeStream.foreachBatch(lambda batch, number: found.append(batch.count()))
+    query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    with pytest.raises(PySparkException, match=r"version 2 \(UPDATE\) .* is an update of data.*skipChangeCommits=true"):
+        query.awaitTermination(120)
+    assert found == []

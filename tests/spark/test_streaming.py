@@ -151,7 +151,7 @@ def test_what_is_wrong_is_said(spark: SparkSession, tmp_path: Path) -> None:
     table(path).append(some(1))
     with pytest.raises(PySparkException, match="no option 'mergeschema'"):
         stream(spark, path, mergeSchema="true")
-    with pytest.raises(PySparkException, match="spark.read.format.*has no option 'kind'"):
+    with pytest.raises(PySparkException, match=r"spark.read.format.*has no option 'kind'"):
         spark.read.format("holdfast").option("kind", "upsert").load(str(path)).collect()
     with pytest.raises(holdfast.Invalid, match="no kind of changes"):
         DeltaTable.forPath(spark, str(path)).streamChanges("all", print, checkpointLocation=str(tmp_path))

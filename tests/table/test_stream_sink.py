@@ -102,7 +102,7 @@ def test_rows_that_do_not_fit_are_refused_before_a_query_runs() -> None:
 
 def test_a_stream_is_known_by_its_checkpoint_or_by_name(tmp_path: Path) -> None:
     target = {"path": str(tmp_path / "t")}
-    with pytest.raises(Invalid, match="checkpointLocation.*txnAppId"):
+    with pytest.raises(Invalid, match=r"checkpointLocation.*txnAppId"):
         sink_of(target, replaces=False)
     with pytest.raises(Invalid, match="does not say which query"):
         sink_of({**target, "checkpointLocation": str(tmp_path / "none")}, replaces=False)
