@@ -59,6 +59,7 @@ def _before_commit(monkeypatch: pytest.MonkeyPatch, others: Callable[[], None]) 
     monkeypatch.setattr(writing, "commit", late)
 
 
+@pytest.mark.hypothesis  # what goes deeper in `make soak`
 def test_a_recluster_that_loses_to_forty_changes_commits_once(monkeypatch: pytest.MonkeyPatch) -> None:
     table, other = _clustered()
     ids, version = _ids(table), table.version
@@ -77,6 +78,7 @@ def test_a_recluster_that_loses_to_forty_changes_commits_once(monkeypatch: pytes
     _check(table, ids)
 
 
+@pytest.mark.hypothesis
 def test_forty_changes_that_lose_to_a_recluster_all_land() -> None:
     table, other = _clustered()
     ids, version = _ids(table), table.version
@@ -91,6 +93,7 @@ def test_forty_changes_that_lose_to_a_recluster_all_land() -> None:
     _check(table, ids)
 
 
+@pytest.mark.hypothesis
 def test_an_update_survives_a_hundred_appends_that_do_not_match(monkeypatch: pytest.MonkeyPatch) -> None:
     table, other = _clustered()
     nothing = pa.table({"k": [-1, ROWS + 1], "v": [1, 1]})
