@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from holdfast import DeltaTable
 from holdfast.delta.checkpoint_write import write_checkpoint
@@ -308,7 +309,10 @@ def test_clustering_on_spark_lays_rows_as_it_does_without(spark: SparkSession, t
     assert layouts[1] == layouts[2]
 
 
-def test_z_order_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("newest", [True, False])
+def test_z_order_on_spark(spark: SparkSession, tmp_path: Path, newest: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not newest:  # as PySpark 4.0 has it
+        monkeypatch.delattr(F, "arrow_udf")
     path = str(tmp_path / "table")
     schema = pa.schema([*_data(1).schema, ("p", pa.string())])
     DeltaTable.create(None).location(path).addColumns(schema).partitionedBy("p").execute().append(

@@ -7,19 +7,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructField, StructType
 
-from holdfast.errors import Unsupported
 from holdfast.plan.change import Order
 from holdfast.plan.curve import PLACE_BITS, SAMPLE_ROWS, Curve, curve_of
 from holdfast.spark.types import named
 
-_PLACE = "__hf_place"
+_PLACE, _KEYS = "__hf_place", "__hf_keys"
 _SEED = 7  # the same rows give the same curve
 _MORE = 1.2  # than the rows wanted, because a sample is as large only on average
 
@@ -28,11 +28,13 @@ def in_order(frame: DataFrame, order: Order, rows: int) -> DataFrame:
     """The rows, about so many, in the parts of a curve and in its order within each."""
     columns = [_column(path) for path in order.columns]
     curve = _curve(frame, columns, order, rows)
-    placed = frame.withColumn(_PLACE, _place_of(curve)(F.struct(*columns)))
+    placed = _placed(frame, columns, curve)
     if curve.parts == 1:
         return placed.coalesce(1).sortWithinPartitions(_PLACE)
     part = F.shiftright(named(_PLACE), PLACE_BITS).cast("int")
-    return placed.repartitionById(curve.parts, part).sortWithinPartitions(_PLACE)
+    by_id: Any = getattr(placed, "repartitionById", placed.repartitionByRange)  # PySpark 4.0 has only the latter
+    parted: DataFrame = by_id(curve.parts, part)
+    return parted.sortWithinPartitions(_PLACE)
 
 
 def _curve(frame: DataFrame, columns: list[Column], order: Order, rows: int) -> Curve:
@@ -43,17 +45,25 @@ def _curve(frame: DataFrame, columns: list[Column], order: Order, rows: int) -> 
     return curve_of([c.combine_chunks() for c in found.columns], order.along, order.parts)
 
 
-def _place_of(curve: Curve) -> Callable[..., Column]:
-    """A function of a struct of the ordering columns; Holdfast is pickled with it (see `carry`)."""
+def _placed(frame: DataFrame, columns: list[Column], curve: Curve) -> DataFrame:
+    """The rows with their places; Holdfast is pickled with the function that tells them (see `carry`)."""
     arrow_udf: Any = getattr(F, "arrow_udf", None)
-    if arrow_udf is None:
-        raise Unsupported("putting rows in order takes PySpark 4.1 or newer: install it, or open without Spark")
+    if arrow_udf is not None:
 
-    def place(rows: pa.Array) -> pa.Array:
-        return pa.array(curve.place(rows.flatten()))
+        def place(rows: pa.Array) -> pa.Array:
+            return pa.array(curve.place(rows.flatten()))
 
-    made: Callable[..., Column] = arrow_udf(place, "bigint")
-    return made
+        return frame.withColumn(_PLACE, arrow_udf(place, "bigint")(F.struct(*columns)))
+
+    def place_all(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            places = pa.array(curve.place(batch.column(batch.num_columns - 1).flatten()))
+            names = [*batch.schema.names[:-1], _PLACE]
+            yield pa.RecordBatch.from_arrays([*batch.columns[:-1], places], names=names)
+
+    # PySpark 4.0: all columns go through Python, which costs more and gives the same.
+    schema = StructType([*frame.schema.fields, StructField(_PLACE, LongType())])
+    return frame.select("*", F.struct(*columns).alias(_KEYS)).mapInArrow(place_all, schema)
 
 
 def _column(path: tuple[str, ...]) -> Column:
