@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +40,23 @@ BLOCKS = [block for page in RUN for block in blocks(page)]
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("docs")
-    make_warehouse(root)
-    return root
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A place for each page, so that none depends on what another does to the tables."""
+
+    @cache
+    def home(page: str) -> Path:
+        root = tmp_path_factory.mktemp("docs")
+        make_warehouse(root)
+        return root
+
+    return home
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 def test_an_example_runs_as_printed(
-    block: Block, home: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    block: Block, homes: Callable[[str], Path], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(home)
+    monkeypatch.chdir(homes(block.page))
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     names: dict[str, Any] = {}

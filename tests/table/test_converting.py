@@ -166,9 +166,7 @@ def test_pruning_by_foreign_statistics_loses_no_row(tables: list[pa.Table], grou
     assert whole.num_rows == sum(rows.num_rows for rows in tables)
     assert sorted(map(str, whole["i"].to_pylist())) == sorted(str(v) for t in tables for v in t["i"].to_pylist())
     number = data.draw(st.sampled_from([v for v in whole["i"].to_pylist() if v is not None] or [0]))
-    text = data.draw(
-        st.sampled_from([v for v in whole["s"].to_pylist() if v and "'" not in v and "\\" not in v] or ["x"])
-    )
+    text = data.draw(st.sampled_from([v for v in whole["s"].to_pylist() if v and not set(v) & set("'\"\\")] or ["x"]))
     day = data.draw(
         st.sampled_from([v for v in whole["d"].to_pylist() if v is not None] or [datetime.date(2000, 1, 1)])
     )
