@@ -10,12 +10,14 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
 from engine import serve
 
 HEAP = "2g"
+ONE_BATCH = "1000000"  # files: all that a stream has, at once
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -38,7 +40,29 @@ def ours() -> Mapping[str, Callable[..., Any]]:
         found = DeltaTable.forPath(spark, path).changeFeed(start)
         return found.toDF(), found.bytesRead
 
-    return {"changes": _timed(changes), "feed": _timed(feed), "version": lambda: spark.version}
+    def opened(path: str, start: int, kind: str) -> int:
+        return DeltaTable.forPath(None, path).changes(start, kind=kind).bytesRead
+
+    def source(path: str, start: int, kind: str) -> dict[str, Any]:
+        options = {"kind": kind, "startingVersion": str(start), "maxFilesPerTrigger": ONE_BATCH}
+        rows = spark.readStream.format("holdfast").options(**options).load(path)
+
+        def begin(foreach: Any, checkpoint: str) -> Any:
+            writer = rows.writeStream.foreachBatch(foreach).option("checkpointLocation", checkpoint)
+            return writer.trigger(availableNow=True).start()
+
+        return _streamed(begin, opened(path, start, kind))
+
+    def stream_changes(path: str, start: int, kind: str) -> dict[str, Any]:
+        def begin(foreach: Any, checkpoint: str) -> Any:
+            limits = {"startingVersion": start, "maxFilesPerTrigger": int(ONE_BATCH), "availableNow": True}
+            table = DeltaTable.forPath(spark, path)
+            return table.streamChanges(kind, foreach, checkpointLocation=checkpoint, **limits)
+
+        return _streamed(begin, opened(path, start, kind))
+
+    streams = {"source": source, "streamChanges": stream_changes}
+    return {"changes": _timed(changes), "feed": _timed(feed), **streams, "version": lambda: spark.version}
 
 
 def delta_spark(jars: str) -> Mapping[str, Callable[..., Any]]:
@@ -80,19 +104,33 @@ def delta_spark(jars: str) -> Mapping[str, Callable[..., Any]]:
     return {"feed": _timed(feed), "diff": _timed(diff), "version": lambda: spark.version}
 
 
+def _streamed(begin: Callable[[Any, str], Any], opened: int) -> dict[str, Any]:
+    """The changes of a stream's only batch, and its time from looking for it to noting it; the start is left out."""
+    counts: dict[str, Any] = {}
+    with TemporaryDirectory() as checkpoint:
+        query = begin(lambda batch, number: counts.update(_counted(batch)), checkpoint)
+        query.awaitTermination()
+        (batch,) = [each for each in query.recentProgress if "addBatch" in each["durationMs"]]
+    return {"seconds": batch["durationMs"]["triggerExecution"] / 1000, "counts": counts, "bytes": opened}
+
+
 def _timed(query: Callable[..., tuple[Any, int]]) -> Callable[..., dict[str, Any]]:
     def call(**arguments: Any) -> dict[str, Any]:
-        from pyspark.sql import functions as F
-
         begun = perf_counter()
         df, opened = query(**arguments)
-        values = [name for name in df.columns if not name.startswith("_")]
-        # Every value is looked at: a count alone would read no column.
-        counted = df.groupBy("_change_type").agg(F.count("*"), F.sum(F.xxhash64(*values).cast("decimal(38,0)")))
-        counts = {row[0]: [row[1], str(row[2])] for row in counted.collect()}
+        counts = _counted(df)
         return {"seconds": perf_counter() - begun, "counts": counts, "bytes": opened}
 
     return call
+
+
+def _counted(changes: Any) -> dict[str, Any]:
+    """How many changes there are of each type, with a sum of their values: a count alone would read no column."""
+    from pyspark.sql import functions as F
+
+    values = [name for name in changes.columns if not name.startswith("_")]
+    counted = changes.groupBy("_change_type").agg(F.count("*"), F.sum(F.xxhash64(*values).cast("decimal(38,0)")))
+    return {row[0]: [row[1], str(row[2])] for row in counted.collect()}
 
 
 def _feed_bytes(path: Path, start: int) -> int:

@@ -126,6 +126,7 @@ def test_source_and_spark_give_the_same_changes(spark: SparkSession, tmp_path: P
     }
 
 
+@pytest.mark.everywhere
 def test_complete_mode_and_merges(spark: SparkSession, tmp_path: Path) -> None:
     source, counts, merged = tmp_path / "source", tmp_path / "counts", tmp_path / "merged"
     made = table(source)
@@ -138,10 +139,17 @@ def test_complete_mode_and_merges(spark: SparkSession, tmp_path: Path) -> None:
     table(merged)
     target = DeltaTable.forPath(spark, str(merged)).alias("t")
     merge: Callable[[DataFrame, int], None] = target.mergeStream("t.n = s.n", appId="merging")
-    query = rows.writeStream.foreachBatch(merge).option("checkpointLocation", str(tmp_path / "two"))
-    finish(query.trigger(availableNow=True).start())
+    query = DeltaTable.forPath(spark, str(source)).streamChanges(
+        "upsert",
+        lambda batch, number: merge(batch.select("n", "s"), number),
+        checkpointLocation=str(tmp_path / "two"),
+        maxFilesPerTrigger=1,
+        availableNow=True,
+    )
+    finish(query)
     assert numbers(merged) == [1, 2, 3]
     version = target.version
+    assert version == 2
     merge(spark.createDataFrame(some(9)), 1)
     assert target.version == version, "batch 1 was merged already"
 
@@ -155,16 +163,32 @@ def test_what_is_wrong_is_said(spark: SparkSession, tmp_path: Path) -> None:
         spark.read.format("holdfast").option("kind", "upsert").load(str(path)).collect()
     with pytest.raises(holdfast.Invalid, match="no kind of changes"):
         DeltaTable.forPath(spark, str(path)).streamChanges("all", print, checkpointLocation=str(tmp_path))
+    with pytest.raises(holdfast.Invalid, match="go with orderBy="):
+        DeltaTable.forPath(spark, str(path)).mergeStream("t.n = s.n", appId="x", duplicates="first")
     with pytest.raises(holdfast.Invalid, match="needs a Spark session"):
         DeltaTable.forPath(None, str(path)).streamChanges("upsert", print, checkpointLocation=str(tmp_path))
 
 
 @pytest.mark.everywhere
 def test_a_table_is_read_by_its_format(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "table"
-    made = table(path)
-    made.append(some(1, 2))
-    made.delete("n = 1")
+    path = str(tmp_path / "table")
+    plain = "byte short integer long float double boolean string binary date timestamp timestamp_ntz decimal(20,4)"
+    nested = "array<struct<a:long>> map<string,array<integer>> struct<x:struct<y:string>>"
+    types = f"{plain} {nested}".split()
+    builder = DeltaTable.create(None).location(path)
+    for number, type_ in enumerate(types):
+        builder = builder.addColumn(f"c{number}", type_)
+    builder.addColumn("n", "long", nullable=False).execute()
+    one = ", ".join(f"CAST(NULL AS {type_}) AS c{number}" for number, type_ in enumerate(types))
+    two = (
+        "1Y, 2S, 3, 4L, 5F, 6D, true, 's', X'07', DATE '2024-05-01', TIMESTAMP '2024-05-01 12:00:00', "
+        "TIMESTAMP_NTZ '2024-05-01 12:00:00', 1.5, array(named_struct('a', 1L)), map('k', array(1)), "
+        "named_struct('x', named_struct('y', 'z'))"
+    )
+    table = DeltaTable.forPath(spark, path)
+    table.append(spark.sql(f"SELECT {one}, 1L AS n UNION ALL SELECT {two}, 2L"))
+    table.append(spark.sql(f"SELECT {one}, 3L AS n"))
+    table.delete("n = 1")
     reader = spark.read.format("holdfast")
-    assert [tuple(row) for row in reader.load(str(path)).collect()] == [(2, "row 2")]
-    assert reader.option("versionAsOf", 1).load(str(path)).count() == 2
+    assert reader.load(path).orderBy("n").collect() == table.toDF().orderBy("n").collect()
+    assert reader.option("versionAsOf", 1).load(path).count() == 2

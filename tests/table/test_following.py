@@ -227,3 +227,5 @@ def test_the_feed_is_that_of_batch() -> None:
     assert sorted(found, key=repr) == sorted(wanted, key=repr)
     first = rows(path, readChangeFeed="true")
     assert [row[:4] for row in first] == [(1, "z", "insert", 4)]
+    with pytest.raises(Invalid, match="has no change data feed"):
+        follow(path_of(table("a")), readChangeFeed="true")

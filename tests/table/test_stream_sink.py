@@ -23,7 +23,7 @@ from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from holdfast.table import altering
 from holdfast.table.builder import Mode
-from holdfast.table.stream_sink import Sink, commit, sink_of, store, task_of
+from holdfast.table.stream_sink import Sink, StreamWriter, commit, sink_of, store, task_of
 from holdfast.table.writing import make
 from tests.support.faulty import every_fault
 
@@ -73,6 +73,20 @@ def test_what_a_repeated_batch_wrote_is_removed() -> None:
     assert write(sink, 0, [1]) == 1
     before = {m.key for m in sink.location.store.list_all("t")}
     assert write(sink, 0, [1]) is None
+    assert {m.key for m in sink.location.store.list_all("t")} == before
+
+
+def test_what_failed_tasks_leave_is_removed_and_what_may_be_committed_is_not() -> None:
+    sink = sink_in(made())
+    task = task_of(load(sink.location), COLUMNS)
+    writer = StreamWriter(sink, task)
+    batch = pa.table({"n": [1]}).to_batches()
+    message = writer.write(iter(batch))
+    writer.commit([message], 0)
+    writer.abort([message], 0)  # as Spark does where the answer to the commit was lost
+    assert rows(sink) == [1]
+    before = {m.key for m in sink.location.store.list_all("t")}
+    writer.abort([writer.write(iter(batch)), None], 1)
     assert {m.key for m in sink.location.store.list_all("t")} == before
 
 

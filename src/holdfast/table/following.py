@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from holdfast.delta.feed import Moment, read_range, versions_between
+from holdfast.delta.feed import ENABLE_FEED, Moment, read_range, versions_between
 from holdfast.delta.state import DeltaState, load, refresh
 from holdfast.delta.vectors import load_hidden
 from holdfast.errors import Invalid, UnknownVersion
@@ -37,6 +37,7 @@ from holdfast.plan.changes import (
 from holdfast.plan.stream import (
     Appends,
     Asked,
+    Feed,
     FromLatest,
     FromMoment,
     FromNow,
@@ -52,6 +53,7 @@ from holdfast.plan.stream import (
     refuse_other_table,
 )
 from holdfast.rows.columns import ROW_ID
+from holdfast.schema.properties import truth
 from holdfast.schema.types import LONG, STRING, Array, DataType, Field, Map, Primitive, Struct
 from holdfast.storage.open import is_there, open_location
 from holdfast.table.moment import moment_ms
@@ -70,13 +72,15 @@ class Follower:
         self._states = {self._pinned.version: self._pinned}
         self._newest = self._pinned
         self._last: CommitRange | None = None  # the stretch read last: planned right after it was looked at
+        self._first: tuple[int, pa.Table] | None = None  # the files of the first snapshot: asked for batch after batch
         schema = self._pinned.snapshot.schema
         if isinstance(asked.told, Wanted):
             self._told: Wanted | None = check_wanted(asked.told, schema)
         else:
             self._told = None
-            if not isinstance(asked.told, Appends):
+            if isinstance(asked.told, Feed):
                 refuse_taken(schema, (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP))
+                self._refuse_without_feed()
 
     def fields(self) -> list[Field]:
         """The columns of the stream; any may be null, as rows of several versions meet in it."""
@@ -159,26 +163,37 @@ class Follower:
             return planned(stretch, self._told, load_hidden, is_there)
         return planned_feed(stretch, load_hidden, is_there)
 
+    def _refuse_without_feed(self) -> None:
+        if not any(truth(self._pinned.metadata.properties.get(name)) for name in ENABLE_FEED):
+            raise Invalid(
+                f"the table at {self._location.url} has no change data feed: delta.enableChangeDataFeed=true records "
+                "what comes after it; kind=full-delta needs no feed where the table tracks rows"
+            )
+
     def _files(self, version: int) -> pa.Table:
         """The files of a first snapshot, in order, each with its row count and version."""
-        files = self._at(version).snapshot.files
-        versions = pa.repeat(pa.scalar(version, pa.int64()), len(files))
-        return in_order(files.table.append_column("num_records", files.num_records).append_column("version", versions))
+        if self._first is None or self._first[0] != version:
+            files = self._at(version).snapshot.files
+            versions = pa.repeat(pa.scalar(version, pa.int64()), len(files))
+            counted = files.table.append_column("num_records", files.num_records)
+            self._first = version, in_order(counted.append_column("version", versions))
+        return self._first[1]
 
     def _readable(self, first: int, last: int) -> CommitRange:
         """The commits of some versions, up to where columns become other than those of this stream."""
         stretch = self._stretch(first, last)
         ours = _columns(self._pinned.snapshot.schema)
         for commit in stretch.commits:
-            known = commit.version <= self._pinned.version or commit.described is None
-            if known or commit.described is None or _columns(commit.described.schema) == ours:
+            if commit.version <= self._pinned.version or commit.described is None:
+                continue
+            if _columns(commit.described.schema) == ours:
                 continue
             if commit.version > first:
                 return self._stretch(first, commit.version - 1)
             raise Invalid(
                 f"version {commit.version} ({commit.operation}) of {self._location.url} has other columns than the "
                 f"stream, which has those of version {self._pinned.version}: everything before it was read. Start the "
-                "query again from its checkpoint and it goes on with the new ones"
+                "query again with a stream made anew, from the same checkpoint: it goes on with the new ones"
             )
         return stretch
 

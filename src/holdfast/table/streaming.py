@@ -21,6 +21,8 @@ from holdfast.plan.stream import STORAGE, asked_of
 from holdfast.storage.location import Location
 from holdfast.storage.remote import RemoteStore
 from holdfast.table.changing import Caller
+from holdfast.table.merging import Duplicates
+from holdfast.table.retrying import retry_of
 from holdfast.table.stream_batches import Clauses, Foreach
 from holdfast.table.stream_source import FORMAT, at_batch, register
 
@@ -34,7 +36,7 @@ class StreamVerbs(ABC):
     def _state(self) -> DeltaState: ...
 
     @abstractmethod
-    def _caller(self, mode: str | None = None, said: Said | None = None) -> Caller: ...
+    def _caller(self, mode: str | None = None, said: Said | None = None, isolation: str | None = None) -> Caller: ...
 
     def streamChanges(
         self,
@@ -110,8 +112,9 @@ class StreamVerbs(ABC):
         `appId` names the stream: the table notes it with the id of the last batch, so keep it as long as the
         checkpoint, and take another with a new one.
         """
-        location = self._state().snapshot.location
-        alias = self._caller().alias
+        Duplicates(duplicates, orderBy)  # these refuse here what the first batch would refuse later
+        retry_of(retry)
+        location, alias = self._state().snapshot.location, self._caller(mode, None, isolation).alias
         merging = {
             "path": location.url,
             "storage": _storage(location),
