@@ -43,7 +43,8 @@ class Rehidden:
     born: Mapping[str, Vector] = field(default_factory=dict)  # of new files; one with no row left has none
 
 
-NOTHING = Rehidden(FILES.empty_table(), RESTAMPED.empty_table())
+# Not `empty_table`, which would load pandas with this module.
+NOTHING = Rehidden(pa.Table.from_batches([], FILES), pa.Table.from_batches([], RESTAMPED))
 
 
 def rehide(
