@@ -126,7 +126,6 @@ def test_source_and_spark_give_the_same_changes(spark: SparkSession, tmp_path: P
     }
 
 
-@pytest.mark.everywhere
 def test_complete_mode_and_merges(spark: SparkSession, tmp_path: Path) -> None:
     source, counts, merged = tmp_path / "source", tmp_path / "counts", tmp_path / "merged"
     made = table(source)

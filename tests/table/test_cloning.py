@@ -237,7 +237,6 @@ def test_delta_rs_reads_clones(tmp_path: Path, shallow: bool) -> None:
     assert sorted(pa.table(peer.execute("select id from t"))["id"].to_pylist()) == [0, 2, 3, 4, 5]
 
 
-@pytest.mark.everywhere
 @kinds
 def test_spark_reads_clones(spark: SparkSession, tmp_path: Path, shallow: bool) -> None:
     source = str(tmp_path / "a b")

@@ -225,7 +225,6 @@ def test_how_a_directory_is_named(tmp_path: Path) -> None:
     assert parse_type("struct<a int>") == partitions_of("a int")
 
 
-@pytest.mark.everywhere
 def test_what_spark_wrote_is_converted_with_its_own_types(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "p")
     query = "select id, cast(id as short) as s, timestamp_millis(id) as t, id % 2 as p from range(10)"

@@ -508,7 +508,6 @@ def test_another_store_is_not_looked_at_unasked(monkeypatch: pytest.MonkeyPatch)
     assert str(_open(days.location.store).readableVersions()) == "0, 2"
 
 
-@pytest.mark.everywhere
 def test_vacuum_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     local = DeltaTable.create(None).location(str(tmp_path)).addColumn("id", "long").execute()
     local.append(pa.table({"id": pa.array(range(10), pa.int64())}))
