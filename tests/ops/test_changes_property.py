@@ -125,7 +125,7 @@ def moves_rows(path: str, version: int) -> bool:
 
 
 def test_every_stretch_of_random_stories() -> None:
-    run_state_machine_as_test(ChangeStories, settings=settings(examples(6), stateful_step_count=7))
+    run_state_machine_as_test(ChangeStories, settings=settings(examples(4), stateful_step_count=7))
 
 
 def test_every_stretch_of_stories_shared_with_another_engine() -> None:
