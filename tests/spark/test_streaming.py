@@ -58,7 +58,6 @@ def numbers(path: Path) -> list[int]:
     return sorted(DeltaTable.forPath(None, str(path)).toArrow().column("n").to_pylist())
 
 
-@pytest.mark.everywhere
 def test_every_row_once_wherever_a_query_dies(spark: SparkSession, tmp_path: Path) -> None:
     source, target, checkpoint = tmp_path / "source", tmp_path / "target", tmp_path / "checkpoint"
     made = table(source)

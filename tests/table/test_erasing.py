@@ -276,7 +276,6 @@ def test_spans_tell_all_ids(ids: set[int]) -> None:
     assert report.rows == len(ids)
 
 
-@pytest.mark.everywhere
 def test_erasing_on_spark(spark: SparkSession, tmp_path: Any) -> None:
     builder = DeltaTable.create(None).location(str(tmp_path)).addColumn("id", "long").addColumn("email", "string")
     local = builder.property("delta.enableChangeDataFeed", "true").execute()

@@ -594,7 +594,6 @@ def test_every_fault_leaves_all_of_it_or_nothing() -> None:
     assert every_fault(run, check, make=made) > 50
 
 
-@pytest.mark.everywhere
 def test_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     plain = _table(path=path, enableChangeDataFeed="true")
