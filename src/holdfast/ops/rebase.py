@@ -65,9 +65,8 @@ class _Drift:
     """What happened to files since they were read."""
 
     gone: frozenset[str]
-    fresh: FileTable
-    movers: FileTable  # fresh ones that may hold rows which were elsewhere
-    unread: FileTable  # fresh ones that may hold rows which were not there at all
+    movers: FileTable  # new ones that may hold rows which were elsewhere
+    unread: FileTable  # new ones that may hold rows which were not there at all
     hid: Positions  # in files that are still there
     shown: Positions
 
@@ -107,7 +106,7 @@ class _Rebase:
             told = self._clash("append", "it brought rows back into files that this one replaces", tuple(sorted(found)))
             return replace(told, repeats=True)
         lost = _Lost(*(_displaced(rows, drift) for rows in (taken, touched.seen, copied)))
-        if lost.any and (refused := self._cannot_follow(lost, drift)):
+        if lost.any and (refused := self._cannot_follow(lost)):
             return refused
         moved, seen = (self._follow(rows, drift) for rows in (lost.taken, lost.seen))
         dropped = without(lost.taken, moved.moved, moved.altered)
@@ -115,10 +114,9 @@ class _Rebase:
             return refused
         if refused := self._against_unread(drift, united(moved.to, seen.to)):
             return refused
-        cover = self._in_own(lost.copied)
         if not self.mutation.data_change and lost.copied and count(lost.copied) == count(copied):
             return self._clash("delete-delete", "it wrote the same rows anew", tuple(sorted(lost.copied)[:10]))
-        return self._made(drift, removed, lost, moved, cover, dropped)
+        return self._made(drift, removed, lost, moved, self._in_own(lost.copied), dropped)
 
     @property
     def _writes_again(self) -> bool:
@@ -152,7 +150,6 @@ class _Rebase:
         moving = {key for w in self.winners if w.removed_keys for key in w.added.column("key").to_pylist()}
         return _Drift(
             gone=frozenset(was - now),
-            fresh=fresh,
             movers=_among(fresh, moving),
             unread=_among(fresh, now - was - self._known(was)),
             hid={key: rows for key, rows in hid.items() if rows},
@@ -173,7 +170,7 @@ class _Rebase:
                 there -= added  # shown again, or hiding more: no longer as it was read
         return known
 
-    def _cannot_follow(self, lost: _Lost, drift: _Drift) -> Clash | None:
+    def _cannot_follow(self, lost: _Lost) -> Clash | None:
         keys = lost.keys
         if self.read.identity is None or self.newest.identity is None:
             return self._clash("delete-delete", "it changed files that this one changes too", tuple(sorted(keys)[:10]))

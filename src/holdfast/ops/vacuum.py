@@ -54,7 +54,8 @@ class Vacuumed:
     @property
     def paths(self) -> list[str]:
         """The files, relative to the table's directory."""
-        return self.files.column("key").to_pylist()  # type: ignore[no-any-return]
+        keys: list[str] = self.files.column("key").to_pylist()
+        return keys
 
     def __str__(self) -> str:
         count = self.files.num_rows

@@ -128,7 +128,7 @@ class SparkChanger:
             out = in_order(made.frame, work.order, sum(n or 0 for n in live_rows(work.target.files)))
             out = out.select(*columns, *addresses)
         else:
-            placed = work.keep or matched.gathered or self._is_dense(work, found.rows)
+            placed = work.keep or matched.gathered or _is_dense(work, found.rows)
             out = made.frame.coalesce(1) if work.together else made.frame if placed else self._placed(made.frame, spec)
             out = _by_partition(out.select(*columns, *addresses), spec)
         return self._run(out, task.Layout(spec, feed, len(stored), only), work.target.snapshot, work)
@@ -190,13 +190,6 @@ class SparkChanger:
             return frame
         return frame.hint("rebalance", *spec.partition_columns)
 
-    def _is_dense(self, work: Work, rows: int | None) -> bool:
-        """Whether every task of the scan has rows enough for a file of its own, so that moving them gains nothing."""
-        if rows is None or (work.store is not None and work.store.data.partition_columns):
-            return False
-        size = pc.sum(work.target.files.column("size")).as_py() or 0
-        return rows * SCAN_TASK_BYTES >= ROWS_WORTH_A_FILE * size
-
     def _run(self, rows: DataFrame, layout: task.Layout, snapshot: Snapshot, work: Work | None) -> Done:
         location = snapshot.location
         store = carried(location.store)
@@ -219,6 +212,14 @@ class SparkChanger:
 def _stored(work: Work, name: str) -> Column:
     """An id or a version as it is stored: none for a row that has only a provisional one."""
     return F.when(named(name) < PROVISIONAL, named(name)) if work.has_provisional else named(name)
+
+
+def _is_dense(work: Work, rows: int | None) -> bool:
+    """Whether every task of the scan has rows enough for a file of its own, so that moving them gains nothing."""
+    if rows is None or (work.store is not None and work.store.data.partition_columns):
+        return False
+    size = pc.sum(work.target.files.column("size")).as_py() or 0
+    return rows * SCAN_TASK_BYTES >= ROWS_WORTH_A_FILE * size
 
 
 def _by_partition(rows: DataFrame, spec: WriteSpec) -> DataFrame:
