@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -125,16 +124,6 @@ class ChangesPlan:
         if self.shows & {DELETE, BEFORE} or self.drop_unchanged or self.keys:
             return self.fields
         return ()
-
-
-Frame_co = TypeVar("Frame_co", covariant=True)
-
-
-class ChangeReader(Protocol[Frame_co]):
-    """What a runner does for change queries."""
-
-    def changes(self, plan: ChangesPlan) -> Frame_co:
-        """The changes a plan asks for, with the columns of `outputs`."""
 
 
 def check_wanted(wanted: Wanted, schema: Struct) -> Wanted:
