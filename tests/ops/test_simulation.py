@@ -31,8 +31,8 @@ from tests.support.simulation import Kind, simulate, simulate_on
 from tests.support.simulation_verbs import Append, Change, Row, arrow_of
 
 T = TypeVar("T")
-RUNS = 30  # of each group
-GROUPS = 10
+RUNS = 75  # of each group
+GROUPS = 4
 
 
 def _simulated(seed: int) -> Any:
