@@ -67,7 +67,7 @@ bench: $(READY) java ## every benchmark; BENCH_ARGS=--quick for a short look
 
 .PHONY: lock
 lock: $(READY) ## resolve requirements.lock again (UPGRADE=--upgrade for newer versions)
-	$(BIN)/pip-compile $(UPGRADE) --quiet --extra=dev --extra=connect --generate-hashes --allow-unsafe --strip-extras \
+	$(BIN)/pip-compile $(UPGRADE) --quiet --extra=dev --extra=connect --extra=vector --extra=iceberg --generate-hashes --allow-unsafe --strip-extras \
 		--no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options \
 		--no-build-isolation --output-file=requirements.lock pyproject.toml
 

@@ -1,0 +1,1 @@
+"""The Iceberg format: metadata to a snapshot, and a mutation to one commit attempt."""
