@@ -47,10 +47,8 @@ check: $(READY) ## lint, format, types and layers
 	$(BIN)/lint-imports
 
 .PHONY: test
-test: check java ## everything: check, the whole suite, then the marked tests on the other two ways to run Spark
-	$(WITH_JAVA) $(BIN)/pytest
-	$(WITH_JAVA) $(BIN)/pytest --lane=local-cluster
-	$(WITH_JAVA) $(BIN)/pytest --lane=connect
+test: check java ## everything: check, the whole suite, and the marked tests on the other two ways to run Spark
+	@$(WITH_JAVA) scripts/tests.sh
 
 .PHONY: soak
 soak: $(READY) java ## the property tests, a hundred times as deep

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="classic",
         help="how to run Spark; any lane but classic runs only the tests marked `everywhere`",
     )
+    parser.addoption(
+        "--part",
+        choices=("all", "spark", "plain"),
+        default="all",
+        help="only the tests that share the Spark session, or only the others",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,11 +36,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--lane") == "classic":
-        return
-    chosen = [item for item in items if item.get_closest_marker("everywhere")]
-    config.hook.pytest_deselected(items=[item for item in items if not item.get_closest_marker("everywhere")])
-    items[:] = chosen
+    if config.getoption("--lane") != "classic":
+        _keep(config, items, lambda item: item.get_closest_marker("everywhere") is not None)
+    if (part := config.getoption("--part")) != "all":
+        _keep(config, items, lambda item: ("spark" in getattr(item, "fixturenames", ())) is (part == "spark"))
+
+
+def _keep(config: pytest.Config, items: list[pytest.Item], wanted: Callable[[pytest.Item], bool]) -> None:
+    config.hook.pytest_deselected(items=[item for item in items if not wanted(item)])
+    items[:] = [item for item in items if wanted(item)]
 
 
 @pytest.fixture(scope="session")
