@@ -49,6 +49,27 @@ def test_a_partition_has_a_manifest_of_its_own_and_loses_it_with_its_files(tmp_p
     assert set(_listed(tmp_path / "t")) == {"p=b c%2Fd/q=2", "p=__HIVE_DEFAULT_PARTITION__/q=3", "p=a/q=4"}
 
 
+def test_a_table_that_asks_for_manifests_has_them_after_every_commit(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = DeltaTable.create(None).location(str(tmp_path / "t")).addColumn("id", "long")
+    table = asked.property("delta.compatibility.symlinkFormatManifest.enabled", "true").execute()
+    assert _listed(tmp_path / "t") == {".": []}
+    table.append(pa.table({"id": pa.array([0, 1], pa.int64())}))
+    before = _listed(tmp_path / "t")["."]
+    table.delete("id = 1", mode="copy-on-write")
+    after = _listed(tmp_path / "t")["."]
+    assert len(before) == len(after) == 1
+    assert before != after
+    # A commit after which the manifests would lie stands, and its log says that they are old.
+    assert table.delete("id = 0 or id = 5", mode="merge-on-read").version is not None
+    assert _listed(tmp_path / "t")["."] in ([], after)
+    table.append(pa.table({"id": pa.array([7, 8], pa.int64())}))
+    table.setProperties({"delta.enableDeletionVectors": "true"})
+    table.delete("id = 7", mode="merge-on-read")
+    assert "purge() first" in caplog.text
+
+
 def test_an_empty_table_has_an_empty_manifest() -> None:
     store = MemoryStore()
     created(store).generate("symlink_format_manifest")

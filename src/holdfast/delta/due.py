@@ -10,6 +10,7 @@ from holdfast.errors import Invalid
 from holdfast.schema.properties import CHECKPOINT_INTERVAL, number, truth
 
 DEFAULT_INTERVAL = "10"
+SYMLINK_MANIFESTS = "delta.compatibility.symlinkFormatManifest.enabled"
 
 
 class Due(Enum):
@@ -18,6 +19,7 @@ class Due(Enum):
     CRC = "crc"
     CHECKPOINT = "checkpoint"
     CLEANUP = "cleanup"
+    MANIFESTS = "manifests"
 
 
 def due(state: DeltaState) -> tuple[Due, ...]:
@@ -30,7 +32,11 @@ def due(state: DeltaState) -> tuple[Due, ...]:
     interval = number(CHECKPOINT_INTERVAL, properties.get(CHECKPOINT_INTERVAL, DEFAULT_INTERVAL))
     if interval < 1:
         raise Invalid(f"the property {CHECKPOINT_INTERVAL} is {interval}; it must be at least 1")
-    if state.version == 0 or state.version % interval:
-        return (Due.CRC,)
-    clean = truth(properties.get(EXPIRED_LOG_CLEANUP), default=True)
-    return (Due.CRC, Due.CHECKPOINT, Due.CLEANUP) if clean else (Due.CRC, Due.CHECKPOINT)
+    works = [Due.CRC]
+    if state.version and state.version % interval == 0:
+        works.append(Due.CHECKPOINT)
+        if truth(properties.get(EXPIRED_LOG_CLEANUP), default=True):
+            works.append(Due.CLEANUP)
+    if truth(properties.get(SYMLINK_MANIFESTS), default=False):
+        works.append(Due.MANIFESTS)
+    return tuple(works)

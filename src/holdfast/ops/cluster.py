@@ -37,10 +37,10 @@ def ordered(
     """Put what was written in the place of a group's files."""
     assert work.order is not None, "a group is put in order by something"
     told = json.dumps([] if where == ALWAYS else [render(where)])
-    kind = {**_ordered_by(work.order, full=full), "auto": "true" if auto else "false"}
+    kind = {**_ordered_by(work.order, full=full), "auto": auto}
     return Mutation(
         "REORG" if purges else "OPTIMIZE",
-        {"predicate": told, **({"applyPurge": "true"} if purges else kind)},
+        {"predicate": told, **({"applyPurge": True} if purges else kind)},
         metrics(work, staged),
         added=staged,
         laid=_laid(work.order, work.level, cube),
@@ -54,7 +54,7 @@ def _ordered_by(order: Order, *, full: bool) -> Mapping[str, object]:
     names = column_text(order.columns)
     if order.along is Along.Z_ORDER:
         return {"zOrderBy": names, "clusterBy": "[]"}
-    return {"zOrderBy": "[]", "clusterBy": names, "isFull": "true" if full else "false"}
+    return {"zOrderBy": "[]", "clusterBy": names, "isFull": full}
 
 
 def _laid(order: Order, level: int, cube: UUID) -> Laid:

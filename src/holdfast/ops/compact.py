@@ -68,11 +68,11 @@ def compacted(
     snapshot: Snapshot, work: Bin, staged: pa.Table, where: Predicate, *, purges: bool = False, auto: bool = False
 ) -> Mutation:
     """Put what was written in the place of a bin's files."""
-    kind = {"zOrderBy": "[]", "clusterBy": "[]", "auto": "true" if auto else "false"}
+    kind = {"zOrderBy": "[]", "clusterBy": "[]", "auto": auto}
     told = json.dumps([] if where == ALWAYS else [render(where)])
     return Mutation(
         "REORG" if purges else "OPTIMIZE",
-        {"predicate": told, **({"applyPurge": "true"} if purges else kind)},
+        {"predicate": told, **({"applyPurge": True} if purges else kind)},
         metrics(work, staged),
         added=staged,
         removed=work.files.table,

@@ -52,6 +52,7 @@ from holdfast.spark.types import spark_to_struct
 from holdfast.spark.write import write_frame
 from holdfast.storage.location import Location
 from holdfast.table.builder import Mode
+from holdfast.table.manifests import SYMLINK_FORMAT, generate
 
 _NUMBERED_AGAIN = 100  # times, before so many writers at once are the user's business
 
@@ -333,6 +334,7 @@ def refuse_append_only(shape: Shape, location: Location) -> None:
 def _tend(state: DeltaState | None, version: int, env: Env) -> None:
     """Do what is due at a version this writer committed; others may have moved on from it meanwhile."""
     assert state is not None, "a version was committed, so there is a table"
+    newest = state
     if state.version != version:
         state = load(state.snapshot.location, version=version)
     for work in due(state):
@@ -345,3 +347,6 @@ def _tend(state: DeltaState | None, version: int, env: Env) -> None:
             case Due.CLEANUP:
                 with phase("cleaning the log"):
                     clean_log(state, env)
+            case Due.MANIFESTS:
+                with phase("writing manifests"):
+                    generate(newest, SYMLINK_FORMAT)
