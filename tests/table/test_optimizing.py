@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pytest
@@ -15,9 +16,13 @@ from pyspark.sql import SparkSession
 from holdfast import DeltaTable
 from holdfast.delta.state import load
 from holdfast.errors import Invalid
+from holdfast.storage.memory import MemoryStore
 from holdfast.storage.open import open_location
+from tests.support.damage import created, opened
 from tests.support.depth import examples
+from tests.support.faulty import _Wrapped
 
+T = TypeVar("T")
 IDS = ["_row_id", "_row_commit_version"]
 
 
@@ -152,3 +157,28 @@ def test_compaction_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     assert done.metrics["numAddedFiles"] == 1
     assert len(_files(tmp_path)) == 1
     assert _rows(table) == before
+
+
+class _Commits(_Wrapped):
+    """Which commits were read."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryStore())
+        self.read: list[str] = []
+
+    def _call(self, verb: str, key: str, run: Callable[[], T], *, writes: bool = False) -> T:
+        if verb.startswith("get") and key.endswith(".json") and "_delta_log" in key:
+            self.read.append(key)
+        return run()
+
+
+def test_a_bin_reads_no_commit_of_the_bins_before_it_twice() -> None:
+    store, bins = _Commits(), 30
+    table = created(store, partitioned=True)
+    for _ in range(2):
+        ids, parts = pa.array(range(bins), pa.int64()), [f"p{n}" for n in range(bins)]
+        table.append(pa.table({"id": ids, "v": parts}))
+    store.read.clear()
+    done = opened(store).optimize().executeCompaction()
+    assert (len(done.versions), done.lost) == (bins, ())
+    assert len(store.read) <= 4 * bins

@@ -4,6 +4,8 @@
 2. Bins are committed in their order, one after the other, whichever is written first.
 3. A bin that another writer was faster with is told and left; those after it are written all the same.
 4. With a lease, a bin that another worker is at, or was faster with, is left unwritten.
+5. A bin reads the newest version in which its files are those it was planned with, so that it races only with what is
+   committed while it is written, and not with the bins before it.
 """
 
 from __future__ import annotations
@@ -157,22 +159,23 @@ def run_bins(
     # Where a bar of tasks is shown, it is that of the only bin; bars of several would overwrite each other.
     label = "writing files anew" if len(bins) == 1 else ""
 
-    def write(each: Bin) -> pa.Table:
-        return rewritten(state.snapshot, each, changer, load_hidden, store, label=label)
+    def write(each: Bin, read: DeltaState) -> pa.Table:
+        return rewritten(read.snapshot, each, changer, load_hidden, store, label=label)
 
+    reads = _Reads(state)
     claims = _Claims(state, None if lease is None else Leases(location, lease, caller.env))
     versions, lost, total = list[int](), list[str](), Counter[str]()
     with claims:
-        for each, staged in _written(bins, write, claims, caller, is_over):
+        for each, read, staged in _written(bins, write, reads, claims, caller, is_over):
+            snapshot = read.snapshot
             if each.order is None:
-                mutation = compacted(state.snapshot, each, staged, where, purges=purges, auto=auto)
+                mutation = compacted(snapshot, each, staged, where, purges=purges, auto=auto)
             else:
-                mutation = ordered(
-                    state.snapshot, each, staged, where, caller.env.new_uuid(), full=full, auto=auto, purges=purges
-                )
+                cube = caller.env.new_uuid()
+                mutation = ordered(snapshot, each, staged, where, cube, full=full, auto=auto, purges=purges)
             try:
                 touched = Touched(rewritten=frozenset(each.keys))
-                landed = land(state, location, mutation, caller.env, redo=Redo(touched, changer, load_hidden))
+                landed = land(read, location, mutation, caller.env, redo=Redo(touched, changer, load_hidden))
             except ConcurrentWrite as conflict:
                 lost.append(str(conflict))
                 continue
@@ -183,6 +186,32 @@ def run_bins(
             total.update(mutation.metrics)
     left = len(bins) - len(versions) - len(lost) - claims.held
     return Compacted(tuple(versions), dict(total), tuple(lost), left, claims.held)
+
+
+class _Reads:
+    """What each bin reads: the newest version, unless that has other files or settings than the bin was planned with."""
+
+    def __init__(self, planned: DeltaState) -> None:
+        self._planned = self._newest = planned
+        self._begun = False
+
+    def of(self, each: Bin) -> DeltaState:
+        if self._begun:  # the first bin begins right after the plan
+            self._newest = refresh(self._newest)
+        self._begun = True
+        same = (self._newest.metadata, self._newest.protocol) == (self._planned.metadata, self._planned.protocol)
+        return self._newest if same and _as_planned(each, self._newest) else self._planned
+
+
+def _as_planned(each: Bin, newest: DeltaState) -> bool:
+    """Whether a version has a bin's files, and they hide what they hid."""
+    files = newest.snapshot.files
+    if files is each.files:
+        return True
+    columns = ["key", "dv"]
+    wanted = pc.is_in(files.table.column("key"), value_set=strings(list(each.keys)))
+    now, then = files.table.select(columns).filter(wanted), each.files.table.select(columns)
+    return bool(now.sort_by("key").combine_chunks() == then.sort_by("key").combine_chunks())
 
 
 class _Claims:
@@ -225,28 +254,30 @@ class _Claims:
 
 def _written(
     bins: Sequence[Bin],
-    write: Callable[[Bin], pa.Table],
+    write: Callable[[Bin, DeltaState], pa.Table],
+    reads: _Reads,
     claims: _Claims,
     caller: Caller,
     is_over: Callable[[], bool],
-) -> Iterator[tuple[Bin, pa.Table]]:
-    """Bins and what was written of each, in their order; on Spark some are written while others are waited for."""
+) -> Iterator[tuple[Bin, DeltaState, pa.Table]]:
+    """Bins, what each read and what was written of it, in their order; on Spark some are written while others wait."""
     at_once = 1 if caller.spark is None else _AT_ONCE
-    waiting: deque[tuple[Bin, Future[pa.Table]]] = deque()
+    waiting: deque[tuple[Bin, DeltaState, Future[pa.Table]]] = deque()
     left = deque(bins)
     with ThreadPoolExecutor(at_once) as pool:
         while waiting or left:
             while left and len(waiting) < at_once and not is_over():
-                if claims.claim(left[0]):
-                    waiting.append((left[0], pool.submit(write, left[0])))
-                left.popleft()
+                each = left.popleft()
+                if claims.claim(each):
+                    read = reads.of(each)
+                    waiting.append((each, read, pool.submit(write, each, read)))
             if not waiting:
                 return
-            each, coming = waiting.popleft()
+            each, read, coming = waiting.popleft()
             done = len(bins) - len(left) - len(waiting)
             with step(caller.spark if len(bins) == 1 else None, f"writing bin {done} of {len(bins)}"):
                 staged = coming.result()
-            yield each, staged
+            yield each, read, staged
 
 
 def limits_of(
