@@ -2,6 +2,7 @@
 
 Texts go through Arrow's JSON reader in slices, straight from the array's own buffer. What that reader cannot take
 (numbers spelled as strings, keys repeated, other shapes) is decoded text by text; only the slice it stands in pays.
+So are a few texts, which do not earn what that reader costs to start.
 
 1. One row per text, in order, with the columns of the wanted shape; null where a text does not say.
 2. A text that is no JSON object says nothing; a value of the wrong kind says nothing; neither raises.
@@ -30,6 +31,7 @@ _WORKERS = min(8, os.cpu_count() or 1)
 _SECOND_VALUE = r"\}\s*[^\s,}\]]"
 _NOT_A_NUMBER = r'"-?(NaN|Infinity)"'
 _FEW = 64  # texts too few to be worth another try of the fast way
+_FEWEST = 16  # texts too few to be worth a try at all: the reader hands each slice to other threads
 
 
 def read_texts(texts: pa.ChunkedArray, shape: pa.Schema) -> pa.Table:
@@ -54,6 +56,8 @@ def _slices(texts: pa.Array) -> Iterator[pa.Array]:
 
 
 def _read_slice(texts: pa.Array, shape: pa.Schema) -> pa.Table:
+    if len(texts) <= _FEWEST:
+        return _read_odd(texts, shape)
     silent = pc.fill_null(pc.equal(pc.binary_length(texts), 0), True)
     plain = pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))
     oddity = f"{_SECOND_VALUE}|{_NOT_A_NUMBER}" if _has_floats(shape) else _SECOND_VALUE
@@ -96,9 +100,9 @@ def _read_odd(texts: pa.Array, shape: pa.Schema) -> pa.Table:
     return pa.table([_column(found, field) for field in shape], schema=shape)
 
 
-def _decoded(decoder: msgspec.json.Decoder[Any], text: bytes) -> Any:
+def _decoded(decoder: msgspec.json.Decoder[Any], text: bytes | None) -> Any:
     try:
-        return decoder.decode(text)
+        return None if text is None else decoder.decode(text)
     except (msgspec.DecodeError, ValueError, ArithmeticError, RecursionError):
         return None
 
