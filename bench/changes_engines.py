@@ -105,13 +105,19 @@ def delta_spark(jars: str) -> Mapping[str, Callable[..., Any]]:
 
 
 def _streamed(begin: Callable[[Any, str], Any], opened: int) -> dict[str, Any]:
-    """The changes of a stream's only batch, and its time from looking for it to noting it; the start is left out."""
+    """The changes of a stream's batches, and their time from looking for them to noting them; the start is left out."""
     counts: dict[str, Any] = {}
+
+    def add(batch: Any, number: int) -> None:
+        for type_, (rows, total) in _counted(batch).items():
+            before = counts.get(type_, [0, "0"])
+            counts[type_] = [before[0] + rows, str(int(before[1]) + int(total))]
+
     with TemporaryDirectory() as checkpoint:
-        query = begin(lambda batch, number: counts.update(_counted(batch)), checkpoint)
+        query = begin(add, checkpoint)
         query.awaitTermination()
-        (batch,) = [each for each in query.recentProgress if "addBatch" in each["durationMs"]]
-    return {"seconds": batch["durationMs"]["triggerExecution"] / 1000, "counts": counts, "bytes": opened}
+        batches = [each["durationMs"] for each in query.recentProgress if "addBatch" in each["durationMs"]]
+    return {"seconds": sum(each["triggerExecution"] for each in batches) / 1000, "counts": counts, "bytes": opened}
 
 
 def _timed(query: Callable[..., tuple[Any, int]]) -> Callable[..., dict[str, Any]]:

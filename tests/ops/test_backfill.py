@@ -28,7 +28,8 @@ from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.open import open_location
 from holdfast.table.backfilling import Progress, Step, enable_row_tracking
-from holdfast.table.writing import How, LocalRows, shape_of, write
+from holdfast.table.delta_dialect import DELTA
+from holdfast.table.writing import How, LocalRows, write
 from tests.support.faulty import Crash, every_fault
 from tests.support.tablesmith import Tablesmith
 
@@ -425,7 +426,7 @@ def test_support_alone_stamps_new_files_only() -> None:
     location = in_memory()
     smith = varied(location)
     state = load(location)
-    DeltaFormat(location).attempt(state, supported(shape_of(state)), ENV)
+    DeltaFormat(location).attempt(state, supported(DELTA.shape_of(state)), ENV)
     append(location, 500, 3)
     bases = load(location).snapshot.files.column("base_row_id").to_pylist()
     assert (bases.count(None), sorted(b for b in bases if b is not None)) == (len(smith.live()), [0])

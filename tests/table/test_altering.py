@@ -34,7 +34,8 @@ from holdfast.table import altering
 from holdfast.table.altering import _untrue
 from holdfast.table.builder import IdentityGenerator, Mode
 from holdfast.table.delta import _Latest
-from holdfast.table.writing import How, LocalRows, land, make, shape_of, write
+from holdfast.table.delta_dialect import DELTA
+from holdfast.table.writing import How, LocalRows, land, make, write
 from tests.support.depth import examples
 from tests.support.faulty import every_fault
 
@@ -430,7 +431,7 @@ def test_two_changes_of_one_table_do_not_both_win(tmp_path: Path) -> None:
     seen = state(tmp_path / "t")
     table.renameColumn("name", "title")
     with pytest.raises(ConcurrentWrite, match="changed the table's schema or properties"):
-        land(seen, seen.snapshot.location, alter_columns.drop_column(shape_of(seen), "name"), system())
+        land(seen, seen.snapshot.location, alter_columns.drop_column(DELTA.shape_of(seen), "name"), system())
     assert "title" in state(tmp_path / "t").snapshot.schema.names
 
 

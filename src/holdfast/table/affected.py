@@ -16,8 +16,6 @@ from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from holdfast.delta.state import DeltaState, load
-from holdfast.delta.vectors import load_hidden
 from holdfast.errors import NoRowIdentity, Unsupported
 from holdfast.local.runner import LocalRunner
 from holdfast.model.files import FileTable, hiding
@@ -29,17 +27,18 @@ from holdfast.rows.columns import ROW_ID
 from holdfast.schema.constraints import quoted
 from holdfast.spark.scan import SparkRunner
 from holdfast.storage.arrays import strings
+from holdfast.table.dialect import Dialect, TableState
 
 CHANGE = "_change_type"
 
 
 def row_ids(
-    before: DeltaState, effect: Effect, version: int | None, spark: SparkSession | None
+    before: TableState, effect: Effect, version: int | None, spark: SparkSession | None, dialect: Dialect
 ) -> DataFrame | pa.Table:
     """One row per touched row: `_row_id`, and whether it was an update, a delete or an insert."""
     if before.snapshot.identity is None:
         raise NoRowIdentity(f"the table at {before.snapshot.location.url} does not track rows, so they have no ids")
-    parts = list(_parts(before, effect, version))
+    parts = list(_parts(before, effect, version, dialect))
     if spark is None:
         empty = pa.table({ROW_ID: pa.array([], pa.int64()), CHANGE: pa.array([], pa.string())})
         tables = [LocalRunner().scan(plan, hidden) for _, plan, hidden in parts]
@@ -55,7 +54,9 @@ def row_ids(
     return reduce(DataFrame.unionAll, frames)
 
 
-def _parts(before: DeltaState, effect: Effect, version: int | None) -> Iterator[tuple[str, ScanPlan, HiddenRows]]:
+def _parts(
+    before: TableState, effect: Effect, version: int | None, dialect: Dialect
+) -> Iterator[tuple[str, ScanPlan, HiddenRows]]:
     old = before.snapshot
     updated, deleted = effect.taken
     for change, positions in (("update", updated), ("delete", deleted)):
@@ -65,9 +66,9 @@ def _parts(before: DeltaState, effect: Effect, version: int | None) -> Iterator[
     unread = [s.key for s in effect.strategies if s.key not in updated and s.key not in deleted]
     if unread:
         files = _among(old.files, unread)
-        yield "delete", _plan(old, files), load_hidden(old.location, files)
+        yield "delete", _plan(old, files), dialect.load_hidden(old.location, files)
     if effect.new_keys and version is not None:
-        new = load(old.location, version=version).snapshot
+        new = dialect.at(before, version).snapshot
         yield "insert", _plan(new, _among(new.files, list(effect.new_keys))), HiddenRows()
 
 

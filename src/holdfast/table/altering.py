@@ -45,7 +45,8 @@ from holdfast.predicate.records import (
 from holdfast.schema.ddl import parse_type
 from holdfast.schema.types import DataType
 from holdfast.spark.types import spark_to_struct
-from holdfast.table.writing import Written, land, shape_of
+from holdfast.table.delta_dialect import DELTA
+from holdfast.table.writing import Written, land
 
 TypeLike: TypeAlias = str | spark.DataType
 Columns: TypeAlias = Mapping[str, TypeLike] | Sequence[tuple[str, TypeLike] | tuple[str, TypeLike, str | None]]
@@ -53,49 +54,53 @@ Columns: TypeAlias = Mapping[str, TypeLike] | Sequence[tuple[str, TypeLike] | tu
 
 def set_properties(state: DeltaState, properties: Mapping[str, str], env: Env) -> Written:
     """Set properties, and have the features asked for among them."""
-    return _landed(state, alter.set_properties(state.snapshot, shape_of(state), properties), env)
+    return _landed(state, alter.set_properties(state.snapshot, DELTA.shape_of(state), properties), env)
 
 
 def unset_properties(state: DeltaState, names: Sequence[str], env: Env, *, if_exists: bool = False) -> Written:
     """Take properties away."""
     listed = [names] if isinstance(names, str) else list(names)
-    return _landed(state, alter.unset_properties(state.snapshot, shape_of(state), listed, if_exists=if_exists), env)
+    return _landed(
+        state, alter.unset_properties(state.snapshot, DELTA.shape_of(state), listed, if_exists=if_exists), env
+    )
 
 
 def add_columns(state: DeltaState, columns: Columns, env: Env) -> Written:
     """Add columns that old rows are null in."""
     rows: list[Any] = list(columns.items()) if isinstance(columns, Mapping) else list(columns)
-    return _landed(state, alter_columns.add_columns(shape_of(state), [_column(row) for row in rows], env.new_uuid), env)
+    return _landed(
+        state, alter_columns.add_columns(DELTA.shape_of(state), [_column(row) for row in rows], env.new_uuid), env
+    )
 
 
 def rename_column(state: DeltaState, old: str, new: str, env: Env) -> Written:
     """Give a column another name."""
-    return _landed(state, alter_columns.rename_column(shape_of(state), old, new), env)
+    return _landed(state, alter_columns.rename_column(DELTA.shape_of(state), old, new), env)
 
 
 def drop_column(state: DeltaState, name: str, env: Env) -> Written:
     """Take a column away."""
-    return _landed(state, alter_columns.drop_column(shape_of(state), name), env)
+    return _landed(state, alter_columns.drop_column(DELTA.shape_of(state), name), env)
 
 
 def change_column_type(state: DeltaState, name: str, type_: TypeLike, env: Env) -> Written:
     """Widen a column's type."""
-    return _landed(state, alter_columns.change_type(shape_of(state), name, _type(name, type_)), env)
+    return _landed(state, alter_columns.change_type(DELTA.shape_of(state), name, _type(name, type_)), env)
 
 
 def comment_column(state: DeltaState, name: str, text: str | None, env: Env) -> Written:
     """Say what a column is for."""
-    return _landed(state, alter_columns.comment_column(shape_of(state), name, text), env)
+    return _landed(state, alter_columns.comment_column(DELTA.shape_of(state), name, text), env)
 
 
 def default_column(state: DeltaState, name: str, expression: str | None, env: Env) -> Written:
     """Say what a column is where rows bring nothing for it."""
-    return _landed(state, alter_columns.default_column(shape_of(state), name, expression), env)
+    return _landed(state, alter_columns.default_column(DELTA.shape_of(state), name, expression), env)
 
 
 def add_constraint(state: DeltaState, name: str, expression: str, env: Env, *, zone: str = "UTC") -> Written:
     """Demand an expression of every row, if those that are there satisfy it."""
-    mutation = alter.add_constraint(shape_of(state), name, expression)
+    mutation = alter.add_constraint(DELTA.shape_of(state), name, expression)
     check_writable(state.protocol, table=state.snapshot.location.url)
     if len(state.snapshot.files):
         _refuse_violated(state.snapshot, mutation.parameters["name"], expression, zone)
@@ -104,12 +109,12 @@ def add_constraint(state: DeltaState, name: str, expression: str, env: Env, *, z
 
 def drop_constraint(state: DeltaState, name: str, env: Env, *, if_exists: bool = False) -> Written:
     """Demand no more what a constraint said."""
-    return _landed(state, alter.drop_constraint(shape_of(state), name, if_exists=if_exists), env)
+    return _landed(state, alter.drop_constraint(DELTA.shape_of(state), name, if_exists=if_exists), env)
 
 
 def cluster_by(state: DeltaState, names: Sequence[str], env: Env) -> Written:
     """Cluster the table by columns, or by none."""
-    return _landed(state, alter.cluster_by(shape_of(state), names), env)
+    return _landed(state, alter.cluster_by(DELTA.shape_of(state), names), env)
 
 
 def add_feature_support(state: DeltaState, name: str, env: Env) -> Written:
@@ -118,7 +123,7 @@ def add_feature_support(state: DeltaState, name: str, env: Env) -> Written:
         close = difflib.get_close_matches(name, WRITABLE, n=1, cutoff=0.6)
         hint = f": did you mean {close[0]}?" if close else f": it writes {', '.join(sorted(WRITABLE))}"
         raise Unsupported(f"Holdfast knows no feature {name!r} that it could write{hint}", features=(name,))
-    shape = shape_of(state)
+    shape = DELTA.shape_of(state)
     asked = alter.add_feature(shape, name, {}).shape
     assert asked is not None, "asking for a feature is a change of shape"
     protocol = msgspec.to_builtins(protocol_for(asked, old=state.protocol))
@@ -128,7 +133,7 @@ def add_feature_support(state: DeltaState, name: str, env: Env) -> Written:
 def _landed(state: DeltaState, mutation: Mutation, env: Env) -> Written:
     location = state.snapshot.location
     check_writable(state.protocol, table=location.url)
-    shape, now = mutation.shape, shape_of(state)
+    shape, now = mutation.shape, DELTA.shape_of(state)
     assert shape is not None, "a change of what a table is has a shape"
     has = reader_features(state.protocol) | writer_features(state.protocol)
     if shape.features <= has and replace(shape, features=now.features) == now:

@@ -26,16 +26,17 @@ from holdfast.rows.columns import ROW_ID
 from holdfast.schema.constraints import quoted
 from holdfast.table import altering
 from holdfast.table.changing import Caller, Changed, Value
+from holdfast.table.dialect import TableState
 from holdfast.table.merging import DeltaMergeBuilder, Duplicates, Rows
 from holdfast.table.verbs import RowVerbs
 
 SOURCE_ROW_ID = "_source_row_id"
 
 
-def applied_up_to(target: DeltaState, source: str) -> int | None:
+def applied_up_to(target: RowVerbs, source: str) -> int | None:
     """The last version of a source that a table has; None where it has none of it."""
-    found = target.txns.get(_app(source))
-    return None if found is None else found.version
+    state = target._state()
+    return target._caller().dialect.commits(state.snapshot.location, state).app_version(state, _app(source))
 
 
 def apply_rows(
@@ -75,7 +76,7 @@ def _app(source: str) -> str:
     return f"holdfast.changes.{source}"
 
 
-def _with_source_ids(target: RowVerbs, caller: Caller) -> DeltaState:
+def _with_source_ids(target: RowVerbs, caller: Caller) -> TableState:
     """The target with the column that source ids are kept in."""
     state = target._state()
     if state.snapshot.schema.find(SOURCE_ROW_ID) is not None:
@@ -84,6 +85,11 @@ def _with_source_ids(target: RowVerbs, caller: Caller) -> DeltaState:
         raise Invalid(
             f"the table at {state.snapshot.location.url} has rows, but no column {SOURCE_ROW_ID} that says which row "
             "of the source each is: name key columns with keys=[...], or begin with an empty table"
+        )
+    if not isinstance(state, DeltaState):
+        raise Invalid(
+            f"the table at {state.snapshot.location.url} has no column {SOURCE_ROW_ID} that says which row of the "
+            "source each of its rows is: add it as a long, or name key columns with keys=[...]"
         )
     altering.add_columns(state, {SOURCE_ROW_ID: "long"}, caller.env)
     return target._state()

@@ -12,20 +12,19 @@ from typing import TypeVar
 from pyarrow import ArrowException
 from pyspark.errors import PySparkException
 
-from holdfast.delta.format import DeltaFormat
-from holdfast.delta.state import DeltaState
 from holdfast.errors import TableError
 from holdfast.plan.auto import Auto, budget_of, due
 from holdfast.plan.scan import partition_fields
 from holdfast.table.changing import Caller, Changed
 from holdfast.table.clustering import clustered_by
+from holdfast.table.dialect import TableState
 from holdfast.table.optimizing import limits_of, run_bins
 from holdfast.table.writing import Written
 
 Done = TypeVar("Done", Written, Changed)
 
 
-def after(state: DeltaState, done: Done, caller: Caller) -> Done:
+def after(state: TableState, done: Done, caller: Caller) -> Done:
     """The result of a write, with what followed it; `state` is the one the write began with."""
     if done.version is None:
         return done
@@ -36,11 +35,11 @@ def after(state: DeltaState, done: Done, caller: Caller) -> Done:
     return done if followed is None else replace(done, auto=followed)
 
 
-def _followed(before: DeltaState, caller: Caller) -> Auto | None:
+def _followed(before: TableState, caller: Caller) -> Auto | None:
     budget = budget_of(before.snapshot.properties)
     if budget is None:
         return None
-    state = DeltaFormat(before.snapshot.location).newest(before)
+    state = caller.dialect.commits(before.snapshot.location, before).newest(before)
     assert state is not None, "a table that was written is there"
     partitions = [f.physical_name for f in partition_fields(state.snapshot)]
     bins = due(state.snapshot.files, partitions, clustered_by(state), limits_of(state), budget)

@@ -23,7 +23,7 @@ from holdfast.errors import Invalid, LimitReached
 from holdfast.model.mutation import Committed, Mutation, Taken
 from holdfast.ops.backfill import BATCH_FILES, enabled, restamped, row_counts, supported
 from holdfast.ops.commit import ATTEMPTS
-from holdfast.table.writing import shape_of, tend
+from holdfast.table.delta_dialect import DELTA
 
 
 class Step(Enum):
@@ -86,7 +86,7 @@ def enable_row_tracking(
             case Committed(version):
                 last, done, commits, lost = version, done + next_.files, commits + 1, 0
                 batches += next_.step is Step.BACKFILL
-                tend(location, state, version, env)
+                DELTA.tend(location, state, version, env)
                 if progress is not None:
                     progress(Progress(next_.step, version, done, next_.left))
             case Taken():
@@ -113,7 +113,7 @@ def _next(
     location = state.snapshot.location
     match tracking_of(state):
         case Tracking.NONE:
-            return _Next(Step.SUPPORT, supported(shape_of(state)), left=len(state.snapshot.files)), counts
+            return _Next(Step.SUPPORT, supported(DELTA.shape_of(state)), left=len(state.snapshot.files)), counts
         case Tracking.SUSPENDED:
             raise Invalid(
                 f"row tracking of {location.url} is suspended (delta.rowTrackingSuspended=true), as it is while the "
@@ -121,7 +121,7 @@ def _next(
             )
     files, missing = unstamped(state, batch_files)
     if not missing:
-        return _Next(Step.ENABLE, enabled(shape_of(state))), counts
+        return _Next(Step.ENABLE, enabled(DELTA.shape_of(state))), counts
     counts = row_counts(location, files, counts)
     mutation = restamped(with_counts(files, counts), batch)
     return _Next(Step.BACKFILL, mutation, files.num_rows, missing - files.num_rows), counts

@@ -88,7 +88,7 @@ class ChangeSet:
         if target._state().snapshot.location == self.state.snapshot.location:
             raise Invalid("the changes of a table cannot be applied to the table itself")
         source, first, last = self.state.table_id, self.startVersion, self.endVersion
-        seen = applied_up_to(target._state(), source)
+        seen = applied_up_to(target, source)
         first = first if seen is None else seen + 1
         if last < first:
             return Changed(None, {})

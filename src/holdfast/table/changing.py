@@ -14,36 +14,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from holdfast.delta.features import check_writable, writer_features
-from holdfast.delta.state import DeltaState
-from holdfast.delta.vectors import load_hidden
 from holdfast.env import Env
 from holdfast.errors import Invalid, UnknownColumn
 from holdfast.local.change import LocalChanger
 from holdfast.model.mutation import HANDS_OUT_NUMBERS, KEEPS_ROW_IDS, AllRows, Mutation, Reads, RowsWhere, Shape
-from holdfast.ops.change import Asked, Effect, Mode, Strategy, effect, preview, touched
+from holdfast.ops.change import Asked, Effect, Strategy, effect, preview, touched
 from holdfast.ops.rebase import Redo, Touched
 from holdfast.ops.scan import LoadHidden
 from holdfast.ops.write import Said
-from holdfast.parquet.write import WriteSpec
 from holdfast.plan.auto import Auto
-from holdfast.plan.change import Clause, Expression, Set, Side, Storing
+from holdfast.plan.change import Clause, Expression, Set, Side
 from holdfast.plan.follow import Runner
 from holdfast.plan.merge_on import understand
 from holdfast.plan.repeatable import is_repeatable
-from holdfast.plan.write import ENABLE_DELETION_VECTORS, write_spec
 from holdfast.predicate.records import ALWAYS, Predicate
 from holdfast.schema.identity import advanced, identity_of
-from holdfast.schema.properties import Isolation, truth
-from holdfast.schema.types import STRING, Field, Struct
+from holdfast.schema.properties import Isolation
+from holdfast.schema.types import Struct
 from holdfast.spark.change import SparkChanger
 from holdfast.spark.column_text import UNREADABLE, sql_of
 from holdfast.table.affected import row_ids
-from holdfast.table.writing import land, refuse_append_only, shape_of
+from holdfast.table.delta_dialect import DELTA
+from holdfast.table.dialect import Dialect, TableState
+from holdfast.table.writing import land, refuse_append_only
 
-CHANGE_FEED = "delta.enableChangeDataFeed"
-CHANGE_TYPE = "_change_type"
-CHANGE_DIRECTORY = "_change_data"
 Value: TypeAlias = str | Column
 Sets: TypeAlias = Mapping[str, Value]
 
@@ -58,8 +52,9 @@ class Changed:
     auto: Auto | None = None  # the compaction that followed; None: the table asks for none
     strategies: tuple[Strategy, ...] = ()
     effect: Effect = field(default_factory=Effect, repr=False)
-    before: DeltaState | None = field(default=None, repr=False)
+    before: TableState | None = field(default=None, repr=False)
     spark: SparkSession | None = field(default=None, repr=False)
+    dialect: Dialect = field(default=DELTA, repr=False)
 
     def rowIds(self) -> DataFrame | pa.Table:
         """The ids of the rows that were touched, with what happened to each (update, delete, insert).
@@ -68,7 +63,7 @@ class Changed:
         """
         if self.before is None:
             raise Invalid("a change within a transaction has no ids yet: ask changes() once it is committed")
-        return row_ids(self.before, self.effect, self.version, self.spark)
+        return row_ids(self.before, self.effect, self.version, self.spark, self.dialect)
 
 
 @dataclass(frozen=True)
@@ -109,8 +104,9 @@ class Caller:
     said: Said = field(default_factory=Said)
     mode: str | None = None
     level: Isolation | None = None  # that races are judged by; None: the table's own
-    load_hidden: LoadHidden = load_hidden  # what files hide, as the caller sees the table
+    load_hidden: LoadHidden = DELTA.load_hidden  # what files hide, as the caller sees the table
     feeds: bool = True  # whether changes tell of themselves in change files, where the table has a feed
+    dialect: Dialect = DELTA
 
     def changer(self) -> Runner:
         if self.spark is not None:
@@ -138,27 +134,27 @@ class Step:
         return touched(self.asked, self.done, deletes=counts)
 
 
-def delete_asked(state: DeltaState, condition: Value | None, caller: Caller) -> Asked:
+def delete_asked(state: TableState, condition: Value | None, caller: Caller) -> Asked:
     """A DELETE, understood."""
-    shape = shape_of(state)
-    _writable(state, shape)
+    shape = caller.dialect.shape_of(state)
+    _writable(state, shape, caller.dialect)
     predicate, exact = predicate_of(condition, shape.schema, caller)
     return Asked(
         state.snapshot,
         (Clause(Side.ALONE, _expression(condition)),),
         shape.schema,
-        mode_of(state, caller.mode),
-        storing(state, shape, feeds=caller.feeds),
+        caller.dialect.mode_of(state, caller.mode, "delete"),
+        caller.dialect.storing(state, shape, feeds=caller.feeds),
         predicate=predicate,
         is_exact=exact,
         alias=caller.alias,
     )
 
 
-def update_asked(state: DeltaState, condition: Value | None, sets: Sets | None, caller: Caller) -> Asked:
+def update_asked(state: TableState, condition: Value | None, sets: Sets | None, caller: Caller) -> Asked:
     """An UPDATE, understood."""
-    shape = shape_of(state)
-    _writable(state, shape)
+    shape = caller.dialect.shape_of(state)
+    _writable(state, shape, caller.dialect)
     if not sets:
         raise Invalid("update needs the columns to set and their values, as in update('id = 1', {'name': \"'x'\"})")
     predicate, _ = predicate_of(condition, shape.schema, caller)
@@ -167,20 +163,20 @@ def update_asked(state: DeltaState, condition: Value | None, sets: Sets | None, 
         state.snapshot,
         (clause,),
         shape.schema,
-        mode_of(state, caller.mode),
-        storing(state, shape, feeds=caller.feeds),
+        caller.dialect.mode_of(state, caller.mode, "update"),
+        caller.dialect.storing(state, shape, feeds=caller.feeds),
         predicate=predicate,
         alias=caller.alias,
     )
 
 
-def delete(state: DeltaState, condition: Value | None, caller: Caller) -> Changed:
+def delete(state: TableState, condition: Value | None, caller: Caller) -> Changed:
     """Take rows out."""
     started = caller.env.now_ms()
     return commit(state, deleted(state, condition, caller), caller, started=started)
 
 
-def deleted(state: DeltaState, condition: Value | None, caller: Caller) -> Step:
+def deleted(state: TableState, condition: Value | None, caller: Caller) -> Step:
     """Take rows out, up to the commit."""
     asked = delete_asked(state, condition, caller)
     done = effect(asked, caller.changer(), caller.load_hidden, caller.env.now_ms)
@@ -188,13 +184,13 @@ def deleted(state: DeltaState, condition: Value | None, caller: Caller) -> Step:
     return Step("DELETE", _parameters(condition), asked, done, metrics)
 
 
-def update(state: DeltaState, condition: Value | None, sets: Sets | None, caller: Caller) -> Changed:
+def update(state: TableState, condition: Value | None, sets: Sets | None, caller: Caller) -> Changed:
     """Change columns of rows."""
     started = caller.env.now_ms()
     return commit(state, updated(state, condition, sets, caller), caller, started=started)
 
 
-def updated(state: DeltaState, condition: Value | None, sets: Sets | None, caller: Caller) -> Step:
+def updated(state: TableState, condition: Value | None, sets: Sets | None, caller: Caller) -> Step:
     """Change columns of rows, up to the commit."""
     asked = update_asked(state, condition, sets, caller)
     done = effect(asked, caller.changer(), caller.load_hidden, caller.env.now_ms)
@@ -231,16 +227,16 @@ def planned(asked: Asked, operation: str, caller: Caller, *, notes: tuple[str, .
     )
 
 
-def commit(state: DeltaState, step: Step, caller: Caller, *, started: int) -> Changed:
+def commit(state: TableState, step: Step, caller: Caller, *, started: int) -> Changed:
     """Make what was carried out true."""
     asked, done, shape, metrics = step.asked, step.done, step.shape, step.metrics
     tags = {KEEPS_ROW_IDS: "true"} if state.snapshot.identity is not None else {}
     if done.marks:
         tags |= {HANDS_OUT_NUMBERS: "true"} if shape is None else {}
-        base = shape or shape_of(state)
+        base = shape or caller.dialect.shape_of(state)
         shape = replace(base, schema=advanced(base.schema, done.marks))
     if done.is_nothing and shape is None:
-        return Changed(None, metrics, 0, None, done.strategies, done, state, caller.spark)
+        return Changed(None, metrics, 0, None, done.strategies, done, state, caller.spark, caller.dialect)
     times = {
         "scanTimeMs": done.scan_ms,
         "rewriteTimeMs": done.rewrite_ms,
@@ -262,10 +258,11 @@ def commit(state: DeltaState, step: Step, caller: Caller, *, started: int) -> Ch
         tags=tags,
     )
     rows = step.touched()
-    redo = None if rows is None else Redo(rows, caller.changer(), load_hidden)
-    landed = land(state, state.snapshot.location, mutation, caller.env, redo=redo, level=caller.level)
+    redo = None if rows is None else Redo(rows, caller.changer(), caller.dialect.load_hidden)
+    location, dialect = state.snapshot.location, caller.dialect
+    landed = land(state, location, mutation, caller.env, redo=redo, level=caller.level, dialect=dialect)
     metrics = landed.metrics or mutation.metrics
-    return Changed(landed.version, metrics, landed.attempts, None, done.strategies, done, state, caller.spark)
+    return Changed(landed.version, metrics, landed.attempts, None, done.strategies, done, state, caller.spark, dialect)
 
 
 def _is_repeatable(asked: Asked) -> bool:
@@ -289,47 +286,6 @@ def file_metrics(done: Effect, *, of: str = "") -> dict[str, int]:
         f"num{of}ChangeFilesAdded" if of else "numAddedChangeFiles": done.feed.num_rows,
         f"num{of}FilesScanned" if of else "numScannedFiles": done.searched,
     }
-
-
-def mode_of(state: DeltaState, asked: str | None) -> Mode:
-    """The strategy of a call: what it asks for, else what the table does."""
-    can_hide = "deletionVectors" in writer_features(state.protocol)
-    hides = can_hide and truth(state.snapshot.properties.get(ENABLE_DELETION_VECTORS))
-    if asked is None:
-        return Mode.MERGE_ON_READ if hides else Mode.COPY_ON_WRITE
-    try:
-        mode = Mode(asked)
-    except ValueError as error:
-        known = ", ".join(repr(m.value) for m in Mode)
-        raise Invalid(f"mode is one of {known}, not {asked!r}") from error
-    if mode is Mode.MERGE_ON_READ and not hides:
-        raise Invalid(
-            f"merge-on-read hides rows by deletion vectors, which the table at {state.snapshot.location.url} does not "
-            f"have enabled: set the property {ENABLE_DELETION_VECTORS}=true, or use mode='copy-on-write'"
-        )
-    return Mode.COPY_ON_WRITE if mode is Mode.AUTO and not hides else mode
-
-
-def storing(state: DeltaState, shape: Shape, *, carried: bool = True, feeds: bool = True) -> Storing:
-    """How rows of a change are stored."""
-    data = write_spec(
-        shape.schema,
-        shape.partition_columns,
-        shape.properties,
-        clustering=shape.clustering_columns or (),
-        deletion_vectors="deletionVectors" in writer_features(state.protocol),
-        carried=state.snapshot.identity if carried else None,
-    )
-    feed = None
-    if feeds and truth(shape.properties.get(CHANGE_FEED)):
-        feed = WriteSpec(
-            fields=(*shape.schema.fields, Field(CHANGE_TYPE, STRING)),
-            partition_columns=shape.partition_columns,
-            codec=data.codec,
-            target_bytes=data.target_bytes,
-            prefix=CHANGE_DIRECTORY,
-        )
-    return Storing(data, feed, shape.properties)
 
 
 def assignments(sets: Sets, schema: Struct, alias: str | None) -> tuple[Set, ...]:
@@ -385,8 +341,8 @@ def text_of(expression: Expression | None) -> str:
     return sql_of(expression) if isinstance(expression, Column) else str(expression)
 
 
-def _writable(state: DeltaState, shape: Shape) -> None:
-    check_writable(state.protocol, table=state.snapshot.location.url)
+def _writable(state: TableState, shape: Shape, dialect: Dialect) -> None:
+    dialect.check_writable(state)
     refuse_append_only(shape, state.snapshot.location)
 
 

@@ -38,7 +38,7 @@ from holdfast.plan.check import Looker
 from holdfast.spark.look import SparkLooker
 from holdfast.storage.arrays import strings
 from holdfast.table.changing import Caller
-from holdfast.table.writing import tend
+from holdfast.table.delta_dialect import DELTA
 
 _ROUNDS = 10  # of checking again because another writer was faster
 
@@ -103,7 +103,7 @@ def check(state: DeltaState, caller: Caller, *, repair: bool, deep: bool, drop_m
         format_ = DeltaFormat(location)
         outcome = format_.attempt(checked.state, mutation, caller.env)
         if isinstance(outcome, Committed):
-            tend(location, checked.state, outcome.version, caller.env)
+            DELTA.tend(location, checked.state, outcome.version, caller.env)
             done += [f"{what} (version {outcome.version})" for what in json.loads(mutation.parameters["repairs"])]
         newest = format_.newest(checked.state)
         assert newest is not None, "a table does not go away"

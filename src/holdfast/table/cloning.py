@@ -20,7 +20,8 @@ from holdfast.schema.properties import ENABLE_ROW_TRACKING, truth
 from holdfast.schema.requests import requested
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
-from holdfast.table.writing import land, shape_of
+from holdfast.table.delta_dialect import DELTA
+from holdfast.table.writing import land
 
 _BY_PATH = re.compile(r"(?:delta\.)?`(.+)`", re.DOTALL)
 _ABOUT_ITSELF = ("delta.", "holdfast.")
@@ -59,8 +60,8 @@ def clone(source: DeltaState, target: Location, asked: Asked, env: Env) -> Delta
     wanted = requested(asked.properties)
     listed = source.protocol.min_writer_version >= _LISTED
     features = writer_features(source.protocol) | reader_features(source.protocol) if listed else frozenset[str]()
-    before = None if old is None else shape_of(old)
-    shape = cloned_shape(shape_of(source), wanted.properties, features | wanted.features, before)
+    before = None if old is None else DELTA.shape_of(old)
+    shape = cloned_shape(DELTA.shape_of(source), wanted.properties, features | wanted.features, before)
     files = described(source.snapshot.files)
     if "rowTracking" in shape.features or truth(shape.properties.get(ENABLE_ROW_TRACKING)):
         files = with_counts(files, row_counts(origin, files, {}))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.delta.state import DeltaState
 from holdfast.errors import Invalid
 from holdfast.ops.alter_columns import path_of
 from holdfast.plan.cluster import Paths
@@ -12,11 +11,12 @@ from holdfast.schema.mapping import fields_along, logical_path, physical_path
 from holdfast.schema.show import path_text, type_text
 from holdfast.schema.stats_leaves import stats_leaves
 from holdfast.schema.storable import is_bounded
+from holdfast.table.dialect import TableState
 
 MOST_COLUMNS = 9  # more would leave each of them a handful of ranges
 
 
-def clustered_by(state: DeltaState) -> Paths:
+def clustered_by(state: TableState) -> Paths:
     """The logical paths of the clustering columns; none where the table is not clustered, or not any more."""
     snapshot = state.snapshot
     paths = tuple(logical_path(snapshot.schema, path) for path in snapshot.clustering_columns)
@@ -25,7 +25,7 @@ def clustered_by(state: DeltaState) -> Paths:
     return paths
 
 
-def z_ordered_by(state: DeltaState, names: Sequence[str]) -> Paths:
+def z_ordered_by(state: TableState, names: Sequence[str]) -> Paths:
     """The logical paths of columns to put rows in order by, as a user names them."""
     snapshot = state.snapshot
     if snapshot.clustering_columns:

@@ -49,6 +49,7 @@ from holdfast.table.compacting import LogCompaction, compact_log
 from holdfast.table.erasing import ErasureVerbs
 from holdfast.table.moment import moment_ms
 from holdfast.table.replacing import found
+from holdfast.table.restoring import RestoreVerbs
 from holdfast.table.streaming import StreamVerbs
 from holdfast.table.transaction import TransactionVerbs
 from holdfast.table.upkeep import UpkeepVerbs
@@ -68,7 +69,9 @@ class _Latest:
     state: DeltaState
 
 
-class DeltaTable(UpkeepVerbs, VersionVerbs, ErasureVerbs, ChangeVerbs, StreamVerbs, TransactionVerbs, RowVerbs):
+class DeltaTable(
+    UpkeepVerbs, VersionVerbs, ErasureVerbs, ChangeVerbs, StreamVerbs, TransactionVerbs, RestoreVerbs, RowVerbs
+):
     """A Delta table at a path."""
 
     def __init__(self, spark: SparkSession | None, latest: _Latest, alias: str | None = None) -> None:

@@ -98,7 +98,7 @@ def erase(state: DeltaState, condition: Any, caller: Caller) -> Erased:
     asked = delete_asked(state, condition, caller)
     started = caller.env.now_ms()
     done = effect(asked, caller.changer(), load_hidden, caller.env.now_ms)
-    ids = _gathered(row_ids(state, done, None, caller.spark))
+    ids = _gathered(row_ids(state, done, None, caller.spark, caller.dialect))
     report = Erased(str(caller.env.new_uuid()), started, ops.spans_of(ids))
     ops.save(location, report)  # before anything of the table changes: the ids are known now, and later no more
     metrics = {"numDeletedRows": done.deleted, "numCopiedRows": done.copied, **file_metrics(done)}

@@ -22,8 +22,6 @@ from urllib.parse import quote
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from holdfast.delta.features import check_writable
-from holdfast.delta.state import DeltaState
 from holdfast.errors import Invalid, TableError
 from holdfast.local.dedupe import one_per_key as one_row_per_key
 from holdfast.local.runner import LocalRunner
@@ -54,13 +52,12 @@ from holdfast.table.changing import (
     assignments,
     commit,
     file_metrics,
-    mode_of,
     planned,
-    storing,
     text_of,
 )
+from holdfast.table.dialect import TableState
 from holdfast.table.retrying import Retry, retried
-from holdfast.table.writing import refuse_append_only, shape_of
+from holdfast.table.writing import refuse_append_only
 
 STAGE = "_holdfast/stage"
 Rows: TypeAlias = DataFrame | pa.Table
@@ -87,7 +84,7 @@ class DeltaMergeBuilder:
 
     def __init__(
         self,
-        newest: Callable[[], DeltaState],
+        newest: Callable[[], TableState],
         source: Rows,
         condition: Value,
         caller: Caller,
@@ -203,10 +200,10 @@ class DeltaMergeBuilder:
         if not self._whens:
             raise Invalid("a merge needs at least one when... clause")
         state, caller = self._state, self._caller
-        check_writable(state.protocol, table=state.snapshot.location.url)
-        mode_of(state, caller.mode)  # refuses before anything is written
+        caller.dialect.check_writable(state)
+        caller.dialect.mode_of(state, caller.mode, "merge")  # refuses before anything is written
         if any(w.side is not Side.NEW for w in self._whens):
-            refuse_append_only(shape_of(state), state.snapshot.location)
+            refuse_append_only(caller.dialect.shape_of(state), state.snapshot.location)
         rows = self._rows()
         location = state.snapshot.location
         pinned = caller.changer().pin(rows, STAGE, state.snapshot)
@@ -280,7 +277,7 @@ class DeltaMergeBuilder:
 
     def _asked(self, pinned: Pinned) -> tuple[Asked, Shape]:
         state, caller = self._state, self._caller
-        old = shape_of(state)
+        old = caller.dialect.shape_of(state)
         shape = self._grown(old, pinned.schema)
         alias = self._alias_of_source(pinned.schema)
         on = self._understood(pinned.schema)
@@ -296,9 +293,9 @@ class DeltaMergeBuilder:
             state.snapshot,
             clauses,
             shape.schema,
-            mode_of(state, caller.mode),
-            storing(state, shape, feeds=caller.feeds),
-            inserts=storing(state, shape, carried=False, feeds=caller.feeds),
+            caller.dialect.mode_of(state, caller.mode, "merge"),
+            caller.dialect.storing(state, shape, feeds=caller.feeds),
+            inserts=caller.dialect.storing(state, shape, carried=False, feeds=caller.feeds),
             source=source,
             alias=caller.alias,
         )

@@ -19,9 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column
 
-from holdfast.delta.features import check_writable
-from holdfast.delta.state import DeltaState, refresh
-from holdfast.delta.vectors import load_hidden
 from holdfast.errors import ConcurrentWrite, Invalid
 from holdfast.ops.cluster import ordered
 from holdfast.ops.compact import compacted, rewritten
@@ -35,10 +32,11 @@ from holdfast.predicate.records import ALWAYS, Predicate
 from holdfast.schema.show import path_text
 from holdfast.spark.progress import step
 from holdfast.storage.arrays import strings
-from holdfast.table.changing import Caller, predicate_of, storing
+from holdfast.table.changing import Caller, predicate_of
 from holdfast.table.clustering import clustered_by, z_ordered_by
+from holdfast.table.dialect import TableState
 from holdfast.table.lease import Lease, Leases
-from holdfast.table.writing import land, shape_of
+from holdfast.table.writing import land
 
 _AT_ONCE = 8  # bins that are written at the same time: a bin of one file keeps one core busy
 
@@ -77,7 +75,7 @@ class CompactionPlan:
 class DeltaOptimizeBuilder:
     """A compaction in the making, as in delta-spark."""
 
-    state: DeltaState
+    state: TableState
     caller: Caller
     limits: Limits
     full: bool = False
@@ -133,14 +131,14 @@ class DeltaOptimizeBuilder:
         return run_bins(self.state, bins, self.caller, where=self.predicate, full=self.full, lease=self.lease)
 
 
-def purge(state: DeltaState, caller: Caller, limits: Limits) -> Compacted:
+def purge(state: TableState, caller: Caller, limits: Limits) -> Compacted:
     """Write every file that hides rows anew, so that no deletion vector is left."""
     bins = plan_purge(state.snapshot.files, _partitions(state), clustered_by(state), limits)
     return run_bins(state, bins, caller, purges=True)
 
 
 def run_bins(
-    state: DeltaState,
+    state: TableState,
     bins: Sequence[Bin],
     caller: Caller,
     *,
@@ -153,17 +151,18 @@ def run_bins(
 ) -> Compacted:
     """Write and commit bins, until the time for them is over."""
     location = state.snapshot.location
-    check_writable(state.protocol, table=location.url)
-    store = storing(state, shape_of(state))
+    dialect = caller.dialect
+    dialect.check_writable(state)
+    store = dialect.storing(state, dialect.shape_of(state))
     changer = caller.changer()
     # Where a bar of tasks is shown, it is that of the only bin; bars of several would overwrite each other.
     label = "writing files anew" if len(bins) == 1 else ""
 
-    def write(each: Bin, read: DeltaState) -> pa.Table:
-        return rewritten(read.snapshot, each, changer, load_hidden, store, label=label)
+    def write(each: Bin, read: TableState) -> pa.Table:
+        return rewritten(read.snapshot, each, changer, dialect.load_hidden, store, label=label)
 
-    reads = _Reads(state)
-    claims = _Claims(state, None if lease is None else Leases(location, lease, caller.env))
+    reads = _Reads(state, caller)
+    claims = _Claims(reads, None if lease is None else Leases(location, lease, caller.env))
     versions, lost, total = list[int](), list[str](), Counter[str]()
     with claims:
         for each, read, staged in _written(bins, write, reads, claims, caller, is_over):
@@ -174,8 +173,8 @@ def run_bins(
                 cube = caller.env.new_uuid()
                 mutation = ordered(snapshot, each, staged, where, cube, full=full, auto=auto, purges=purges)
             try:
-                touched = Touched(rewritten=frozenset(each.keys))
-                landed = land(read, location, mutation, caller.env, redo=Redo(touched, changer, load_hidden))
+                redo = Redo(Touched(rewritten=frozenset(each.keys)), changer, dialect.load_hidden)
+                landed = land(read, location, mutation, caller.env, redo=redo, dialect=dialect)
             except ConcurrentWrite as conflict:
                 lost.append(str(conflict))
                 continue
@@ -189,21 +188,29 @@ def run_bins(
 
 
 class _Reads:
-    """What each bin reads: the newest version, unless that has other files or settings than the bin was planned with."""
+    """What each bin reads: the newest version, unless its files or its settings are not those it was planned with."""
 
-    def __init__(self, planned: DeltaState) -> None:
+    def __init__(self, planned: TableState, caller: Caller) -> None:
         self._planned = self._newest = planned
+        self._dialect = caller.dialect
         self._begun = False
 
-    def of(self, each: Bin) -> DeltaState:
-        if self._begun:  # the first bin begins right after the plan
-            self._newest = refresh(self._newest)
+    def newest(self) -> TableState:
+        """The table as it is now."""
+        format_ = self._dialect.commits(self._planned.snapshot.location, self._planned)
+        found: TableState | None = format_.newest(self._newest)
+        assert found is not None, "a table that was planned for is there"
+        self._newest = found
+        return found
+
+    def of(self, each: Bin) -> TableState:
+        newest = self.newest() if self._begun else self._planned  # the first bin begins right after the plan
         self._begun = True
-        same = (self._newest.metadata, self._newest.protocol) == (self._planned.metadata, self._planned.protocol)
-        return self._newest if same and _as_planned(each, self._newest) else self._planned
+        same = newest is self._planned or self._dialect.shape_of(newest) == self._dialect.shape_of(self._planned)
+        return newest if same and _as_planned(each, newest) else self._planned
 
 
-def _as_planned(each: Bin, newest: DeltaState) -> bool:
+def _as_planned(each: Bin, newest: TableState) -> bool:
     """Whether a version has a bin's files, and they hide what they hid."""
     files = newest.snapshot.files
     if files is each.files:
@@ -217,8 +224,8 @@ def _as_planned(each: Bin, newest: DeltaState) -> bool:
 class _Claims:
     """Which bins are this worker's to write: all, unless there are leases."""
 
-    def __init__(self, state: DeltaState, leases: Leases | None) -> None:
-        self._newest, self._leases = state, leases
+    def __init__(self, reads: _Reads, leases: Leases | None) -> None:
+        self._reads, self._leases = reads, leases
         self._mine: dict[tuple[str, ...], Leases] = {}
         self.held = 0
 
@@ -235,8 +242,8 @@ class _Claims:
             return True
         if self._leases.claim(each.keys):
             self._mine[each.keys] = self._leases
-            self._newest = refresh(self._newest)
-            there = pc.is_in(strings(list(each.keys)), value_set=self._newest.snapshot.files.column("key"))
+            now = self._reads.newest().snapshot.files
+            there = pc.is_in(strings(list(each.keys)), value_set=now.column("key"))
             if pc.all(there).as_py():
                 return True
             self._give_up(each.keys)
@@ -254,15 +261,15 @@ class _Claims:
 
 def _written(
     bins: Sequence[Bin],
-    write: Callable[[Bin, DeltaState], pa.Table],
+    write: Callable[[Bin, TableState], pa.Table],
     reads: _Reads,
     claims: _Claims,
     caller: Caller,
     is_over: Callable[[], bool],
-) -> Iterator[tuple[Bin, DeltaState, pa.Table]]:
+) -> Iterator[tuple[Bin, TableState, pa.Table]]:
     """Bins, what each read and what was written of it, in their order; on Spark some are written while others wait."""
     at_once = 1 if caller.spark is None else _AT_ONCE
-    waiting: deque[tuple[Bin, DeltaState, Future[pa.Table]]] = deque()
+    waiting: deque[tuple[Bin, TableState, Future[pa.Table]]] = deque()
     left = deque(bins)
     with ThreadPoolExecutor(at_once) as pool:
         while waiting or left:
@@ -281,7 +288,7 @@ def _written(
 
 
 def limits_of(
-    state: DeltaState,
+    state: TableState,
     *,
     target_rows: int = TARGET_ROWS,
     target_bytes: int | None = None,
@@ -297,5 +304,5 @@ def limits_of(
     return Limits(target_rows, target_bytes or spec.target_bytes, threshold, most_bytes)
 
 
-def _partitions(state: DeltaState) -> list[str]:
+def _partitions(state: TableState) -> list[str]:
     return [f.physical_name for f in partition_fields(state.snapshot)]

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from holdfast.delta.state import DeltaState
-from holdfast.delta.vectors import load_hidden
 from holdfast.errors import Unsupported
 from holdfast.ops.change import Mode, effect
 from holdfast.ops.write import is_about_partitions
 from holdfast.predicate.parse import parse
 from holdfast.table.changing import Caller, delete_asked
+from holdfast.table.dialect import TableState
 from holdfast.table.writing import How
 
 
-def found(state: DeltaState, how: How, caller: Caller) -> How:
+def found(state: TableState, how: How, caller: Caller) -> How:
     """How to write, with the rows to be replaced found where they are not whole partitions."""
     if how.replace_where is None:
         return how
@@ -30,4 +29,4 @@ def found(state: DeltaState, how: How, caller: Caller) -> How:
             f"the table at {state.snapshot.location.url} has a change data feed and no deletion vectors: set "
             "delta.enableDeletionVectors=true to replace rows by a condition on columns that are no partition columns"
         )
-    return replace(how, taking=effect(asked, caller.changer(), load_hidden, caller.env.now_ms))
+    return replace(how, taking=effect(asked, caller.changer(), caller.load_hidden, caller.env.now_ms))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,9 +19,12 @@ from holdfast.ops.restore import differing, restored, restored_shape
 from holdfast.storage.base import NotFound
 from holdfast.storage.location import Location
 from holdfast.storage.open import place
-from holdfast.table.changing import Changed
+from holdfast.table.changing import Caller, Changed
+from holdfast.table.delta_dialect import DELTA
+from holdfast.table.moment import moment_ms
+from holdfast.table.retrying import retried, retry_of
 from holdfast.table.vacuuming import refuse_vacuumed
-from holdfast.table.writing import land, refuse_append_only, shape_of
+from holdfast.table.writing import land, refuse_append_only
 
 _LOOKERS = 16
 
@@ -33,8 +37,8 @@ def restore(state: DeltaState, env: Env, *, version: int | None = None, timestam
     refuse_vacuumed(state, then)
     removed, back = differing(state.snapshot, then.snapshot)
     if len(removed):
-        refuse_append_only(shape_of(state), location)
-    shape = restored_shape(shape_of(state), shape_of(then))
+        refuse_append_only(DELTA.shape_of(state), location)
+    shape = restored_shape(DELTA.shape_of(state), DELTA.shape_of(then))
     if not len(removed) and not len(back) and shape is None:
         return Changed(None, {"numRemovedFiles": 0, "numRestoredFiles": 0}, before=state)
     _refuse_missing(location, back, then.version)
@@ -70,3 +74,30 @@ def _refuse_missing(location: Location, files: FileTable, version: int) -> None:
             f"{gone[0]} (a vacuum removes files of old versions)",
             path=gone[0],
         )
+
+
+class RestoreVerbs(ABC):
+    """Verbs that bring back what was."""
+
+    @abstractmethod
+    def _state(self) -> DeltaState: ...
+
+    @abstractmethod
+    def _caller(self) -> Caller: ...
+
+    def restoreToVersion(self, version: int) -> Changed:
+        """Bring back the rows of an earlier version, each with the id and version it had then."""
+        return self._restored(version=version)
+
+    def restoreToTimestamp(self, timestamp: str | datetime.datetime) -> Changed:
+        """Bring back the rows of the version that was current at a time."""
+        return self._restored(timestamp_ms=moment_ms(timestamp, zone=self._caller().zone))
+
+    def _restored(self, *, version: int | None = None, timestamp_ms: int | None = None) -> Changed:
+        """Restore; and again where others only moved rows meanwhile: nothing of a restore is written but its commit."""
+        env = self._caller().env
+
+        def run() -> Changed:
+            return restore(self._state(), env, version=version, timestamp_ms=timestamp_ms)
+
+        return retried(run, retry_of(None), env)

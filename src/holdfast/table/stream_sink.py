@@ -43,8 +43,9 @@ from holdfast.storage.base import NotFound
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
 from holdfast.table.builder import Mode
+from holdfast.table.delta_dialect import DELTA
 from holdfast.table.stream_source import there
-from holdfast.table.writing import land, make, refuse_append_only, shape_of, spec_of
+from holdfast.table.writing import land, make, refuse_append_only
 
 _KNOWN = ("path", "checkpointLocation", "txnAppId", "userMetadata")
 _ROWS = 1 << 18  # that a task holds before it stores them
@@ -106,7 +107,7 @@ def task_of(state: DeltaState, incoming: Struct) -> Task:
     """What tasks must know; refused where rows cannot be stored by tasks that do not know each other."""
     location = state.snapshot.location
     check_writable(state.protocol, table=location.url)
-    shape = shape_of(state)
+    shape = DELTA.shape_of(state)
     fitted = fit(incoming, shape.schema)
     numbered = [p.field.name for p in fitted.parts if isinstance(p.how, Numbered)]
     if numbered:
@@ -119,7 +120,7 @@ def task_of(state: DeltaState, incoming: Struct) -> Task:
         arrow_schema(incoming).empty_table(), fitted, wanted
     )  # refuses what only Spark can check before a query runs
     carried_to = replace(location, store=carried(location.store))
-    return Task(carried_to, fitted, wanted, spec_of(state, shape), _demanded(state))
+    return Task(carried_to, fitted, wanted, DELTA.storing(state, shape, carried=False).data, _demanded(state))
 
 
 def store(task: Task, batches: Iterator[pa.RecordBatch]) -> Stored:
@@ -149,7 +150,7 @@ def commit(sink: Sink, messages: Sequence[Stored], batch: int) -> int | None:
         )
     said = Said(AppVersion(sink.app, batch), sink.user_metadata)
     if sink.replaces:
-        refuse_append_only(shape_of(state), sink.location)
+        refuse_append_only(DELTA.shape_of(state), sink.location)
         mutation = overwritten(state.snapshot, staged, said)
     else:
         mutation = appended(state.snapshot, staged, said)

@@ -48,11 +48,12 @@ from holdfast.spark.scan import SparkRunner
 from holdfast.spark.write import write_frame
 from holdfast.table import changing
 from holdfast.table.auto import after
-from holdfast.table.changing import Caller, Changed, ChangePlan, Sets, Step, Value, storing
+from holdfast.table.changing import Caller, Changed, ChangePlan, Sets, Step, Value
+from holdfast.table.delta_dialect import DELTA
 from holdfast.table.merging import DeltaMergeBuilder, Duplicates, Rows
 from holdfast.table.retrying import Retry, retried, retry_of
 from holdfast.table.verbs import said
-from holdfast.table.writing import How, Written, land, rows_of, shape_of, store_rows
+from holdfast.table.writing import How, Written, land, rows_of, store_rows
 
 OPERATION = "TRANSACTION"
 LocalCondition = Callable[[str | None, Snapshot], Condition | None]
@@ -224,7 +225,7 @@ class Transaction:
         shape = step.shape
         self._grown = self._grown or shape is not None
         if step.done.marks:
-            base = shape or shape_of(self._now())
+            base = shape or DELTA.shape_of(self._now())
             shape = replace(base, schema=advanced(base.schema, step.done.marks))
         self._overlay = self._overlay.after(step.done, shape)
         said = {name: json.loads(text) for name, text in step.parameters.items()}  # JSON, as commits have them
@@ -294,7 +295,7 @@ class Transaction:
     def _feed_spec(self) -> WriteSpec | None:
         """How change files are written; None: the table has no feed."""
         now = replace(self._begun, snapshot=self._overlay.snapshot)
-        return storing(now, shape_of(now)).feed
+        return DELTA.storing(now, DELTA.shape_of(now)).feed
 
     def _is_told_by_files(self) -> bool:
         """Whether new files are inserts and what goes is deleted, so that a feed needs no files of its own."""

@@ -40,7 +40,8 @@ from holdfast.plan.vacuum import Layout, VacuumPlan, plan_vacuum
 from holdfast.schema.properties import DEFAULTS, DELETED_FILE_RETENTION, span_ms
 from holdfast.spark.progress import phase
 from holdfast.storage.arrays import strings
-from holdfast.table.changing import CHANGE_DIRECTORY, Caller
+from holdfast.table.changing import Caller
+from holdfast.table.delta_dialect import CHANGE_DIRECTORY
 from holdfast.table.writing import land
 
 _PINNED_AGAIN = 100  # times, before so many pins at once are the user's business

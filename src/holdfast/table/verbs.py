@@ -1,25 +1,22 @@
-"""What a table does to its rows: delete, update, merge, restore, and the plans of these."""
+"""What a table of any format does to its rows: delete, update, merge, compaction, and the plans of these."""
 
 from __future__ import annotations
 
-import datetime
 from abc import ABC, abstractmethod
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
-from holdfast.delta.state import DeltaState
 from holdfast.model.mutation import AppVersion
 from holdfast.ops.write import Said
 from holdfast.plan.compact import HIDDEN_SHARE, TARGET_ROWS
 from holdfast.table import changing
 from holdfast.table.auto import after
 from holdfast.table.changing import Caller, Changed, ChangePlan, Sets
+from holdfast.table.dialect import TableState
 from holdfast.table.lease import Lease, lease_of
 from holdfast.table.merging import DeltaMergeBuilder, Duplicates
-from holdfast.table.moment import moment_ms
 from holdfast.table.optimizing import Compacted, DeltaOptimizeBuilder, limits_of, purge
-from holdfast.table.restoring import restore
 from holdfast.table.retrying import Retry, retried, retry_of
 
 
@@ -27,7 +24,7 @@ class RowVerbs(ABC):
     """Verbs that change rows, each in one commit."""
 
     @abstractmethod
-    def _state(self) -> DeltaState: ...
+    def _state(self) -> TableState: ...
 
     @abstractmethod
     def _caller(self, mode: str | None = None, said: Said | None = None, isolation: str | None = None) -> Caller: ...
@@ -135,23 +132,6 @@ class RowVerbs(ABC):
         """Write files that hide rows anew, so that readers without deletion vectors see the same rows."""
         state = self._state()
         return purge(state, self._caller(), limits_of(state))
-
-    def restoreToVersion(self, version: int) -> Changed:
-        """Bring back the rows of an earlier version, each with the id and version it had then."""
-        return self._restored(version=version)
-
-    def restoreToTimestamp(self, timestamp: str | datetime.datetime) -> Changed:
-        """Bring back the rows of the version that was current at a time."""
-        return self._restored(timestamp_ms=moment_ms(timestamp, zone=self._caller().zone))
-
-    def _restored(self, *, version: int | None = None, timestamp_ms: int | None = None) -> Changed:
-        """Restore; and again where others only moved rows meanwhile: nothing of a restore is written but its commit."""
-        env = self._caller().env
-
-        def run() -> Changed:
-            return restore(self._state(), env, version=version, timestamp_ms=timestamp_ms)
-
-        return retried(run, retry_of(None), env)
 
 
 class Plans:

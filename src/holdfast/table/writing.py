@@ -6,7 +6,6 @@ in `ops`, how rows are checked and stored is the runner's.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
@@ -15,15 +14,10 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.delta.checkpoint_write import write_checkpoint
-from holdfast.delta.cleanup import clean_log
-from holdfast.delta.crc_write import write_crc
-from holdfast.delta.due import Due, due
-from holdfast.delta.features import check_writable, writer_features
 from holdfast.delta.format import DeltaFormat
-from holdfast.delta.state import DeltaState, load
+from holdfast.delta.state import DeltaState
 from holdfast.env import Env
-from holdfast.errors import ConcurrentWrite, Invalid, NotATable, NumbersTaken, TableError
+from holdfast.errors import ConcurrentWrite, Invalid, NotATable, NumbersTaken
 from holdfast.local.constraints import prepare as prepare_locally
 from holdfast.local.write import write_table
 from holdfast.model.mutation import HANDS_OUT_NUMBERS, Mutation, Reads, RowsWhere, Shape
@@ -34,7 +28,6 @@ from holdfast.ops.shape import created, grown
 from holdfast.ops.write import Said, appended, made, overwritten, refuse_outside, replaced
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.auto import Auto
-from holdfast.plan.write import write_spec
 from holdfast.predicate.parse import parse
 from holdfast.predicate.records import Predicate
 from holdfast.schema.constraints import Demand, Kind, demands, pinned, references
@@ -52,11 +45,10 @@ from holdfast.spark.types import spark_to_struct
 from holdfast.spark.write import write_frame
 from holdfast.storage.location import Location
 from holdfast.table.builder import Mode
-from holdfast.table.manifests import SYMLINK_FORMAT, generate
+from holdfast.table.delta_dialect import DELTA
+from holdfast.table.dialect import Dialect, TableState
 
 _NUMBERED_AGAIN = 100  # times, before so many writers at once are the user's business
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,16 +143,16 @@ def rows_of(data: DataFrame | pa.Table, spark: SparkSession | None, env: Env) ->
     raise Invalid(f"the rows to write are a DataFrame or an Arrow table, not {type(data).__name__}")
 
 
-def write(state: DeltaState, rows: Rows, how: How, env: Env) -> Written:
+def write(state: TableState, rows: Rows, how: How, env: Env, dialect: Dialect = DELTA) -> Written:
     """Append or overwrite; rows appended whose numbers another writer handed out meanwhile get others, if they can."""
     for _ in range(_NUMBERED_AGAIN if rows.repeatable and not how.replace else 0):
         try:
-            return _write(state, rows, how, env)
+            return _write(state, rows, how, env, dialect)
         except NumbersTaken:
-            newest = DeltaFormat(state.snapshot.location).newest(state)
+            newest = dialect.commits(state.snapshot.location, state).newest(state)
             assert newest is not None, "a table does not go away"
             state = newest
-    return _write(state, rows, how, env)
+    return _write(state, rows, how, env, dialect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +165,11 @@ class Stored:
     where: Predicate | None  # what `replace_where` says
 
 
-def store_rows(state: DeltaState, rows: Rows, how: How, env: Env) -> Stored:
+def store_rows(state: TableState, rows: Rows, how: How, env: Env, dialect: Dialect = DELTA) -> Stored:
     """Fit rows to a table and write them, up to the commit."""
     location = state.snapshot.location
-    check_writable(state.protocol, table=location.url)
-    old = shape_of(state)
+    dialect.check_writable(state)
+    old = dialect.shape_of(state)
     incoming = rows.schema()
     schema = _new_schema(old, incoming, how)
     shape = old if schema is old.schema else grown(old, schema, env.new_uuid)
@@ -192,16 +184,16 @@ def store_rows(state: DeltaState, rows: Rows, how: How, env: Env) -> Stored:
     wanted = demands(shape.schema, shape.properties, fitted)
     if how.taking is not None and how.replace_where is not None:
         wanted = (*wanted, _belongs(how.replace_where, shape.schema))
-    staged, marks = rows.store(fitted, wanted, spec_of(state, shape), location)
+    staged, marks = rows.store(fitted, wanted, dialect.storing(state, shape, carried=False).data, location)
     tags = {HANDS_OUT_NUMBERS: "true"} if marks and shape is old else {}
     if marks:
         shape = replace(shape, schema=advanced(shape.schema, marks))
     return Stored(staged, None if shape is old else shape, tags, where)
 
 
-def _write(state: DeltaState, rows: Rows, how: How, env: Env) -> Written:
+def _write(state: TableState, rows: Rows, how: How, env: Env, dialect: Dialect) -> Written:
     location, snapshot = state.snapshot.location, state.snapshot
-    stored = store_rows(state, rows, how, env)
+    stored = store_rows(state, rows, how, env, dialect)
     staged, changed, where = stored.staged, stored.shape, stored.where
     text = how.replace_where or ""
     if not how.replace:
@@ -215,36 +207,30 @@ def _write(state: DeltaState, rows: Rows, how: How, env: Env) -> Written:
         mutation = overwritten(
             snapshot, staged, how.said, shape=changed, where=where, where_text=text, dynamic=how.dynamic
         )
-    landed = land(state, location, replace(mutation, tags={**mutation.tags, **stored.tags}), env)
+    mutation = replace(mutation, tags={**mutation.tags, **stored.tags})
+    landed = land(state, location, mutation, env, dialect=dialect)
     return Written(landed.version, mutation.metrics, landed.attempts)
 
 
 def land(
-    state: DeltaState | None,
+    state: TableState | None,
     location: Location,
     mutation: Mutation,
     env: Env,
     *,
     redo: Redo | None = None,
     level: Isolation | None = None,
+    dialect: Dialect = DELTA,
 ) -> Landed:
     """Commit, then do what is due; a failure of the latter is told in the log and undoes nothing.
 
     `redo` and `level` are for races with others, see `commit`.
     """
     with phase("committing"):
-        landed = commit(DeltaFormat(location), state, mutation, env, redo=redo, level=level)
+        landed = commit(dialect.commits(location, state), state, mutation, env, redo=redo, level=level)
     if landed.version is not None:
-        tend(location, state, landed.version, env)
+        dialect.tend(location, state, landed.version, env)
     return landed
-
-
-def tend(location: Location, before: DeltaState | None, version: int, env: Env) -> None:
-    """Do what a version that this writer committed made due; no failure of that is one of the commit."""
-    try:
-        _tend(DeltaFormat(location).newest(before), version, env)
-    except TableError as error:
-        _log.warning("version %s of %s is committed; what follows it failed: %s", version, location.url, error)
 
 
 def make(location: Location, asked: Shape, env: Env, *, mode: Mode, plain: bool) -> DeltaState:
@@ -259,7 +245,7 @@ def make(location: Location, asked: Shape, env: Env, *, mode: Mode, plain: bool)
         )
     if state is None and mode is Mode.REPLACE:
         raise NotATable(f"there is no table at {location.url} to replace: use create", location=location.url)
-    shape = created(asked, env.new_uuid, plain=plain, old=None if state is None else shape_of(state))
+    shape = created(asked, env.new_uuid, plain=plain, old=None if state is None else DELTA.shape_of(state))
     try:
         land(state, location, made(shape, None if state is None else state.snapshot), env)
     except ConcurrentWrite:
@@ -268,19 +254,6 @@ def make(location: Location, asked: Shape, env: Env, *, mode: Mode, plain: bool)
     newest = format_.newest(state)
     assert newest is not None, "the table was just made"
     return newest
-
-
-def shape_of(state: DeltaState) -> Shape:
-    """What a table is now, as a transaction may change it."""
-    snapshot = state.snapshot
-    return Shape(
-        schema=snapshot.schema,
-        partition_columns=snapshot.partition_columns,
-        properties=snapshot.properties,
-        clustering_columns=snapshot.clustering_columns if "clustering" in writer_features(state.protocol) else None,
-        name=state.metadata.name,
-        description=state.metadata.description,
-    )
 
 
 def _new_schema(old: Shape, incoming: Struct, how: How) -> Struct:
@@ -296,17 +269,6 @@ def _new_schema(old: Shape, incoming: Struct, how: How) -> Struct:
         )
         return old.schema if new == old.schema else new
     return old.schema
-
-
-def spec_of(state: DeltaState, shape: Shape) -> WriteSpec:
-    """How rows of a table are stored."""
-    return write_spec(
-        shape.schema,
-        shape.partition_columns,
-        shape.properties,
-        clustering=shape.clustering_columns or (),
-        deletion_vectors="deletionVectors" in writer_features(state.protocol),
-    )
 
 
 def _belongs(text: str, schema: Struct) -> Demand:
@@ -329,24 +291,3 @@ def refuse_append_only(shape: Shape, location: Location) -> None:
     """Refuse to take rows out of a table that only takes appends."""
     if shape.properties.get("delta.appendOnly", "false").lower() == "true":
         raise Invalid(f"the table at {location.url} only takes appends (delta.appendOnly=true): append instead")
-
-
-def _tend(state: DeltaState | None, version: int, env: Env) -> None:
-    """Do what is due at a version this writer committed; others may have moved on from it meanwhile."""
-    assert state is not None, "a version was committed, so there is a table"
-    newest = state
-    if state.version != version:
-        state = load(state.snapshot.location, version=version)
-    for work in due(state):
-        match work:
-            case Due.CRC:
-                write_crc(state)
-            case Due.CHECKPOINT:
-                with phase(f"writing the checkpoint of version {version}"):
-                    write_checkpoint(state, env)
-            case Due.CLEANUP:
-                with phase("cleaning the log"):
-                    clean_log(state, env)
-            case Due.MANIFESTS:
-                with phase("writing manifests"):
-                    generate(newest, SYMLINK_FORMAT)

@@ -1,0 +1,70 @@
+"""What the verbs of a table ask of its format, beyond what the commit loop does.
+
+A verb is written once: it understands what a user asks, a runner carries it out, the commit loop makes it true. Where
+it has to know something only the format can say, it asks its dialect.
+
+1. A state handed to a dialect is one of its own format.
+2. No dialect decides what a verb does to rows.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Protocol
+
+from holdfast.env import Env
+from holdfast.model.files import FileTable
+from holdfast.model.mutation import Shape
+from holdfast.model.snapshot import HiddenRows, Snapshot
+from holdfast.ops.change import Mode
+from holdfast.ops.commit import Format
+from holdfast.plan.change import Storing
+from holdfast.storage.location import Location
+
+
+class TableState(Protocol):
+    """A table at one version, in whatever format."""
+
+    @property
+    def snapshot(self) -> Snapshot: ...
+
+
+class Dialect(ABC):
+    """A format, as verbs see it."""
+
+    @abstractmethod
+    def commits(self, location: Location, state: Any | None) -> Format[Any]:
+        """The format as the commit loop sees it; `state` is what the transaction read, None where there is no table."""
+
+    @abstractmethod
+    def check_writable(self, state: Any) -> None:
+        """Refuse by name what this table has and no writer of ours knows."""
+
+    @abstractmethod
+    def shape_of(self, state: Any) -> Shape:
+        """What a table is now, as a transaction may change it."""
+
+    @abstractmethod
+    def mode_of(self, state: Any, asked: str | None, verb: str) -> Mode:
+        """The strategy of a call of a verb: what it asks for, else what the table does."""
+
+    @abstractmethod
+    def storing(self, state: Any, shape: Shape, *, carried: bool = True, feeds: bool = True) -> Storing:
+        """How rows are stored; `carried` with columns for the identity of rows that are not new."""
+
+    @abstractmethod
+    def load_hidden(self, location: Location, files: FileTable) -> HiddenRows:
+        """The positions that files hide."""
+
+    @abstractmethod
+    def at(self, state: Any, version: int) -> TableState:
+        """The same table at another version."""
+
+    @abstractmethod
+    def tend(self, location: Location, before: Any | None, version: int, env: Env) -> None:
+        """Do what a version that this writer committed made due; no failure of that is one of the commit."""
+
+
+def mode_asked(asked: str) -> Mode | None:
+    """The mode of this name; None where there is none."""
+    return next((mode for mode in Mode if mode.value == asked), None)
