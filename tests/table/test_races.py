@@ -373,3 +373,25 @@ def test_a_rewrite_is_run_again_where_rows_came_back_into_its_file(meanwhile: An
     meanwhile(lambda: other.restoreToVersion(version))
     table.update("k = 4", {"v": "40"}, mode="copy-on-write")
     assert _state(table) == {**before, 4: (40, 4)}
+
+
+@pytest.mark.parametrize("where", [None, "p = 'a'"])
+def test_an_overwrite_takes_the_place_of_rows_that_moved(where: str | None, meanwhile: Any) -> None:
+    columns = pa.schema([("k", pa.int64()), ("p", pa.string())])
+    path = f"memory://races/{next(_fresh)}"
+    table = DeltaTable.create(None).location(path).addColumns(columns).partitionedBy("p").execute()
+
+    def rows(*keys: int) -> pa.Table:
+        return pa.table({"k": pa.array(keys, pa.int64()), "p": ["a"] * len(keys)}, columns)
+
+    table.append(rows(1))
+    table.append(rows(2))
+    table.append(pa.table({"k": pa.array([3], pa.int64()), "p": ["b"]}, columns))
+    files = len(DeltaTable.forPath(None, path).toArrow(metadata=["_file"]).column("_file").unique())
+    meanwhile(lambda: DeltaTable.forPath(None, path).optimize().executeCompaction())
+    done = table.overwrite(rows(7), replaceWhere=where)
+    assert (files, done.attempts, done.metrics["numFiles"]) == (3, 2, 1)
+    assert sorted(table.toArrow().column("k").to_pylist()) == ([7] if where is None else [3, 7])
+    meanwhile(lambda: DeltaTable.forPath(None, path).append(rows(9)))
+    with pytest.raises(ConcurrentWrite):
+        table.overwrite(rows(8), replaceWhere=where)

@@ -20,7 +20,8 @@ from holdfast.env import Env
 from holdfast.errors import ConcurrentWrite, Invalid, NotATable, NumbersTaken
 from holdfast.local.constraints import prepare as prepare_locally
 from holdfast.local.write import write_table
-from holdfast.model.mutation import HANDS_OUT_NUMBERS, Mutation, Reads, RowsWhere, Shape
+from holdfast.model.mutation import HANDS_OUT_NUMBERS, Mutation, RowsWhere, Shape
+from holdfast.model.snapshot import Snapshot
 from holdfast.ops.change import Effect
 from holdfast.ops.commit import Landed, commit
 from holdfast.ops.rebase import Redo
@@ -192,24 +193,35 @@ def store_rows(state: TableState, rows: Rows, how: How, env: Env, dialect: Diale
 
 
 def _write(state: TableState, rows: Rows, how: How, env: Env, dialect: Dialect) -> Written:
-    location, snapshot = state.snapshot.location, state.snapshot
     stored = store_rows(state, rows, how, env, dialect)
-    staged, changed, where = stored.staged, stored.shape, stored.where
-    text = how.replace_where or ""
+    location = state.snapshot.location
+    lost = 0
+    while True:
+        mutation = _mutation(state.snapshot, stored, how)
+        try:
+            landed = land(state, location, mutation, env, dialect=dialect)
+        except ConcurrentWrite as conflict:
+            # What files an overwrite takes the place of is asked anew where others only moved rows; its own stay.
+            if not conflict.repeats or how.taking is not None:
+                raise
+            newest = dialect.commits(location, state).newest(state)
+            assert newest is not None, "a table does not go away"
+            state, lost = newest, lost + 1
+            continue
+        return Written(landed.version, mutation.metrics, landed.attempts + lost)
+
+
+def _mutation(snapshot: Snapshot, stored: Stored, how: How) -> Mutation:
+    staged, shape, where, text = stored.staged, stored.shape, stored.where, how.replace_where or ""
     if not how.replace:
-        mutation = appended(snapshot, staged, how.said, shape=changed)
+        made = appended(snapshot, staged, how.said, shape=shape)
     elif how.taking is not None and where is not None:
-        reads: Reads = RowsWhere(where)
-        mutation = replaced(snapshot, staged, how.taking, text, how.said, reads=reads, shape=changed)
+        made = replaced(snapshot, staged, how.taking, text, how.said, reads=RowsWhere(where), shape=shape)
     else:
         if where is not None:
             refuse_outside(snapshot, staged, where, text)
-        mutation = overwritten(
-            snapshot, staged, how.said, shape=changed, where=where, where_text=text, dynamic=how.dynamic
-        )
-    mutation = replace(mutation, tags={**mutation.tags, **stored.tags})
-    landed = land(state, location, mutation, env, dialect=dialect)
-    return Written(landed.version, mutation.metrics, landed.attempts)
+        made = overwritten(snapshot, staged, how.said, shape=shape, where=where, where_text=text, dynamic=how.dynamic)
+    return replace(made, tags={**made.tags, **stored.tags})
 
 
 def land(
