@@ -31,6 +31,7 @@ from holdfast.schema.properties import (
     FEATURE,
     IN_COMMIT_TIMESTAMP_TIME,
     IN_COMMIT_TIMESTAMP_VERSION,
+    LAYOUT,
     MATERIALIZED_ROW_COMMIT_VERSION,
     MATERIALIZED_ROW_ID,
     ROW_TRACKING_SUSPENDED,
@@ -69,7 +70,7 @@ def set_properties(snapshot: Snapshot, old: Shape, asked: Mapping[str, str]) -> 
     for name, value in wanted.properties.items():
         if name.startswith(CONSTRAINT):
             raise Invalid(f"{name} is a constraint: use addConstraint({name.removeprefix(CONSTRAINT)!r}, expression)")
-        if name.startswith(_OWN) and name not in BUDGET:
+        if name.startswith(_OWN) and name not in (*BUDGET, LAYOUT):
             raise Invalid(f"{name} is asked for when a table is made: it cannot be set on one that is there")
         if name in _LACKING and truth(value):
             raise Unsupported(f"Holdfast does not write tables with {name}=true: leave it out")

@@ -24,6 +24,8 @@ from holdfast.schema.arrow import VARIANT, arrow_type
 from holdfast.schema.types import Array, DataType, Decimal, Field, Map, Primitive, Struct
 
 _INTEGERS = frozenset({"byte", "short", "integer", "long"})
+_UUID_BYTES = 16
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _PER_MICRO = {"s": (1_000_000, 1), "ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}
 
 
@@ -42,6 +44,8 @@ def find(nodes: Sequence[Node], field: Field, facts: FileFacts, *, column: str) 
     if facts.by_id and any(node.field_id is not None for node in nodes):
         same = [node for node in nodes if node.field_id is not None and node.field_id == field.field_id]
         return _only(same, facts, column)
+    if facts.by_id and field.file_names is not None:
+        return _only([node for node in nodes if node.name in field.file_names], facts, column)
     return find_name(nodes, field.physical_name, facts, column=column)
 
 
@@ -87,10 +91,18 @@ def _struct(array: pa.Array, node: Node, type_: Struct, facts: FileFacts, column
         inner = f"{column}.{field.name}"
         found = find(node.children, field, facts, column=inner)
         if found is None:
-            children.append(pa.nulls(len(array), arrow_type(field.type)))
+            children.append(_absent(field, len(array)))
         else:
             children.append(convert(array.field(node.children.index(found)), found, field.type, facts, column=inner))
     return _structs(children, arrow_type(type_), array)
+
+
+def _absent(field: Field, count: int) -> pa.Array:
+    """A field of a struct that the file does not have."""
+    type_ = arrow_type(field.type)
+    if field.initial_default is None:
+        return pa.nulls(count, type_)
+    return pa.repeat(pa.scalar(field.initial_default, type_), count)
 
 
 def _list(array: pa.Array, node: Node, type_: Array, facts: FileFacts, column: str) -> pa.Array:
@@ -139,10 +151,15 @@ def _decimal(array: pa.Array, type_: Decimal, facts: FileFacts, column: str) -> 
 def _primitive(array: pa.Array, node: Node, name: str, facts: FileFacts, column: str) -> pa.Array:
     stored = array.type
     target = arrow_type(Primitive(name))
+    if facts.by_id and name == "string" and pa.types.is_fixed_size_binary(stored) and stored.byte_width == _UUID_BYTES:
+        return uuid_texts(array)
     if name in ("string", "binary") and _is_bytes(stored):
         return array if stored == target else array.cast(pa.binary()).cast(target)
     if name in _INTEGERS and pa.types.is_integer(stored):
         return array.cast(target)
+    if name == "time" and (pa.types.is_time(stored) or stored == pa.int64()):
+        micros = array.view(pa.time64("us")) if stored == pa.int64() else array
+        return micros.cast(target)
     if name == "boolean" and pa.types.is_boolean(stored):
         return array
     if name == "float" and stored in (pa.float32(), pa.float16()):
@@ -161,6 +178,17 @@ def _primitive(array: pa.Array, node: Node, name: str, facts: FileFacts, column:
     if name == "timestamp_ntz" and pa.types.is_timestamp(stored) and stored.tz is None:
         return _micros(array).view(target)
     raise _refusal(array, Primitive(name), facts, column)
+
+
+def uuid_texts(array: pa.Array) -> pa.Array:
+    """UUIDs of 16 bytes as texts in their usual form."""
+    blobs = array.cast(pa.binary(_UUID_BYTES))
+    data = np.frombuffer(blobs.buffers()[1] or b"", np.uint8)[blobs.offset * _UUID_BYTES :][: len(blobs) * _UUID_BYTES]
+    digits = _HEX[np.stack([data >> 4, data & 15], axis=1)].reshape(len(blobs), 2 * _UUID_BYTES)
+    texts = np.insert(digits, [8, 12, 16, 20], ord("-"), axis=1)
+    ends = np.arange(len(blobs) + 1, dtype=np.int32) * texts.shape[1]
+    valid = None if not array.null_count else array.is_valid().buffers()[1]
+    return pa.Array.from_buffers(pa.string(), len(blobs), [valid, pa.py_buffer(ends), pa.py_buffer(texts.tobytes())])
 
 
 def _dates(array: pa.Array, facts: FileFacts) -> pa.Array:
@@ -194,9 +222,12 @@ def _structs(children: list[pa.Array], type_: pa.StructType, parent: pa.Array) -
 
 def _offsets(array: pa.Array) -> tuple[pa.Array, int, int]:
     """Offsets from zero, and the stretch of the values they cover."""
-    offsets = np.asarray(array.offsets)
+    if not len(array):
+        return pa.array([0], pa.int32()), 0, 0
+    offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
     start, stop = int(offsets[0]), int(offsets[-1])
-    return pa.array(offsets - offsets[0], pa.int32()), start, stop - start
+    shifted = pa.py_buffer(offsets - offsets[0])
+    return pa.Array.from_buffers(pa.int32(), len(offsets), [None, shifted]), start, stop - start
 
 
 def _mask(array: pa.Array) -> pa.Array | None:

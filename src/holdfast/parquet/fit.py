@@ -57,6 +57,11 @@ def fitted(array: pa.Array, type_: DataType, target: pa.DataType, *, column: str
     )
 
 
+def stored_field(name: str, type_: pa.DataType, field_id: int | None) -> pa.Field:
+    """A column of a file that is none of the table's own."""
+    return _field(name, type_, field_id)
+
+
 def _stored_field(f: Field) -> pa.Field:
     nested: Mapping[str, Any] = f.metadata.get(NESTED_IDS) or {}
     return _field(f.physical_name, _stored_type(f.type, f.physical_name, nested), f.field_id)

@@ -136,7 +136,8 @@ def is_list(type_: pa.DataType) -> bool:
 
 
 def _field_id(field: pa.Field) -> int | None:
-    found = (field.metadata or {}).get(b"PARQUET:field_id")
+    metadata = field.metadata or {}
+    found = metadata.get(b"PARQUET:field_id") or metadata.get(b"iceberg.id")  # the latter in ORC files
     return None if found is None or int(found) < 0 else int(found)
 
 

@@ -13,7 +13,7 @@ and modules below its own storey.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -25,14 +25,17 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyroaring import BitMap64
 
-from holdfast.errors import Damaged, MissingFile
-from holdfast.parquet.calendar import calendar_of
+from holdfast.errors import Damaged, MissingFile, Unsupported
+from holdfast.parquet.calendar import Calendar, calendar_of
 from holdfast.parquet.convert import FileFacts, convert, find, find_name
 from holdfast.parquet.footer import Node, columns
+from holdfast.parquet.gone import Gone, are_gone
+from holdfast.parquet.orc import OrcFile
 from holdfast.rows import columns as names
 from holdfast.rows.words import mask
 from holdfast.schema.arrow import arrow_schema, arrow_type
 from holdfast.schema.types import LONG, Field, Struct
+from holdfast.storage.arrays import positions
 from holdfast.storage.base import NotFound
 
 BATCH_ROWS = 65536
@@ -47,6 +50,14 @@ class ReadSpec:
     by_id: bool = False
     id_column: str | None = None
     version_column: str | None = None
+    id_field: int | None = None  # the field ids of these columns, where they are found by that
+    version_field: int | None = None
+    has_gaps: bool = False  # a file without a base has neither ids nor versions, whatever it stores
+    tuple_type: Struct | None = None  # of partition tuples, where partition columns are columns like any other
+    identities: Mapping[int, str] = field(
+        default_factory=dict
+    )  # field id of a column -> field of the tuple equal to it
+    gone: tuple[Gone, ...] = ()  # rows that are gone by their values
     metadata: Mapping[str, str] = field(default_factory=dict)  # canonical name -> name in the output
     batch_rows: int = BATCH_ROWS
 
@@ -62,6 +73,11 @@ class FileTask:
     default_row_commit_version: int | None = None
     size: int | None = None
     number: int | None = None  # of the file in its plan
+    shown: str | None = None  # what the file column says instead of the URI
+    spec_id: int | None = None
+    format: str = "parquet"
+    sequence: int = 0  # rows to delete count for it if theirs is higher
+    group: int | None = None  # and, unless they count everywhere, if theirs is the same
 
 
 def output_schema(spec: ReadSpec) -> pa.Schema:
@@ -73,85 +89,150 @@ def output_schema(spec: ReadSpec) -> pa.Schema:
 
 
 def read_batches(source: Any, spec: ReadSpec, task: FileTask) -> Iterator[pa.RecordBatch]:
-    """The live rows of a file, from anything Arrow can read Parquet from."""
+    """The live rows of a file, from anything Arrow reads; where `_deleted` is asked for, hidden ones too."""
     schema = output_schema(spec)
     hidden = _bitmap(task.hidden)
-    with _blamed_on(task.uri):
-        file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=_is_remote(source))
-    reader = _Reader(file, spec, task)
+    told = spec.metadata.get(names.DELETED)
+    resolved, batches = opened(source, spec, task)
+    gone = [(keys, resolved.sources(g.fields)) for g in spec.gone if (keys := g.of(task.sequence, task.group))]
     start = 0
-    for batch in reader.stored_batches():
+    for batch in batches(resolved):
         rows = np.arange(start, start + batch.num_rows, dtype=np.int64)
         start += batch.num_rows
-        if hidden:
-            live = ~mask(hidden, int(rows[0]), batch.num_rows)
-            rows, batch = rows[live], batch.filter(pa.array(live))
+        dead = mask(hidden, int(rows[0]), batch.num_rows) if hidden else np.zeros(batch.num_rows, np.bool_)
+        if told is None and dead.any():
+            rows, batch, dead = rows[~dead], batch.filter(pa.array(~dead)), dead[~dead]
+        for keys, made in gone:
+            dead = dead | are_gone([make(batch, rows) for make in made], keys)
+        if told is None and dead.any():
+            rows, batch = rows[~dead], batch.filter(pa.array(~dead))
         if len(rows):
-            made = [make(batch, rows) for make in reader.makers]
-            yield pa.RecordBatch.from_arrays(made, schema=schema) if made else _blank(len(rows))
+            whole = resolved.made(batch, rows, schema)
+            yield whole if told is None else whole.set_column(schema.get_field_index(told), told, pa.array(dead))
+
+
+_Batches: TypeAlias = Callable[["StoredColumns"], Iterator[pa.RecordBatch]]
+
+
+def opened(source: Any, spec: ReadSpec, task: FileTask) -> tuple[StoredColumns, _Batches]:
+    """The columns of a file, and how to read its rows with those that are needed."""
+    if task.format not in ("parquet", "orc"):
+        raise Unsupported(f"{task.uri} is an {task.format} file; Holdfast reads data files of Parquet and ORC")
+    with blamed_on(task.uri):
+        if task.format == "orc":
+            stripes = OrcFile(source)
+            shape = FileShape(stripes.nodes, Calendar(), frozenset())  # Iceberg's writers know one calendar only
+            return StoredColumns(shape, spec, task), lambda needed: _orc_batches(stripes, needed, task, spec)
+        file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=_is_remote(source))
+    resolved = StoredColumns(shape_of(file), spec, task)
+    return resolved, lambda needed: stored_batches(file, needed, task.uri, batch_rows=spec.batch_rows)
+
+
+def _orc_batches(file: OrcFile, columns: StoredColumns, task: FileTask, spec: ReadSpec) -> Iterator[pa.RecordBatch]:
+    if not columns.needed:
+        yield from _blank_batches(file.rows, spec.batch_rows)
+        return
+    with blamed_on(task.uri):
+        yield from file.batches(columns.needed, spec.batch_rows)
+
+
+def stored_batches(
+    file: pq.ParquetFile, columns: StoredColumns, uri: str, *, batch_rows: int, groups: Sequence[int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, or of some of its row groups, in order, with the columns that are needed."""
+    footer = file.metadata
+    groups = range(footer.num_row_groups) if groups is None else groups
+    if not columns.needed:
+        yield from _blank_batches(sum(footer.row_group(g).num_rows for g in groups), batch_rows)
+        return
+    paths = [footer.schema.column(leaf).path for leaf in columns.leaves()]
+    batches = file.iter_batches(batch_rows, row_groups=list(groups), columns=paths, use_threads=False)
+    while True:
+        with blamed_on(uri):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
 
 
 _Maker: TypeAlias = Callable[[pa.RecordBatch, NDArray[np.int64]], pa.Array]  # from stored rows and their positions
 
 
-class _Reader:
-    """The columns of one open file, resolved once: which are read, and how each output column is made."""
+@dataclass(frozen=True, slots=True)
+class FileShape:
+    """What a footer says of the columns of its file."""
 
-    def __init__(self, file: pq.ParquetFile, spec: ReadSpec, task: FileTask) -> None:
-        stored = file.metadata.schema
-        leaves = range(len(stored))
-        self._file = file
+    nodes: tuple[Node, ...]
+    calendar: Calendar
+    int96: frozenset[int]  # leaves stored as 96-bit timestamps
+
+
+def shape_of(file: pq.ParquetFile) -> FileShape:
+    """The columns of an open file."""
+    stored = file.metadata.schema
+    int96 = frozenset(i for i in range(len(stored)) if stored.column(i).physical_type == "INT96")
+    return FileShape(columns(file.schema_arrow), calendar_of(file.metadata.metadata), int96)
+
+
+class StoredColumns:
+    """The columns of one file, resolved once: which are needed, and how each output column is made of them."""
+
+    def __init__(self, shape: FileShape, spec: ReadSpec, task: FileTask) -> None:
         self._spec = spec
         self._task = task
-        self._nodes = columns(file.schema_arrow)
-        self._facts = FileFacts(
-            uri=task.uri,
-            by_id=spec.by_id,
-            calendar=calendar_of(file.metadata.metadata),
-            int96=frozenset(i for i in leaves if stored.column(i).physical_type == "INT96"),
-        )
-        if spec.by_id and self._nodes and all(node.field_id is None for node in self._nodes):
+        self._nodes = shape.nodes
+        self._facts = FileFacts(task.uri, spec.by_id, shape.calendar, shape.int96)
+        nameless = all(f.file_names is None for f in spec.fields)
+        if spec.by_id and nameless and self._nodes and all(node.field_id is None for node in self._nodes):
             raise Damaged(f"{task.uri} has no field ids, by which its table finds columns; rewrite it", path=task.uri)
-        self._needed: dict[str, Node] = {}
+        self.needed: dict[str, Node] = {}
         partitions = {f.physical_name for f in spec.partition_fields}
-        self.makers: list[_Maker] = [
+        self._makers: list[_Maker] = [
             self._constant(task.partition[f.physical_name], arrow_type(f.type))
             if f.physical_name in partitions
             else self._stored(f)
             for f in spec.fields
         ]
-        self.makers += [self._metadata(canonical) for canonical in spec.metadata]
+        self._makers += [self._metadata(canonical) for canonical in spec.metadata]
 
-    def stored_batches(self) -> Iterator[pa.RecordBatch]:
-        """The file's rows in order, with the columns that are needed."""
-        if not self._needed:
-            yield from _blank_batches(self._file.metadata.num_rows, self._spec.batch_rows)
-            return
-        schema = self._file.metadata.schema
-        paths = [schema.column(node.leaf + i).path for node in self._needed.values() for i in range(node.leaves)]
-        batches = self._file.iter_batches(self._spec.batch_rows, columns=paths, use_threads=False)
-        while True:
-            with _blamed_on(self._task.uri):
-                batch = next(batches, None)
-            if batch is None:
-                return
-            yield batch
+    def leaves(self) -> list[int]:
+        """The leaves of the file that are needed."""
+        return [node.leaf + i for node in self.needed.values() for i in range(node.leaves)]
+
+    def made(self, batch: pa.RecordBatch, rows: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+        """Stored rows, which lie at these positions, as rows of the output, whose schema the caller knows."""
+        arrays = [make(batch, rows) for make in self._makers]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else blank(len(rows))
+
+    def sources(self, fields: Sequence[Field]) -> list[_Maker]:
+        """How columns are made that are compared and not given."""
+        return [self._stored(f) for f in fields]
 
     def _stored(self, wanted: Field) -> _Maker:
         node = find(self._nodes, wanted, self._facts, column=wanted.name)
         if node is None or not node.leaves:
-            return self._constant(None, arrow_type(wanted.type))
-        self._needed[node.name] = node
+            return self._constant(self._absent(wanted), arrow_type(wanted.type))
+        self.needed[node.name] = node
         facts = self._facts
         return lambda batch, rows: convert(batch.column(node.name), node, wanted.type, facts, column=wanted.name)
+
+    def _absent(self, wanted: Field) -> Any:
+        """The value of a column the file does not have: what its tuple says, else the column's default."""
+        name = None if wanted.field_id is None else self._spec.identities.get(wanted.field_id)
+        value = None if name is None else self._task.partition[name]
+        return wanted.initial_default if value is None or not value.is_valid else value
 
     def _metadata(self, canonical: str) -> _Maker:
         task, spec = self._task, self._spec
         match canonical:
             case names.ROW_INDEX:
-                return lambda batch, rows: pa.array(rows)
+                return lambda batch, rows: positions(rows)
             case names.FILE:
-                return self._constant(task.uri, pa.string())
+                return self._constant(task.shown or task.uri, pa.string())
+            case names.SPEC_ID:
+                return self._constant(task.spec_id, pa.int32())
+            case names.DELETED:
+                return self._constant(False, pa.bool_())
             case names.FILE_NUMBER:
                 return self._constant(task.number, pa.int64())
             case names.PARTITION:
@@ -161,10 +242,10 @@ class _Reader:
             case names.DEFAULT_ROW_COMMIT_VERSION:
                 return self._constant(task.default_row_commit_version, pa.int64())
             case names.ROW_ID:
-                return self._materialized(spec.id_column, self._derived_ids())
+                return self._materialized(spec.id_column, spec.id_field, self._derived_ids())
             case names.ROW_COMMIT_VERSION:
                 default = self._constant(task.default_row_commit_version, pa.int64())
-                return self._materialized(spec.version_column, default)
+                return self._materialized(spec.version_column, spec.version_field, default)
             case _:
                 raise AssertionError(f"{canonical} is no metadata column")
 
@@ -172,13 +253,15 @@ class _Reader:
         base = self._task.base_row_id
         if base is None:
             return self._constant(None, pa.int64())
-        return lambda batch, rows: pa.array(rows + base)
+        return lambda batch, rows: positions(rows + base)
 
-    def _materialized(self, name: str | None, derived: _Maker) -> _Maker:
+    def _materialized(self, name: str | None, number: int | None, derived: _Maker) -> _Maker:
         """Values of the file's own column where it has them, else derived ones; neither is a damaged table."""
-        node = None if name is None else find_name(self._nodes, name, self._facts, column=name)
+        if self._spec.has_gaps and self._task.base_row_id is None:
+            return self._constant(None, pa.int64())
+        node = self._carried(name, number)
         if node is not None:
-            self._needed[node.name] = node
+            self.needed[node.name] = node
 
         def make(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> pa.Array:
             values = derived(batch, rows)
@@ -195,9 +278,20 @@ class _Reader:
 
         return make
 
+    def _carried(self, name: str | None, number: int | None) -> Node | None:
+        """The file's own column of ids or versions, if it has one."""
+        if name is None:
+            return None
+        if number is None:
+            return find_name(self._nodes, name, self._facts, column=name)
+        return next((node for node in self._nodes if node.field_id == number), None)
+
     def _partition(self) -> _Maker:
         type_ = _metadata_type(names.PARTITION, self._spec)
-        values = [self._task.partition[f.physical_name] for f in self._spec.partition_fields]
+        tuples = self._spec.tuple_type
+        if tuples is not None and not tuples.fields:
+            return lambda batch, rows: pa.nulls(len(rows), type_)
+        values = [self._task.partition[f.physical_name] for f in tuples or self._spec.partition_fields]
         parts = [self._constant(v, t.type) for v, t in zip(values, type_.fields, strict=True)]
 
         def make(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> pa.Array:
@@ -218,7 +312,11 @@ def _metadata_type(canonical: str, spec: ReadSpec) -> pa.DataType:
     if canonical == names.FILE:
         return pa.string()
     if canonical == names.PARTITION:
-        return arrow_type(Struct(spec.partition_fields))
+        return arrow_type(spec.tuple_type or Struct(spec.partition_fields))
+    if canonical == names.SPEC_ID:
+        return pa.int32()
+    if canonical == names.DELETED:
+        return pa.bool_()
     return pa.int64()
 
 
@@ -233,19 +331,20 @@ def _is_remote(source: Any) -> bool:
 
 def _blank_batches(rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
     for start in range(0, rows, batch_rows):
-        yield _blank(min(batch_rows, rows - start))
+        yield blank(min(batch_rows, rows - start))
 
 
-def _blank(rows: int) -> pa.RecordBatch:
+def blank(rows: int) -> pa.RecordBatch:
+    """Rows without columns."""
     return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))
 
 
 @contextmanager
-def _blamed_on(uri: str) -> Iterator[None]:
+def blamed_on(uri: str) -> Iterator[None]:
     """Errors of Arrow as errors that name the file."""
     try:
         yield
     except (NotFound, FileNotFoundError) as error:
         raise MissingFile(f"{uri} is not there, but the table refers to it; restore it", path=uri) from error
     except (pa.ArrowException, OSError) as error:
-        raise Damaged(f"{uri} cannot be read as Parquet: {error}", path=uri) from error
+        raise Damaged(f"{uri} cannot be read as a data file: {error}", path=uri) from error

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -97,6 +97,13 @@ class StatsGatherer:
             elif not leaf.in_footer:
                 self._null_counts[leaf.path] += _column(rows, leaf).null_count
         self._groups += 1
+
+    def leaves(
+        self, footer: pq.FileMetaData
+    ) -> Iterator[tuple[StatsLeaf, int | None, tuple[_Raw, _Raw] | None, bool]]:
+        """Each leaf with its null count and bounds, None where not known, and whether it holds NaN."""
+        for leaf in self._leaves:
+            yield leaf, *self._merged(leaf, footer), leaf.path in self._has_nan
 
     def text(self, footer: pq.FileMetaData, *, string_prefix: int, tight: bool | None) -> str:
         """The statistics as JSON."""

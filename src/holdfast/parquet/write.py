@@ -3,7 +3,8 @@
 Runs in this process and inside Spark tasks, where it is pickled by value: it imports only Arrow, numpy and modules
 below its own storey.
 
-1. One file is open at a time. A file holds rows of one partition; a partition that comes back later gets another file.
+1. A file holds rows of one partition, and one file is open at a time: a partition that comes back later gets another.
+   Where rows are placed by transforms, which no order of theirs brings together, up to `OPEN_FILES` are open.
 2. Row groups are whole, whatever the size of the batches: each but a file's last has `row_group_rows` rows or about
    `row_group_bytes` bytes of Arrow memory, and no more than one is held in memory.
 3. A file is closed once it has `target_bytes` or more; no rows, no file.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import inspect
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from holdfast.errors import Invalid, TableError
-from holdfast.parquet.fit import VOID, fitted, stored_fields
+from holdfast.parquet.carried import Carried
+from holdfast.parquet.fit import VOID, fitted, stored_field, stored_fields
+from holdfast.parquet.measures import measured
+from holdfast.parquet.placing import PlacedBy, Texts, placed_runs
+from holdfast.parquet.rowmap import ROW_MAP
 from holdfast.parquet.stats import StatsGatherer, stats_of
 from holdfast.rows.columns import ROW_COMMIT_VERSION, ROW_ID
 from holdfast.schema.arrow import arrow_type
@@ -42,12 +47,17 @@ WRITTEN = pa.schema(
         ("partition_values", pa.map_(pa.string(), pa.string())),
         ("num_records", pa.int64()),
         ("stats", pa.string()),
+        ("carried", pa.string()),  # see `parquet.carried`; null: not known
     ]
 )
 
 _SUFFIX = {"zstd": ".zstd", "snappy": ".snappy", "gzip": ".gz", "brotli": ".br", "none": ""}
+_PAGE_ROWS, _PAGE_BYTES = 8192, 256 << 10  # smaller ones slow scans down
+_POINT_ROWS, _POINT_BYTES = 128, 1 << 20  # pages of all columns hold the same rows, unless these are large
+_NUMBERS = frozenset(("INT32", "INT64", "FLOAT", "DOUBLE"))
 _ANSWER_FILES = 1024  # files described in one batch
 _LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
+OPEN_FILES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +75,15 @@ class WriteSpec:
     target_bytes: int = 128 << 20
     row_group_rows: int = 1 << 20
     row_group_bytes: int = 64 << 20
-    page_rows: int = 4096
-    page_bytes: int = 128 << 10
+    point: bool = False  # for rows read one by one: small pages, numbers and vectors neither compressed nor encoded
     store_partitions: bool = False  # partition columns also in the files
     prefix: str = ""  # directory below the table's for all files
     gathered: bool = False  # rows are brought together before tasks write them, so that these write few files
     random_prefix: int = 0  # letters of a random directory in place of partition directories
+    placed_by: tuple[PlacedBy, ...] = ()  # transforms that say which rows go together; partition columns say it else
+    id_field: int | None = None  # the field ids of the carried columns, where columns are found by that
+    version_field: int | None = None
+    measures: Mapping[LeafPath, int] | None = None  # field ids of leaves: statistics are told by these; None: as JSON
 
     @property
     def input_fields(self) -> tuple[Field, ...]:
@@ -104,20 +117,25 @@ def write_batches(
 class RowWriter:
     """Takes rows and stores them; what is open when an error ends its `with` leaves no file."""
 
-    def __init__(self, spec: WriteSpec, sink: Sink, names: Callable[[], str]) -> None:
+    def __init__(
+        self, spec: WriteSpec, sink: Sink, names: Callable[[], str], *, notes: type[Carried] | None = None
+    ) -> None:
+        """`notes` notes what the rows carry; given by who has rows that do, so that no other task brings it along."""
+        self._notes = notes
         self._layout = _Layout(spec)
         self._sink = sink
         self._names = names
         self._done: list[dict[str, Any]] = []
-        self._open: _File | None = None
+        self._open: dict[Texts, _File] = {}  # the one written to last is the last
+        self._most = OPEN_FILES if spec.placed_by else 1
 
     def __enter__(self) -> RowWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._open is not None:
-            self._open.abort()
-            self._open = None
+        for file in self._open.values():
+            file.abort()
+        self._open = {}
 
     @property
     def finished(self) -> int:
@@ -127,21 +145,38 @@ class RowWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         """Store rows, with the columns of `spec.input_fields` in order."""
         for values, rows in self._layout.runs(batch):
-            if self._open is not None and self._open.values != values:
-                self.close()
             stored = self._layout.stored(rows)
             while stored.num_rows:
-                if self._open is None:
-                    self._open = _File(self._layout, self._sink, self._layout.key(values, self._names()), values)
-                stored = self._open.take(stored)
-                if self._open.is_full:
-                    self.close()
+                file = self._opened(values)
+                stored = file.take(stored)
+                if file.is_full:
+                    self._close(values)
+            self._spill()
 
     def close(self) -> None:
-        """Complete the open file, if there is one; rows that come later go to another."""
-        if self._open is not None:
-            self._done.append(self._open.finish())
-            self._open = None
+        """Complete the open files, if there are any; rows that come later go to others."""
+        for values in list(self._open):
+            self._close(values)
+
+    def _opened(self, values: Texts) -> _File:
+        found = self._open.pop(values, None)
+        if found is None:
+            while len(self._open) >= self._most:
+                self._close(next(iter(self._open)))
+            found = _File(self._layout, self._sink, self._layout.key(values, self._names()), values, self._notes)
+        self._open[values] = found
+        return found
+
+    def _close(self, values: Texts) -> None:
+        file = self._open[values]
+        done = file.finish()
+        del self._open[values]
+        self._done.append(done)
+
+    def _spill(self) -> None:
+        """Hold no more than a row group in memory, over all open files."""
+        if len(self._open) > 1 and sum(f.held for f in self._open.values()) > self._layout.spec.row_group_bytes:
+            max(self._open.values(), key=lambda f: f.held).flush()
 
     def taken(self) -> pa.RecordBatch:
         """The files completed since this was asked last, with the columns of WRITTEN."""
@@ -157,24 +192,31 @@ class _Layout:
         skipped = set() if spec.store_partitions else {at for at, _ in parts}
         kept = [(at, f) for at, f in enumerate(spec.fields) if at not in skipped and f.type != VOID]
         fields = stored_fields(f for _, f in kept)
-        carried = [name for name in (spec.id_column, spec.version_column) if name is not None]
+        numbered = ((spec.id_column, spec.id_field), (spec.version_column, spec.version_field))
+        carried = [(name, field_id) for name, field_id in numbered if name is not None]
         if not kept:
             raise Invalid("no column is left for the data files once partition and void columns are out: add one")
         self.spec = spec
         self.fields = tuple(f for _, f in kept)
-        self.schema = pa.schema([*fields, *(pa.field(name, pa.int64()) for name in carried)])
+        self.schema = pa.schema([*fields, *(stored_field(name, pa.int64(), number) for name, number in carried)])
         self._columns: list[tuple[int, DataType, str]] = [
             *((at, f.type, f.name) for at, f in kept),
-            *((len(spec.fields) + i, LONG, name) for i, name in enumerate(carried)),
+            *((len(spec.fields) + i, LONG, name) for i, (name, _) in enumerate(carried)),
         ]
         self._partitions = parts
+        self._placed = [_partition(spec.fields, one.column, whole=False) for one in spec.placed_by]
         # Worked out once, because a task may write thousands of small files.
         self.leaves = stats_of(spec.stats_leaves, self.fields, self.schema)
-        self.options = _options(spec)
+        self.options = _options(spec, self.schema)
 
     def runs(self, batch: pa.RecordBatch) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
         """Stretches of rows with the same partition values, and these as texts."""
         if not batch.num_rows:
+            return
+        if self._placed:
+            columns = [fitted(batch.column(at), f.type, arrow_type(f.type), column=f.name) for at, f in self._placed]
+            for value, rows in placed_runs(columns, self.spec.placed_by):
+                yield value, batch if len(rows) == batch.num_rows else batch.take(rows)
             return
         if not self._partitions:
             yield (), batch
@@ -207,18 +249,21 @@ class _Layout:
         if self.spec.random_prefix:
             folders = [_scattered(name, self.spec.random_prefix)]
         else:
-            parts = zip(self._partitions, values, strict=True)
-            folders = [directory(f.physical_name, text) for (_, f), text in parts]
+            names = [one.folder for one in self.spec.placed_by] or [f.physical_name for _, f in self._partitions]
+            folders = [directory(folder, text) for folder, text in zip(names, values, strict=True)]
         return "/".join(filter(None, (self.spec.prefix, *folders, name)))
 
     def partition_values(self, values: tuple[str | None, ...]) -> list[tuple[str, str | None]]:
-        return [(f.physical_name, text) for (_, f), text in zip(self._partitions, values, strict=True)]
+        names = [one.key for one in self.spec.placed_by] or [f.physical_name for _, f in self._partitions]
+        return list(zip(names, values, strict=True))
 
 
 class _File:
     """One file in the making."""
 
-    def __init__(self, layout: _Layout, sink: Sink, key: str, values: tuple[str | None, ...]) -> None:
+    def __init__(
+        self, layout: _Layout, sink: Sink, key: str, values: tuple[str | None, ...], notes: type[Carried] | None
+    ) -> None:
         spec = layout.spec
         self.values = values
         self._layout = layout
@@ -228,6 +273,9 @@ class _File:
         self._bytes = 0
         self._group_bytes = min(spec.row_group_bytes, spec.target_bytes)
         self._stats = StatsGatherer(layout.leaves)
+        self._carried: Carried | None = None
+        if notes is not None and spec.id_column is not None:
+            self._carried = notes(key, spec.id_column, spec.version_column)
         self._footers: list[pq.FileMetaData] = []
         self._output: Output = sink.open(key)
         try:
@@ -237,6 +285,11 @@ class _File:
         except BaseException:
             self._output.abort()
             raise
+
+    @property
+    def held(self) -> int:
+        """Bytes of rows that are not written yet."""
+        return self._bytes
 
     @property
     def is_full(self) -> bool:
@@ -252,28 +305,42 @@ class _File:
         self._rows += taken.num_rows
         self._bytes += int(taken.num_rows * row_bytes)
         if taken.num_rows >= min(limit, by_bytes):
-            self._flush()
+            self.flush()
         return batch.slice(taken.num_rows)
 
     def finish(self) -> dict[str, Any]:
         """Make the file visible and describe it."""
         try:
-            self._flush()
+            self.flush()
+            note, row_map = (self._note(), None) if self._carried is None else self._carried.told()
+            if row_map is not None:
+                self._writer.add_key_value_metadata({ROW_MAP: row_map})
             self._writer.close()
             size = self._output.file.tell()
             modified_ms = self._output.close()
         except BaseException:
             self.abort()
             raise
-        footer, spec = self._footers[0], self._layout.spec
+        footer = self._footers[0]
         return {
             "key": self._key,
             "size": size,
             "modified_ms": modified_ms,
             "partition_values": self._layout.partition_values(self.values),
             "num_records": footer.num_rows,
-            "stats": self._stats.text(footer, string_prefix=spec.string_prefix, tight=spec.tight_bounds),
+            "stats": self._told(footer),
+            "carried": note,
         }
+
+    def _told(self, footer: pq.FileMetaData) -> str:
+        spec = self._layout.spec
+        if spec.measures is None:
+            return self._stats.text(footer, string_prefix=spec.string_prefix, tight=spec.tight_bounds)
+        return measured(self._stats, footer, spec.measures, string_prefix=spec.string_prefix)
+
+    def _note(self) -> str | None:
+        """What is known of what rows carry where nobody looked: nothing is carried, or anything may be."""
+        return "" if self._layout.spec.id_column is None else None
 
     def abort(self) -> None:
         """Leave no file. Arrow's writer would otherwise write its footer when it is collected."""
@@ -281,37 +348,60 @@ class _File:
             self._writer.close()
         self._output.abort()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write what is held, as a row group."""
         if not self._pending:
             return
         rows = pa.Table.from_batches(self._pending)
         self._pending = []
         self._stats.saw(rows)
+        if self._carried is not None:
+            self._carried.saw(rows)
         self._writer.write_table(rows, row_group_size=rows.num_rows)
         self._rows = self._bytes = 0
 
 
-def _partition(fields: tuple[Field, ...], name: str) -> tuple[int, Field]:
+def _partition(fields: tuple[Field, ...], name: str, *, whole: bool = True) -> tuple[int, Field]:
     found = next(((at, f) for at, f in enumerate(fields) if f.name == name), None)
     assert found is not None, f"the partition column {name} is among the columns written"
     at, f = found
-    if isinstance(f.type, Array | Map | Struct):
+    if whole and isinstance(f.type, Array | Map | Struct):
         raise Invalid(f"{name} cannot be a partition column: its type has no partition values")
     return at, f
 
 
-def _options(spec: WriteSpec) -> dict[str, Any]:
+def _options(spec: WriteSpec, schema: pa.Schema) -> dict[str, Any]:
     """How Arrow is to lay a file out."""
     # An older Arrow on some worker lays files out otherwise; they hold the same.
-    recent = {"max_rows_per_page": spec.page_rows, "store_decimal_as_integer": True}
+    recent = {"max_rows_per_page": _POINT_ROWS if spec.point else _PAGE_ROWS, "store_decimal_as_integer": True}
     known = inspect.signature(pq.ParquetWriter).parameters
-    return {
+    options = {
         "compression": spec.codec,
-        "data_page_size": spec.page_bytes,
+        "data_page_size": _POINT_BYTES if spec.point else _PAGE_BYTES,
         "write_page_index": True,
         "store_schema": False,
         **{name: value for name, value in recent.items() if name in known},
     }
+    return options | _bare(spec, schema, options) if spec.point else options
+
+
+def _bare(spec: WriteSpec, schema: pa.Schema, options: dict[str, Any]) -> dict[str, Any]:
+    """Which leaves are stored as they are: numbers, and lists of numbers, such as vectors.
+
+    What rows carry from other files is read with them and not by itself, and repeats itself: it stays compressed.
+    """
+    sink = pa.BufferOutputStream()
+    pq.write_table(schema.empty_table(), sink, **options)
+    leaves = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
+    carried = {spec.id_column, spec.version_column}
+    simple = {f.name for f in schema if not pa.types.is_nested(f.type) and f.name not in carried}
+    lists = {f"{f.name}.list.element" for f in schema if pa.types.is_list(f.type)}
+    compression = {}
+    for leaf in map(leaves.column, range(len(leaves))):
+        as_is = leaf.physical_type in _NUMBERS and leaf.path in simple | lists
+        compression[leaf.path] = "none" if as_is else spec.codec
+    repeating = [name for name in (spec.version_column,) if name is not None]
+    return {"compression": compression, "use_dictionary": repeating or False}
 
 
 def _scattered(name: str, length: int) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from holdfast.errors import Invalid
 from holdfast.model.snapshot import Identity
 from holdfast.parquet.write import WriteSpec
-from holdfast.schema.properties import OPTIMIZE_WRITE, number, truth
+from holdfast.schema.properties import LAYOUT, OPTIMIZE_WRITE, Layout, layout, number, truth
 from holdfast.schema.stats_leaves import LeafPath, stats_leaves
 from holdfast.schema.types import Struct
 
@@ -31,6 +31,7 @@ _CODECS = {
 }
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
 _TARGET = 128 << 20
+_POINT_CODEC = "snappy"  # of what the point layout compresses: a page is to be opened at once
 
 
 def write_spec(
@@ -50,6 +51,7 @@ def write_spec(
     if deletion_vectors is None:
         deletion_vectors = truth(properties.get(ENABLE_DELETION_VECTORS))
     scattered = truth(properties.get(RANDOM_PREFIXES))
+    point = layout(properties.get(LAYOUT)) is Layout.POINT
     return WriteSpec(
         fields=schema.fields,
         partition_columns=partition_columns,
@@ -58,9 +60,10 @@ def write_spec(
         stats_leaves=stats_leaves(schema, partition_columns, properties, clustering),
         string_prefix=number(STRING_PREFIX, properties.get(STRING_PREFIX, "32")),
         tight_bounds=True if deletion_vectors else None,
-        codec=_codec(properties.get(CODEC, "zstd")),
+        codec=_codec(properties.get(CODEC, _POINT_CODEC if point else "zstd")),
         target_bytes=_size(properties[TARGET_FILE_SIZE]) if TARGET_FILE_SIZE in properties else _TARGET,
         store_partitions=any(truth(properties.get(name)) for name in STORE_PARTITIONS),
+        point=point,
         gathered=truth(properties.get(OPTIMIZE_WRITE)),
         random_prefix=number(RANDOM_PREFIX_LENGTH, properties.get(RANDOM_PREFIX_LENGTH, "2")) if scattered else 0,
     )

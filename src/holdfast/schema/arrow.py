@@ -27,6 +27,7 @@ _PRIMITIVES: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
     "void": pa.null(),
+    "time": pa.time64("ns"),  # of microseconds, and only in Iceberg; in the unit that Spark takes from Arrow
     "variant": VARIANT,
 }
 

@@ -1,4 +1,4 @@
-"""The properties a table may carry under `delta.`, by name, with what their values mean and what holds without them.
+"""The properties a table may carry, by name, with what their values mean and what holds without them.
 
 1. A value is text; the reader of it says what it must be: a truth, a number, a span of time.
 2. Reading tolerates any name; a misspelt one is told apart from a known one by the nearest known name.
@@ -32,6 +32,7 @@ AUTO_COMPACT = "delta.autoOptimize.autoCompact"
 OPTIMIZE_WRITE = "delta.autoOptimize.optimizeWrite"
 CONSTRAINT = "delta.constraints."  # followed by the constraint's name
 FEATURE = "delta.feature."  # followed by the feature's name; only in requests
+LAYOUT = "holdfast.layout"
 
 
 class Isolation(Enum):
@@ -40,6 +41,13 @@ class Isolation(Enum):
     SERIALIZABLE = "Serializable"  # as if every commit had run alone, in the order of versions
     WRITE_SERIALIZABLE = "WriteSerializable"  # in some order: rows that a blind append added meanwhile are not read
     SNAPSHOT = "SnapshotIsolation"  # rows that both would change are all that counts
+
+
+class Layout(Enum):
+    """What data files are laid out for; the value is how the property spells it."""
+
+    DEFAULT = "default"  # scans
+    POINT = "point"  # rows read one by one: small pages, numbers and vectors as they are
 
 
 class Kind(Enum):
@@ -104,6 +112,7 @@ PROPERTIES: dict[str, Kind] = {
     "delta.targetFileSize": Kind.TEXT,
     "delta.universalFormat.enabledFormats": Kind.TEXT,
     "delta.writePartitionColumnsToParquet": Kind.TRUTH,
+    LAYOUT: Kind.TEXT,
 }
 
 DEFAULTS: dict[str, str] = {  # what a table works by where it does not say; the rest is off or means nothing
@@ -159,6 +168,17 @@ def isolation(value: str | None) -> Isolation:
             return level
     known = ", ".join(level.value for level in Isolation)
     raise Invalid(f"the property {ISOLATION_LEVEL} is {value!r}; it must be one of {known}")
+
+
+def layout(value: str | None) -> Layout:
+    """What a table's files are laid out for; scans where it does not say."""
+    if value is None:
+        return Layout.DEFAULT
+    for known in Layout:
+        if known.value == value.strip().lower():
+            return known
+    names = ", ".join(known.value for known in Layout)
+    raise Invalid(f"the property {LAYOUT} is {value!r}; it must be one of {names}")
 
 
 def number(name: str, value: str) -> int:

@@ -23,11 +23,13 @@ from holdfast.schema.properties import (
     IN_COMMIT_TIMESTAMP_TIME,
     IN_COMMIT_TIMESTAMP_VERSION,
     ISOLATION_LEVEL,
+    LAYOUT,
     MATERIALIZED_ROW_COMMIT_VERSION,
     MATERIALIZED_ROW_ID,
     PREFIX,
     PROPERTIES,
     Isolation,
+    Layout,
     check,
     nearest,
 )
@@ -36,6 +38,7 @@ _CHOICES = {
     COLUMN_MAPPING_MODE: ("none", "name", "id"),
     "delta.checkpointPolicy": ("classic", "v2"),
     ISOLATION_LEVEL: tuple(level.value for level in Isolation),
+    LAYOUT: tuple(layout.value for layout in Layout),
     "delta.parquet.compression.codec": ("uncompressed", "none", "snappy", "gzip", "zstd"),
 }
 _KEPT_BY_THE_TABLE = frozenset(

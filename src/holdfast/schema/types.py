@@ -19,6 +19,8 @@ from holdfast.errors import Damaged, Unsupported
 
 MAPPING_ID = "delta.columnMapping.id"
 MAPPING_NAME = "delta.columnMapping.physicalName"
+FILE_NAMES = "holdfast.fileNames"  # what files without field ids may call a field; absent: its physical name
+INITIAL_DEFAULT = "holdfast.initialDefault"  # its value in files that do not have it; absent: null
 
 PRIMITIVES = frozenset(
     [
@@ -84,6 +86,16 @@ class Field:
     def field_id(self) -> int | None:
         found = self.metadata.get(MAPPING_ID)
         return None if found is None else int(found)
+
+    @property
+    def file_names(self) -> tuple[str, ...] | None:
+        """What files without field ids may call it; None: nothing but its physical name."""
+        return self.metadata.get(FILE_NAMES)
+
+    @property
+    def initial_default(self) -> Any:
+        """Its value in rows of files that do not have it."""
+        return self.metadata.get(INITIAL_DEFAULT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,214 @@
+"""Where rows belong that are placed by transforms of their columns: which rows go together, and under which values.
+
+Runs in this process and inside Spark tasks, where it is pickled by value: it imports only Arrow, numpy and modules
+below its own storey.
+
+1. Rows are of one file exactly if all their transformed values are equal; null equals null, floats go by their bits.
+2. A value is told as text that says all of it: numbers, days and microseconds as digits, floats and bytes as hex.
+3. Hashes are Murmur3 of 32 bits over the bytes Iceberg gives each type, so a value has the bucket all engines give it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from holdfast.errors import Invalid
+
+_UNITS = {"year": "Y", "month": "M", "day": "D", "hour": "h"}
+_C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
+Texts = tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedBy:
+    """A transform of a column, and the names of its values: in files' descriptions, and in their paths."""
+
+    column: str  # a name among the fields of a spec
+    inside: tuple[int, ...]  # from the column down to the field it is about
+    kind: str  # identity, bucket, truncate, year, month, day, hour, void
+    parameter: int | None
+    key: str
+    folder: str
+
+
+def placed_runs(columns: Sequence[pa.Array], by: Sequence[PlacedBy]) -> Iterator[tuple[Texts, pa.Array]]:
+    """The values that occur, and the rows of each, in their order; `columns` are those the transforms are of."""
+    values = [transformed(_inner(c, one.inside), one) for c, one in zip(columns, by, strict=True)]
+    codes = np.zeros(len(columns[0]), np.int64)
+    for array in values:
+        encoded = _comparable(array).dictionary_encode(null_encoding="encode")
+        codes = np.unique(codes * len(encoded.dictionary) + encoded.indices.to_numpy(), return_inverse=True)[1]
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    firsts = pa.array(order[starts])
+    told = list(zip(*(texts(array.take(firsts)) for array in values), strict=True))
+    for text, rows in zip(told, np.split(order, starts[1:]), strict=True):
+        yield text, pa.array(rows)
+
+
+def transformed(values: pa.Array, by: PlacedBy) -> pa.Array:
+    """The transform of every value; null for null."""
+    match by.kind:
+        case "identity":
+            return values
+        case "void":
+            return pa.nulls(len(values), values.type)
+        case "year" | "month" | "day" | "hour":
+            return _calendar(values, _UNITS[by.kind])
+        case "truncate" if by.parameter:
+            return _truncated(values, by.parameter, by.column)
+        case "bucket" if by.parameter:
+            hashed = _hashes(values, by.column)
+            buckets = (hashed & np.uint32(0x7FFFFFFF)).astype(np.int64) % by.parameter
+            return pa.array(buckets.astype(np.int32), mask=_absent(values))
+        case _:
+            raise AssertionError(f"{by.kind} is no transform that tables are written with")
+
+
+def texts(values: pa.Array) -> list[str | None]:
+    """Values as texts from which they can be made again."""
+    types, type_ = pa.types, values.type
+    if types.is_date(type_):
+        values = values.cast(pa.int32())
+    elif types.is_timestamp(type_) or types.is_time(type_):
+        values = values.cast(pa.timestamp("us", type_.tz) if types.is_timestamp(type_) else pa.time64("us")).view(
+            "int64"
+        )
+    elif types.is_floating(type_):
+        values = _comparable(values)
+    return [_text(value) for value in values.to_pylist()]
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return value.hex() if isinstance(value, bytes) else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _inner(column: pa.Array, inside: Sequence[int]) -> pa.Array:
+    for at in inside:
+        column = pc.struct_field(column, at)
+    return column
+
+
+def _comparable(values: pa.Array) -> pa.Array:
+    """Values that are equal exactly if they are of one partition."""
+    if not pa.types.is_floating(values.type):
+        return values
+    floats = values.cast(pa.float32() if pa.types.is_float16(values.type) else values.type)
+    numbers = floats.fill_null(0).to_numpy(zero_copy_only=False)
+    numbers = np.where(np.isnan(numbers), np.array(np.nan, numbers.dtype), numbers)
+    return pa.array(numbers.view(f"i{numbers.itemsize}"), mask=_absent(values))
+
+
+def _calendar(values: pa.Array, unit: str) -> pa.Array:
+    absent = _absent(values)
+    if pa.types.is_date(values.type):
+        moments = values.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False).astype("datetime64[D]")
+    else:
+        whole = values.cast(pa.timestamp("us", values.type.tz)).view("int64")
+        moments = whole.fill_null(0).to_numpy(zero_copy_only=False).astype("datetime64[us]")
+    counted = moments.astype(f"datetime64[{unit}]").astype(np.int64).astype(np.int32)
+    return pa.array(counted, mask=absent)
+
+
+def _truncated(values: pa.Array, width: int, column: str) -> pa.Array:
+    types, type_ = pa.types, values.type
+    if types.is_string(type_):
+        return pc.utf8_slice_codeunits(values, 0, width)
+    if types.is_binary(type_):
+        return pc.binary_slice(values, 0, width)
+    if types.is_decimal(type_):
+        unscaled = _unscaled(values)
+        made = [None if n is None else n - n % width for n in unscaled]
+        return pa.array([_decimal(n, type_.scale) for n in made], type_)
+    if types.is_integer(type_):
+        numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
+        return pa.array(numbers - numbers % width, mask=_absent(values))
+    raise Invalid(f"{column} is {type_}, which cannot be truncated for partitioning")
+
+
+def _hashes(values: pa.Array, column: str) -> NDArray[np.uint32]:
+    types, type_ = pa.types, values.type
+    if types.is_integer(type_) or types.is_date(type_) or types.is_timestamp(type_) or types.is_time(type_):
+        if types.is_date(type_):
+            values = values.cast(pa.int32())
+        elif not types.is_integer(type_):
+            values = values.cast(pa.timestamp("us", type_.tz) if types.is_timestamp(type_) else pa.time64("us")).view(
+                "int64"
+            )
+        longs = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        return _murmur(np.ascontiguousarray(longs).view(np.uint8).reshape(-1, 8), np.full(len(longs), 8))
+    if types.is_decimal(type_):
+        blobs = [
+            b"" if n is None else n.to_bytes((n.bit_length() // 8) + 1, "big", signed=True) for n in _unscaled(values)
+        ]
+        blobs = [_shortest(b) for b in blobs]
+        return _of_blobs(pa.array(blobs, pa.binary()))
+    if types.is_string(type_) or types.is_binary(type_):
+        return _of_blobs(values.cast(pa.binary()).fill_null(b""))
+    raise Invalid(f"{column} is {type_}, which has no buckets")
+
+
+def _of_blobs(blobs: pa.Array) -> NDArray[np.uint32]:
+    lengths = pc.binary_length(blobs).to_numpy(zero_copy_only=False)
+    width = -(-int(lengths.max(initial=0)) // 4) * 4
+    made = np.zeros((len(blobs), width), np.uint8)
+    _, offsets, data = blobs.buffers()
+    starts = np.frombuffer(offsets, np.int32)[blobs.offset : blobs.offset + len(blobs)].astype(np.int64)
+    letters = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    at = np.arange(width)[None, :]
+    inside = at < lengths[:, None]
+    places = np.where(inside, starts[:, None] + at, 0)
+    if len(letters):
+        made[inside] = letters[places[inside]]
+    return _murmur(made, lengths)
+
+
+def _murmur(data: NDArray[np.uint8], lengths: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """Murmur3 of each row of zero-padded bytes, seed 0; all rows at once, word by word."""
+    words = np.ascontiguousarray(data).view("<u4").reshape(len(data), -1)
+    hashed = np.zeros(len(data), np.uint32)
+    lengths = lengths.astype(np.int64)
+    with np.errstate(over="ignore"):
+        for at in range(words.shape[1]):
+            mixed = _rotated(words[:, at] * _C1, 15) * _C2
+            whole = _rotated(hashed ^ mixed, 13) * np.uint32(5) + np.uint32(0xE6546B64)
+            left = lengths - 4 * at
+            hashed = np.where(left >= 4, whole, np.where(left > 0, hashed ^ mixed, hashed))
+        hashed = hashed ^ lengths.astype(np.uint32)
+        hashed = (hashed ^ (hashed >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+        hashed = (hashed ^ (hashed >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+        return hashed ^ (hashed >> np.uint32(16))
+
+
+def _rotated(words: NDArray[np.uint32], by: int) -> NDArray[np.uint32]:
+    return (words << np.uint32(by)) | (words >> np.uint32(32 - by))
+
+
+def _unscaled(values: pa.Array) -> list[int | None]:
+    scale = values.type.scale
+    return [None if v is None else int(v.scaleb(scale)) for v in values.to_pylist()]
+
+
+def _decimal(unscaled: int | None, scale: int) -> Any:
+    return None if unscaled is None else pa.scalar(unscaled, pa.decimal256(76, 0)).as_py().scaleb(-scale)
+
+
+def _shortest(data: bytes) -> bytes:
+    """Two's complement in as few bytes as hold it."""
+    while len(data) > 1 and (data[0], data[1] & 0x80) in ((0, 0), (255, 0x80)):
+        data = data[1:]
+    return data
+
+
+def _absent(values: pa.Array) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = values.is_null().to_numpy(zero_copy_only=False)
+    return found

@@ -1,0 +1,285 @@
+"""Single rows of data files, by position.
+
+Runs in this process and inside Spark tasks, where it is pickled by value: it imports only Arrow, numpy, pyroaring
+and modules below its own storey.
+
+1. What comes out equals what `read_batches` gives for the same rows, in the order asked: pick by pick, and within one
+   in the order of its positions, which may repeat.
+2. A position is physical, and what the task says is hidden has no say: who asks for a position has found its row.
+3. A position that the file does not have is Damaged, with the file's name.
+4. Only pages that hold a wanted row are read, where the file has an index of its pages and that is understood; other
+   files, and row groups too large to be held, are read batch by batch. Which way never changes the answer.
+5. A remote file costs one read for what its footer and page index say, once, and one for each stretch of pages.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from holdfast.errors import Damaged
+from holdfast.parquet.footer import Node
+from holdfast.parquet.gather import gathered, may_gather
+from holdfast.parquet.pagemap import PageMap, PageMaps, load_page_map
+from holdfast.parquet.read import (
+    FileTask,
+    ReadSpec,
+    StoredColumns,
+    blamed_on,
+    blank,
+    opened,
+    output_schema,
+    shape_of,
+    stored_batches,
+)
+from holdfast.parquet.source import open_source
+from holdfast.parquet.splice import Cut, cut, spliced
+from holdfast.parquet.window import Mappings, Window, fetched, whole
+from holdfast.storage.arrays import positions
+from holdfast.storage.base import NotFound, ObjectStore
+
+GUESS = 256 << 10  # bytes at the end of a remote file that mostly hold its footer and page index
+_LARGEST = 256 << 20  # bytes of one row group; beyond, it is read batch by batch
+_AHEAD = 256 << 20  # bytes of remote pages that are held at a time
+_MAPS, _MAPPINGS = PageMaps(), Mappings()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pick:
+    """Rows of one file."""
+
+    store: ObjectStore
+    key: str  # in the store
+    task: FileTask
+    positions: NDArray[np.int64]  # in any order, also more than once
+
+
+def take_rows(spec: ReadSpec, picks: Sequence[Pick], *, parallel: int = 32) -> pa.Table:
+    """Rows of several files, in the order asked, with the columns of `output_schema(spec)`.
+
+    From a remote store at most `parallel` ranges are read at a time.
+    """
+    schema = output_schema(spec)
+    asked = [pick for pick in picks if len(pick.positions)]
+    if all(pick.store.url == "file://" for pick in asked):
+        found = [_local(spec, pick, schema) for pick in asked]
+    else:
+        with ThreadPoolExecutor(parallel) as pool:
+            found = list(_remote(spec, asked, schema, pool))
+    return pa.Table.from_batches(found, schema=schema)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Plan:
+    """How to read the wanted rows of one file by its pages."""
+
+    pick: Pick
+    columns: StoredColumns
+    pages: PageMap
+    wanted: NDArray[np.int64]  # ascending, each once
+    back: NDArray[np.int64] | None  # from the wanted rows to those asked for; None: they are the same
+    gathers: tuple[Node, ...]
+    cuts: tuple[Cut, ...]  # of the other columns
+
+    def stretches(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The bytes of the file that are needed."""
+        cuts = (*self.cuts, *_cuts(self.pages, self.gathers, self.wanted))
+        if not cuts:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        starts, stops = zip(*(each.stretches() for each in cuts), strict=True)
+        return np.concatenate(starts), np.concatenate(stops)
+
+
+def _local(spec: ReadSpec, pick: Pick, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of a file of this machine."""
+    try:
+        version, data = _MAPPINGS.get(f"/{pick.key}")
+    except (OSError, ValueError):  # the plain reader says what is wrong with it
+        return _plain(spec, pick, schema)
+
+    def made() -> PageMap | None:
+        return load_page_map(lambda at, length: data[at : at + length].tobytes(), len(data), guess=GUESS)
+
+    plan = _planned(spec, pick, _MAPS.get(("file://", pick.key, version), made))
+    found = None if plan is None else _read(plan, whole(data), schema)
+    return _plain(spec, pick, schema) if found is None else found
+
+
+def _remote(spec: ReadSpec, picks: Sequence[Pick], schema: pa.Schema, pool: Executor) -> Iterator[pa.RecordBatch]:
+    """The rows of files that come over a network: what all of them need is asked for before the first is decoded."""
+    begun: deque[tuple[int, Callable[[], pa.RecordBatch]]] = deque()
+    held = 0
+    for pick, (pages, data) in zip(picks, pool.map(_fetched_map, picks), strict=True):
+        size, answer = _begun(spec, pick, pages, data, schema, pool)
+        begun.append((size, answer))
+        held += size
+        while held > _AHEAD:
+            size, answer = begun.popleft()
+            held -= size
+            yield answer()
+    for _, answer in begun:
+        yield answer()
+
+
+def _begun(
+    spec: ReadSpec, pick: Pick, pages: PageMap | None, data: bytes | None, schema: pa.Schema, pool: Executor
+) -> tuple[int, Callable[[], pa.RecordBatch]]:
+    """Begin to read one file: how many bytes that may be, and what waits for its rows."""
+    plan = _planned(spec, pick, pages)
+    if plan is None:
+        plain = pool.submit(_plain, spec, pick, schema)
+        return pick.task.size or 0, plain.result
+    if data is None:
+        starts, stops = plan.stretches()
+        size = int((stops - starts).sum())
+        window = fetched(lambda at, length: pick.store.get_range(pick.key, at, length), starts, stops, pool)
+    else:
+        in_hand = whole(np.frombuffer(data, np.uint8))
+        size, window = len(data), lambda: in_hand
+
+    def answer() -> pa.RecordBatch:
+        try:
+            found = _read(plan, window(), schema)
+        except (NotFound, ValueError):
+            found = None
+        return _plain(spec, pick, schema) if found is None else found
+
+    return size, answer
+
+
+def _fetched_map(pick: Pick) -> tuple[PageMap | None, bytes | None]:
+    """The map of a remote file; where it is small and has to be read for that, also all of its bytes."""
+    store, key = pick.store, pick.key
+    come: list[bytes] = []
+
+    def read(at: int, length: int) -> bytes:
+        come.append(store.get_range(key, at, length))
+        return come[-1]
+
+    def made() -> PageMap | None:
+        try:
+            size = store.head(key).size if pick.task.size is None else pick.task.size
+            return load_page_map(read, size, guess=GUESS)
+        except NotFound:
+            return None
+
+    # Two stores in memory may have one name.
+    kept = not store.url.startswith("memory://")
+    pages = _MAPS.get((store.url, key, pick.task.size), made) if kept else made()
+    return pages, come[0] if len(come) == 1 and len(come[0]) == pick.task.size else None
+
+
+def _planned(spec: ReadSpec, pick: Pick, pages: PageMap | None) -> _Plan | None:
+    """How to read a file by its pages; None where it is to be read by row groups."""
+    if pages is None or pick.task.format != "parquet":
+        return None
+    columns = StoredColumns(pages.shape, spec, pick.task)
+    wanted, back = _ascending(pick.positions)
+    _check(wanted, int(pages.starts[-1]), pick.task.uri)
+    gathers = tuple(node for node in columns.needed.values() if may_gather(pages, node))
+    others = [node for node in columns.needed.values() if node not in gathers]
+    cuts = _cuts(pages, others, wanted)
+    if len(cuts) < len(others):
+        return None
+    if sum(each.size for each in cuts) > _LARGEST and sum(each.heaviest() for each in cuts) > _LARGEST:
+        return None
+    return _Plan(pick, columns, pages, wanted, back, gathers, cuts)
+
+
+def _cuts(pages: PageMap, nodes: Iterable[Node], wanted: NDArray[np.int64]) -> tuple[Cut, ...]:
+    return tuple(found for node in nodes if (found := cut(pages, node, wanted)) is not None)
+
+
+def _read(plan: _Plan, window: Window, schema: pa.Schema) -> pa.RecordBatch | None:
+    """The rows of a plan out of the bytes it needs; None where Arrow makes nothing of them."""
+    pages, asked = plan.pages, plan.pick.positions
+    found = {node.name: gathered(pages, node, asked, window) for node in plan.gathers}
+    refused = [node for node in plan.gathers if found[node.name] is None]
+    cuts = (*plan.cuts, *_cuts(pages, refused, plan.wanted))
+    if cuts:
+        try:
+            parts = spliced(pages, cuts, plan.wanted, window)
+        except (pa.ArrowException, OSError, ValueError):
+            return None
+        found |= parts if plan.back is None else {name: part.take(positions(plan.back)) for name, part in parts.items()}
+    names = list(plan.columns.needed)
+    rows = pa.RecordBatch.from_arrays([found[name] for name in names], names) if names else blank(len(asked))
+    return plan.columns.made(rows, asked, schema)
+
+
+def _plain(spec: ReadSpec, pick: Pick, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of one file by way of its row groups."""
+    wanted, back = _ascending(pick.positions)
+    source = open_source(pick.store, pick.key, pick.task.size)
+    read = _of_groups if pick.task.format == "parquet" else _of_all
+    columns, parts = read(source, spec, pick.task, wanted)
+    if sum(part.num_rows for part in parts) < len(wanted):
+        uri = pick.task.uri
+        raise Damaged(f"{uri} holds fewer rows than its footer says; restore it, or write its rows anew", path=uri)
+    rows = pa.concat_batches(parts)
+    return columns.made(rows if back is None else rows.take(positions(back)), pick.positions, schema)
+
+
+def _of_groups(
+    source: pa.NativeFile, spec: ReadSpec, task: FileTask, wanted: NDArray[np.int64]
+) -> tuple[StoredColumns, Sequence[pa.RecordBatch]]:
+    """The wanted rows of a Parquet file, of which only row groups that have one are read."""
+    with blamed_on(task.uri):
+        file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=isinstance(source, pa.PythonFile))
+    columns = StoredColumns(shape_of(file), spec, task)
+    groups = range(file.metadata.num_row_groups)
+    starts = np.cumsum([0, *(file.metadata.row_group(g).num_rows for g in groups)])
+    _check(wanted, int(starts[-1]), task.uri)
+    parts = []
+    for group in np.unique(np.searchsorted(starts, wanted, side="right") - 1).tolist():
+        batches = stored_batches(file, columns, task.uri, batch_rows=spec.batch_rows, groups=[group])
+        parts += [chosen for _, chosen in _chosen(batches, int(starts[group]), wanted)]
+    return columns, parts
+
+
+def _of_all(
+    source: pa.NativeFile, spec: ReadSpec, task: FileTask, wanted: NDArray[np.int64]
+) -> tuple[StoredColumns, Sequence[pa.RecordBatch]]:
+    """The wanted rows of a file of another format."""
+    columns, batches = opened(source, spec, task)
+    ends, parts = zip(*_chosen(batches(columns), 0, wanted), strict=True)
+    _check(wanted, ends[-1], task.uri)
+    return columns, parts
+
+
+def _chosen(
+    batches: Iterator[pa.RecordBatch], start: int, wanted: NDArray[np.int64]
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The wanted rows of each batch, and the position behind it."""
+    for batch in batches:
+        end = start + batch.num_rows
+        low, high = np.searchsorted(wanted, (start, end))
+        yield end, batch.take(positions(wanted[low:high] - start))
+        start = end
+
+
+def _ascending(asked: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+    """Positions in order, each once, and how to come back from them; None where there is nothing to come back to."""
+    if (asked[1:] > asked[:-1]).all():
+        return asked, None
+    wanted, back = np.unique(asked, return_inverse=True)
+    return wanted, back
+
+
+def _check(wanted: NDArray[np.int64], rows: int, uri: str) -> None:
+    """Refuse sorted positions that a file with so many rows does not have."""
+    if wanted[0] < 0 or wanted[-1] >= rows:
+        off = wanted[0] if wanted[0] < 0 else wanted[-1]
+        raise Damaged(
+            f"{uri} has {rows} rows, but its table refers to row {off} of it; restore the file",
+            path=uri,
+            expected=f"more than {off} rows",
+            found=f"{rows} rows",
+        )
