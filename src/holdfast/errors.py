@@ -150,6 +150,14 @@ class UnknownVersion(Invalid):
         self.version = version
 
 
+class UnknownRow(Invalid):
+    """The request names rows that are not in the version it reads; `row_ids` are some of them."""
+
+    def __init__(self, message: str, *, row_ids: tuple[int, ...]) -> None:
+        super().__init__(message)
+        self.row_ids = row_ids
+
+
 class LimitReached(Invalid):
     """The request needs more than the format can express."""
 

@@ -22,6 +22,9 @@ RUN = (
     "README.md",
     "docs/tables.md",
     "docs/scanning.md",
+    "docs/lookup.md",
+    "docs/indexes.md",
+    "docs/vectors.md",
     "docs/writing.md",
     "docs/changing-rows.md",
     "docs/changes.md",
@@ -34,6 +37,8 @@ RUN = (
     "docs/vacuum.md",
     "docs/erasure.md",
     "docs/errors.md",
+    "docs/iceberg.md",
+    "docs/iceberg-writing.md",
 )
 FRAGMENTS = ("CONTRIBUTING.md", "docs/row-identity.md", "docs/storage.md")  # code to look at, with parts left out
 BLOCKS = [block for page in RUN for block in blocks(page)]

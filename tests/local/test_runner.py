@@ -23,7 +23,7 @@ from holdfast.model.files import FILES, Bounds, FileStats, FileTable, LeafPath, 
 from holdfast.model.snapshot import HiddenRows, Identity, Snapshot
 from holdfast.plan.scan import Condition, ScanPlan
 from holdfast.predicate.records import And, Compare, IsNull, Not, Op, Opaque, Predicate
-from holdfast.rows.columns import METADATA_COLUMNS
+from holdfast.rows.columns import DELETED, METADATA_COLUMNS, SPEC_ID
 from holdfast.schema.types import DataType, Field, Primitive, Struct
 from holdfast.storage.local import LocalStore
 from holdfast.storage.location import Location
@@ -146,9 +146,8 @@ def test_a_scan_is_what_a_loop_over_the_rows_would_give(
 ) -> None:
     location = table_at()
     plan, hidden = laid_down(files, location)
-    plan = replace(
-        plan, columns=SCHEMA.fields[:1], metadata={name: name.removeprefix("_") for name in METADATA_COLUMNS}
-    )
+    asked = {name: name.removeprefix("_") for name in METADATA_COLUMNS if name not in (SPEC_ID, DELETED)}
+    plan = replace(plan, columns=SCHEMA.fields[:1], metadata=asked)
     plan = where(plan, And((Not(IsNull(("p",))), Compare(Op.GE, ("v",), 0))))
     expected = []
     base = 0
@@ -173,6 +172,16 @@ def test_a_scan_is_what_a_loop_over_the_rows_would_give(
     assert got.to_pylist() == expected[:limit]
     assert got.schema.field("v").type == pa.int64()
     assert got.schema.field("partition").type == pa.struct([("p", pa.int32())])
+
+
+@examples(20)
+@given(made_files)
+def test_hidden_rows_are_given_and_told_where_that_is_asked_for(files: list[Made]) -> None:
+    plan, hidden = laid_down(files, table_at())
+    plan = replace(plan, columns=SCHEMA.fields[:1], metadata={DELETED: "gone"})
+    told = [(value, at in made.hidden) for made in files for at, value in enumerate(made.values)]
+    got = LocalRunner().scan(plan, hidden)
+    assert list(zip(got["v"].to_pylist(), got["gone"].to_pylist(), strict=True)) == told
 
 
 def test_rows_without_columns_are_counted() -> None:

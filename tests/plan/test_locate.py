@@ -1,49 +1,96 @@
-"""Rows of a snapshot found by their ids."""
+"""What the log says of which file may hold a row id."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from holdfast import DeltaTable
 from holdfast.delta.state import load
-from holdfast.delta.vectors import load_hidden
 from holdfast.errors import NoRowIdentity
-from holdfast.plan.locate import locator
-from holdfast.rows.sequence import RowIdSequence
+from holdfast.model.files import FileTable, Slab
+from holdfast.model.snapshot import Snapshot
+from holdfast.plan.locate import CARRIES, FRESH, UNKNOWN, spans
+from holdfast.rows.rowmap import ROW_IDS
 from holdfast.storage.open import open_location
 from tests.support.tablesmith import Tablesmith
 
+TRACKED = {"delta.enableRowTracking": "true", "delta.enableDeletionVectors": "true"}
 
-def test_every_live_row_is_found_where_it_is_and_no_other(tmp_path: Path) -> None:
+
+def table(path: str) -> DeltaTable:
+    builder = DeltaTable.create(None).location(path).addColumns(pa.schema([("k", pa.int64())]))
+    for name, value in TRACKED.items():
+        builder = builder.property(name, value)
+    return builder.execute()
+
+
+def tagged(snapshot: Snapshot, texts: list[str | None]) -> Snapshot:
+    """The snapshot with other notes."""
+    slabs = []
+    for slab in snapshot.files.slabs:
+        here, texts = texts[: slab.files.num_rows], texts[slab.files.num_rows :]
+        tags = pa.array([None if t is None else [(ROW_IDS, t)] for t in here], slab.files.schema.field("tags").type)
+        slabs.append(Slab(slab.files.set_column(slab.files.column_names.index("tags"), "tags", tags), slab.stats))
+    return replace(snapshot, files=FileTable(tuple(slabs)))
+
+
+def test_our_own_files_say_what_they_carry() -> None:
+    t = table("memory://locate/own")
+    t.append(pa.table({"k": range(10)}))
+    t.append(pa.table({"k": range(10, 15)}))
+    t.update("k in (2, 4, 12)", {"k": "k + 100"})
+    snapshot = load(open_location("memory://locate/own")).snapshot
+    found = spans(snapshot)
+    order = np.argsort(found.bases)
+    assert found.kinds[order].tolist() == [FRESH, FRESH, CARRIES]
+    assert found.lows[order].tolist() == [0, 10, 2]
+    assert found.highs[order].tolist() == [9, 14, 12]
+    assert found.maps.is_valid().to_numpy(False)[order].tolist() == [False, False, True]
+
+
+def test_files_of_others_may_hold_any_id_up_to_their_own(tmp_path: Path) -> None:
     smith = Tablesmith(tmp_path / "t", schema=[("id", "long")])
-    smith.append([{"id": i} for i in range(10)], files=3)
-    smith.hide(1, [0, 2])
-    smith.update(0, {1: {"id": 100}, 2: {"id": 200}})
-    smith.rewrite(2)
-    snapshot = load(open_location(smith.url)).snapshot
-    rows = smith.rows()
-    keys = snapshot.files.column("key").to_pylist()
-    contents = {key: smith._contents[key] for key in keys}
-    carried = {
-        key: RowIdSequence.from_ids(np.array(content.ids, np.int64))
-        for key, content in contents.items()
-        if None not in content.ids
-    }
-    assert 0 < len(carried) < len(keys)
-    index = locator(snapshot, load_hidden(snapshot.location, snapshot.files), carried)
-    files, positions = index.locate(np.arange(smith.high_water() + 2))
-    found = {
-        int(id_): (keys[file], int(position))
-        for id_, file, position in zip(range(len(files)), files, positions, strict=True)
-        if file >= 0
-    }
-    assert found == {row["_row_id"]: (row["_file"], row["_row_index"]) for row in rows}
+    smith.append([{"id": i} for i in range(10)], files=2)
+    smith.rewrite(0)
+    found = spans(load(open_location(smith.url)).snapshot)
+    assert found.kinds.tolist() == [UNKNOWN, UNKNOWN]
+    assert found.lows.tolist() == [0, 0]
+    assert found.highs.tolist() == (found.bases + found.counts - 1).tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("{size}", FRESH),
+        ("{size},{column},3,4,0", CARRIES),
+        ("{size},00000000,3,4,0", FRESH),  # of a table this one was cloned from
+        ("{size},{column},3,4,10", FRESH),  # every row is as it was first written
+        ("1{size}", UNKNOWN),  # of another file
+        ("{size},{column},3", UNKNOWN),
+        ("{size},{column},99999999999999999999,4,0", UNKNOWN),
+        ("", UNKNOWN),
+        ("no note of ours", UNKNOWN),
+        (None, UNKNOWN),
+    ],
+)
+def test_only_a_note_of_this_file_and_this_table_is_believed(text: str | None, kind: int) -> None:
+    path = f"memory://locate/notes-{abs(hash(text))}"
+    t = table(path)
+    t.append(pa.table({"k": range(10)}))
+    t.update("k = 3", {"k": "30"}, mode="copy-on-write")
+    snapshot = load(open_location(path)).snapshot
+    size = snapshot.files.column("size")[0].as_py()
+    own = dict(snapshot.files.column("tags")[0].as_py())[ROW_IDS]
+    said = None if text is None else text.format(size=size, column=own.split(",")[1])
+    assert spans(tagged(snapshot, [said])).kinds.tolist() == [kind]
 
 
 def test_a_table_that_does_not_track_rows_has_none(tmp_path: Path) -> None:
     smith = Tablesmith(tmp_path / "t", schema=[("id", "long")], row_tracking=False)
-    snapshot = load(open_location(smith.url)).snapshot
-    with pytest.raises(NoRowIdentity, match="does not track rows"):
-        locator(snapshot, load_hidden(snapshot.location, snapshot.files))
+    with pytest.raises(NoRowIdentity, match=r"does not track rows.*enableRowTracking"):
+        spans(load(open_location(smith.url)).snapshot)

@@ -50,14 +50,14 @@ def test_only_what_is_both_old_and_unneeded_goes(
 
 def test_hidden_names_are_not_ours() -> None:
     others = ["_delta_log/0.json", "_delta_index/x", ".hidden", "p=1/_tmp/x", "p=1/.x.crc", "_holdfast/erasures/1.json"]
-    others += ["_holdfast/index/a", "_symlink_format_manifest/manifest", "directory/"]
+    others += ["_symlink_format_manifest/manifest", "directory/"]
     ours = ["part-0.parquet", "p=1/part-0.parquet", "ab/deletion_vector_1.bin", "_change_data/p=1/cdc-0.parquet"]
     assert _going(*others, *ours) == ours
 
 
 def test_what_we_left_behind_goes() -> None:
     left = ["_holdfast/stage/1/part-0.parquet", "_holdfast/scan/ab/_spark_metadata/0", ".part-0.parquet.holdfast-tmp"]
-    left += ["_delta_log/.1.holdfast-tmp", "p=1/.part-0.parquet.holdfast-tmp"]
+    left += ["_delta_log/.1.holdfast-tmp", "p=1/.part-0.parquet.holdfast-tmp", "_holdfast/index/a/1/run-0.parquet"]
     assert _going(*left) == left
     assert _going("a.holdfast-tmp") == ["a.holdfast-tmp"]  # not hidden: a file like any other
     assert _going(".user.tmp") == []

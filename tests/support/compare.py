@@ -92,6 +92,7 @@ _UNIFIED: dict[str, tuple[pa.DataType, ...]] = {
     "string": (pa.string(), pa.large_string(), pa.string_view()),
     "binary": (pa.binary(), pa.large_binary(), pa.binary_view()),
     "date": (pa.date32(), pa.date64()),
+    "time": (pa.time64("us"), pa.time64("ns")),
 }
 
 

@@ -66,11 +66,30 @@ class Story:
     high_water: int = -1
 
     def __post_init__(self) -> None:
+        self.create()
+        self.check([])
+
+    def create(self) -> None:
         builder = DeltaTable.create(None).location(self.path).addColumns(COLUMNS)
         for name, value in self.kind.properties.items():
             builder = builder.property(name, value)
         (builder.partitionedBy("p") if self.kind.partitioned else builder).execute()
-        self.check([])
+
+    def version(self) -> int:
+        """What rows that the newest commit changed say they were changed in."""
+        return self.open(self.path).version
+
+    def read(self) -> list[Row]:
+        """The rows, and their ids and versions where the table has them."""
+        metadata = ["_row_id", "_row_commit_version"] if self.kind.tracked else []
+        found: list[Row] = DeltaTable.forPath(None, self.path).toArrow(metadata=metadata).to_pylist()
+        return found
+
+    def mark(self) -> int:
+        """The highest id that was given out."""
+        identity = load(open_location(self.path)).snapshot.identity
+        assert identity is not None
+        return identity.high_water
 
     @property
     def table(self) -> DeltaTable:
@@ -173,13 +192,12 @@ class Story:
 
     def check(self, new: Sequence[Row], changed: Sequence[int] = ()) -> None:
         """Compare the table, opened again, with the model, once `new` rows are in it and these ids were changed."""
-        table = self.open(self.path)
-        version = table.version
+        version = self.version()
         if not self.kind.tracked:
             self._check_rows(version, new)
             return
         self.rows |= {row_id: (version, self.rows[row_id][1]) for row_id in changed}
-        found = DeltaTable.forPath(None, self.path).toArrow(metadata=["_row_id", "_row_commit_version"]).to_pylist()
+        found = self.read()
         got = {row.pop("_row_id"): (row.pop("_row_commit_version"), row) for row in found}
         assert len(got) == len(found), "row ids are unique"
         fresh = {row_id: got[row_id] for row_id in got.keys() - self.rows.keys()}
@@ -189,17 +207,16 @@ class Story:
         kept = {row_id: got.get(row_id) for row_id in self.rows}
         assert _text(kept) == _text(self.rows)
         self.rows = got
-        identity = load(open_location(self.path)).snapshot.identity
-        assert identity is not None
-        assert identity.high_water >= max(self.high_water, *got, -1)
-        self.high_water = identity.high_water
+        mark = self.mark()
+        assert mark >= max(self.high_water, *got, -1)
+        self.high_water = mark
         self.versions[version] = dict(got)
 
     def _check_rows(self, version: int, new: Sequence[Row]) -> None:
         for row in new:
             self.high_water += 1
             self.rows[self.high_water] = version, row
-        found = DeltaTable.forPath(None, self.path).toArrow().to_pylist()
+        found = self.read()
         assert sorted(shown([row]) for row in found) == sorted(shown([row]) for _, row in self.rows.values())
         self.versions[version] = dict(self.rows)
 

@@ -46,6 +46,15 @@ CHANGES = pa.schema(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a version says a domain is from then on; `configuration` None: there is none."""
+
+    version: int
+    domain: str
+    configuration: str | None
+
+
 @dataclass(frozen=True)
 class Past:
     """What a log tells of files, in the order in which it happened."""
@@ -56,6 +65,7 @@ class Past:
     walks: tuple[tuple[int, int], ...]  # first and last versions of stretches without a missing commit
     events: pa.Table  # with the columns of EVENTS, and `dv_key`: the file key of the file that the vector is in
     changes: pa.Table  # change files
+    domains: tuple[Told, ...]  # what was said of domains, in order
     written_ms: NDArray[np.int64]  # of each version's commit; 0 where it is gone
 
     @property
@@ -99,6 +109,11 @@ class Past:
         written = self.written_ms[removed.column("version").to_numpy()]
         return removed.append_column("gone_ms", pa.array(np.maximum(said, written)))
 
+    def told_until(self, told: Told) -> int | None:
+        """The version at which something else was said of the domain; None where that is what it is."""
+        later = (t.version for t in self.domains if t.domain == told.domain and t.version > told.version)
+        return next(later, None)
+
     def last_before(self, moment_ms: int) -> int | None:
         """The last version written before a moment."""
         found = np.flatnonzero((self.written_ms > 0) & (self.written_ms < moment_ms))
@@ -135,7 +150,7 @@ class Past:
 
 @dataclass(frozen=True)
 class Reach:
-    """File keys that must stay, by the reason why. Files of indexes become another reason here."""
+    """File keys that must stay, by the reason why. Which files of indexes must is told by `table.index_files`."""
 
     live: pa.Array
     recent: pa.Array  # removed within the retention
@@ -156,15 +171,19 @@ def walk(location: Location) -> Past:
     if not described.spans:
         raise UnknownVersion(f"no version of the table at {location.url} can be read: its log has holes")
     events, changes = [EVENTS.empty_table()], [CHANGES.empty_table()]
+    domains: list[Told] = []
     walks = tuple(_walks(listing, described))
     for first, last in walks:
         for stretch in _stretches(location, listing, first, last):
             events.append(stretch.removes)
             if stretch.first == first:
-                base = load(location, version=first).snapshot.files.table
+                start = load(location, version=first)
+                base = start.snapshot.files.table
+                domains += [Told(first, name, domain.configuration) for name, domain in start.domains.items()]
                 events.append(_dated(base.append_column("deleted_ms", pa.nulls(len(base), pa.int64())), first, True))
             else:
                 events.append(stretch.adds)
+                domains += stretch.domains
             changes.append(stretch.changes)
     written = np.zeros(described.spans[-1][1] + 1, np.int64)
     times = file_times(listing)
@@ -172,7 +191,7 @@ def walk(location: Location) -> Past:
     written[known] = [times[v] for v in known]
     told = pa.concat_tables(events).combine_chunks()
     told = told.append_column("dv_key", vector_keys(location, told))
-    return Past(location, listing, described, walks, told, pa.concat_tables(changes), written)
+    return Past(location, listing, described, walks, told, pa.concat_tables(changes), tuple(domains), written)
 
 
 def reach(state: DeltaState, past: Past, pins: dict[str, int], *, horizon_ms: int) -> Reach:
@@ -244,6 +263,7 @@ class _Stretch:
     removes: pa.Table
     adds: pa.Table
     changes: pa.Table
+    domains: tuple[Told, ...]
 
 
 def _stretches(location: Location, listing: LogListing, first: int, last: int) -> Iterator[_Stretch]:
@@ -282,6 +302,11 @@ def _columns(location: Location, first: int, told: Sequence[tuple[int, Line]]) -
                 maps([a.partition_values for _, a in changes]),
             ],
             schema=CHANGES,
+        ),
+        tuple(
+            Told(version, domain.domain, None if domain.removed else domain.configuration)
+            for version, line in told
+            if (domain := line.domain_metadata) is not None
         ),
     )
 

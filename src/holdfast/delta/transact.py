@@ -47,6 +47,7 @@ from holdfast.delta.upgrade import protocol_for
 from holdfast.env import Env
 from holdfast.errors import Damaged, Invalid, OutcomeUnknown, Unavailable
 from holdfast.model.mutation import RESTAMPED, Committed, Laid, Mutation, Outcome, Shape, Taken
+from holdfast.rows.rowmap import ROW_IDS, note
 from holdfast.rows.stamp import NO_IDS_YET, stamp
 from holdfast.schema.properties import (
     ENABLE_IN_COMMIT_TIMESTAMPS,
@@ -219,7 +220,7 @@ def _adds(
             modification_time=row["modified_ms"],
             data_change=mutation.data_change,
             stats=row["stats"] if hides is None else loosened(row["stats"], row["num_records"], 0),
-            tags=dict(laid.tags) or None,
+            tags=_tags(row, laid, tracked) or None,
             deletion_vector=hides,
             base_row_id=None if bases is None else bases[i],
             default_row_commit_version=None if bases is None else version,
@@ -234,6 +235,13 @@ def _adds(
         again = again.filter(pc.is_valid(again.column("base_row_id")))
     for row in again.to_pylist():  # one per file
         yield _added_again(mutation, row)
+
+
+def _tags(row: Mapping[str, Any], laid: Laid, tracked: _Tracking | None) -> dict[str, str | None]:
+    """What is noted of a new file: how it was laid out, and what its rows carry."""
+    if tracked is None or row["carried"] is None:
+        return dict(laid.tags)
+    return {**laid.tags, ROW_IDS: note(row["size"], row["carried"])}
 
 
 def _born(mutation: Mutation) -> dict[str, tuple[BitMap64, int]]:

@@ -22,7 +22,7 @@ from pyroaring import BitMap64
 from holdfast.env import Env
 from holdfast.errors import Unsupported
 from holdfast.local.assign import Recipe, copied, inserted, updated
-from holdfast.local.cluster import in_order
+from holdfast.local.cluster import by_id, in_order
 from holdfast.local.constraints import prepare
 from holdfast.local.expressions import condition
 from holdfast.local.find import Finder, Taken, relations_of, source_relation, target_relation
@@ -88,13 +88,15 @@ class LocalChanger:
                         _mark(seen, key, batch, taken.is_met & (taken.clause < 0))
                     if recipes is not None:
                         pieces.append(recipes.made(finder, batch, taken))
-                if stores is not None and work.order is None:
+                if stores is not None and work.order is None and not work.by_id:
                     stores.write(pieces)
                 elif stores is not None:
                     waiting += pieces
                 kept += sum(piece.copied for piece in pieces)
             if stores is not None and work.order is not None:
                 stores.write_parts(in_order(waiting, work.order))
+            elif stores is not None and work.by_id:
+                stores.write_parts(by_id(waiting))
             staged, feed = (STAGED.empty_table(), STAGED.empty_table()) if stores is None else stores.closed()
         met = finder.pool.addresses(finder.met) if work.source is not None and work.meets else {}
         doubled = 0 if _only_deletes(work.clauses) else doubled

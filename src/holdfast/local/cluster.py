@@ -1,4 +1,4 @@
-"""Rows along a curve with Arrow: all of them in memory, sorted once, and cut into the parts of the curve.
+"""Rows along a curve, or by their ids, with Arrow: all of them in memory, sorted once, and cut into parts of the curve.
 
 1. The curve is that of `spark.cluster`, from a sample where there are many rows.
 2. Rows with the same place stay in the order in which they came.
@@ -35,6 +35,16 @@ def in_order(pieces: Sequence[Pieces], order: Order) -> Iterator[Stored]:
     for part in np.split(at, ends[:-1]):
         if len(part):
             yield carried.stored(rows, pa.array(part))
+
+
+def by_id(pieces: Sequence[Pieces]) -> Iterator[Stored]:
+    """The rows in the order of their ids."""
+    stored = [piece.data for piece in pieces if piece.data is not None]
+    carried = _Carried.of(stored)
+    if carried.ids is not None:
+        yield carried.stored(pa.concat_tables([s.rows for s in stored]), pc.sort_indices(carried.ids))
+    else:
+        yield from stored
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ class Finder:
             rows, partners = self._matches(batch, alone)
             self.met[partners] = True
             is_met[rows] = True
-            alone = np.setdiff1d(alone, rows, assume_unique=False)
+            alone = alone[~is_met[alone]]
             by = self._first(Side.MATCHED, self.paired(batch, rows, partners, self._tested))
             rows, partners, by = rows[by >= 0], partners[by >= 0], by[by >= 0]
             pairs = rows, partners

@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyroaring import BitMap64
 
+from holdfast.local.gone import gone_rows
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.parquet.read import read_batches
 from holdfast.parquet.source import open_source
@@ -44,7 +45,8 @@ def files_of(plan: ScanPlan, hidden: HiddenRows, wanted: Wanted) -> Iterator[tup
     """The key of each planned file, and its live rows; the plan's own columns and condition have no say."""
     fields = tuple(f for f in plan.snapshot.schema.fields if wanted.prefix + f.name in wanted.columns)
     names = (INDEX, ID, VERSION) if wanted.identity else (INDEX,)
-    spec = read_spec(replace(plan, columns=fields, metadata={_METADATA[name]: name for name in names}, where=None))
+    asked = replace(plan, columns=fields, metadata={_METADATA[name]: name for name in names}, where=None)
+    spec = read_spec(asked, gone=gone_rows(hidden))
     labels = [*(wanted.prefix + f.name for f in fields), *names]
     for planned in planned_files(plan, hidden):
         store, key = place(plan.snapshot.location, planned.key)

@@ -20,6 +20,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from holdfast.local.gone import gone_rows
 from holdfast.model.snapshot import HiddenRows
 from holdfast.parquet.read import BATCH_ROWS, ReadSpec, output_schema, read_batches
 from holdfast.parquet.source import open_source
@@ -48,7 +49,7 @@ class LocalRunner:
 
     def scan_batches(self, plan: ScanPlan, hidden: HiddenRows, *, limit: int | None = None) -> pa.RecordBatchReader:
         """The rows of a plan, batch by batch."""
-        spec = read_spec(plan, batch_rows=self.batch_rows)
+        spec = read_spec(plan, batch_rows=self.batch_rows, gone=gone_rows(hidden))
         predicate = None if plan.where is None else plan.where.predicate
         full = replace(spec, fields=(*spec.fields, *_for_condition(plan, predicate)))
         if predicate is not None:

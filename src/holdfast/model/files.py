@@ -3,7 +3,8 @@
 A format hands files over in slabs (one from a checkpoint, one per stretch of commits), each with its own source of
 statistics, because statistics come in different shapes and are read only when something asks for them.
 
-1. Every slab has the columns of FILES, in that order, and a statistics source of the same length.
+1. Every slab has the columns of FILES, in that order, and a statistics source of the same length. Where the format
+   places files by specs (`snapshot.Placement`), the columns of PLACED follow, and last the typed tuple `partition`.
 2. `key` is unique together with `dv.id`; without a vector it is unique by itself.
 3. `dv` is null for a file with no hidden rows; `num_records` counts physical rows, hidden ones included.
 """
@@ -45,6 +46,15 @@ FILES = pa.schema(
         ("tags", STRINGS),
     ]
 )
+PLACED = pa.schema(
+    [
+        ("spec_id", pa.int32()),
+        ("sequence", pa.int64()),  # grows with commits; deletes by value apply to files with smaller ones
+        ("format", pa.string()),  # of the data file: parquet, orc
+        ("group", pa.int64()),  # equal for files with the same spec and tuple; null where nothing asks for it
+    ]
+)
+PARTITION = "partition"
 
 LeafPath: TypeAlias = tuple[str, ...]  # physical names from the top column down to a leaf
 

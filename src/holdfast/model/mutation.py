@@ -24,9 +24,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from holdfast.model.files import FILES, STRINGS
+from holdfast.model.files import FILES, PARTITION, PLACED, STRINGS
+from holdfast.model.snapshot import Placement
 from holdfast.predicate.records import Predicate
 from holdfast.rows.stamp import PROVISIONAL
+from holdfast.schema.arrow import arrow_type
 from holdfast.schema.types import Struct
 
 STAGED = pa.schema(
@@ -37,6 +39,7 @@ STAGED = pa.schema(
         ("partition_values", STRINGS),  # by physical name, as text
         ("num_records", pa.int64()),
         ("stats", pa.string()),  # as the format stores them
+        ("carried", pa.string()),  # what rows carry of identity, see `parquet.carried`; null: not known
     ]
 )
 RESTAMPED = pa.schema([*FILES, ("num_records", pa.int64()), ("stats", pa.string())])
@@ -163,9 +166,9 @@ class Winner:
     domains: frozenset[str] = frozenset()  # of state kept in the table, those it set or dropped
 
 
-def staged_files(staged: pa.Table) -> pa.Table:
+def staged_files(staged: pa.Table, placement: Placement | None = None) -> pa.Table:
     """Staged files with the columns of FILES, as if they were in the table: rows that carry no id have provisional
-    ones, and a provisional version."""
+    ones, and a provisional version. Where a table places files by specs, it is not said where these are."""
     counts = staged.column("num_records").combine_chunks()
     ends = pc.cumulative_sum(counts)
     paths = pa.array([quote(key) for key in staged.column("key").to_pylist()], pa.string())  # one per file
@@ -176,4 +179,11 @@ def staged_files(staged: pa.Table) -> pa.Table:
         "default_row_commit_version": pa.repeat(pa.scalar(PROVISIONAL, pa.int64()), staged.num_rows),
     }
     nothing = {f.name: pa.nulls(staged.num_rows, f.type) for f in FILES}
-    return pa.table({**nothing, **given}).select(FILES.names).cast(FILES)
+    files = pa.table({**nothing, **given}).select(FILES.names).cast(FILES)
+    if placement is None:
+        return files
+    said = {"format": pa.repeat("parquet", staged.num_rows), "sequence": files.column("default_row_commit_version")}
+    for f in PLACED:
+        files = files.append_column(f, said.get(f.name, pa.nulls(staged.num_rows, f.type)))
+    tuples = arrow_type(placement.tuple_type)
+    return files.append_column(PARTITION, pa.nulls(staged.num_rows, tuples))

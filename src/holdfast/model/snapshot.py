@@ -13,7 +13,7 @@ from enum import Enum
 from pyroaring import BitMap64
 
 from holdfast.model.files import FileTable
-from holdfast.schema.types import Struct
+from holdfast.schema.types import LONG, MAPPING_ID, Field, Struct
 from holdfast.storage.location import Location
 
 
@@ -35,6 +35,42 @@ class Identity:
     id_column: str | None
     version_column: str | None
     high_water: int
+    id_field: int | None = None  # the field id of the column, where it is found by that
+    version_field: int | None = None
+    has_gaps: bool = False  # a file may have no base; its rows then have neither id nor version, whatever it stores
+
+    @property
+    def id_stored(self) -> Field | None:
+        """The column of ids that a data file may have."""
+        return None if self.id_column is None else _stored(self.id_column, self.id_field)
+
+    @property
+    def version_stored(self) -> Field | None:
+        """The column of versions that a data file may have."""
+        return None if self.version_column is None else _stored(self.version_column, self.version_field)
+
+
+@dataclass(frozen=True, slots=True)
+class Bucketed:
+    """A column by whose hash files are placed: its field id, the field of the tuple, and how many buckets there are."""
+
+    field_id: int
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """How a format places files that gives each a spec and a typed tuple.
+
+    Partition columns are then ordinary columns that files hold, and a file is shown under the path its metadata spells.
+    """
+
+    tuple_type: Struct  # over all specs; without fields: tuples are null
+    identities: Mapping[int, str] = field(
+        default_factory=dict
+    )  # field id of a column -> field of the tuple equal to it
+    buckets: tuple[Bucketed, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -52,10 +88,32 @@ class Snapshot:
     clustering_columns: tuple[tuple[str, ...], ...] = ()  # physical names
     properties: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # what was read around, and why
+    placement: Placement | None = None  # None: partition values are texts, by column
+    hides: bool = False  # rows of its files can be hidden, whatever its properties say
+    to_track: str = "enable it with enableRowTracking(), or the table property delta.enableRowTracking=true"
 
 
 @dataclass(frozen=True, slots=True)
 class HiddenRows:
-    """Physical positions hidden in each file, by file key; files without any are absent."""
+    """Physical positions hidden in each file, by file key, where files without any are absent; and rows by value."""
 
     positions: Mapping[str, BitMap64] = field(default_factory=dict)
+    by_value: tuple[GoneByValue, ...] = ()
+
+
+@dataclass(frozen=True)
+class GoneByValue:
+    """Rows that are gone because all of some columns equal a row of a delete file; null equals null.
+
+    A delete file counts for a data file whose sequence is smaller, and that is of its group unless it counts
+    everywhere.
+    """
+
+    deletes: (
+        Snapshot  # its columns are those compared, under names of their own, found by id; its files are the deletes
+    )
+    everywhere: bool
+
+
+def _stored(name: str, field_id: int | None) -> Field:
+    return Field(name, LONG, metadata={} if field_id is None else {MAPPING_ID: field_id})

@@ -27,7 +27,7 @@ from holdfast.model.mutation import STAGED
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.ops.rebase import Ask, Touched
 from holdfast.ops.scan import LoadHidden
-from holdfast.plan.arithmetic import check_rows, live_rows
+from holdfast.plan.arithmetic import check_rows, live_counts, live_rows
 from holdfast.plan.change import (
     Changer,
     Clause,
@@ -42,7 +42,7 @@ from holdfast.plan.change import (
     count,
 )
 from holdfast.plan.follow import united
-from holdfast.plan.prune import Want, prune
+from holdfast.plan.prune import Pruner, Want, prune
 from holdfast.plan.scan import Condition, Request, plan_scan
 from holdfast.predicate.floats import may_find_nan
 from holdfast.predicate.records import (
@@ -90,6 +90,7 @@ class Asked:
     keeps: Callable[[FileTable], pa.BooleanArray] | None = None  # files that the source can match
     skips: Predicate = ALWAYS  # beyond the predicate, true of every row that the source can match
     alias: str | None = None
+    more: tuple[Pruner, ...] = ()  # passes over the files of this snapshot, and of no other
 
     @property
     def of_target(self) -> tuple[Clause, ...]:
@@ -234,7 +235,7 @@ def touched(asked: Asked, made: Effect, *, deletes: str) -> Touched:
 
 def _candidates(asked: Asked) -> tuple[FileTable, FileTable]:
     """Files whose rows are all taken by a delete, proven; and those to be searched."""
-    files = prune(asked.snapshot.files, Want(asked.snapshot, asked.predicate)).files
+    files = prune(asked.snapshot.files, Want(asked.snapshot, asked.predicate), asked.more).files
     if asked.keeps is not None:
         files = files.filter(asked.keeps(files))
     only = asked.clauses[0] if len(asked.clauses) == 1 and asked.source is None else None
@@ -243,7 +244,7 @@ def _candidates(asked: Asked) -> tuple[FileTable, FileTable]:
     tested = tested_columns(asked.predicate)
     otherwise = Or((negate(asked.predicate), *(IsNull(column) for column in sorted(tested))))
     rest = prune(files, Want(asked.snapshot, otherwise)).files
-    known = pc.is_valid(files.num_records) if len(files) else pa.array([], pa.bool_())
+    known = pc.is_valid(live_counts(files))
     is_rest = pc.is_in(files.column("key").combine_chunks(), value_set=_keys(rest)) if len(files) else known
     searched = pc.or_(is_rest, pc.invert(known))
     return files.filter(pc.invert(searched)), files.filter(searched)

@@ -3,6 +3,8 @@
 1. No row changes: the commit says so (`data_change` false), so change queries are silent about it.
 2. Each bin is a commit of its own: one that loses to another writer takes nothing with it but its own files.
 3. Live rows before are rows after, checked before a bin is committed.
+4. Where rows have been moved before and no order of theirs was asked for, they go back into the order of their ids:
+   what a file must remember of its rows becomes a few ranges again.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from holdfast.parquet.write import WriteSpec
 from holdfast.plan.arithmetic import check_rows
 from holdfast.plan.change import Changer, Storing, Work
 from holdfast.plan.compact import Bin
+from holdfast.plan.locate import is_scattered
 from holdfast.plan.scan import Request, plan_scan
 from holdfast.predicate.records import ALWAYS, Predicate
 from holdfast.predicate.render import render
@@ -49,6 +52,7 @@ def rewritten(
             keep=True,
             together=work.order is None,
             order=work.order,
+            by_id=work.order is None and snapshot.identity is not None and is_scattered(work.files, snapshot.identity),
             label=label,
             store=replace(store, feed=None, data=_rolled(store.data, work)),
         )

@@ -62,6 +62,7 @@ class Erased(msgspec.Struct, frozen=True):
     unpurged: tuple[Held, ...] = ()  # live files that hide such rows, which other writers were faster with
     vectors: tuple[str, ...] = ()  # files that name positions of such rows, and nothing else of them
     loose: tuple[str, ...] = ()  # files that no version has and that were there before
+    indexes: tuple[Held, ...] = ()  # files of indexes with entries of such rows
     versions: tuple[tuple[int, int], ...] = ()  # that need any of the data files
     pins: Mapping[str, int] = {}  # that keep such versions
     vacuum_after_ms: int = 0
@@ -80,7 +81,7 @@ class Erased(msgspec.Struct, frozen=True):
     @property
     def is_held(self) -> bool:
         """Whether any file is known to hold such rows, or may."""
-        return bool(self.files or self.changes or self.unpurged or self.loose)
+        return bool(self.files or self.changes or self.unpurged or self.loose or self.indexes)
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -92,6 +93,8 @@ class Erased(msgspec.Struct, frozen=True):
             steps.append("erase(...) again: this one was cut short")
         if self.unpurged:
             steps.append(f"purge(), because other writers were faster with {len(self.unpurged)} files")
+        names = sorted({held.file.split("/")[2] for held in self.indexes})
+        steps += [f"rebuildIndex({name!r}), or dropIndex, because its entries have keys of them" for name in names]
         if self.is_held:
             steps.append(f"vacuum() after {moment(self.vacuum_after_ms)}")
         steps.append(f"erasureStatus({self.id!r}), which reads what is left and says whether any is found")
@@ -104,7 +107,12 @@ class Erased(msgspec.Struct, frozen=True):
             lines.append(f"  taken out in version {self.version}{written}")
         if self.files:
             lines.append(f"  versions that still need their bytes: {Versions(self.versions)}")
-        for what, held in (("old file", self.files), ("change file", self.changes), ("live file", self.unpurged)):
+        for what, held in (
+            ("old file", self.files),
+            ("change file", self.changes),
+            ("live file", self.unpurged),
+            ("index file", self.indexes),
+        ):
             lines += [f"  {what} {each}" for each in held[:_SHOWN]]
             lines += [f"  and {len(held) - _SHOWN} more"] if len(held) > _SHOWN else []
         if self.loose:
@@ -129,17 +137,18 @@ class ErasureStatus(msgspec.Struct, frozen=True):
     files: tuple[Held, ...] = ()
     changes: tuple[Held, ...] = ()
     loose: tuple[str, ...] = ()
+    indexes: tuple[Held, ...] = ()
 
     @property
     def is_clean(self) -> bool:
-        return not (self.files or self.changes or self.loose)
+        return not (self.files or self.changes or self.loose or self.indexes)
 
     def __str__(self) -> str:
         head = f"erasure {self.erasure}, {self.rows} rows"
         if self.is_clean:
             return f"{head}: {_stated(self.scan)}"
         lines = [f"{head}: not done, at {moment(self.scan.moment_ms)}"]
-        for what, held in (("file", self.files), ("change file", self.changes)):
+        for what, held in (("file", self.files), ("change file", self.changes), ("index file", self.indexes)):
             lines += [f"  {what} {each}" for each in held[:_SHOWN]]
             lines += [f"  and {len(held) - _SHOWN} more"] if len(held) > _SHOWN else []
         lines += [f"  file of no version: {name}" for name in self.loose[:_SHOWN]]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow.compute as pc
 
 from holdfast.model.snapshot import Snapshot
-from holdfast.plan.prune import Step
+from holdfast.plan.prune import Pruner, Step
 from holdfast.plan.reasons import Reason, reasons
 from holdfast.plan.run import Runner
 from holdfast.plan.scan import Request, plan_scan
@@ -56,9 +57,11 @@ class Explanation:
     __repr__ = __str__
 
 
-def explain(snapshot: Snapshot, request: Request, runner: Runner[Any], *, show_files: int = 10) -> Explanation:
-    """What a scan of this request would read; nothing of the data is."""
-    plan = plan_scan(snapshot, request)
+def explain(
+    snapshot: Snapshot, request: Request, runner: Runner[Any], *, show_files: int = 10, more: Sequence[Pruner] = ()
+) -> Explanation:
+    """What a scan of this request would read; nothing of the data is. `more`: passes that others offer."""
+    plan = plan_scan(snapshot, request, more=more)
     files = plan.files.table
     return Explanation(
         table=snapshot.location.url,

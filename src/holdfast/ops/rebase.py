@@ -179,7 +179,7 @@ class _Rebase:
             return Clash(
                 "delete-delete", careless[0], "it rewrote rows without keeping their ids", tuple(sorted(keys)[:10])
             )
-        hides = truth(self.newest.properties.get(ENABLE_DELETION_VECTORS))
+        hides = self.newest.hides or truth(self.newest.properties.get(ENABLE_DELETION_VECTORS))
         if not hides:
             return self._clash("delete-delete", "it changed files that this one changes too", tuple(sorted(keys)[:10]))
         return None
@@ -239,7 +239,7 @@ class _Rebase:
         if not rows:
             return {}
         own = self.mutation.added
-        files = FileTable((Slab(staged_files(own), NoStats(own.num_rows)),))
+        files = FileTable((Slab(staged_files(own, self.newest.placement), NoStats(own.num_rows)),))
         snapshot = replace(self.newest, files=files)
         return self.redo.runner.follow(self._old(rows), place_of(snapshot, files, HiddenRows())).to
 

@@ -18,11 +18,18 @@ from holdfast.plan.change import Positions, count
 
 def live_rows(files: FileTable) -> list[int | None]:
     """Rows of each file that are not hidden; None where the log does not say."""
-    if not len(files):
-        return []
-    hidden = pc.fill_null(pc.struct_field(files.column("dv").combine_chunks(), "cardinality"), 0)
-    found: list[int | None] = pc.subtract(files.num_records, hidden).to_pylist()
+    found: list[int | None] = live_counts(files).to_pylist()
     return found
+
+
+def live_counts(files: FileTable) -> pa.Array:
+    """Rows of each file that are not hidden; null where the log does not say."""
+    if not len(files):
+        return pa.array([], pa.int64())
+    vectors = files.column("dv").combine_chunks()
+    # Of a file that hides rows, it may not be said how many.
+    hidden = pc.if_else(pc.is_null(vectors), pa.scalar(0, pa.int64()), pc.struct_field(vectors, "cardinality"))
+    return pc.subtract(files.num_records, hidden)
 
 
 def check_rows(

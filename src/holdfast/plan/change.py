@@ -114,6 +114,7 @@ class Work:
     keep: bool = False  # rows that no clause takes are copied
     together: bool = False  # what is written goes into as few files as their target size allows
     order: Order | None = None  # all rows are of one partition and copied, and are written in this order
+    by_id: bool = False  # likewise, in the order of their row ids
     label: str = "changing rows"  # what people are shown while it lasts
     meets: bool = False  # tell which rows of the source found a row, whether a clause took it or not
     store: Storing | None = None  # None: only find

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from holdfast.model.files import FileTable
+from holdfast.model.files import PARTITION, FileTable
 from holdfast.plan.change import Order
 from holdfast.schema.partition import column
 
@@ -109,11 +109,24 @@ def groups(files: FileTable, partition_names: Sequence[str]) -> Iterator[Group]:
         values = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
         code = values.dictionary_encode(null_encoding="encode").indices.to_numpy()
         codes = np.unique(codes * (int(code.max(initial=0)) + 1) + code, return_inverse=True)[1]
+    for code in _placed(files):
+        codes = np.unique(codes * (int(code.max(initial=0)) + 1) + code, return_inverse=True)[1]
     known = np.flatnonzero(counts >= 0)  # a file of which the log gives no count stays as it is
     order = known[np.lexsort((known, bases[known], codes[known]))]
     for part in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
         share = np.divide(hidden[part], counts[part], out=np.ones(len(part)), where=counts[part] > 0)
         yield Group(part, counts[part] - hidden[part], (sizes[part] * (1 - share)).astype(np.int64), share)
+
+
+def _placed(files: FileTable) -> Iterator[NDArray[np.int64]]:
+    """Of files that are placed by specs: which have the same spec, and the same value of each field."""
+    table = files.table
+    if PARTITION not in table.column_names:
+        return
+    tuples = table.column(PARTITION).combine_chunks()
+    for values in (table.column("spec_id").combine_chunks(), *tuples.flatten()):
+        code: NDArray[np.int64] = values.dictionary_encode(null_encoding="encode").indices.to_numpy()
+        yield code
 
 
 def _bins(group: list[_File], limits: Limits) -> Iterator[list[_File]]:

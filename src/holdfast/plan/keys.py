@@ -34,11 +34,12 @@ from holdfast.plan.value_ranges import Ranges
 from holdfast.predicate.bounds import Known, Range, Single
 from holdfast.predicate.literal import INTEGER_BITS, LARGEST_PRECISION
 from holdfast.predicate.parse import by_value
-from holdfast.predicate.records import ALWAYS, Column, Compare, Constant, Op, Or, Predicate, Value, conjunction
+from holdfast.predicate.records import ALWAYS, Column, Compare, Constant, In, Op, Or, Predicate, Value, conjunction
 from holdfast.schema.arrow import arrow_type
 from holdfast.schema.types import DataType, Decimal, Field, Primitive, Struct
 
 MOST_RANGES = 200_000
+MOST_LISTED = 10_000  # values worth looking up one by one
 WORTH = 1 / 32  # of all gaps between values: a narrower one lets a row-group filter skip next to nothing
 MOST_FILTERS = 8  # ranges per key in a row-group filter: each becomes a node of Spark's plan
 _MOST_BYTES = 64 << 20  # of one key's values, whether gathered or waiting to be
@@ -109,6 +110,14 @@ def row_group_filter(values: KeyValues, target: Struct) -> Predicate:
     if not values.rows:
         return Constant(False)
     parts = [want.filter() for want in _comparable(values, target)]
+    return conjunction(tuple(part for part in parts if part != ALWAYS))
+
+
+def few_keys(values: KeyValues, target: Struct, *, most: int = MOST_LISTED) -> Predicate:
+    """Where the source has few keys: one of which values the columns have of any row that may match."""
+    if not values.rows:
+        return Constant(False)
+    parts = [want.listed(most) for want in _comparable(values, target)]
     return conjunction(tuple(part for part in parts if part != ALWAYS))
 
 
@@ -196,6 +205,15 @@ class _Wanted:
                 return only
             case _:
                 return ALWAYS if ALWAYS in tests else Or(tuple(tests))
+
+    def listed(self, most: int) -> Predicate:
+        """That the column has one of the values, where these are few and can be said exactly."""
+        alone = len(self.ranges) <= most and self.ranges.lows.equals(self.ranges.highs)
+        if self.null or self.nan or not alone or _family(self.field.type) in ("float", "boolean"):
+            return ALWAYS
+        ends = [_ends(self.field.type, low, low) for low in self.ranges.lows.to_pylist()]
+        known = [low for low, high in ends if low is not None and low == high]
+        return In(self.column, tuple(known)) if len(known) == len(ends) else ALWAYS
 
     def _form(self, values: pa.Array) -> pa.Array:
         return _form(values).cast(self.ranges.lows.type)

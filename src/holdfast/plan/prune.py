@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from holdfast.model.files import FileStats, FileTable, LeafPath
 from holdfast.model.snapshot import Snapshot
+from holdfast.plan.buckets import buckets_tested, may_hold
 from holdfast.predicate.bounds import Known, Range, Single, may_match
 from holdfast.predicate.records import ALWAYS, Column, Predicate, conjunction, conjuncts, tested_columns
 from holdfast.predicate.render import column_text
@@ -60,7 +61,7 @@ def prune(files: FileTable, want: Want, more: Sequence[Pruner] = ()) -> Pruned:
     steps = []
     for pruner in (*PRUNERS, *more):
         kept = files.filter(pruner(files, want))
-        describe = _DETAILS.get(pruner)
+        describe = _DETAILS.get(pruner) or getattr(pruner, "detail", None)
         name = getattr(pruner, "__name__", type(pruner).__name__)
         steps.append(Step(name, len(kept), len(files) - len(kept), describe(want) if describe else ""))
         files = kept
@@ -68,7 +69,12 @@ def prune(files: FileTable, want: Want, more: Sequence[Pruner] = ()) -> Pruned:
 
 
 def by_partition(files: FileTable, want: Want) -> pa.BooleanArray:
-    """Files whose partition values allow the condition; statistics are not touched."""
+    """Files whose partition values allow the condition; statistics are not touched.
+
+    Where files are placed by specs, values that keep an order are part of the statistics, and buckets are for here.
+    """
+    if want.snapshot.placement is not None:
+        return pa.array(may_hold(files, want.snapshot, want.where))
     parts = _on_partitions(want)
     if not parts or not len(files):
         return _all(files)
@@ -160,6 +166,9 @@ def _columns(parts: Iterable[Predicate]) -> frozenset[Column]:
 
 
 def _partition_detail(want: Want) -> str:
+    if want.snapshot.placement is not None:
+        names = buckets_tested(want.snapshot, _columns(conjuncts(want.where)))
+        return f"buckets of {', '.join(names)}" if names else "no condition on a bucketed column"
     columns = sorted(c for c in _columns(_on_partitions(want)) if is_partition(want.snapshot, c))
     return ", ".join(map(column_text, columns)) or "no condition on a partition column"
 

@@ -19,7 +19,7 @@ from holdfast.model.snapshot import Snapshot
 from holdfast.plan.prune import Pruner, Step, Want, prune
 from holdfast.predicate.records import Constant, Predicate
 from holdfast.rows import columns as names
-from holdfast.schema.types import LONG, STRING, Field, Struct
+from holdfast.schema.types import LONG, STRING, Field, Primitive, Struct
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,12 @@ def metadata_field(snapshot: Snapshot, name: str, output: str) -> Field:
         case names.FILE:
             return Field(output, STRING)
         case names.PARTITION:
-            return Field(output, Struct(partition_fields(snapshot)))
+            placement = snapshot.placement
+            return Field(output, Struct(partition_fields(snapshot)) if placement is None else placement.tuple_type)
+        case names.SPEC_ID:
+            return Field(output, Primitive("integer"))
+        case names.DELETED:
+            return Field(output, Primitive("boolean"))
         case _:
             return Field(output, LONG)
 
@@ -141,8 +146,10 @@ def _metadata(
         if canonical in names.NEEDS_TRACKING and snapshot.identity is None:
             raise NoRowIdentity(
                 f"{name} needs row tracking, which the table at {snapshot.location.url} does not have enabled; "
-                "enable it with enableRowTracking(), or the table property delta.enableRowTracking=true"
+                f"{snapshot.to_track}"
             )
+        if canonical == names.SPEC_ID and snapshot.placement is None:
+            raise Invalid(f"the table at {snapshot.location.url} has no partition specs, so its rows have no {name}")
         taken[output.lower()] = output
         found[canonical] = output
     return found

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
+from holdfast.model.files import PARTITION
 from holdfast.model.snapshot import HiddenRows, Resolve
+from holdfast.parquet.gone import Gone
 from holdfast.parquet.read import BATCH_ROWS, FileTask, ReadSpec
 from holdfast.plan.scan import ScanPlan
 from holdfast.schema.partition import column, typed
@@ -25,15 +29,21 @@ class PlannedFile:
     task: FileTask
 
 
-def read_spec(plan: ScanPlan, *, batch_rows: int = BATCH_ROWS) -> ReadSpec:
-    """What a plan asks of every file."""
-    identity = plan.snapshot.identity
+def read_spec(plan: ScanPlan, *, batch_rows: int = BATCH_ROWS, gone: tuple[Gone, ...] = ()) -> ReadSpec:
+    """What a plan asks of every file; `gone` are rows that are gone by their values."""
+    identity, placement = plan.snapshot.identity, plan.snapshot.placement
     return ReadSpec(
         fields=plan.columns,
         partition_fields=plan.partition_fields,
         by_id=plan.snapshot.resolve is Resolve.BY_ID,
         id_column=None if identity is None else identity.id_column,
         version_column=None if identity is None else identity.version_column,
+        id_field=None if identity is None else identity.id_field,
+        version_field=None if identity is None else identity.version_field,
+        has_gaps=identity is not None and identity.has_gaps,
+        tuple_type=None if placement is None else placement.tuple_type,
+        identities={} if placement is None else dict(placement.identities),
+        gone=gone,
         metadata=dict(plan.metadata),
         batch_rows=batch_rows,
     )
@@ -44,12 +54,8 @@ def planned_files(plan: ScanPlan, hidden: HiddenRows) -> Iterator[PlannedFile]:
     location = plan.snapshot.location
     number = 0
     for chunk in plan.files.table.to_batches():
-        partitions = {
-            f.physical_name: typed(
-                column(chunk.column("partition_values"), f.physical_name), f.type, where=f"{f.name} in {location.url}"
-            )
-            for f in plan.partition_fields
-        }
+        partitions = _partitions(plan, chunk)
+        placed = plan.snapshot.placement is not None
         cardinality = pc.fill_null(pc.struct_field(chunk.column("dv"), "cardinality"), 0)
         for row in range(chunk.num_rows):
             key = chunk.column("key")[row].as_py()
@@ -63,6 +69,25 @@ def planned_files(plan: ScanPlan, hidden: HiddenRows) -> Iterator[PlannedFile]:
                 default_row_commit_version=chunk.column("default_row_commit_version")[row].as_py(),
                 size=chunk.column("size")[row].as_py(),
                 number=number,
+                **(_place(chunk, row) if placed else {}),
             )
             number += 1
             yield PlannedFile(key, task)
+
+
+def _partitions(plan: ScanPlan, chunk: pa.RecordBatch) -> dict[str, pa.Array]:
+    """The partition values of files: those of columns, or the fields of their tuples."""
+    placement, location = plan.snapshot.placement, plan.snapshot.location
+    if placement is not None:
+        tuples = chunk.column(PARTITION)
+        return {f.name: tuples.field(i) for i, f in enumerate(placement.tuple_type.fields)}
+    texts = chunk.column("partition_values")
+    return {
+        f.physical_name: typed(column(texts, f.physical_name), f.type, where=f"{f.name} in {location.url}")
+        for f in plan.partition_fields
+    }
+
+
+def _place(chunk: pa.RecordBatch, row: int) -> dict[str, Any]:
+    names = {"shown": "path", "spec_id": "spec_id", "format": "format", "sequence": "sequence", "group": "group"}
+    return {name: chunk.column(source)[row].as_py() for name, source in names.items()}

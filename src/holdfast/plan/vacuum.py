@@ -2,8 +2,8 @@
 
 1. A file goes only if no reason to keep it is known and it was last changed before the horizon: both, never age alone.
 2. Files under names that begin with `_` or `.` are none of ours, except what the format keeps so (change data), what
-   Holdfast itself left behind (pinned sources, lists for Spark, leases, unfinished writes) and directories of
-   partitions whose column is named so.
+   Holdfast itself left behind (pinned sources, lists for Spark, leases, indexes, unfinished writes) and directories
+   of partitions whose column is named so.
 3. What lies in a directory with a log of its own belongs to another table.
 4. A file that only a pin keeps is told by the pin's name.
 """
@@ -25,7 +25,7 @@ from holdfast.storage.local import TEMPORARY
 
 LISTED = pa.schema([("key", pa.string()), ("size", pa.int64()), ("modified_ms", pa.int64())])
 # What else is under _holdfast is kept until it is asked to go.
-LEFTOVERS = ("_holdfast/stage/", "_holdfast/scan/", "_holdfast/lease/")
+LEFTOVERS = ("_holdfast/stage/", "_holdfast/scan/", "_holdfast/lease/", "_holdfast/index/")
 
 _HIDDEN = r"(?:^|/)[_.]"
 

@@ -1,6 +1,7 @@
 """The metadata columns any scan can be asked for, by name.
 
-1. A column has one canonical name; `_pos` is only another spelling of `_row_index`.
+1. A column has one canonical name; `_pos` is only another spelling of `_row_index`, and
+   `_last_updated_sequence_number` of `_row_commit_version`.
 2. A column in NEEDS_TRACKING has a value only where the table tracks rows; the others exist for every table.
 """
 
@@ -15,6 +16,8 @@ FILE = "_file"
 PARTITION = "_partition"
 BASE_ROW_ID = "_base_row_id"
 DEFAULT_ROW_COMMIT_VERSION = "_default_row_commit_version"
+SPEC_ID = "_spec_id"  # how a file is placed, in formats that number that
+DELETED = "_deleted"  # asked for, hidden rows are given too, and told by it
 FILE_NUMBER = "_file_number"  # of a file in its plan; asked for by plans, not by users
 
 METADATA_COLUMNS = (
@@ -25,8 +28,10 @@ METADATA_COLUMNS = (
     PARTITION,
     BASE_ROW_ID,
     DEFAULT_ROW_COMMIT_VERSION,
+    SPEC_ID,
+    DELETED,
 )
-OTHER_SPELLINGS = {"_pos": ROW_INDEX}
+OTHER_SPELLINGS = {"_pos": ROW_INDEX, "_last_updated_sequence_number": ROW_COMMIT_VERSION}
 NEEDS_TRACKING = frozenset({ROW_ID, ROW_COMMIT_VERSION, BASE_ROW_ID, DEFAULT_ROW_COMMIT_VERSION})
 
 

@@ -122,7 +122,7 @@ class RowLocator:
         wanted = np.asarray(ids).astype(np.int64)  # an id beyond the largest turns negative, and is nowhere
         files = np.full(len(wanted), NOT_FOUND, np.int64)
         positions = np.full(len(wanted), NOT_FOUND, np.int64)
-        for which, file, position in self._candidates(wanted):
+        for which, file, position in self.candidates(wanted):
             live = ~self._is_hidden(file, position)
             which, file, position = which[live], file[live], position[live]
             twice = np.flatnonzero(files[which] != NOT_FOUND)
@@ -148,13 +148,17 @@ class RowLocator:
         files, positions = self.locate(np.array([row_id]))
         return None if files[0] == NOT_FOUND else (int(files[0]), int(positions[0]))
 
-    def _candidates(self, ids: Numbers) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
+    def candidates(self, ids: Numbers) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
         """Rows that have the ids, hidden or not: index into `ids`, file, position; an index at most once per answer."""
         for layer in self._layers:
             which, interval = layer.holding(ids)
+            if not len(which):
+                continue
             positions = self._positions(interval, ids[which])
             here = positions != NOT_FOUND
             yield which[here], self._intervals.files[interval[here]], positions[here]
+        if not len(self._run.ids):
+            return
         at = np.searchsorted(self._run.ids, ids)
         which = np.arange(len(ids))
         while True:

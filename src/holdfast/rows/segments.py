@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import Invalid
+from holdfast.rows.once import once
 from holdfast.rows.stamp import LARGEST_ID
 
 Ids: TypeAlias = NDArray[np.int64]
@@ -146,7 +146,7 @@ class RangeWithHoles(Shape):
     def encoded_bytes(self) -> int:
         return RANGE_BYTES + NUMBERS_BYTES + width(self.end - self.start) * len(self.holes)
 
-    @cached_property
+    @once
     def _rows_before_hole(self) -> Positions:
         return self.holes - self.start - np.arange(len(self.holes))
 
@@ -183,7 +183,7 @@ class RangeWithBitmap(Shape):
     def encoded_bytes(self) -> int:
         return RANGE_BYTES + (self.end - self.start + 7) // 8
 
-    @cached_property
+    @once
     def _rows_before_word(self) -> Positions:
         return np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bitwise_count(self.words), dtype=np.int64)))
 
@@ -244,11 +244,11 @@ class Array(Shape):
     def __len__(self) -> int:
         return len(self.ids)
 
-    @cached_property
+    @once
     def low(self) -> int:
         return int(self.ids.min())
 
-    @cached_property
+    @once
     def high(self) -> int:
         return int(self.ids.max())
 
@@ -256,12 +256,12 @@ class Array(Shape):
     def encoded_bytes(self) -> int:
         return ARRAY_BYTES + width(self.high - self.low) * len(self.ids)
 
-    @cached_property
+    @once
     def _ascending(self) -> tuple[Ids, Positions]:
         order = np.argsort(self.ids, kind="stable")
         return self.ids[order], order
 
-    @cached_property
+    @once
     def repeated(self) -> int | None:
         """An id that stands here twice, if there is one."""
         ascending, _ = self._ascending

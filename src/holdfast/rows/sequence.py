@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.rows import segment_bytes
+from holdfast.rows.once import once
 from holdfast.rows.segments import NOT_FOUND, RANGE_BYTES, Ids, Positions, Range, Segment, choose
 
 # A new segment must save more than its header: a gap this wide costs more as bitmap bits than as a second range.
 _GAP = 8 * RANGE_BYTES
+_SHORT = 8  # rows of a piece that is worth no header of its own
 _ROWS_PER_PIECE = 64  # below this many rows per piece, cutting saves little and costs a Python object each
 
 
@@ -40,10 +41,15 @@ class RowIdSequence:
 
     @classmethod
     def from_ids(cls, ids: NDArray[np.int64] | NDArray[np.uint64]) -> RowIdSequence:
-        """These ids in the fewest bytes: in one piece, or cut where the order breaks and where wide gaps are."""
+        """These ids in few bytes: in one piece, or cut where the order breaks and where wide gaps are.
+
+        Stretches of scattered ids stay together: a header for each would take more than the ids do.
+        """
         whole = choose(ids)
         step = np.diff(np.asarray(ids, np.int64))
         cuts = np.flatnonzero((step <= 0) | (step > _GAP)) + 1
+        is_short = np.diff(cuts, prepend=0, append=len(ids)) < _SHORT
+        cuts = cuts[~(is_short[1:] & is_short[:-1])]
         if len(cuts) == 0 or (len(cuts) + 1) * _ROWS_PER_PIECE > len(ids):
             return cls.of([whole])
         pieces = [choose(piece) for piece in np.split(np.asarray(ids, np.int64), cuts)]
@@ -58,7 +64,7 @@ class RowIdSequence:
     def encode(self) -> bytes:
         return segment_bytes.encode(self.segments)
 
-    @cached_property
+    @once
     def starts(self) -> Positions:
         """The position of each segment's first row, and at the end the number of rows."""
         return np.cumsum([0, *map(len, self.segments)], dtype=np.int64)

@@ -27,6 +27,7 @@ from pyspark.sql import functions as F
 
 from holdfast.errors import Unsupported
 from holdfast.model.snapshot import HiddenRows
+from holdfast.parquet.gone import Gone
 from holdfast.parquet.read import FileTask, ReadSpec, read_batches
 from holdfast.parquet.source import open_source
 from holdfast.plan.scan import ScanPlan
@@ -62,8 +63,10 @@ def has_connector(spark: SparkSession, url: str) -> bool:
     return known[url]
 
 
-def scan_by_arrow(spark: SparkSession, plan: ScanPlan, hidden: HiddenRows, outputs: Iterable[Field]) -> DataFrame:
-    """The rows of a plan; `outputs` are its columns and metadata columns."""
+def scan_by_arrow(
+    spark: SparkSession, plan: ScanPlan, hidden: HiddenRows, outputs: Iterable[Field], gone: tuple[Gone, ...] = ()
+) -> DataFrame:
+    """The rows of a plan; `outputs` are its columns and metadata columns, `gone` are rows gone by their values."""
     location = plan.snapshot.location
     if location.store.url.startswith("memory:"):
         raise Unsupported(f"{location.url} is in this process's memory, which Spark cannot read; use toArrow()")
@@ -78,7 +81,7 @@ def scan_by_arrow(spark: SparkSession, plan: ScanPlan, hidden: HiddenRows, outpu
     listed = spark.createDataFrame(pa.table({"id": slots, "task": pa.array(tasks, pa.binary())}))
     # A range has one row per task exactly where a shuffle would leave some tasks empty and others with several files.
     df = spark.range(0, count, 1, count).join(F.broadcast(listed), "id").select("task")
-    spec = read_spec(replace(plan, columns=tuple(map(_nullable, plan.columns))))
+    spec = read_spec(replace(plan, columns=tuple(map(_nullable, plan.columns))), gone=gone)
     spec = replace(spec, partition_fields=tuple(map(_nullable, spec.partition_fields)))
     reader = _reader({url: carried(store) for url, store in stores.items()}, spec)
     return df.mapInArrow(_unpacking(reader, _WORKERS_NEED), spark_struct(map(_nullable, outputs)))

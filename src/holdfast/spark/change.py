@@ -25,6 +25,7 @@ from holdfast.env import system
 from holdfast.errors import Unsupported
 from holdfast.model.mutation import STAGED
 from holdfast.model.snapshot import Snapshot
+from holdfast.parquet.carried import Carried
 from holdfast.parquet.fit import VOID
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.arithmetic import live_rows
@@ -73,6 +74,7 @@ _ANSWER = (
     Field("partition_values", Map(STRING, STRING)),
     Field("num_records", LONG),
     Field("stats", STRING),
+    Field("carried", STRING),
     Field("file", LONG),
     Field("bits", Primitive("binary")),
     Field("rows", LONG),
@@ -130,8 +132,9 @@ class SparkChanger:
         else:
             placed = work.keep or matched.gathered or _is_dense(work, found.rows)
             out = made.frame.coalesce(1) if work.together else made.frame if placed else self._placed(made.frame, spec)
-            out = _by_partition(out.select(*columns, *addresses), spec)
-        return self._run(out, task.Layout(spec, feed, len(stored), only), work.target.snapshot, work)
+            out = _by_partition(out.select(*columns, *addresses), spec, by_id=work.by_id)
+        notes = None if spec.id_column is None else Carried
+        return self._run(out, task.Layout(spec, feed, len(stored), only, notes), work.target.snapshot, work)
 
     def insert(self, work: Insertion) -> Inserted:
         """Store rows of a source that found none."""
@@ -222,12 +225,12 @@ def _is_dense(work: Work, rows: int | None) -> bool:
     return rows * SCAN_TASK_BYTES >= ROWS_WORTH_A_FILE * size
 
 
-def _by_partition(rows: DataFrame, spec: WriteSpec) -> DataFrame:
-    """Rows of one partition next to each other, so that a task has one file open."""
-    if not spec.partition_columns:
-        return rows
+def _by_partition(rows: DataFrame, spec: WriteSpec, *, by_id: bool = False) -> DataFrame:
+    """Rows of one partition next to each other, so that a task has one file open; and by their ids, if asked for."""
     at = {f.name: i for i, f in enumerate(spec.fields)}
-    return rows.sortWithinPartitions(*(f"c{at[name]}" for name in spec.partition_columns))
+    keys = [f"c{at[name]}" for name in spec.partition_columns]
+    keys += [f"c{len(spec.fields)}"] if by_id and spec.id_column is not None else []
+    return rows.sortWithinPartitions(*keys) if keys else rows
 
 
 def _done(answer: pa.Table, work: Work | None) -> Done:

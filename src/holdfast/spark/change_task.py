@@ -23,6 +23,7 @@ from pyroaring import BitMap64
 from pyspark import TaskContext
 
 from holdfast.model.mutation import STAGED
+from holdfast.parquet.carried import Carried
 from holdfast.parquet.write import RowWriter, WriteSpec, file_names
 from holdfast.spark.carry import TaskFunction
 from holdfast.storage.sink import Sink
@@ -54,6 +55,7 @@ class Layout:
     feed: WriteSpec | None = None
     stored: int = 0  # columns to store
     only: int | None = None  # what becomes of every row, where a batch does not say it of each
+    notes: type[Carried] | None = None  # notes which rows keep their ids; None: none does
 
 
 @dataclass
@@ -100,7 +102,9 @@ def changing(layout: Layout, sink: Sink) -> TaskFunction:
             data, feed = (
                 None
                 if spec is None
-                else stack.enter_context(RowWriter(spec, sink, file_names(task, uuid4, spec.codec, first=first)))
+                else stack.enter_context(
+                    RowWriter(spec, sink, file_names(task, uuid4, spec.codec, first=first), notes=layout.notes)
+                )
                 for spec, first in ((layout.data, "part"), (layout.feed, "cdc"))
             )
             for batch in batches:

@@ -34,6 +34,11 @@ KEY = "__hf_key"
 BASE = "__hf_base"
 VERSION = "__hf_version"
 PLACE = "__hf_place"  # number of the file in its plan
+SHOWN = "__hf_shown"  # what a file is called where that is not Spark's own spelling
+SPEC = "__hf_spec"
+SEQUENCE = "__hf_sequence"
+GROUP = "__hf_group"
+GONE = "__hf_gone"  # flag of a row that is gone by its values, where it is told of and not taken out
 CHUNKS = "__hf_chunks"
 PATH = "__hf_path"
 NUMBER = "__hf_number"
@@ -55,7 +60,7 @@ def facts_table(
     base: pa.Array | None = None,
     version: pa.Array | None = None,
     place: pa.Array | None = None,
-    partition: Mapping[str, pa.Array] | None = None,
+    more: Mapping[str, pa.Array] | None = None,
     hidden: Sequence[BitMap64 | None] | None = None,
 ) -> pa.Table:
     """One row per file: its key, and those facts that are asked for."""
@@ -66,15 +71,15 @@ def facts_table(
         columns[VERSION] = version
     if place is not None:
         columns[PLACE] = place
-    columns |= partition or {}
+    columns |= more or {}
     if hidden is not None:
         columns[CHUNKS] = _chunks(hidden)
     return pa.table(columns)
 
 
-def facts_schema(table: pa.Table, partition: Mapping[str, DataType]) -> StructType:
-    """The Spark type of a facts table; `partition` gives the types of its partition values."""
-    types = {KEY: LONG, BASE: LONG, VERSION: LONG, PLACE: LONG, CHUNKS: Array(Array(LONG)), **partition}
+def facts_schema(table: pa.Table, more: Mapping[str, DataType]) -> StructType:
+    """The Spark type of a facts table; `more` gives the types of what is particular to a scan."""
+    types = {KEY: LONG, BASE: LONG, VERSION: LONG, PLACE: LONG, CHUNKS: Array(Array(LONG)), **more}
     return spark_struct([Field(name, types[name]) for name in table.column_names])
 
 
@@ -113,6 +118,11 @@ def is_live(*, numbered: bool) -> Column:
     word = f"get({chunk}, cast(shiftright({_POSITION} & 65535, 6) AS int))"
     hidden = f"coalesce(getbit({word}, cast({_POSITION} & 63 AS int)), 0)"
     return F.expr(f"(CASE WHEN {KEY} IS NULL THEN {_unknown(numbered)} ELSE {hidden} = 0 END) AND {_BARRIER}")
+
+
+def is_hidden(*, numbered: bool) -> Column:
+    """Whether a row is hidden, where hidden rows are wanted too."""
+    return ~is_live(numbered=numbered)
 
 
 def _unknown(numbered: bool) -> str:

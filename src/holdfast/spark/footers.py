@@ -7,25 +7,34 @@ files with one spelling make one scan.
 
 1. A column a file does not have is asked for under a name the file does not have either: it reads as null.
 2. Reading costs one footer per file, only in the three cases above.
+3. Files with something Spark's reader cannot make (texts of stored UUIDs, a value for a column a file lacks) are told
+   apart: they are read by Arrow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from decimal import Decimal as Numeric
+from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from holdfast.errors import Damaged
+from holdfast.errors import Damaged, MissingFile
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import Resolve, Snapshot
 from holdfast.parquet.footer import Node, columns, read_footer
-from holdfast.schema.types import LONG, Array, DataType, Decimal, Field, Map, Primitive, Struct, physical
+from holdfast.schema.types import LONG, STRING, Array, DataType, Decimal, Field, Map, Primitive, Struct, physical
 from holdfast.spark.types import has_void
+from holdfast.storage.open import place
 
 _WHOLE = {"byte", "short", "integer", "long"}
+_Spelled: TypeAlias = tuple[
+    tuple[str, str, DataType, bool], ...
+]  # physical name, name and type in files, whether there
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,32 +42,64 @@ class Spelling:
     """The name and the type, with nested names, that files give a column, by its physical name; else physical ones."""
 
     columns: Mapping[str, tuple[str, DataType]] = field(default_factory=dict)
+    absent: frozenset[str] = frozenset()  # physical names of columns that the files do not have
+    by_arrow: bool = False  # Spark's own reader cannot make what these files are asked for
 
     def top(self, f: Field) -> str:
         return self.columns[f.physical_name][0] if f.physical_name in self.columns else f.physical_name
+
+    def defaults(self, f: Field) -> bool:
+        """Whether files lack a column that then has a value all the same."""
+        return f.physical_name in self.absent and f.initial_default is not None
 
     def type(self, f: Field) -> DataType:
         return self.columns[f.physical_name][1] if f.physical_name in self.columns else physical(f.type)
 
 
-def spellings(spark: SparkSession, snapshot: Snapshot, files: FileTable) -> Iterator[tuple[Spelling, FileTable]]:
-    """The files, grouped by how they spell the table's columns."""
+def spellings(
+    spark: SparkSession, snapshot: Snapshot, files: FileTable, more: Sequence[Field] = ()
+) -> Iterator[tuple[Spelling, FileTable]]:
+    """The files, grouped by how they spell the table's columns, and `more` that are read beside them."""
     by_id = snapshot.resolve is Resolve.BY_ID
     minds_case = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
     if not by_id and not minds_case and not any(_became_decimal(f) for f in snapshot.schema.fields):
         yield Spelling(), files
         return
-    fields = _stored(snapshot)
-    groups: dict[tuple[tuple[str, str, DataType], ...], list[bool]] = {}
+    fields = [*_stored(snapshot), *more]
+    filled = set() if snapshot.placement is None else set(snapshot.placement.identities)
+    strict = by_id and all(f.file_names is None for f in fields)
+    groups: dict[tuple[_Spelled, bool], list[int]] = {}
     keys = files.column("key").to_pylist()
-    found = [
-        _spell(fields, _with_ids(nodes, key) if by_id else nodes, by_id)
-        for key, nodes in zip(keys, _footers(snapshot, files), strict=True)
-    ]
-    for i, spelling in enumerate(found):
-        groups.setdefault(spelling, [False] * len(found))[i] = True
-    for spelling, mask in groups.items():
-        yield Spelling({name: (top, type_) for name, top, type_ in spelling}), files.filter(pa.array(mask))
+    for i, (key, nodes) in enumerate(zip(keys, _footers(snapshot, files), strict=True)):
+        found = _spell(fields, _with_ids(nodes, key) if strict else nodes, by_id)
+        by_arrow = by_id and any(_is_foreign(f, nodes, filled) for f in fields)
+        groups.setdefault((found, by_arrow), []).append(i)
+    for (spelled, by_arrow), places in groups.items():
+        mask = np.zeros(len(keys), np.bool_)
+        mask[places] = True
+        columns = {name: (top, type_) for name, top, type_, _ in spelled}
+        absent = frozenset(name for name, _, _, there in spelled if not there)
+        yield Spelling(columns, absent, by_arrow), files.filter(pa.array(mask))
+
+
+def _is_foreign(f: Field, nodes: Sequence[Node], filled: Collection[int]) -> bool:
+    """Whether Spark's reader cannot make a column of what a file has."""
+    node = _find(f, nodes, f.field_id is not None)
+    if node is None:
+        default = f.initial_default
+        return f.field_id in filled or not (default is None or isinstance(default, bool | int | str | Numeric))
+    if isinstance(f.type, Struct):
+        return any(
+            _is_foreign(inner, node.children, ())
+            or (inner.initial_default is not None and _find(inner, node.children, inner.field_id is not None) is None)
+            for inner in f.type.fields
+        )
+    inside = [f.type.element] if isinstance(f.type, Array) else []
+    inside = [f.type.key, f.type.value] if isinstance(f.type, Map) else inside
+    if len(inside) == len(node.children) and inside:
+        pairs = zip(inside, node.children, strict=True)
+        return any(_is_foreign(Field(n.name, t), [n], ()) for t, n in pairs)
+    return f.type == STRING and pa.types.is_fixed_size_binary(node.type)
 
 
 def _became_decimal(f: Field) -> bool:
@@ -85,8 +126,7 @@ def _stored(snapshot: Snapshot) -> list[Field]:
     partition = set(snapshot.partition_columns)
     fields = [f for f in snapshot.schema.fields if f.name not in partition and not has_void(f.type)]
     if snapshot.identity is not None:
-        extra = (snapshot.identity.id_column, snapshot.identity.version_column)
-        fields += [Field(name, LONG) for name in extra if name is not None]
+        fields += [f for f in (snapshot.identity.id_stored, snapshot.identity.version_stored) if f is not None]
     return fields
 
 
@@ -96,7 +136,17 @@ def _footers(snapshot: Snapshot, files: FileTable) -> list[tuple[Node, ...]]:
 
     def nodes(pair: tuple[str, int]) -> tuple[Node, ...]:
         key, size = pair
-        return columns(read_footer(location.store, location.store_key(key), size).schema.to_arrow_schema())
+        store, name = place(location, key)
+        try:
+            footer = read_footer(store, name, size)
+        except MissingFile:
+            raise
+        except Damaged:
+            # Some writers put a wrong size into their metadata; the file itself tells the right one.
+            if (actual := store.head(name).size) == size:
+                raise
+            footer = read_footer(store, name, actual)
+        return columns(footer.schema.to_arrow_schema())
 
     with ThreadPoolExecutor(max_workers=16) as pool:
         return list(pool.map(nodes, zip(table["key"].to_pylist(), table["size"].to_pylist(), strict=True)))
@@ -108,9 +158,13 @@ def _with_ids(nodes: tuple[Node, ...], key: str) -> tuple[Node, ...]:
     return nodes
 
 
-def _spell(fields: Sequence[Field], nodes: Sequence[Node], by_id: bool) -> tuple[tuple[str, str, DataType], ...]:
-    made = [(f.physical_name, _named(f, nodes, by_id and f.field_id is not None)) for f in fields]
-    return tuple((physical_name, f.name, f.type) for physical_name, f in made)
+def _spell(fields: Sequence[Field], nodes: Sequence[Node], by_id: bool) -> _Spelled:
+    made = []
+    for f in fields:
+        by_its_id = by_id and f.field_id is not None
+        found = _named(f, nodes, by_its_id)
+        made.append((f.physical_name, found.name, found.type, _find(f, nodes, by_its_id) is not None))
+    return tuple(made)
 
 
 def _named(f: Field, nodes: Sequence[Node], by_id: bool) -> Field:
@@ -128,6 +182,8 @@ def _named(f: Field, nodes: Sequence[Node], by_id: bool) -> Field:
 def _find(f: Field, nodes: Sequence[Node], by_id: bool) -> Node | None:
     if by_id and any(n.field_id is not None for n in nodes):
         return next((n for n in nodes if n.field_id == f.field_id), None)
+    if by_id and f.file_names is not None:
+        return next((n for n in nodes if n.name in f.file_names), None)
     exact = next((n for n in nodes if n.name == f.physical_name), None)
     return exact or next((n for n in nodes if n.name.lower() == f.physical_name.lower()), None)
 

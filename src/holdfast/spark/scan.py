@@ -26,13 +26,13 @@ from pyspark.sql import functions as F
 
 from holdfast.errors import Damaged, MissingFile
 from holdfast.model.files import FileTable
-from holdfast.model.snapshot import HiddenRows
+from holdfast.model.snapshot import GoneByValue, HiddenRows
+from holdfast.plan.gone import may_lose
 from holdfast.plan.run import files_text
 from holdfast.plan.scan import ScanPlan, metadata_field
 from holdfast.predicate.floats import may_find_nan
 from holdfast.predicate.records import columns_of, conjuncts, has_opaque, is_of_ranges, is_safe_below
 from holdfast.rows import columns as names
-from holdfast.schema.partition import column, typed
 from holdfast.schema.types import LONG, Field
 from holdfast.spark import facts
 from holdfast.spark.arrow_path import has_connector, scan_by_arrow
@@ -40,16 +40,18 @@ from holdfast.spark.broadcast import small_table
 from holdfast.spark.conditions import below
 from holdfast.spark.filelist import NAMED_AT_MOST, ListedFile, file_number, read_files
 from holdfast.spark.footers import Spelling, spellings
+from holdfast.spark.gone import Place, Scan, flagged, in_memory, rows_of, without
 from holdfast.spark.hive import directories_agree
+from holdfast.spark.placed import Facts, known_of, more_facts, not_parquet, partition_name
 from holdfast.spark.scratch import Scratch, scratch_for
-from holdfast.spark.types import has_void, named, spark_struct, spark_type
+from holdfast.spark.types import has_time, has_void, named, refuse_time, spark_struct, spark_type
 from holdfast.storage.base import NotFound
 
 _POSITIONS_LIMIT = 1 << 40  # more rows than a Parquet file can hold in practice; a vector beyond is damaged
 _LOOKED_UP_AT_MOST = 20_000  # files; beyond, the text of the numbers would weigh on the plan
 _NEED_BASE = {names.ROW_ID, names.BASE_ROW_ID}
 _NEED_VERSION = {names.ROW_COMMIT_VERSION, names.DEFAULT_ROW_COMMIT_VERSION}
-_PER_FILE = _NEED_BASE | _NEED_VERSION | {names.FILE_NUMBER}
+_PER_FILE = _NEED_BASE | _NEED_VERSION | {names.FILE_NUMBER, names.SPEC_ID}
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Lot:
     files: FileTable
     hides: bool  # some file of it hides rows
     spelling: Spelling  # how its files name the table's columns
+    gone: tuple[GoneByValue, ...] = ()  # deletes by value that count for some file of it
 
 
 @dataclass(frozen=True)
@@ -69,13 +72,18 @@ class SparkRunner:
 
     def scan(self, plan: ScanPlan, hidden: HiddenRows) -> DataFrame:
         """The rows a plan asks for."""
+        refuse_time(self.spark, _needed(plan))
         if not len(plan.files):
             df = self.spark.createDataFrame([], spark_struct(_all_outputs(plan)))
         elif self._is_native(plan):
-            df = _NativeScan(self.spark, plan, hidden, scratch_for(plan.snapshot.location)).frame()
+            df = _NativeScan(
+                self.spark, plan, hidden, scratch_for(plan.snapshot.location), self._rows_to_delete
+            ).frame()
         else:
             full = replace(plan, columns=_needed(plan))
-            df = scan_by_arrow(self.spark, full, hidden, _outputs_of(full))
+            scratch = scratch_for(plan.snapshot.location)
+            gone = tuple(in_memory(self.spark, g, self._rows_to_delete, scratch) for g in hidden.by_value)
+            df = scan_by_arrow(self.spark, full, hidden, _outputs_of(full), gone)
         if plan.where is not None:
             df = df.where(plan.where.source)
         if plan.columns == plan.snapshot.schema.fields:
@@ -93,7 +101,12 @@ class SparkRunner:
         plain = len(plan.files) - hiding
         ways = [f"{files_text(plain)} plainly"] if plain else []
         ways += [f"{files_text(hiding)} through a filter of hidden rows"] if hiding else []
+        if other := not_parquet(plan):
+            ways.append(f"{files_text(other)} of these, no Parquet, by Arrow inside tasks")
         return (f"by Spark's own Parquet reader: {' and '.join(ways)}",)
+
+    def _rows_to_delete(self, plan: ScanPlan) -> DataFrame:
+        return self.scan(plan, HiddenRows())
 
     def _is_native(self, plan: ScanPlan) -> bool:
         """Whether Spark has a file system for every store the planned files are in."""
@@ -110,27 +123,72 @@ class _NativeScan:
     plan: ScanPlan
     hidden: HiddenRows
     scratch: Scratch
+    rows_to_delete: Scan
 
     def frame(self) -> DataFrame:
-        """All columns of the table and the metadata columns, so that a condition may use any; Spark reads the used."""
-        return reduce(DataFrame.unionAll, [self._lot(lot) for lot in self._lots()])
+        """All columns of the table and the metadata columns, so that a condition may use any; Spark reads the used.
+
+        Where some files are read by Arrow, only the columns that are needed.
+        """
+        lots = list(self._lots())
+        if not any(lot.spelling.by_arrow for lot in lots):
+            return reduce(DataFrame.unionAll, [self._lot(lot) for lot in lots])
+        full = replace(self.plan, columns=_needed(self.plan))
+        outputs = [named(f.name) for f in _outputs_of(full)]
+        frames = [
+            self._by_arrow(replace(full, files=lot.files), lot)
+            if lot.spelling.by_arrow
+            else self._lot(lot).select(*outputs)
+            for lot in lots
+        ]
+        return reduce(DataFrame.unionAll, frames)
+
+    def _by_arrow(self, plan: ScanPlan, lot: Lot) -> DataFrame:
+        gone = tuple(in_memory(self.spark, g, self.rows_to_delete, self.scratch) for g in lot.gone)
+        return scan_by_arrow(self.spark, plan, self.hidden, _outputs_of(plan), gone)
 
     def _lots(self) -> Iterator[Lot]:
-        """Files apart by whether they hide rows, and by how they name the table's columns."""
-        hides = pc.is_valid(self.plan.files.column("dv")).combine_chunks()
-        for mask, hiding in ((pc.invert(hides), False), (hides, True)):
-            part = self.plan.files.filter(mask)
-            if len(part):
-                for spelling, files in spellings(self.spark, self.plan.snapshot, part):
-                    yield Lot(files, hiding, spelling)
+        """Files apart by whether they hide rows, whether they lose some by value, and how they name columns."""
+        files = self.plan.files
+        hides = pc.is_valid(files.column("dv")).to_numpy()
+        loses = np.zeros(len(files), np.bool_)
+        for gone in self.hidden.by_value:
+            loses |= may_lose(files, gone)
+        native = np.ones(len(files), np.bool_)
+        if self.plan.snapshot.placement is not None:
+            native = pc.equal(files.column("format"), "parquet").to_numpy()
+            if self._is_beyond_spark():
+                native[:] = False
+        for hiding, losing in ((False, False), (True, False), (False, True), (True, True)):
+            alike = (hides == hiding) & (loses == losing)
+            gone_here = self.hidden.by_value if losing else ()
+            if (alike & native).any():
+                part = files.filter(pa.array(alike & native))
+                for spelling, same in spellings(self.spark, self.plan.snapshot, part, self._compared(gone_here)):
+                    yield Lot(same, hiding, spelling, gone_here)
+            if (alike & ~native).any():
+                yield Lot(files.filter(pa.array(alike & ~native)), hiding, Spelling(by_arrow=True), gone_here)
+
+    def _is_beyond_spark(self) -> bool:
+        """Whether Spark's reader has no type for a column, or takes two for one because it minds no case."""
+        fields = self.plan.snapshot.schema.fields
+        clashes = len({f.name.lower() for f in fields}) < len(fields)
+        minds_case = self.spark.conf.get("spark.sql.caseSensitive", "false") == "true"
+        return (clashes and not minds_case) or any(has_time(f.type) for f in fields)
+
+    def _compared(self, gone: tuple[GoneByValue, ...]) -> list[Field]:
+        """Columns that are read only to be compared, because the table has them no more."""
+        own = {f.field_id for f in self.plan.snapshot.schema.fields}
+        found = {f.field_id: f for g in gone for f in g.deletes.schema.fields if f.field_id not in own}
+        return list(found.values())
 
     def _lot(self, lot: Lot) -> DataFrame:
         location = self.plan.snapshot.location
         hive = directories_agree(location, lot.files, self.plan.partition_fields)
         table = self._facts(lot, hive)
         asked = self.plan.metadata.keys()
-        numbered = self.scratch.is_free and (table is not None or bool(asked & _PER_FILE))
-        stored = [f for f in self._stored_fields() if not has_void(f.type)]
+        numbered = self.scratch.is_free and (table is not None or bool(asked & _PER_FILE) or bool(lot.gone))
+        stored = [f for f in (*self._stored_fields(), *self._compared(lot.gone)) if not has_void(f.type)]
         read_as = [Field(lot.spelling.top(f), lot.spelling.type(f)) for f in stored]
         if hive:
             read_as += [Field(f.physical_name, f.type) for f in self.plan.partition_fields]
@@ -150,7 +208,8 @@ class _NativeScan:
 
         source = df.metadataColumn("_metadata")
         extra = [file_number(source).alias(facts.NUMBER)] if numbered else []
-        if names.FILE in asked or (table is not None and not numbered):
+        shows_path = names.FILE in asked and self.plan.snapshot.placement is None
+        if shows_path or (table is not None and not numbered):
             extra.append(source["file_path"].alias(facts.PATH))
         extra += [F.col(facts.STORED_INDEX).alias(facts.INDEX)] if indexed else []
         if extra:
@@ -158,22 +217,45 @@ class _NativeScan:
         if lot.hides or self._finds_nan():
             df = self._skip_row_groups(df, lot)
         if table is not None:
-            types = {_partition_name(i): f.type for i, f in enumerate(self.plan.partition_fields)}
+            types = {name: type_ for name, (_, type_) in self._more_facts(lot, hive).items()}
             joined = small_table(self.spark, table, facts.facts_schema(table, types), self.scratch)
             df = df.join(F.broadcast(joined), facts.row_key(numbered=numbered) == F.col(facts.KEY), "left")
-        if lot.hides:
+        if lot.hides and names.DELETED not in asked:
             df = df.where(facts.is_live(numbered=numbered))
-        elif self._finds_nan():
+        if lot.gone:
+            df = self._without_gone(df, lot, numbered)
+        elif not lot.hides and self._finds_nan():
             df = df.where(facts.barrier())
         if not self.plan.metadata and self._is_as_read(lot, read_as):
             return df
         return df.select(*self._outputs(lot, hive, numbered))
+
+    def _without_gone(self, df: DataFrame, lot: Lot, numbered: bool) -> DataFrame:
+        """The rows that no delete takes by value; or all, each with whether one does."""
+        own = {f.field_id: f for f in self.plan.snapshot.schema.fields}
+        place = Place(
+            self._per_file(lot, facts.SEQUENCE, "sequence", numbered),
+            self._per_file(lot, facts.GROUP, "group", numbered),
+        )
+        flags = []
+        for i, gone in enumerate(lot.gone):
+            rows = rows_of(self.spark, gone, self.rows_to_delete, self.scratch)
+            values = [_logical(own.get(f.field_id, f), lot.spelling) for f in gone.deletes.schema.fields]
+            if names.DELETED in self.plan.metadata:
+                flags.append(f"{facts.GONE}_{i}")
+                df = flagged(df, gone, rows, values, place, flags[-1])
+            else:
+                df = without(df, gone, rows, values, place)
+        if flags:
+            return df.withColumn(facts.GONE, reduce(Column.__or__, map(named, flags)))
+        return df.where(facts.barrier())
 
     def _is_as_read(self, lot: Lot, read_as: list[Field]) -> bool:
         """Whether the columns that are read are the table's own, in order, under their names and of their types."""
         fields = self.plan.snapshot.schema.fields
         return (
             not lot.hides
+            and not lot.gone
             and [f.name for f in read_as] == [f.name for f in fields]
             and all(spark_type(a.type) == spark_type(b.type) for a, b in zip(read_as, fields, strict=True))
         )
@@ -184,28 +266,28 @@ class _NativeScan:
         fields = [f for f in self.plan.snapshot.schema.fields if f.name not in partition]
         identity = self.plan.snapshot.identity
         if identity is not None:
-            if identity.id_column is not None and names.ROW_ID in self.plan.metadata:
-                fields.append(Field(identity.id_column, LONG))
-            if identity.version_column is not None and names.ROW_COMMIT_VERSION in self.plan.metadata:
-                fields.append(Field(identity.version_column, LONG))
+            if identity.id_stored is not None and names.ROW_ID in self.plan.metadata:
+                fields.append(identity.id_stored)
+            if identity.version_stored is not None and names.ROW_COMMIT_VERSION in self.plan.metadata:
+                fields.append(identity.version_stored)
         return tuple(fields)
 
     def _listed(self, files: FileTable) -> list[ListedFile]:
         """The files as Spark must see them; a few are looked at first, because Spark skips what is empty."""
         location = self.plan.snapshot.location
         keys = files.column("key").to_pylist()  # bounded by the number of files, as all that follows
+        sizes = dict(zip(keys, files.column("size").to_pylist(), strict=True))
         if len(keys) <= NAMED_AT_MOST:
             inside = [k for k in keys if "://" not in k or k.startswith(location.store.url + "/")]
             with ThreadPoolExecutor(max_workers=8) as pool:
-                list(pool.map(self._look, inside))
+                sizes |= zip(inside, pool.map(self._look, inside), strict=True)
         return [
-            ListedFile(location.spark_uri(key), location.file_url(key), size, modified or 0)
-            for key, size, modified in zip(
-                keys, files.column("size").to_pylist(), files.column("modified_ms").to_pylist(), strict=True
-            )
+            ListedFile(location.spark_uri(key), location.file_url(key), sizes[key], modified or 0)
+            for key, modified in zip(keys, files.column("modified_ms").to_pylist(), strict=True)
         ]
 
-    def _look(self, key: str) -> None:
+    def _look(self, key: str) -> int:
+        """The size of a file; what the table says of it may be wrong, and Spark would believe it."""
         location = self.plan.snapshot.location
         url = location.file_url(key)
         try:
@@ -214,32 +296,32 @@ class _NativeScan:
             raise MissingFile(f"{url} is not there, but the table refers to it; restore it", path=url) from error
         if found.size == 0:
             raise Damaged(f"{url} is empty, which is no Parquet file; restore it", path=url, found="0 bytes")
+        return found.size
 
     def _facts(self, lot: Lot, hive: bool) -> pa.Table | None:
         """What the rows of this lot must be told of their files; None when nothing."""
         asked = self.plan.metadata.keys()
         files = lot.files.table
-        needs_partition = bool(self.plan.partition_fields) and not hive
+        more = self._more_facts(lot, hive)
         joins_ids = bool(asked & _PER_FILE) and not self._looks_up_ids(lot)
-        if not (lot.hides or needs_partition or joins_ids):
+        if not (lot.hides or more or joins_ids):
             return None
         location = self.plan.snapshot.location
         keys = files.column("key").to_pylist()
-        values = files.column("partition_values")
         numbers = np.arange(len(keys)) if self.scratch.is_free else facts.hashed(list(map(location.spark_uri, keys)))
         return facts.facts_table(
             numbers,
-            base=_whole(files, "base_row_id") if joins_ids and asked & _NEED_BASE else None,
-            version=_whole(files, "default_row_commit_version") if joins_ids and asked & _NEED_VERSION else None,
-            place=self._places(lot) if joins_ids and names.FILE_NUMBER in asked else None,
-            partition={
-                _partition_name(i): typed(column(values, f.physical_name), f.type, where=location.url)
-                for i, f in enumerate(self.plan.partition_fields)
-            }
-            if needs_partition
+            base=known_of(self.plan, files, "base_row_id") if joins_ids and asked & _NEED_BASE else None,
+            version=known_of(self.plan, files, "default_row_commit_version")
+            if joins_ids and asked & _NEED_VERSION
             else None,
+            place=self._places(lot) if joins_ids and names.FILE_NUMBER in asked else None,
+            more={name: values for name, (values, _) in more.items()},
             hidden=[self._positions(key) for key in keys] if lot.hides else None,
         )
+
+    def _more_facts(self, lot: Lot, hive: bool) -> Facts:
+        return more_facts(self.plan, lot.files, hive=hive, loses=bool(lot.gone), looks_up=self._looks_up_ids(lot))
 
     def _looks_up_ids(self, lot: Lot) -> bool:
         """Whether base ids and versions are few enough to be looked up by file number, without a join."""
@@ -258,7 +340,9 @@ class _NativeScan:
     def _skip_row_groups(self, df: DataFrame, lot: Lot) -> DataFrame:
         if self.plan.where is None:
             return df
-        tops = {f.name: lot.spelling.top(f) for f in self._stored_fields() if not has_void(f.type)}
+        defaulted = {f.name for f in self._stored_fields() if lot.spelling.defaults(f)}
+        stored = [f for f in self._stored_fields() if not has_void(f.type) and f.name not in defaulted]
+        tops = {f.name: lot.spelling.top(f) for f in stored}
         for part in conjuncts(self.plan.where.predicate):
             safe = is_safe_below(part) and not may_find_nan(part, self.plan.snapshot.schema)
             if safe and all(column[0] in tops for column in columns_of(part)):
@@ -277,7 +361,7 @@ class _NativeScan:
         return [*made, *(self._metadata(name, lot, hive, numbered).alias(out) for name, out in asked)]
 
     def _partition_value(self, f: Field, position: int, hive: bool, numbered: bool) -> Column:
-        return named(f.physical_name) if hive else facts.known(_partition_name(position), numbered=numbered)
+        return named(f.physical_name) if hive else facts.known(partition_name(position), numbered=numbered)
 
     def _places(self, lot: Lot) -> pa.Array:
         """The numbers that the files of a lot have in the plan."""
@@ -288,7 +372,7 @@ class _NativeScan:
     def _per_file(self, lot: Lot, joined: str, fact: str, numbered: bool) -> Column:
         """A number of a row's file: looked up, or joined."""
         if self._looks_up_ids(lot):
-            values = self._places(lot) if fact == names.FILE_NUMBER else _whole(lot.files.table, fact)
+            values = self._places(lot) if fact == names.FILE_NUMBER else known_of(self.plan, lot.files.table, fact)
             return facts.by_number(values)
         return facts.known(joined, numbered=numbered)
 
@@ -296,13 +380,21 @@ class _NativeScan:
         identity = self.plan.snapshot.identity
         match name:
             case names.FILE:
-                return F.col(facts.PATH)
+                if self.plan.snapshot.placement is None:
+                    return F.col(facts.PATH)
+                return facts.known(facts.SHOWN, numbered=numbered)
+            case names.SPEC_ID:
+                return self._per_file(lot, facts.SPEC, "spec_id", numbered).cast("int")
+            case names.DELETED:
+                gone = F.col(facts.GONE) if lot.gone else F.lit(False)
+                return facts.is_hidden(numbered=numbered) | gone if lot.hides else gone
             case names.ROW_INDEX:
                 return facts.position()
             case names.PARTITION:
-                fields = self.plan.partition_fields
+                placement = self.plan.snapshot.placement
+                fields = self.plan.partition_fields if placement is None else placement.tuple_type.fields
                 if not fields:
-                    return F.struct()
+                    return F.struct() if placement is None else F.lit(None).cast(spark_type(placement.tuple_type))
                 values = [self._partition_value(f, i, hive, numbered).alias(f.name) for i, f in enumerate(fields)]
                 return F.struct(*values)
             case names.FILE_NUMBER:
@@ -314,17 +406,22 @@ class _NativeScan:
         assert identity is not None, "a plan asks for row ids only where rows are tracked"
         if name == names.ROW_ID:
             base = self._per_file(lot, facts.BASE, "base_row_id", numbered)
-            fresh, stored = base + facts.position(), identity.id_column
+            fresh, stored = base + facts.position(), identity.id_stored
         else:
-            fresh = self._per_file(lot, facts.VERSION, "default_row_commit_version", numbered)
-            stored = identity.version_column
-        return fresh if stored is None else F.coalesce(named(stored), fresh)
+            fresh = base = self._per_file(lot, facts.VERSION, "default_row_commit_version", numbered)
+            stored = identity.version_stored
+        if stored is None:
+            return fresh
+        found = F.coalesce(named(lot.spelling.top(stored)), fresh)
+        return F.when(base.isNotNull(), found) if identity.has_gaps else found
 
 
 def _logical(f: Field, spelling: Spelling) -> Column:
     """A stored column under its logical type: nested fields take their logical names."""
     if has_void(f.type):
         return F.lit(None).cast(spark_type(f.type))
+    if spelling.defaults(f):
+        return F.lit(f.initial_default).cast(spark_type(f.type))
     stored = named(spelling.top(f))
     shown = spark_type(f.type)
     return stored if spark_type(spelling.type(f)) == shown else stored.cast(shown)
@@ -348,17 +445,3 @@ def _needed(plan: ScanPlan) -> tuple[Field, ...]:
         used |= set(plan.snapshot.schema.names)
     asked = {f.name for f in plan.columns}
     return (*plan.columns, *(f for f in plan.snapshot.schema.fields if f.name in used - asked))
-
-
-def _whole(files: pa.Table, name: str) -> pa.Array:
-    """A fact that every file of a table with row tracking must have."""
-    values = files.column(name).combine_chunks()
-    if values.null_count:
-        at = pc.index(pc.is_null(values), True).as_py()
-        key = files.column("key")[at].as_py()
-        raise Damaged(f"the table tracks rows, but its log gives no {name} for {key}", path=key)
-    return values
-
-
-def _partition_name(position: int) -> str:
-    return f"__hf_partition_{position}"

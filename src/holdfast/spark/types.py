@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from pyspark.sql import Column
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
+from holdfast.errors import Unsupported
 from holdfast.schema.constraints import quoted
 from holdfast.schema.types import Array, DataType, Field, Map, Primitive, Struct, parse_schema, to_json
 
-_LOG_KEYS = ("delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "__COLLATIONS")
+_LOG_KEYS = ("delta.", "holdfast.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "__COLLATIONS")
 
 
 def named(name: str) -> Column:
@@ -41,15 +42,34 @@ def spark_to_struct(type_: spark.StructType, *, where: str = "the DataFrame") ->
 
 def has_void(type_: DataType) -> bool:
     """Whether a void stands anywhere in a type: data files never hold one."""
+    return _has("void", type_)
+
+
+def has_time(type_: DataType) -> bool:
+    """Whether a time of day stands anywhere in a type: Spark knows it only when told to."""
+    return _has("time", type_)
+
+
+def refuse_time(session: SparkSession, fields: Iterable[Field]) -> None:
+    """Say what to do about columns of a type that this session does not know."""
+    for f in fields:
+        if has_time(f.type) and session.conf.get("spark.sql.timeType.enabled", "false") != "true":
+            raise Unsupported(
+                f"the column {f.name} is a time of day, which this Spark session does not know: set "
+                "spark.sql.timeType.enabled=true, leave the column out with columns=, or read the table with toArrow()"
+            )
+
+
+def _has(name: str, type_: DataType) -> bool:
     match type_:
-        case Primitive("void"):
-            return True
+        case Primitive(found):
+            return found == name
         case Struct(fields):
-            return any(has_void(f.type) for f in fields)
+            return any(_has(name, f.type) for f in fields)
         case Array(element, _):
-            return has_void(element)
+            return _has(name, element)
         case Map(key, value, _):
-            return has_void(key) or has_void(value)
+            return _has(name, key) or _has(name, value)
         case _:
             return False
 
@@ -67,5 +87,7 @@ def _shown_type(type_: DataType) -> DataType:
             return Array(_shown_type(element), contains_null)
         case Map(key, value, value_contains_null):
             return Map(_shown_type(key), _shown_type(value), value_contains_null)
+        case Primitive("time"):
+            return Primitive("time(6)")  # as Spark spells one of microseconds
         case _:
             return type_

@@ -36,6 +36,7 @@ _ANSWER = (
     Field("partition_values", Map(STRING, STRING)),
     Field("num_records", LONG),
     Field("stats", STRING),
+    Field("carried", STRING),
 )
 
 

@@ -1,4 +1,4 @@
-"""What follows a write by itself: a bounded compaction, where the table asks for it.
+"""What follows a write by itself: a refresh of indexes and a bounded compaction, where the table asks for them.
 
 1. The write is committed before anything of this begins, and stands whatever comes of it.
 2. What was done, and what went wrong, is in the result of the write.
@@ -28,6 +28,8 @@ def after(state: TableState, done: Done, caller: Caller) -> Done:
     """The result of a write, with what followed it; `state` is the one the write began with."""
     if done.version is None:
         return done
+    if caller.reindex is not None:
+        caller.reindex()
     try:
         followed = _followed(state, caller)
     except (TableError, PySparkException, ArrowException, OSError) as error:

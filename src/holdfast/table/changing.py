@@ -6,7 +6,7 @@ What MERGE shares with them is here too: how rows are stored, how an effect beco
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -26,6 +26,7 @@ from holdfast.plan.auto import Auto
 from holdfast.plan.change import Clause, Expression, Set, Side
 from holdfast.plan.follow import Runner
 from holdfast.plan.merge_on import understand
+from holdfast.plan.prune import Pruner, Want
 from holdfast.plan.repeatable import is_repeatable
 from holdfast.predicate.records import ALWAYS, Predicate
 from holdfast.schema.identity import advanced, identity_of
@@ -40,6 +41,12 @@ from holdfast.table.writing import land, refuse_append_only
 
 Value: TypeAlias = str | Column
 Sets: TypeAlias = Mapping[str, Value]
+Pruners: TypeAlias = Callable[[Any, Predicate], tuple[Pruner, ...]]  # of a state, given what is true of wanted rows
+
+
+def no_pruners(state: Any, also: Predicate) -> tuple[Pruner, ...]:
+    """What a caller offers who has no index."""
+    return ()
 
 
 @dataclass(frozen=True)
@@ -106,6 +113,8 @@ class Caller:
     level: Isolation | None = None  # that races are judged by; None: the table's own
     load_hidden: LoadHidden = DELTA.load_hidden  # what files hide, as the caller sees the table
     feeds: bool = True  # whether changes tell of themselves in change files, where the table has a feed
+    pruners: Pruners = no_pruners  # what indexes offer to whoever looks for rows
+    reindex: Callable[[], None] | None = None  # brings indexes up to date that ask for it after every write
     dialect: Dialect = DELTA
 
     def changer(self) -> Runner:
@@ -148,6 +157,7 @@ def delete_asked(state: TableState, condition: Value | None, caller: Caller) -> 
         predicate=predicate,
         is_exact=exact,
         alias=caller.alias,
+        more=caller.pruners(state, ALWAYS),
     )
 
 
@@ -167,6 +177,7 @@ def update_asked(state: TableState, condition: Value | None, sets: Sets | None, 
         caller.dialect.storing(state, shape, feeds=caller.feeds),
         predicate=predicate,
         alias=caller.alias,
+        more=caller.pruners(state, ALWAYS),
     )
 
 
@@ -201,6 +212,8 @@ def updated(state: TableState, condition: Value | None, sets: Sets | None, calle
 def planned(asked: Asked, operation: str, caller: Caller, *, notes: tuple[str, ...] = ()) -> ChangePlan:
     """What a change would do."""
     found = preview(asked, caller.changer(), caller.load_hidden)
+    told = [describe(Want(asked.snapshot)) for one in asked.more if (describe := getattr(one, "detail", None))]
+    notes = (*notes, *(f"by index: {text}" for text in told if text))
     known = {s.key: s for s in found.strategies}
     files = asked.snapshot.files
     touched = files.filter(pc.is_in(files.column("key").combine_chunks(), value_set=pa.array(list(known), pa.string())))
@@ -260,7 +273,8 @@ def commit(state: TableState, step: Step, caller: Caller, *, started: int) -> Ch
     rows = step.touched()
     redo = None if rows is None else Redo(rows, caller.changer(), caller.dialect.load_hidden)
     location, dialect = state.snapshot.location, caller.dialect
-    landed = land(state, location, mutation, caller.env, redo=redo, level=caller.level, dialect=dialect)
+    level = caller.level or dialect.level_of(state, step.operation)
+    landed = land(state, location, mutation, caller.env, redo=redo, level=level, dialect=dialect)
     metrics = landed.metrics or mutation.metrics
     return Changed(landed.version, metrics, landed.attempts, None, done.strategies, done, state, caller.spark, dialect)
 

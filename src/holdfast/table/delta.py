@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
 from typing import Any, Self, TypeAlias
 
@@ -47,7 +47,9 @@ from holdfast.table.changes import ChangeVerbs
 from holdfast.table.changing import Caller
 from holdfast.table.compacting import LogCompaction, compact_log
 from holdfast.table.erasing import ErasureVerbs
+from holdfast.table.lookup import Pins
 from holdfast.table.moment import moment_ms
+from holdfast.table.nearest import NearestVerbs
 from holdfast.table.replacing import found
 from holdfast.table.restoring import RestoreVerbs
 from holdfast.table.streaming import StreamVerbs
@@ -67,10 +69,19 @@ class _Latest:
     """The newest state seen, shared by a table and its aliases."""
 
     state: DeltaState
+    pins: Pins = field(default_factory=Pins)
 
 
 class DeltaTable(
-    UpkeepVerbs, VersionVerbs, ErasureVerbs, ChangeVerbs, StreamVerbs, TransactionVerbs, RestoreVerbs, RowVerbs
+    NearestVerbs,
+    UpkeepVerbs,
+    VersionVerbs,
+    ErasureVerbs,
+    ChangeVerbs,
+    StreamVerbs,
+    TransactionVerbs,
+    RestoreVerbs,
+    RowVerbs,
 ):
     """A Delta table at a path."""
 
@@ -316,10 +327,9 @@ class DeltaTable(
         `where` is SQL text or a Column; what of it is understood prunes files. `metadata` names columns such as
         `_row_id`, or maps them to other names: `{"_row_id": "rid"}`. A version is a number, or the name of a pin.
         """
-        spark = self._session()
-        snapshot = self._snapshot(version, timestamp)
-        request = Request(columns, self._condition(where, snapshot, metadata), metadata)
-        return scanning.scan(snapshot, request, SparkRunner(spark), load_hidden)
+        spark, state = self._session(), self._at(version, timestamp)
+        request = Request(columns, self._condition(where, state.snapshot, metadata), metadata)
+        return scanning.scan(state.snapshot, request, SparkRunner(spark), load_hidden, self._pruners(state))
 
     def toArrow(
         self,
@@ -330,9 +340,9 @@ class DeltaTable(
         metadata: _Metadata = (),
     ) -> pa.Table:
         """Rows as an Arrow table, read in this process without Spark: for small requests."""
-        snapshot = self._snapshot(version, timestamp)
-        request = Request(columns, self._local_condition(where, snapshot, metadata), metadata)
-        return scanning.scan(snapshot, request, LocalRunner(), load_hidden)
+        state = self._at(version, timestamp)
+        request = Request(columns, self._local_condition(where, state.snapshot, metadata), metadata)
+        return scanning.scan(state.snapshot, request, LocalRunner(), load_hidden, self._pruners(state))
 
     def explain(
         self,
@@ -343,12 +353,13 @@ class DeltaTable(
         metadata: _Metadata = (),
     ) -> explaining.Explanation:
         """What `scan` with the same arguments would read, and why; printing it shows it."""
-        snapshot = self._snapshot(version, timestamp)
+        state = self._at(version, timestamp)
+        snapshot, more = state.snapshot, self._pruners(state)
         if self._spark is None:
             local = Request(columns, self._local_condition(where, snapshot, metadata), metadata)
-            return explaining.explain(snapshot, local, LocalRunner())
+            return explaining.explain(snapshot, local, LocalRunner(), more=more)
         request = Request(columns, self._condition(where, snapshot, metadata), metadata)
-        return explaining.explain(snapshot, request, SparkRunner(self._spark))
+        return explaining.explain(snapshot, request, SparkRunner(self._spark), more=more)
 
     def history(self, limit: int | None = None) -> DataFrame:
         """The commits of the table, newest first."""
@@ -370,26 +381,35 @@ class DeltaTable(
         """One row that describes the table, as an Arrow table."""
         return detail.detail(self._state())
 
+    @property
+    def _pins(self) -> Pins:
+        return self._latest.pins
+
     def _state(self) -> DeltaState:
+        self._latest.pins.moved = True
         self._latest.state = refresh(self._latest.state)
         return self._latest.state
 
-    def _snapshot(self, version: int | str | None, timestamp: str | datetime.datetime | None) -> Snapshot:
-        if version is None and timestamp is None:
-            return self._state().snapshot
+    def _seen(self) -> DeltaState:
+        return self._latest.state
+
+    def _at(self, version: int | str | None, timestamp: str | datetime.datetime | None) -> DeltaState:
         now = self._state()
+        if version is None and timestamp is None:
+            return now
         version = pinned_version(now, version)
         moment = None if timestamp is None else moment_ms(timestamp, zone=self._zone())
         then = load(now.snapshot.location, version=version, timestamp_ms=moment)
         refuse_vacuumed(now, then)
-        return then.snapshot
+        return then
 
     def _beside(self, state: DeltaState) -> Self:
         return type(self)(self._spark, _Latest(state))
 
     def _caller(self, mode: str | None = None, said: Said | None = None, level: str | None = None) -> Caller:
         asked = None if level is None else isolation(level)
-        return Caller(self._spark, system(), self._zone(), self._alias, said or Said(), mode, asked)
+        who = Caller(self._spark, system(), self._zone(), self._alias, said or Said(), mode, asked)
+        return replace(who, pruners=self._pruners, reindex=self._reindex)
 
     def _zone(self) -> str:
         if self._spark is None:

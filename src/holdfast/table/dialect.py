@@ -19,6 +19,7 @@ from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.ops.change import Mode
 from holdfast.ops.commit import Format
 from holdfast.plan.change import Storing
+from holdfast.schema.properties import Isolation
 from holdfast.storage.location import Location
 
 
@@ -47,6 +48,10 @@ class Dialect(ABC):
     @abstractmethod
     def mode_of(self, state: Any, asked: str | None, verb: str) -> Mode:
         """The strategy of a call of a verb: what it asks for, else what the table does."""
+
+    def level_of(self, state: Any, verb: str) -> Isolation | None:
+        """What races of a verb are judged by, where the format says it by verb; None: as the table says for all."""
+        return None
 
     @abstractmethod
     def storing(self, state: Any, shape: Shape, *, carried: bool = True, feeds: bool = True) -> Storing:

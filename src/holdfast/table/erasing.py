@@ -30,6 +30,8 @@ from holdfast.delta.replay import last_of_each
 from holdfast.delta.state import DeltaState, refresh
 from holdfast.delta.vectors import load_hidden
 from holdfast.errors import Conflict, Damaged, Invalid, NoRowIdentity
+from holdfast.index.holding import holding
+from holdfast.index.registry import DIRECTORY
 from holdfast.model.files import DV, FILES, FileTable, NoStats, Slab, hiding
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.ops import erase as ops
@@ -50,7 +52,8 @@ from holdfast.table.optimizing import limits_of, run_bins
 from holdfast.table.seeking import Sought, carriers, holders, understood
 from holdfast.table.vacuuming import default_retention_ms, layout_of
 
-_NO_ROWS = r"\.bin$|^_holdfast/(?:scan|lease)/"  # vectors have positions in them, lists and leases the names of files
+# Vectors have positions in them, lists and leases the names of files; indexes are looked at by themselves.
+_NO_ROWS = r"\.bin$|^_holdfast/(?:scan|lease|index)/"
 _ROUNDS = 5  # of purging, while other writers are faster
 
 
@@ -146,6 +149,7 @@ def erasure_status(state: DeltaState, report: Erased | str, condition: Any, call
         ops.held_of(*files),
         ops.held_of(*changes),
         there.loose,
+        ops.held_of(holding(location, there.indexes, erasure.ids)),
     )
     if status.is_clean:
         ops.save(location, msgspec.structs.replace(erasure, proof=scan))
@@ -162,6 +166,7 @@ class _There:
     old: FileTable  # those of them that the newest version does not have
     changes: FileTable  # change data
     loose: tuple[str, ...]  # of no version
+    indexes: tuple[str, ...]  # of any index
     read: pa.Table  # names and sizes of data and change files
 
     def among(self, held: Sequence[Held]) -> Mapping[str, int]:
@@ -194,6 +199,7 @@ def _there(state: DeltaState, moment_ms: int, ids: BitMap64) -> _There:
         _table_of(data.filter(pc.invert(is_live))),
         _table_of(pa.Table.from_arrays([_column(changes, f) for f in FILES], schema=FILES)),
         _loose(snapshot, found, told, moment_ms, ids),
+        tuple(names.filter(pc.starts_with(names, f"{DIRECTORY}/")).to_pylist()),
         read,
     )
 
@@ -263,6 +269,7 @@ def _reported(state: DeltaState, report: Erased, such: Sought, caller: Caller) -
         changes=ops.held_of(holders(there.snapshot, there.changes, such, caller.spark)),
         vectors=tuple(sorted(set(vectors.drop_null().to_pylist()))),
         loose=there.loose,
+        indexes=ops.held_of(holding(state.snapshot.location, there.indexes, such.ids)),
         versions=versions.spans,
         pins={name: at for name, at in pins_of(state).items() if at in versions},
         vacuum_after_ms=caller.env.now_ms() + default_retention_ms(state),

@@ -32,7 +32,7 @@ from holdfast.ops.change import Asked, effect
 from holdfast.ops.shape import grown
 from holdfast.plan.arithmetic import live_rows
 from holdfast.plan.change import SOURCE_ALIAS, Clause, Pinned, Set, Side, Source
-from holdfast.plan.keys import by_keys, gather, row_group_filter
+from holdfast.plan.keys import by_keys, few_keys, gather, row_group_filter
 from holdfast.plan.merge_on import On, source_aliases, understand
 from holdfast.plan.scan import Request, plan_scan
 from holdfast.schema.constraints import quoted
@@ -311,7 +311,9 @@ class DeltaMergeBuilder:
         def keeps(files: FileTable) -> pa.BooleanArray:
             return by_keys(files, state.snapshot, values)
 
-        return replace(asked, keeps=keeps, skips=row_group_filter(values, state.snapshot.schema)), shape
+        more = caller.pruners(state, few_keys(values, state.snapshot.schema))
+        skips = row_group_filter(values, state.snapshot.schema)
+        return replace(asked, keeps=keeps, skips=skips, more=more), shape
 
     def _grown(self, old: Shape, source: Struct) -> Shape:
         if not self._evolves:

@@ -48,7 +48,7 @@ from holdfast.spark.scan import SparkRunner
 from holdfast.spark.write import write_frame
 from holdfast.table import changing
 from holdfast.table.auto import after
-from holdfast.table.changing import Caller, Changed, ChangePlan, Sets, Step, Value
+from holdfast.table.changing import Caller, Changed, ChangePlan, Sets, Step, Value, no_pruners
 from holdfast.table.delta_dialect import DELTA
 from holdfast.table.merging import DeltaMergeBuilder, Duplicates, Rows
 from holdfast.table.retrying import Retry, retried, retry_of
@@ -69,6 +69,10 @@ class TransactionVerbs(ABC):
     def _caller(self, mode: str | None = None, said: Said | None = None, isolation: str | None = None) -> Caller: ...
 
     @abstractmethod
+    def _written(self) -> None:
+        """Know that this object has written to the table."""
+
+    @abstractmethod
     def _local_condition(self, where: Any, snapshot: Snapshot, metadata: Any) -> Condition | None: ...
 
     def transaction(
@@ -84,7 +88,9 @@ class TransactionVerbs(ABC):
         `isolation`, `txn` and `userMetadata` are those of a single verb.
         """
         caller = self._caller(None, said(txn, userMetadata), isolation)
-        return Transaction(self._state(), caller, lambda where, snapshot: self._local_condition(where, snapshot, ()))
+        begun = Transaction(self._state(), caller, lambda where, snapshot: self._local_condition(where, snapshot, ()))
+        begun.afterwards(self._written)
+        return begun
 
     def transact(
         self,
@@ -130,6 +136,10 @@ class Transaction:
         self._stack = ExitStack()  # pinned sources: races are judged by them
         self._began = self._open = False
         self._result: Written | None = None
+
+    def afterwards(self, call: Callable[[], None]) -> None:
+        """Have something called when the block is left."""
+        self._stack.callback(call)
 
     def __enter__(self) -> Transaction:
         if self._began:
@@ -218,7 +228,12 @@ class Transaction:
     def _asking(self, mode: str | None) -> Caller:
         """Only the first verb tells of itself in change files: with another, it is the net effect that is told."""
         return replace(
-            self._caller, mode=mode, said=Said(), load_hidden=self._overlay.load_hidden, feeds=not self._dids
+            self._caller,
+            mode=mode,
+            said=Said(),
+            load_hidden=self._overlay.load_hidden,
+            feeds=not self._dids,
+            pruners=no_pruners,  # rows of the transaction itself are in no index
         )
 
     def _did(self, step: Step) -> Changed:

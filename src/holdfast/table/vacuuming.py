@@ -42,6 +42,7 @@ from holdfast.spark.progress import phase
 from holdfast.storage.arrays import strings
 from holdfast.table.changing import Caller
 from holdfast.table.delta_dialect import CHANGE_DIRECTORY
+from holdfast.table.index_files import of_indexes
 from holdfast.table.writing import land
 
 _PINNED_AGAIN = 100  # times, before so many pins at once are the user's business
@@ -277,7 +278,8 @@ def _find(state: DeltaState, horizon_ms: int, *, lite: bool) -> _Found:
     kept = reach(state, past, dict(pins), horizon_ms=horizon_ms)
     listed = _told_by_log(state, past, horizon_ms) if lite else ops.listed(location)
     layout = layout_of(state.snapshot)
-    plan = plan_vacuum(listed, kept.unpinned, kept.pinned, pins, horizon_ms=horizon_ms, layout=layout)
+    needed = pa.concat_arrays([kept.unpinned, of_indexes(listed, past, dict(pins), horizon_ms=horizon_ms)])
+    plan = plan_vacuum(listed, needed, kept.pinned, pins, horizon_ms=horizon_ms, layout=layout)
     if lite:  # without a listing, what the last vacuum said counts
         info = read_info(location)
         before = past.described - (Versions() if info is None else info.lost)
@@ -316,8 +318,10 @@ def _still_idle(state: DeltaState, found: _Found, landed: int, horizon_ms: int) 
     if landed == found.past.last + 1:
         return keys
     now = refresh(state)
-    kept = reach(now, walk(now.snapshot.location), dict(pins_of(now)), horizon_ms=horizon_ms)
-    needed = pa.concat_arrays([kept.unpinned, *kept.pinned.values()])
+    past, pins = walk(now.snapshot.location), dict(pins_of(now))
+    kept = reach(now, past, pins, horizon_ms=horizon_ms)
+    indexed = of_indexes(found.plan.files, past, pins, horizon_ms=horizon_ms)
+    needed = pa.concat_arrays([kept.unpinned, *kept.pinned.values(), indexed])
     return keys.filter(pc.invert(pc.is_in(keys, value_set=needed)))
 
 

@@ -1,0 +1,209 @@
+"""The indexes of a table at one version, asked for the rows of a condition.
+
+    condition  ->  the index that leaves least  ->  entries  ->  valid ones, located  ->  together with rows of the tail
+
+1. An entry counts iff the row with its id is live in the snapshot and has its commit version; rows of the tail are
+   looked at themselves. Both together are all rows that satisfy what the query settles, each once.
+2. An index that cannot be read, opened, or bound to the snapshot answers for nothing, and says why.
+3. Segments, known files and tails are kept with the reader, for as long as its table object lives.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from holdfast.errors import Damaged
+from holdfast.index.entries import Found
+from holdfast.index.narrow import narrowed
+from holdfast.index.query import Asked, asked_of
+from holdfast.index.reader import PinnedReader
+from holdfast.index.registry import Index, Registered, fields_of, unfit
+from holdfast.index.scalar import BITMAP, ENTRIES, segment_of
+from holdfast.index.segment import checksum
+from holdfast.index.tail import KnownFiles, LoadHidden, Since, Tail, known_from, parts_of, tail_of
+from holdfast.index.tail_rows import TailRows, file_numbers, tail_rows
+from holdfast.local.indexing import matching_places
+from holdfast.predicate.records import Predicate, columns_of
+from holdfast.rows.keys import Numbers
+from holdfast.storage.base import NotFound
+
+FEW_HITS = 1000  # so many are fetched whatever the size of the table
+MOST_SHARE = 0.001  # of the table's rows: beyond, reading single rows costs more than a scan
+KEPT_ROWS = 1 << 18  # of a tail that is kept in memory for the next lookup
+_KNOWN, _TAILS, _ROWS = "holdfast.index.known", "holdfast.index.tails", "holdfast.index.rows"
+_TAIL_ROWS = "holdfast.index.tail_rows"
+_KEPT = 32
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An index that is asked, what it found, and what it leaves."""
+
+    index: Index
+    asked: Asked
+    found: tuple[Found, ...]
+    tail: Tail
+
+    @property
+    def hits(self) -> int:
+        """Entries at most: some may be dead."""
+        return sum(found.count for found in self.found)
+
+
+@dataclass(frozen=True)
+class Indexes:
+    """What a version's indexes can be asked."""
+
+    reader: PinnedReader
+    registered: Registered
+    table_id: str
+    since: Callable[[int], Since]  # whether rows came back after a version
+    load_hidden: LoadHidden
+
+    def unusable(self, index: Index) -> str | None:
+        """Why an index answers for nothing here; None where it may."""
+        return unfit(index.definition, self.reader.snapshot, self.table_id)
+
+    def tail(self, index: Index) -> Tail:
+        """The rows an index does not answer for; Damaged where nobody can tell."""
+        snapshot = self.reader.snapshot
+        kept: OrderedDict[Any, Tail] = self.reader.memory.setdefault(_TAILS, OrderedDict())
+        name = (snapshot.version, index.uuid, index.generation)
+        if name not in kept:
+            since = self.since(index.version)
+            tail = tail_of(snapshot, self._known(index), index.version, since, self.load_hidden)
+            kept[name] = narrowed(tail, self.reader)
+            while len(kept) > _KEPT:
+                kept.popitem(last=False)
+        return kept[name]
+
+    def choose(self, where: Predicate) -> tuple[Choice | None, Mapping[str, str]]:
+        """The index that leaves least to look at; and of each other one why it is not asked."""
+        why = dict(self.registered.troubles)
+        choices: list[Choice] = []
+        for name, index in self.registered.indexes.items():
+            found = self._choice(index, where)
+            if isinstance(found, Choice):
+                choices.append(found)
+            elif found:
+                why[name] = found
+        if not choices:
+            return None, why
+        best = min(choices, key=lambda c: (c.hits + c.tail.most_rows, -c.asked.columns, c.index.name))
+        why |= {c.index.name: f"{best.index.name} leaves less to look at" for c in choices if c is not best}
+        return best, why
+
+    def _choice(self, index: Index, where: Predicate) -> Choice | str:
+        if index.definition.kind not in (ENTRIES, BITMAP):
+            return ""
+        if reason := self.unusable(index):
+            return reason
+        fields = fields_of(index.definition, self.reader.snapshot)
+        assert fields is not None, "an index that fits has its columns"
+        asked = asked_of(fields, where)
+        if asked is None:
+            return f"the condition says nothing of {fields[0].name} that an index could look for"
+        try:
+            segments = [segment_of(self.reader, ref, index.definition) for ref in index.segments]
+            found = tuple(segment.find(asked.query) for segment in segments)
+            return Choice(index, asked, found, self.tail(index))
+        except Damaged as error:
+            return str(error)
+
+    def files_with(self, choice: Choice) -> Numbers:
+        """The numbers of files that hold hits, ascending."""
+        files, _ = self._valid(choice.found)
+        return np.unique(files)
+
+    def places(self, choice: Choice) -> tuple[Numbers, Numbers]:
+        """Where the rows are that satisfy what the query settles: file numbers and positions, in stored order."""
+        more = [self._valid(choice.found)]
+        if len(choice.tail):
+            more.append(self._in_tail(choice))
+        files, positions = (np.concatenate([pair[n] for pair in more]) for n in (0, 1))
+        return _once(files, positions)
+
+    def _in_tail(self, choice: Choice) -> tuple[Numbers, Numbers]:
+        """Where rows of the tail are that satisfy what the query settles."""
+        settled, tail, snapshot = choice.asked.settled, choice.tail, self.reader.snapshot
+        if tail.most_rows <= KEPT_ROWS:
+            used = {column[0] for column in columns_of(settled)}
+            fields = tuple(f for f in snapshot.schema.fields if f.name in used)
+            kept: OrderedDict[Any, TailRows] = self.reader.memory.setdefault(_TAIL_ROWS, OrderedDict())
+            name = (snapshot.version, choice.index.uuid, choice.index.generation, tuple(f.name for f in fields))
+            if name not in kept:
+                kept[name] = tail_rows(self.reader, tail, fields, self.load_hidden)
+                while len(kept) > _KEPT:
+                    kept.popitem(last=False)
+            return kept[name].where(settled)
+        places = []
+        for part in parts_of(snapshot, tail, self.load_hidden):
+            number, at = matching_places(snapshot, part.files, part.hidden, settled, part.newer_than)
+            numbers = file_numbers(self.reader, part.files.column("key").combine_chunks())
+            places.append((numbers[number.to_numpy()], at.to_numpy()))
+        files, positions = (np.concatenate([pair[n] for pair in places]) for n in (0, 1))
+        return files, positions
+
+    def rows(self) -> int:
+        """Physical rows of the snapshot, as far as its log tells."""
+        kept: dict[int, int] = self.reader.memory.setdefault(_ROWS, {})
+        version = self.reader.snapshot.version
+        if version not in kept:
+            kept.clear()
+            kept[version] = pc.sum(self.reader.snapshot.files.num_records).as_py() or 0
+        return kept[version]
+
+    def _valid(self, found: Sequence[Found]) -> tuple[Numbers, Numbers]:
+        """Where the rows of valid entries are."""
+        hits = [one.hits() for one in found if one.count]
+        if not hits:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        ids = hits[0].ids if len(hits) == 1 else np.concatenate([h.ids for h in hits])
+        versions = hits[0].versions if len(hits) == 1 else np.concatenate([h.versions for h in hits])
+        located = self.reader.locate(ids)
+        valid = located.live & (located.versions == versions)
+        return located.files[valid], located.positions[valid]
+
+    def _known(self, index: Index) -> KnownFiles:
+        kept: OrderedDict[str, KnownFiles] = self.reader.memory.setdefault(_KNOWN, OrderedDict())
+        ref = index.files
+        name = f"{ref.key}#{ref.checksum}"
+        if name not in kept:
+            location = self.reader.snapshot.location
+            where = f"{location.url}/{ref.key}"
+            try:
+                data = location.store.get(location.key(ref.key))
+            except NotFound as error:
+                raise Damaged(f"{where} is not there, but the index refers to it", path=where) from error
+            if f"{checksum(data):08x}" != ref.checksum:
+                raise Damaged(f"{where} is not what was written", path=where, expected=ref.checksum)
+            kept[name] = known_from(data, where=where)
+            while len(kept) > _KEPT:
+                kept.popitem(last=False)
+        return kept[name]
+
+
+def pays(hits: int, rows: int) -> bool:
+    """Whether fetching so many single rows costs less than a scan of all."""
+    return hits <= max(FEW_HITS, MOST_SHARE * rows)
+
+
+def too_many(choice: Choice, rows: int) -> str:
+    """Why an index that could be asked is not."""
+    return f"{choice.hits} entries of {rows} rows: reading them one by one costs more than a scan"
+
+
+def _once(files: Numbers, positions: Numbers) -> tuple[Numbers, Numbers]:
+    """Places in stored order, each once."""
+    if len(files) < 2:
+        return files, positions
+    order = np.lexsort((positions, files))
+    files, positions = files[order], positions[order]
+    new = np.concatenate(([True], (files[1:] != files[:-1]) | (positions[1:] != positions[:-1])))
+    return files[new], positions[new]

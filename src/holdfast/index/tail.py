@@ -1,0 +1,236 @@
+"""The tail of an index: the rows of a snapshot that its segments may not answer for. Pure, but for vectors it asks for.
+
+An index is complete for one version. A live row of the snapshot that is read, as it is there, was live at that version
+or it was not; if it was, it has an entry. So the tail is computed from the two sets of files, and never recorded:
+
+    the file was there then   what it showed then is answered for: the tail is what it shows again
+    it was not                its rows that were changed since are the tail; where rows may have come back meanwhile,
+                              or the snapshot is the older one, all of its rows are
+
+1. A row outside the tail has an entry in some segment, with its row id and its row commit version.
+2. A file is known by its base row id, which no two files of a table ever share, and its default row commit version.
+3. Without proof that no row came back since (`Steady`), nothing is taken to have been there all along.
+4. A vector of old that cannot be read makes the rows of its file tail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pyroaring import BitMap64
+
+from holdfast.errors import Damaged, TableError
+from holdfast.model.files import DV, FILES, FileTable, NoStats, Slab, hiding
+from holdfast.model.snapshot import HiddenRows, Snapshot
+from holdfast.storage.arrays import mask, strings
+from holdfast.storage.location import Location
+
+LoadHidden: TypeAlias = Callable[[Location, FileTable], HiddenRows]  # a format's way to read its vectors
+Numbers: TypeAlias = NDArray[np.int64]
+
+_KNOWN = pa.schema([("base", pa.int64()), ("default", pa.int64()), ("path", pa.string()), ("dv", DV)])
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """Every commit after the index's version is known; rows stayed tracked, and none that was gone came back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsteady:
+    """Rows may have come back, or were not tracked for a while, or nobody can tell."""
+
+    why: str
+
+
+Since: TypeAlias = Steady | Unsteady
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownFiles:
+    """The files of the version that an index is complete for, by base row id; `hiding`: those that hid rows."""
+
+    bases: Numbers  # ascending
+    defaults: Numbers
+    hiding: pa.Table  # base, path and vector of each
+
+
+@dataclass(frozen=True)
+class Tail:
+    """Rows of a snapshot that are to be looked at themselves."""
+
+    whole: FileTable = field(default_factory=FileTable)  # every row
+    newer: FileTable = field(default_factory=FileTable)  # rows with a commit version above `version`
+    version: int = 0
+    again: FileTable = field(default_factory=FileTable)  # rows at the positions in `shown`
+    shown: Mapping[str, BitMap64] = field(default_factory=dict)  # by file key
+    why: str | None = None  # more than what was written since had to be taken
+
+    def __len__(self) -> int:
+        """How many files there are."""
+        return len(self.whole) + len(self.newer) + len(self.again)
+
+    @cached_property
+    def most_rows(self) -> int:
+        """Rows there are at most, as far as the log tells."""
+        counted = [pc.sum(files.num_records).as_py() or 0 for files in (self.whole, self.newer) if len(files)]
+        return sum(counted) + sum(map(len, self.shown.values()))
+
+    @property
+    def keys(self) -> list[str]:
+        """The files, by key."""
+        return [key for files in (self.whole, self.newer, self.again) for key in files.column("key").to_pylist()]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Files of a tail that are read alike: their live rows, or only those changed after a version."""
+
+    files: FileTable
+    hidden: HiddenRows
+    newer_than: int | None = None
+
+
+def known_files(snapshot: Snapshot) -> KnownFiles:
+    """The files of a snapshot, as an index that is complete for it remembers them."""
+    files = snapshot.files.table
+    table = pa.Table.from_arrays(
+        [files.column(name) for name in ("base_row_id", "default_row_commit_version", "path", "dv")], schema=_KNOWN
+    )
+    table = table.filter(pc.and_(pc.is_valid(table.column("base")), pc.is_valid(table.column("default"))))
+    table = table.sort_by("base")
+    return KnownFiles(
+        table.column("base").to_numpy(),
+        table.column("default").to_numpy(),
+        table.filter(pc.is_valid(table.column("dv"))).select(["base", "path", "dv"]),
+    )
+
+
+def known_bytes(known: KnownFiles) -> bytes:
+    """Known files as a file of their own."""
+    at = np.searchsorted(known.bases, known.hiding.column("base").to_numpy())
+    where = np.full(len(known.bases), -1, np.int64)
+    where[at] = np.arange(len(at))
+    indices = pa.array(where, mask=where < 0)
+    table = pa.Table.from_arrays(
+        [
+            pa.array(known.bases),
+            pa.array(known.defaults),
+            known.hiding.column("path").combine_chunks().take(indices),
+            known.hiding.column("dv").combine_chunks().take(indices),
+        ],
+        schema=_KNOWN,
+    )
+    sink = pa.BufferOutputStream()
+    encodings = {"base": "DELTA_BINARY_PACKED", "default": "DELTA_BINARY_PACKED"}
+    pq.write_table(table, sink, compression="zstd", use_dictionary=False, column_encoding=encodings)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def known_from(data: bytes, *, where: str) -> KnownFiles:
+    """Known files from their bytes."""
+    try:
+        table = pq.read_table(pa.BufferReader(data)).cast(_KNOWN)
+    except (pa.ArrowException, ValueError, OSError) as error:
+        raise Damaged(f"{where} cannot be read as Parquet: {error}", path=where) from error
+    hides = table.filter(pc.is_valid(table.column("dv"))).select(["base", "path", "dv"])
+    return KnownFiles(table.column("base").to_numpy(), table.column("default").to_numpy(), hides)
+
+
+def tail_of(snapshot: Snapshot, known: KnownFiles, version: int, since: Since, load_hidden: LoadHidden) -> Tail:
+    """What an index that is complete for `version`, with these files, leaves of a snapshot."""
+    files = snapshot.files
+    if not len(files):
+        return Tail(version=version)
+    bases = pc.fill_null(files.column("base_row_id"), -1).to_numpy()
+    defaults = pc.fill_null(files.column("default_row_commit_version"), -1).to_numpy()
+    at = np.minimum(np.searchsorted(known.bases, bases), max(len(known.bases) - 1, 0))
+    there = np.zeros(len(bases), bool)
+    if len(known.bases):
+        there = (bases >= 0) & (known.bases[at] == bases) & (known.defaults[at] == defaults)
+    if isinstance(since, Steady) and snapshot.version >= version:
+        newer = ~there & (bases >= 0) & (defaults > version)
+        whole = ~there & ~newer
+        return Tail(_some(files, whole), _some(files, newer), version)
+    again, shown, lost = _shown_again(snapshot, _some(files, there), known, load_hidden)
+    whole = ~there | np.isin(bases, lost)
+    older = f"version {snapshot.version} is older than version {version}, which is indexed"
+    why = since.why if isinstance(since, Unsteady) else older
+    return Tail(_some(files, whole), version=version, again=again, shown=shown, why=why)
+
+
+def parts_of(snapshot: Snapshot, tail: Tail, load_hidden: LoadHidden) -> tuple[Part, ...]:
+    """A tail as files to read, with what each hides."""
+    location = snapshot.location
+    found = []
+    if len(tail.whole):
+        found.append(Part(tail.whole, load_hidden(location, tail.whole)))
+    if len(tail.newer):
+        found.append(Part(tail.newer, load_hidden(location, tail.newer), tail.version))
+    if len(tail.again):
+        keys, rows = tail.again.column("key").to_pylist(), tail.again.num_records.to_pylist()
+        rest = {key: BitMap64(range(count)) - tail.shown[key] for key, count in zip(keys, rows, strict=True)}
+        found.append(Part(hiding(tail.again), HiddenRows(rest)))
+    return tuple(found)
+
+
+def whole_of(snapshot: Snapshot, load_hidden: LoadHidden) -> tuple[Part, ...]:
+    """All live rows of a snapshot, for an index that has no entries yet."""
+    return parts_of(snapshot, Tail(snapshot.files), load_hidden)
+
+
+def _shown_again(
+    snapshot: Snapshot, files: FileTable, known: KnownFiles, load_hidden: LoadHidden
+) -> tuple[FileTable, dict[str, BitMap64], Numbers]:
+    """Of files that were there then: those that show rows again, these rows, and bases of files nobody can tell of."""
+    none = FileTable(), dict[str, BitMap64](), np.zeros(0, np.int64)
+    if not len(files) or not known.hiding.num_rows:
+        return none
+    then_bases = known.hiding.column("base").to_numpy()
+    now_ids = pc.struct_field(files.column("dv").combine_chunks(), "id")
+    then_ids = pc.struct_field(known.hiding.column("dv").combine_chunks(), "id")
+    at = pc.index_in(files.column("base_row_id").combine_chunks(), value_set=pa.array(then_bases))
+    differs = pc.and_(pc.is_valid(at), pc.invert(pc.fill_null(pc.equal(now_ids, then_ids.take(at)), False)))
+    files = files.filter(differs)
+    if not len(files):
+        return none
+    keys = files.column("key").to_pylist()
+    bases = files.column("base_row_id").to_numpy()
+    counts = files.num_records
+    then = known.hiding.take(at.filter(differs))
+    now = load_hidden(snapshot.location, files).positions
+    shown: dict[str, BitMap64] = {}
+    lost: list[int] = []
+    for row, key in enumerate(keys):  # one per file whose vector is another one than it was
+        before = _vector_of_old(snapshot.location, files, row, then.slice(row, 1), load_hidden)
+        if before is None or not counts[row].is_valid:
+            lost.append(int(bases[row]))
+        elif back := before - now.get(key, BitMap64()):
+            shown[key] = back
+    is_shown = pc.is_in(files.column("key").combine_chunks(), value_set=strings(list(shown)))
+    return files.filter(is_shown), shown, np.array(lost, np.int64)
+
+
+def _vector_of_old(
+    location: Location, files: FileTable, row: int, then: pa.Table, load_hidden: LoadHidden
+) -> BitMap64 | None:
+    """What a file hid at the indexed version; None where that is gone."""
+    one = files.table.slice(row, 1)
+    old = one.set_column(FILES.get_field_index("dv"), "dv", then.column("dv"))
+    try:
+        found = load_hidden(location, FileTable((Slab(old, NoStats(1)),))).positions
+    except TableError:
+        return None
+    return found.get(one.column("key")[0].as_py(), BitMap64())
+
+
+def _some(files: FileTable, chosen: NDArray[np.bool_]) -> FileTable:
+    return files.filter(mask(chosen))

@@ -1,0 +1,313 @@
+"""The nearest rows of a snapshot, through a vector index and beside it.
+
+    entries that look near  ->  valid ones, located  ->  their vectors fetched, distances exact  \\
+    flat entries            ->  valid ones, distances exact                                       >  the k nearest
+    rows of the tail        ->  looked at themselves                                             /
+
+1. Distances are exact, whatever led to a row; rows of the tail and flat entries are all looked at. Only entries of
+   lists or of a graph may be missed.
+2. An entry counts iff the row with its id is live in the snapshot and has its commit version.
+3. There are fewer than k rows only where the table has no more: where too few valid entries were found, dead ones are
+   left out and all lists are visited.
+4. Without an index that can be used every row is looked at, and it is told why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil, sqrt
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from holdfast.errors import Damaged, Invalid
+from holdfast.index.reader import PinnedReader
+from holdfast.index.registry import Index
+from holdfast.index.search import Indexes
+from holdfast.index.tail import Part, Tail, parts_of, whole_of
+from holdfast.index.vector_coder import Floats, prepared_queries
+from holdfast.index.vector_column import odd_lengths, vectors_of
+from holdfast.index.vector_library import NoLibrary
+from holdfast.index.vector_metric import Metric, Near, Numbers, Points, distances, nearer, nearest_rows
+from holdfast.index.vector_open import OpenSegment, opened, trained_of
+from holdfast.index.vector_options import VECTOR, Options
+from holdfast.index.vector_rows import LocalRows
+from holdfast.local.indexing import ID
+from holdfast.model.files import FileTable
+from holdfast.model.snapshot import Snapshot
+from holdfast.rows.columns import ROW_ID
+from holdfast.schema.types import Field
+from holdfast.storage.arrays import strings
+from holdfast.storage.base import NotFound
+
+REFINE = 5  # candidates for each row that is asked for, and
+FEWEST = 50  # at least
+FEW_SHOWN = 10_000  # rows of a tail that are fetched one by one
+FEW_ALLOWED = 2_000  # rows that a condition leaves, up to which they are simply fetched
+
+_TAILS = "vector tails"
+_TAIL_BYTES = 128 << 20
+
+
+class Rows(Protocol):
+    """Rows with vectors that can be looked at one by one."""
+
+    def nearest(
+        self, queries: NDArray[np.float64], k: int, metric: Metric, allowed: Numbers | None
+    ) -> tuple[list[Near], int]: ...
+
+
+RowsOf: TypeAlias = Callable[[Field, Sequence[Part]], Rows]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What is asked for: the k nearest of each query, in a column."""
+
+    column: Field
+    queries: NDArray[np.float64]
+    k: int
+    metric: Metric | None = None  # None: that of the index
+    probes: int | None = None
+    refine: int | None = None
+
+    @property
+    def effort(self) -> int:
+        """Candidates for each query."""
+        return max(FEWEST, REFINE * self.k) if self.refine is None else max(1, self.refine) * self.k
+
+
+@dataclass(frozen=True)
+class Route:
+    """How an answer is found: by an index and its tail, or by looking at every row; and why not by others."""
+
+    metric: Metric
+    index: Index | None = None
+    segments: tuple[OpenSegment, ...] = ()
+    tail: Tail = field(default_factory=Tail)
+    why: Mapping[str, str] = field(default_factory=dict)  # by index
+
+
+def route(indexes: Indexes, ask: Ask) -> Route:
+    """The vector index on a column that leaves the fewest rows to look at."""
+    why: dict[str, str] = {}
+    found: list[Route] = []
+    for name, index in indexes.registered.indexes.items():
+        definition = index.definition
+        if definition.kind != VECTOR or definition.columns[0].name != ask.column.physical_name:
+            continue
+        one = _route(indexes, index, ask)
+        if isinstance(one, Route):
+            found.append(one)
+        else:
+            why[name] = one
+    why |= indexes.registered.troubles
+    if not found:
+        return Route(ask.metric or Metric.L2, why=why)
+    best = min(found, key=lambda one: (one.tail.most_rows, one.index.name if one.index else ""))
+    others = {one.index.name: "another index leaves less to look at" for one in found if one.index and one is not best}
+    return Route(best.metric, best.index, best.segments, best.tail, why | others)
+
+
+def nearest(indexes: Indexes, ask: Ask, way: Route, allowed: Numbers | None, rows_of: RowsOf) -> list[Near]:
+    """The nearest rows of each query; with `allowed`, ids ascending, only of these."""
+    reader = indexes.reader
+    if allowed is not None and len(allowed) <= max(FEW_ALLOWED, 4 * ask.effort):
+        return _fetched(reader, ask, way.metric, allowed)
+    if way.index is None:
+        return _looked(rows_of(ask.column, whole_of(reader.snapshot, indexes.load_hidden)), ask, way, allowed)
+    best = _near_tail(indexes, ask, way, allowed, rows_of)
+    for more in _near_entries(reader, ask, way, allowed):
+        best = [nearer(one, other, ask.k) for one, other in zip(best, more, strict=True)]
+    return best
+
+
+def _route(indexes: Indexes, index: Index, ask: Ask) -> Route | str:
+    """How an index answers, or why it does not."""
+    if reason := indexes.unusable(index):
+        return reason
+    metric = Options.kept(index.definition.params).metric
+    if ask.metric not in (None, metric):
+        return f"its metric is {metric.value}"
+    try:
+        tail = indexes.tail(index)
+        segments = tuple(opened(indexes.reader, ref) for ref in index.segments)
+    except Damaged as error:
+        return str(error)
+    except NotFound as error:
+        return f"{error}, but the index refers to it"
+    except NoLibrary as error:
+        return str(error)
+    for ref in index.segments[:1]:
+        trained = trained_of(ref)
+        if trained.length != ask.queries.shape[1]:
+            raise Invalid(
+                f"vectors of {ask.column.name} have {trained.length} elements, and a query for them has "
+                f"{ask.queries.shape[1]}"
+            )
+        if trained.width and prepared_queries(ask.queries, trained) is None:
+            return "a query is longer than its numbers can hold"
+    return Route(metric, index, segments, tail)
+
+
+def _looked(rows: Rows, ask: Ask, way: Route, allowed: Numbers | None) -> list[Near]:
+    found, odd = rows.nearest(ask.queries, ask.k, way.metric, allowed)
+    if odd:
+        raise odd_lengths(ask.column.name, odd, ask.queries.shape[1])
+    return found
+
+
+def _fetched(reader: PinnedReader, ask: Ask, metric: Metric, allowed: Numbers) -> list[Near]:
+    """The nearest of few rows: fetched and looked at."""
+    located = reader.locate(allowed)
+    ids = allowed[located.live]
+    if not len(ids):
+        return [Near.none()] * len(ask.queries)
+    rows = reader.take_at(located.files[located.live], located.positions[located.live], [ask.column.name])
+    vectors = vectors_of(rows.column(0), ask.queries.shape[1])
+    if vectors.odd:
+        raise odd_lengths(ask.column.name, vectors.odd, ask.queries.shape[1])
+    return nearest_rows(Points(vectors.matrix, ids[vectors.rows]), ask.queries, ask.k, metric)
+
+
+def _near_tail(indexes: Indexes, ask: Ask, way: Route, allowed: Numbers | None, rows_of: RowsOf) -> list[Near]:
+    """The nearest of the rows that the index does not answer for; a small tail is read here, once, and kept."""
+    if not len(way.tail):
+        return [Near.none()] * len(ask.queries)
+    reader, width = indexes.reader, ask.queries.shape[1]
+    if 8 * width * way.tail.most_rows > _TAIL_BYTES:
+        parts = parts_of(reader.snapshot, way.tail, indexes.load_hidden)
+        return _looked(rows_of(ask.column, parts), ask, way, allowed)
+    assert way.index is not None, "what has a tail has an index"
+    kept: dict[str, tuple[Snapshot, int, tuple[Points, int]]] = reader.memory.setdefault(_TAILS, {})
+    name = f"{way.index.uuid} {way.index.generation}"
+    if name not in kept or kept[name][0] is not reader.snapshot or kept[name][1] != width:
+        kept.clear()
+        kept[name] = reader.snapshot, width, _read_tail(indexes, ask.column, way.tail, width)
+    points, odd = kept[name][2]
+    if odd:
+        raise odd_lengths(ask.column.name, odd, width)
+    return nearest_rows(points.among(allowed), ask.queries, ask.k, way.metric)
+
+
+def _read_tail(indexes: Indexes, column: Field, tail: Tail, width: int) -> tuple[Points, int]:
+    """The vectors of a tail, and how many have another length: few rows of files are fetched, else files are read."""
+    reader = indexes.reader
+    single = sum(map(len, tail.shown.values())) <= FEW_SHOWN
+    rest = replace(tail, again=FileTable(), shown={}) if single else tail
+    rows = LocalRows(reader.snapshot, column, parts_of(reader.snapshot, rest, indexes.load_hidden))
+    points, odd = rows.all(width)
+    if not single or not tail.shown:
+        return points, odd
+    keys = reader.snapshot.files.column("key").combine_chunks()
+    numbers = pc.index_in(strings(list(tail.shown)), value_set=keys).to_numpy()
+    places = [np.frombuffer(shown.to_array(), np.uint64).astype(np.int64) for shown in tail.shown.values()]
+    files = np.repeat(numbers.astype(np.int64), [len(part) for part in places])
+    table = reader.take_at(files, np.concatenate(places), [column.name], {ROW_ID: ID})
+    more = vectors_of(table.column(0), width)
+    more_ids = table.column(ID).to_numpy()[more.rows]
+    joined = np.concatenate([points.vectors, more.matrix]) if len(points.ids) else more.matrix
+    return Points(joined, np.concatenate([points.ids, more_ids])), odd + more.odd
+
+
+def _near_entries(reader: PinnedReader, ask: Ask, way: Route, allowed: Numbers | None) -> list[list[Near]]:
+    """The nearest flat entries of each segment, and the nearest of all that are coded."""
+    found: list[list[Near]] = []
+    hits: list[_Hits] = []
+    for segment in way.segments:
+        if len(segment.flat):
+            points = segment.live_flat(reader).among(allowed)
+            found.append(nearest_rows(points, ask.queries, ask.k, way.metric))
+        if segment.coder is not None:
+            hits.append(_found(segment, reader, ask, allowed))
+    if hits:
+        found.append(_reranked(reader, ask, way.metric, hits))
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Hits:
+    """Valid entries: the query they were found for, how far they look, and where their rows are."""
+
+    queries: Numbers
+    away: Floats
+    ids: Numbers
+    files: Numbers
+    positions: Numbers
+
+
+def _found(segment: OpenSegment, reader: PinnedReader, ask: Ask, allowed: Numbers | None) -> _Hits:
+    """Entries of one segment that look near, and are valid."""
+    coder, trained = segment.coder, segment.trained
+    assert coder is not None, "only coded entries are searched"
+    queries = prepared_queries(ask.queries, trained)
+    assert queries is not None, "such a query takes another way"
+    live = segment.known_live(reader)
+    chosen = None if allowed is None else segment.having(allowed)[: segment.coded]
+    probes = trained.probes if ask.probes is None else ask.probes
+    if chosen is not None and ask.probes is None:
+        share = max(int(chosen.sum()), 1) / segment.coded
+        probes = ceil(probes / sqrt(share))  # the nearest that are allowed lie farther away
+    all_lists = trained.lists or segment.coded  # a graph has no lists, and keeps so many vectors at hand
+    if segment.coded <= 4 * ask.effort:
+        probes = all_lists
+    while True:
+        mask = _both(chosen, None if live is None else live[: segment.coded])
+        numbers, away = coder.search(queries, ask.effort, probes, mask)
+        hits = _valid(segment, reader, numbers, away)
+        possible = segment.coded if mask is None else int(mask.sum())
+        if np.bincount(hits.queries, minlength=len(queries)).min() >= min(ask.k, possible):
+            return hits
+        if live is None and len(hits.queries) < (numbers >= 0).sum():
+            live = segment.live(reader)
+        elif probes < all_lists:
+            probes = all_lists
+        else:
+            return hits
+
+
+def _valid(segment: OpenSegment, reader: PinnedReader, numbers: Numbers, away: Floats) -> _Hits:
+    which, at = np.nonzero(numbers >= 0)
+    entries, back = np.unique(numbers[which, at], return_inverse=True)
+    located, valid = segment.locate(entries, reader)
+    kept = valid[back]
+    which, at, back = which[kept], at[kept], back[kept]
+    return _Hits(which, away[which, at], segment.ids[entries[back]], located.files[back], located.positions[back])
+
+
+def _reranked(reader: PinnedReader, ask: Ask, metric: Metric, hits: Sequence[_Hits]) -> list[Near]:
+    """The nearest by their own vectors, of those that look nearest in all segments together."""
+    queries, away, ids, files, positions = (
+        np.concatenate([getattr(one, name) for one in hits])
+        for name in ("queries", "away", "ids", "files", "positions")
+    )
+    once = np.lexsort((away, ids, queries))  # a row may have an entry in two segments
+    new = np.append(True, (np.diff(queries[once]) != 0) | (np.diff(ids[once]) != 0))[: len(once)]
+    once = once[new]
+    order = once[np.lexsort((away[once], queries[once]))]
+    starts = np.searchsorted(queries[order], np.arange(len(ask.queries)))
+    chosen = order[np.arange(len(order)) - starts[queries[order]] < ask.effort]
+    rows, first, back = np.unique(ids[chosen], return_index=True, return_inverse=True)
+    if not len(rows):
+        return [Near.none()] * len(ask.queries)
+    table = reader.take_at(files[chosen[first]], positions[chosen[first]], [ask.column.name])
+    vectors = vectors_of(table.column(0), ask.queries.shape[1])
+    at = np.full(len(rows), -1)
+    at[vectors.rows] = np.arange(len(vectors.rows))
+    assert (at >= 0).all(), "a row that has an entry has a vector"
+    best = []
+    for number, query in enumerate(ask.queries):
+        mine = np.unique(back[queries[chosen] == number])
+        exact = distances(vectors.matrix[at[mine]], query, metric)
+        near = np.lexsort((rows[mine], exact))[: ask.k]
+        best.append(Near(rows[mine][near], exact[near]))
+    return best
+
+
+def _both(one: NDArray[np.bool_] | None, other: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
