@@ -1,0 +1,92 @@
+"""Tables of a catalog: pyiceberg finds them, Holdfast reads them.
+
+1. A catalog is asked for one thing, where a table's newest metadata file is; every file is read through our own store.
+2. What a catalog says of its storage (keys, regions, endpoints) opens the table's store, unless options are given.
+3. Metadata that did not move is not read again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.errors import Invalid, NotATable, Unavailable, Unsupported
+from holdfast.iceberg.commit_io import OPTIONS, through_stores
+from holdfast.iceberg.state import IcebergState, load, reloaded
+
+try:
+    from pyiceberg.catalog import Catalog, load_catalog
+    from pyiceberg.exceptions import NoSuchTableError, RESTError
+except ImportError as _error:
+    raise Unsupported("reading Iceberg tables needs pyiceberg: pip install 'holdfast[iceberg]'") from _error
+
+
+@dataclass(frozen=True)
+class CatalogTable:
+    """A table by its name in a catalog."""
+
+    catalog: Catalog
+    identifier: str | tuple[str, ...]
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
+    allow_outside: bool = False
+
+    def newest(self, state: IcebergState | None) -> IcebergState:
+        """The table as the catalog has it now; the same state where nothing was committed since."""
+        try:
+            found = self.catalog.load_table(self.identifier)
+        except NoSuchTableError as error:
+            name = self.identifier if isinstance(self.identifier, str) else ".".join(self.identifier)
+            raise NotATable(f"the catalog {self.catalog.name} has no table {name}", location=name) from error
+        except (RESTError, OSError) as error:
+            raise Unavailable(f"the catalog {self.catalog.name} did not answer: {error}") from error
+        place = found.metadata_location
+        if state is not None and state.metadata_path == place:
+            return state
+        options = self.storage_options
+        if options is None:
+            options = {
+                ours: found.io.properties[theirs] for theirs, ours in OPTIONS.items() if theirs in found.io.properties
+            }
+        if state is not None:
+            return reloaded(state, place)
+        return load(place, storage_options=options or None, allow_outside=self.allow_outside)
+
+
+def catalog_table(
+    catalog: Any,
+    identifier: str | tuple[str, ...],
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    allow_outside: bool = False,
+) -> CatalogTable:
+    """A table of a catalog, however the catalog is given."""
+    return CatalogTable(through_stores(opened(catalog)), identifier, storage_options, allow_outside)
+
+
+def opened(catalog: Any) -> Catalog:
+    """A catalog: one of pyiceberg's, a name it knows, its properties, or the path of an sqlite file."""
+    match catalog:
+        case Catalog():
+            return catalog
+        case Mapping():
+            properties = {str(k): str(v) for k, v in catalog.items()}
+            return load_catalog(properties.pop("name", "holdfast"), **properties)
+        case os.PathLike():
+            return _sqlite(os.fspath(catalog))
+        case str() if catalog.endswith((".db", ".sqlite")):
+            return _sqlite(catalog)
+        case str():
+            return load_catalog(catalog)
+        case _:
+            raise Invalid(
+                "a catalog is one of pyiceberg's, a name from its configuration, its properties, or the path of an "
+                f"sqlite file, not {type(catalog).__name__}"
+            )
+
+
+def _sqlite(path: str) -> Catalog:
+    """The embedded catalog: one file, with the tables beside it."""
+    place = os.path.abspath(path)
+    return load_catalog("holdfast", type="sql", uri=f"sqlite:///{place}", warehouse=f"file://{os.path.dirname(place)}")

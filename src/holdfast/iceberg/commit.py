@@ -1,0 +1,126 @@
+"""A written snapshot becomes the table's, or does not: what a catalog is told, and what its answer means.
+
+1. A catalog takes a snapshot only if the table is still the one the attempt was made on; otherwise the race is lost.
+2. An answer that was lost is resolved by reading the table back: a snapshot is known by its id, which nobody else has.
+3. Where that cannot be told, OutcomeUnknown says so; nothing is repeated then.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from holdfast.errors import OutcomeUnknown, TableError, Unavailable, Unsupported
+from holdfast.iceberg.catalog import CatalogTable
+from holdfast.iceberg.metadata import MAIN
+from holdfast.iceberg.state import IcebergState
+from holdfast.iceberg.transact import Attempt
+from holdfast.model.mutation import Committed, Outcome, Taken
+
+try:
+    from pyiceberg.catalog import MetastoreCatalog
+    from pyiceberg.exceptions import (
+        CommitFailedException,
+        CommitStateUnknownException,
+        NoSuchTableError,
+        RESTError,
+    )
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.table.update import (
+        AddSnapshotUpdate,
+        AssertRefSnapshotId,
+        AssertTableUUID,
+        SetSnapshotRefUpdate,
+        TableRequirement,
+        TableUpdate,
+        ValidatableTableRequirement,
+    )
+    from sqlalchemy.exc import SQLAlchemyError
+except ImportError as _error:
+    raise Unsupported("writing Iceberg tables needs pyiceberg: pip install 'holdfast[iceberg]'") from _error
+
+_UNCLEAR = (CommitStateUnknownException, RESTError, OSError, SQLAlchemyError)
+
+
+class AssertSequence(ValidatableTableRequirement):
+    """No commit came since, on any branch: sequence numbers and row ids were counted on from this one."""
+
+    type: str = "assert-last-sequence-number"
+    last_sequence_number: int
+    next_row_id: int | None = None
+
+    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
+        """Refuse metadata in which the counts went on."""
+        sequence = getattr(base_metadata, "last_sequence_number", None)
+        row_id = getattr(base_metadata, "next_row_id", None)
+        if sequence != self.last_sequence_number or self.next_row_id not in (None, row_id):
+            raise CommitFailedException(f"the table went on to sequence number {sequence}")
+
+
+def attempt(source: CatalogTable, state: IcebergState, made: Attempt) -> Outcome:
+    """Hand a snapshot to the catalog."""
+    snapshot = {
+        "snapshot-id": made.snapshot_id,
+        "parent-snapshot-id": made.parent,
+        "sequence-number": made.sequence,
+        "timestamp-ms": made.timestamp_ms,
+        "manifest-list": made.manifest_list,
+        "summary": dict(made.summary),
+        "schema-id": made.schema_id,
+        "first-row-id": made.first_row_id,
+        "added-rows": made.added_rows,
+    }
+    ref = {"ref-name": MAIN, "type": "branch", "snapshot-id": made.snapshot_id}
+    updates = (
+        AddSnapshotUpdate(snapshot=Snapshot.model_validate(snapshot)),
+        SetSnapshotRefUpdate.model_validate(ref),
+    )
+    head = AssertRefSnapshotId.model_validate({"ref": MAIN, "snapshot-id": made.parent})
+    try:
+        taken = send(source, state, updates, head)
+    except _UNCLEAR as error:
+        taken = not _landed(source, state, made, error)
+    return Taken(made.snapshot_id) if taken else Committed(made.snapshot_id)
+
+
+def send(source: CatalogTable, state: IcebergState, updates: tuple[TableUpdate, ...], *more: TableRequirement) -> bool:
+    """Tell a catalog to change a table that is still as `state` has it; True: it no longer is, and nothing changed."""
+    metadata, catalog = state.metadata, source.catalog
+    requirements: list[Any] = [*more]
+    if metadata.table_uuid is not None:
+        requirements.append(AssertTableUUID(uuid=UUID(metadata.table_uuid)))
+    if isinstance(catalog, MetastoreCatalog):
+        requirements.append(
+            AssertSequence(last_sequence_number=metadata.last_sequence_number, next_row_id=metadata.next_row_id)
+        )
+    name = catalog.identifier_to_tuple(source.identifier)
+    table: Any = Table(name, None, state.metadata_path, None, catalog)  # type: ignore[arg-type]
+    try:
+        catalog.commit_table(table, tuple(requirements), updates)
+    except CommitFailedException:
+        return True
+    except NoSuchTableError as error:
+        raise Unavailable(f"the table {'.'.join(name)} is no longer in the catalog {catalog.name}") from error
+    return False
+
+
+def _landed(source: CatalogTable, state: IcebergState, made: Attempt, error: Exception) -> bool:
+    """Whether a snapshot whose answer was lost is the table's; a table that went on without it never takes it."""
+    where = state.metadata.location
+    try:
+        newest = source.newest(None)
+    except TableError as again:
+        raise OutcomeUnknown(
+            f"the commit of snapshot {made.snapshot_id} to {where} got no answer ({error}), and the table cannot be "
+            "read now: look at its history before writing again"
+        ) from again
+    if newest.metadata.snapshot(made.snapshot_id) is not None:
+        return True
+    if newest.version != state.version:
+        return False
+    raise OutcomeUnknown(
+        f"the commit of snapshot {made.snapshot_id} to {where} got no answer ({error}), and the table does not have it "
+        "so far: look at its history before writing again"
+    ) from error

@@ -1,0 +1,70 @@
+"""What a snapshot holds, read when it is first asked for: manifests, data files, delete files.
+
+1. A manifest never changes, so one that an earlier state read is taken from there.
+2. Manifests are fetched side by side and kept as columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from holdfast.iceberg.deletes import DeleteFiles
+from holdfast.iceberg.fetch import each
+from holdfast.iceberg.files import Shape, files_of
+from holdfast.iceberg.manifests import Listed, Manifest, manifests_of, read_manifest
+from holdfast.iceberg.metadata import SnapshotEntry
+from holdfast.iceberg.paths import Paths
+from holdfast.model.files import FileTable, Slab
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The manifests of a snapshot and what they list."""
+
+    paths: Paths
+    entry: SnapshotEntry | None
+    shape: Shape
+    where: str
+    read: dict[str, Listed] = field(default_factory=dict, repr=False)  # by path; grows as manifests are read
+
+    @cached_property
+    def manifests(self) -> tuple[Manifest, ...]:
+        return () if self.entry is None else manifests_of(self.paths, self.entry)
+
+    @cached_property
+    def listed(self) -> tuple[Listed, ...]:
+        """The live entries of every manifest, in the order of the list."""
+        new = [m for m in self.manifests if m.path not in self.read or self.read[m.path].manifest != m]
+        for manifest, found in zip(new, each(self.paths.location, self._read, new), strict=True):
+            self.read[manifest.path] = found
+        return tuple(self.read[m.path] for m in self.manifests)
+
+    def _read(self, manifest: Manifest) -> Listed:
+        return read_manifest(self.paths, manifest)
+
+    @cached_property
+    def slabs(self) -> tuple[Slab, ...]:
+        return self._files[0].slabs
+
+    @cached_property
+    def deletes(self) -> DeleteFiles:
+        return self._files[1]
+
+    @cached_property
+    def _files(self) -> tuple[FileTable, DeleteFiles]:
+        at = None if self.entry is None else self.entry.snapshot_id
+        return files_of(self.paths, self.listed, self.shape, at=at, where=self.where)
+
+
+class LazyFiles(FileTable):
+    """The data files of a snapshot, listed when first looked at."""
+
+    def __init__(self, contents: Contents) -> None:
+        object.__setattr__(self, "contents", contents)
+
+    contents: Contents
+
+    @cached_property
+    def slabs(self) -> tuple[Slab, ...]:
+        return self.contents.slabs

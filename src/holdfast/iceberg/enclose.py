@@ -1,0 +1,72 @@
+"""The range of column values that a partition value stands for.
+
+1. Every value whose transform gives the partition value lies in its range, both ends included.
+2. A null partition value has no range; a transform that keeps no order (bucket, void) has none at all.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from holdfast.iceberg.spec import Transform
+from holdfast.schema.types import DataType, Decimal, Primitive
+
+_UNITS = {"year": "Y", "month": "M", "day": "D", "hour": "h"}
+
+
+def enclosing(values: pa.Array, transform: Transform, type_: DataType) -> tuple[pa.Array, pa.Array] | None:
+    """Lowest and highest values of a column of this type, per partition value; None where there is no telling."""
+    match transform.kind:
+        case "identity":
+            return (values, values) if _has_order(type_) else None
+        case "year" | "month" | "day" | "hour":
+            return _calendar(values, _UNITS[transform.kind], type_)
+        case "truncate" if transform.parameter:
+            return _truncated(values, transform.parameter, type_)
+        case _:
+            return None
+
+
+def _has_order(type_: DataType) -> bool:
+    return isinstance(type_, Decimal) or (
+        isinstance(type_, Primitive)
+        and type_.name in {"integer", "long", "float", "double", "date", "timestamp", "timestamp_ntz", "string"}
+    )
+
+
+def _calendar(values: pa.Array, unit: str, type_: DataType) -> tuple[pa.Array, pa.Array] | None:
+    if not isinstance(type_, Primitive) or type_.name not in ("date", "timestamp", "timestamp_ntz"):
+        return None
+    whole = values.cast(pa.int32()).cast(pa.int64()) if pa.types.is_date(values.type) else values.cast(pa.int64())
+    numbers = whole.fill_null(0).to_numpy(zero_copy_only=False)
+    absent = values.is_null().to_numpy(zero_copy_only=False)
+    to = "D" if type_.name == "date" else "us"
+    if to == "D" and unit == "h":
+        return None
+    low = numbers.astype(f"datetime64[{unit}]").astype(f"datetime64[{to}]").astype(np.int64)
+    high = (numbers + 1).astype(f"datetime64[{unit}]").astype(f"datetime64[{to}]").astype(np.int64) - 1
+    return _moments(low, absent, type_), _moments(high, absent, type_)
+
+
+def _moments(numbers: NDArray[np.int64], absent: NDArray[np.bool_], type_: Primitive) -> pa.Array:
+    if type_.name == "date":
+        return pa.array(numbers.astype(np.int32), mask=absent).cast(pa.date32())
+    return pa.array(numbers, mask=absent).view(pa.timestamp("us", tz="UTC" if type_.name == "timestamp" else None))
+
+
+def _truncated(values: pa.Array, width: int, type_: DataType) -> tuple[pa.Array, pa.Array] | None:
+    match type_:
+        case Primitive("integer" | "long"):
+            largest = pa.scalar(2**31 - 1 if type_.name == "integer" else 2**63 - 1, values.type)
+            room = pc.less_equal(values, pc.subtract(largest, pa.scalar(width - 1, values.type)))
+            # Below the smallest number writers wrap around, so a value near the largest says nothing of the lower end.
+            low = pc.if_else(room, values, pa.scalar(None, values.type))
+            return low, pc.if_else(room, pc.add(values, pa.scalar(width - 1, values.type)), largest)
+        case Primitive("string"):
+            # What begins with a text is at least that text; how far it goes on is not known.
+            return values, pa.nulls(len(values), pa.string())
+        case _:
+            return None

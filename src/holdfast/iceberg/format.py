@@ -1,0 +1,48 @@
+"""Iceberg as the commit loop sees a format."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from holdfast.env import Env
+from holdfast.iceberg.catalog import CatalogTable
+from holdfast.iceberg.commit import attempt
+from holdfast.iceberg.state import IcebergState
+from holdfast.iceberg.summary import APP
+from holdfast.iceberg.transact import prepare
+from holdfast.iceberg.winners import winners
+from holdfast.model.mutation import Mutation, Outcome, Winner
+from holdfast.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergFormat:
+    """A table of a catalog."""
+
+    source: CatalogTable
+
+    def newest(self, state: IcebergState | None) -> IcebergState:
+        """The table as it is now."""
+        return self.source.newest(state)
+
+    def snapshot(self, state: IcebergState) -> Snapshot:
+        return state.snapshot
+
+    def attempt(self, state: IcebergState | None, mutation: Mutation, env: Env) -> Outcome:
+        """Try to make a mutation the snapshot after that of `state`."""
+        assert state is not None, "a table of a catalog is made by the catalog"
+        return attempt(self.source, state, prepare(state, mutation, env))
+
+    def winners(self, old: IcebergState | None, new: IcebergState) -> tuple[Winner, ...]:
+        """The snapshots between two states."""
+        return () if old is None else winners(old, new)
+
+    def app_version(self, state: IcebergState, app_id: str) -> int | None:
+        """How far an application has written, as the newest snapshot that speaks of it says."""
+        at = state.entry
+        while at is not None:
+            found = at.summary.get(f"{APP}{app_id}")
+            if found is not None:
+                return int(found)
+            at = None if at.parent_snapshot_id is None else state.metadata.snapshot(at.parent_snapshot_id)
+        return None

@@ -1,0 +1,184 @@
+"""Manifests and the lists of them: which files a snapshot has, and what each commit said of its files.
+
+1. Only live entries are kept; what they inherit (sequence numbers, first row ids) is settled over all entries of their
+   manifest first, so that leaving a file out never renumbers another.
+2. A row id is inherited from the manifest alone: a delete manifest has none, whatever its list says, and the
+   snapshot's own number is not looked at.
+3. Entries are columns; partition tuples keep the types of the manifest's own schema, whatever the table's is today.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.errors import Damaged, MissingFile
+from holdfast.iceberg.avro import FIELD_ID, read_container
+from holdfast.iceberg.metadata import SnapshotEntry
+from holdfast.iceberg.paths import Paths
+from holdfast.storage.base import NotFound
+from holdfast.storage.open import place
+
+DATA, DELETES = 0, 1  # contents of a manifest
+ROWS, POSITION_DELETES, EQUALITY_DELETES = 0, 1, 2  # contents of a file
+_DELETED = 2  # status of an entry
+_PAIRS = pa.list_(pa.struct([("key", pa.int64()), ("value", pa.int64())]))
+_BLOBS = pa.list_(pa.struct([("key", pa.int64()), ("value", pa.binary())]))
+ENTRIES = pa.schema(
+    [
+        ("content", pa.int64()),
+        ("file_path", pa.string()),
+        ("file_format", pa.string()),
+        ("record_count", pa.int64()),
+        ("file_size_in_bytes", pa.int64()),
+        ("null_value_counts", _PAIRS),
+        ("nan_value_counts", _PAIRS),
+        ("lower_bounds", _BLOBS),
+        ("upper_bounds", _BLOBS),
+        ("equality_ids", pa.list_(pa.int64())),
+        ("first_row_id", pa.int64()),
+        ("referenced_data_file", pa.string()),
+        ("content_offset", pa.int64()),
+        ("content_size_in_bytes", pa.int64()),
+        ("sequence_number", pa.int64()),
+    ]
+)
+_ENTRY_FIELDS = frozenset({*ENTRIES.names, "status", "snapshot_id", "partition"})
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A manifest as a list of them tells; `spec_id` is None in tables of version 1 that have no list."""
+
+    path: str
+    content: int
+    spec_id: int | None
+    sequence_number: int
+    first_row_id: int | None
+    length: int | None
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The live entries of a manifest: a table with the columns of ENTRIES, and their partition tuples as stored."""
+
+    manifest: Manifest
+    spec_id: int
+    entries: pa.Table
+    partitions: pa.StructArray
+    written_as: bytes = b""  # the schema its writer gave it, as Avro says it
+
+    def __len__(self) -> int:
+        return int(self.entries.num_rows)
+
+    @cached_property
+    def partition_ids(self) -> dict[int, int]:
+        """Where each partition field, by id, stands in the tuples."""
+        fields = [self.partitions.type.field(i) for i in range(self.partitions.type.num_fields)]
+        ids = [(f.metadata or {}).get(FIELD_ID) for f in fields]
+        return {int(number): at for at, number in enumerate(ids) if number is not None}
+
+    def partition_column(self, field_id: int, name: str) -> pa.Array | None:
+        """The stored values of a partition field; None where the manifest has no such field."""
+        at = self.partition_ids.get(field_id)
+        if at is None and not self.partition_ids:
+            at = self.partitions.type.get_field_index(name)
+        return None if at is None or at < 0 else self.partitions.field(at)
+
+
+def manifests_of(paths: Paths, snapshot: SnapshotEntry) -> tuple[Manifest, ...]:
+    """The manifests of a snapshot, in the order of its list."""
+    if snapshot.manifest_list is None:
+        return tuple(Manifest(path, DATA, None, 0, None, None) for path in snapshot.manifests)
+    records = read_container(fetched(paths, snapshot.manifest_list), where=snapshot.manifest_list).records
+    found = []
+    for row in records.to_pylist():  # one per manifest
+        content = row.get("content") or DATA
+        first = row.get("first_row_id") if content == DATA else None
+        found.append(
+            Manifest(
+                row["manifest_path"],
+                content,
+                row.get("partition_spec_id", 0),
+                row.get("sequence_number") or 0,
+                first,
+                row.get("manifest_length"),
+            )
+        )
+    return tuple(found)
+
+
+def read_manifest(paths: Paths, manifest: Manifest) -> Listed:
+    """The live entries of a manifest."""
+    found = read_container(fetched(paths, manifest.path), wanted=_ENTRY_FIELDS, where=manifest.path)
+    spec_id = manifest.spec_id
+    if spec_id is None:
+        spec_id = int(found.notes.get("partition-spec-id", b"0"))
+    status, files = _field(found.records, "status"), _field(found.records, "data_file")
+    if status is None or files is None:
+        raise Damaged(f"{manifest.path} has no files: it is no manifest", path=manifest.path)
+    columns = {f.name: _column(files, f, len(found.records)) for f in ENTRIES}
+    columns["content"] = pc.fill_null(columns["content"], ROWS)
+    columns["sequence_number"] = _sequence(found.records, manifest)
+    live = pc.not_equal(status, _DELETED)
+    columns["first_row_id"] = _first_row_ids(columns, live, manifest)
+    columns["file_format"] = pc.utf8_lower(columns["file_format"])
+    partitions = _field(files, "partition")
+    if partitions is None:
+        partitions = pa.Array.from_buffers(pa.struct([]), len(files), [None])
+    entries = pa.table(columns, schema=ENTRIES)
+    if not pc.all(live, min_count=0).as_py():
+        entries, partitions = entries.filter(live), partitions.filter(live)
+    if (missing := pc.index(pc.is_null(entries["sequence_number"]), True).as_py()) >= 0:
+        file = entries["file_path"][missing].as_py()
+        raise Damaged(f"{manifest.path} gives no sequence number for {file}, which it did not add", path=manifest.path)
+    return Listed(manifest, spec_id, entries, partitions, found.notes["avro.schema"])
+
+
+def fetched(paths: Paths, path: str) -> bytes:
+    """The bytes of a metadata file that the table refers to."""
+    store, key = place(paths.location, paths.key(path))
+    try:
+        return store.get(key)
+    except NotFound as error:
+        url = f"{store.url}/{key}"
+        raise MissingFile(
+            f"{url} is not there, but the table refers to it as {path}; restore it, or say with relocate={{old: new}} "
+            "where the table was copied to",
+            path=url,
+        ) from error
+
+
+def _field(records: pa.StructArray, name: str) -> pa.Array | None:
+    at = records.type.get_field_index(name)
+    return None if at < 0 else records.field(at)
+
+
+def _column(files: pa.StructArray, field: pa.Field, count: int) -> pa.Array:
+    found = _field(files, field.name)
+    return pa.nulls(count, field.type) if found is None else found.cast(field.type)
+
+
+def _sequence(records: pa.StructArray, manifest: Manifest) -> pa.Array:
+    """Data sequence numbers: an added file without one has its manifest's; version 1 has none but 0."""
+    own = _field(records, "sequence_number")
+    if own is None:
+        return pa.array(np.zeros(len(records), np.int64))
+    added = pc.not_equal(_field(records, "status"), 0)
+    inherits = pc.or_(added, pa.scalar(manifest.sequence_number == 0))
+    return pc.if_else(pc.and_(pc.is_null(own), inherits), pa.scalar(manifest.sequence_number, pa.int64()), own)
+
+
+def _first_row_ids(columns: dict[str, pa.Array], live: pa.Array, manifest: Manifest) -> pa.Array:
+    own = columns["first_row_id"]
+    if manifest.first_row_id is None:
+        return pa.nulls(len(own), pa.int64())
+    asks = pc.and_(live, pc.is_null(own)).to_numpy(zero_copy_only=False)
+    counts = np.where(asks, columns["record_count"].to_numpy(zero_copy_only=False), 0)
+    ends = manifest.first_row_id + np.cumsum(counts)
+    given = pa.array(ends - counts, mask=~asks)
+    return pc.coalesce(own, given)

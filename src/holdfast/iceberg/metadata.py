@@ -1,0 +1,137 @@
+"""A table's metadata file: its schemas, partition specs, snapshots and the names they go by.
+
+1. Versions 1, 2 and 3 read as one shape: what version 1 says in the singular becomes a list of one.
+2. What Holdfast does not know is left alone; a format version it does not know is refused.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import Damaged, MissingFile, Unsupported
+from holdfast.storage.base import NotFound, ObjectStore
+
+NEWEST = 3
+ROW_IDS_SINCE = 3  # format version
+MAIN = "main"
+_GZIP = b"\x1f\x8b"
+
+
+class Ref(msgspec.Struct, frozen=True, rename="kebab"):
+    """A branch or a tag."""
+
+    snapshot_id: int
+    type: str = "branch"
+
+
+class SnapshotEntry(msgspec.Struct, frozen=True, rename="kebab"):
+    """A snapshot as the metadata lists it."""
+
+    snapshot_id: int
+    timestamp_ms: int = 0
+    parent_snapshot_id: int | None = None
+    sequence_number: int = 0
+    manifest_list: str | None = None
+    manifests: tuple[str, ...] = ()
+    summary: Mapping[str, str] = {}
+    schema_id: int | None = None
+    first_row_id: int | None = None
+    added_rows: int | None = None
+
+    @property
+    def operation(self) -> str:
+        return self.summary.get("operation", "unknown")
+
+
+class LogEntry(msgspec.Struct, frozen=True, rename="kebab"):
+    """When a snapshot became the current one."""
+
+    snapshot_id: int
+    timestamp_ms: int
+
+
+class TableMetadata(msgspec.Struct, frozen=True, rename="kebab"):
+    """What a metadata file says."""
+
+    format_version: int
+    location: str
+    table_uuid: str | None = None
+    last_sequence_number: int = 0
+    last_updated_ms: int = 0
+    last_column_id: int = 0
+    schemas: tuple[dict[str, Any], ...] = ()
+    schema: dict[str, Any] | None = None
+    current_schema_id: int = 0
+    partition_specs: tuple[dict[str, Any], ...] = ()
+    partition_spec: tuple[dict[str, Any], ...] | None = None
+    default_spec_id: int = 0
+    last_partition_id: int | None = None
+    properties: Mapping[str, str] = {}
+    current_snapshot_id: int | None = None
+    snapshots: tuple[SnapshotEntry, ...] = ()
+    snapshot_log: tuple[LogEntry, ...] = ()
+    refs: Mapping[str, Ref] = {}
+    next_row_id: int | None = None
+
+    def schema_of(self, schema_id: int | None, where: str) -> dict[str, Any]:
+        """A schema by its id, or the current one."""
+        asked = self.current_schema_id if schema_id is None else schema_id
+        for schema in self.schemas:
+            if schema.get("schema-id", 0) == asked:
+                return schema
+        raise Damaged(f"{where} speaks of schema {asked} but does not have it", path=where, expected=str(asked))
+
+    def snapshot(self, snapshot_id: int) -> SnapshotEntry | None:
+        return next((s for s in self.snapshots if s.snapshot_id == snapshot_id), None)
+
+
+def read_metadata(store: ObjectStore, key: str) -> TableMetadata:
+    """The metadata file at a key."""
+    where = f"{store.url}/{key}"
+    try:
+        data = store.get(key)
+    except NotFound as error:
+        raise MissingFile(f"{where} is not there; name a metadata file of the table", path=where) from error
+    return parse_metadata(data, where=where)
+
+
+def parse_metadata(data: bytes, *, where: str) -> TableMetadata:
+    """Metadata from the bytes of its file, compressed or not."""
+    try:
+        text = gzip.decompress(data) if data[:2] == _GZIP else data
+        found = msgspec.json.decode(text, type=TableMetadata)
+    except (msgspec.DecodeError, OSError, EOFError, zlib.error) as error:
+        raise Damaged(f"{where} is no metadata of an Iceberg table: {error}", path=where) from error
+    if not 1 <= found.format_version <= NEWEST:
+        raise Unsupported(
+            f"{where} is of format version {found.format_version}; Holdfast reads versions 1 to {NEWEST}",
+            features=(f"format-version {found.format_version}",),
+        )
+    return _in_full(found, where)
+
+
+def _in_full(found: TableMetadata, where: str) -> TableMetadata:
+    schemas = found.schemas
+    current = found.current_schema_id
+    if not schemas:
+        if found.schema is None:
+            raise Damaged(f"{where} has no schema", path=where)
+        schemas, current = (found.schema,), int(found.schema.get("schema-id", 0))
+    specs = found.partition_specs or ({"spec-id": 0, "fields": list(found.partition_spec or ())},)
+    snapshot_id = None if found.current_snapshot_id == -1 else found.current_snapshot_id
+    refs = dict(found.refs)
+    if snapshot_id is not None:
+        refs.setdefault(MAIN, Ref(snapshot_id))
+    return msgspec.structs.replace(
+        found,
+        schemas=schemas,
+        current_schema_id=current,
+        partition_specs=specs,
+        current_snapshot_id=snapshot_id,
+        refs=refs,
+    )

@@ -1,0 +1,91 @@
+"""What a snapshot says of itself: its operation, what it added and removed, and what the table has then.
+
+1. Totals go on from those of the snapshot before; where that does not say one, this does not either.
+2. A commit that changes no row is a replacement; one that only adds is an append, one that only takes away a delete.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from holdfast.iceberg.manifests import DELETES, EQUALITY_DELETES, Listed
+
+OPERATION = "holdfast.operation"
+KEEPS_IDS = "holdfast.keeps-row-ids"
+APP = "holdfast.app."
+_TOTALS = {  # what is counted: added and removed under these names, and in all
+    "data-files": ("added-data-files", "deleted-data-files"),
+    "records": ("added-records", "deleted-records"),
+    "files-size": ("added-files-size", "removed-files-size"),
+    "delete-files": ("added-delete-files", "removed-delete-files"),
+    "position-deletes": ("added-position-deletes", "removed-position-deletes"),
+    "equality-deletes": ("added-equality-deletes", "removed-equality-deletes"),
+}
+
+
+class Tally:
+    """What an attempt adds and removes."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+
+    def added(self, files: Iterable[Mapping[str, Any]]) -> None:
+        """Data files that are new."""
+        for file in files:  # one per new file
+            self.counts["added-data-files"] += 1
+            self.counts["added-records"] += file["record_count"]
+            self.counts["added-files-size"] += file["file_size_in_bytes"]
+
+    def deletes_added(self, files: Iterable[Mapping[str, Any]]) -> None:
+        """Delete files that are new; a vector counts as one."""
+        for file in files:  # one per touched file
+            vector = file["file_format"] == "PUFFIN"
+            self.counts["added-delete-files"] += 1
+            self.counts["added-dvs" if vector else "added-position-delete-files"] += 1
+            self.counts["added-position-deletes"] += file["record_count"]
+            self.counts["added-files-size"] += file["content_size_in_bytes"] if vector else file["file_size_in_bytes"]
+
+    def removed(self, listed: Listed, gone: NDArray[np.bool_]) -> None:
+        """Entries of a manifest that go."""
+        entries = listed.entries.filter(gone)
+        rows = pc.sum(entries["record_count"]).as_py() or 0
+        sizes = pc.sum(pc.coalesce(entries["content_size_in_bytes"], entries["file_size_in_bytes"])).as_py() or 0
+        self.counts["removed-files-size"] += sizes
+        if listed.manifest.content != DELETES:
+            self.counts["deleted-data-files"] += entries.num_rows
+            self.counts["deleted-records"] += rows
+            return
+        by_value = pc.sum(pc.equal(entries["content"], EQUALITY_DELETES)).as_py() or 0
+        vectors = pc.sum(pc.equal(entries["file_format"], "puffin")).as_py() or 0
+        assert not by_value, "what hides rows by value is about more than one file"
+        self.counts["removed-delete-files"] += entries.num_rows
+        self.counts["removed-dvs"] += vectors
+        self.counts["removed-position-delete-files"] += entries.num_rows - vectors
+        self.counts["removed-position-deletes"] += rows
+
+
+def operation_of(tally: Tally, *, data_change: bool) -> str:
+    """The word for what a commit does."""
+    counts = tally.counts
+    adds, takes = counts["added-data-files"], counts["deleted-data-files"] + counts["added-delete-files"]
+    if not data_change:
+        return "replace"
+    if adds and takes:
+        return "overwrite"
+    return "append" if not takes else "delete"
+
+
+def summary_of(tally: Tally, before: Mapping[str, str], *, is_first: bool) -> dict[str, str]:
+    """What a commit counted, and the totals after it."""
+    said = {name: str(count) for name, count in tally.counts.items() if count}
+    for what, (added, removed) in _TOTALS.items():
+        old = "0" if is_first else before.get(f"total-{what}")
+        if old is not None and old.lstrip("-").isdigit():
+            said[f"total-{what}"] = str(int(old) + tally.counts[added] - tally.counts[removed])
+    return said

@@ -1,0 +1,186 @@
+"""One attempt to commit: a mutation and the newest metadata become manifests, a list of them and a snapshot.
+
+1. Everything that depends on the commit it lands at is made here, per attempt: sequence numbers, row ids, vectors.
+   Files of rows are not written again.
+2. Nothing of an attempt is in the table until a catalog takes its snapshot; what a lost attempt wrote nobody refers to.
+3. Added files are of the spec the table has now; deletes are of the spec of the file they are about.
+4. A file that goes takes along what was about it alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast import __version__
+from holdfast.env import Env
+from holdfast.errors import Unsupported
+from holdfast.iceberg.manifests import DATA, DELETES, Listed
+from holdfast.iceberg.staging import data_files
+from holdfast.iceberg.state import IcebergState
+from holdfast.iceberg.summary import APP, KEEPS_IDS, OPERATION, Tally, operation_of, summary_of
+from holdfast.iceberg.transact_hide import Placed, delete_files, hides, outdated, placed
+from holdfast.iceberg.transact_manifests import Writing, listed_before
+from holdfast.iceberg.transact_schemas import tuple_schema
+from holdfast.iceberg.types import stored_names
+from holdfast.model.mutation import KEEPS_ROW_IDS, Mutation
+from holdfast.storage.arrays import strings
+
+DATA_FOLDER = "data"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A snapshot that is written and that no catalog has yet."""
+
+    snapshot_id: int
+    parent: int | None
+    sequence: int
+    timestamp_ms: int
+    manifest_list: str
+    summary: Mapping[str, str]
+    schema_id: int
+    first_row_id: int | None  # None below version 3
+    added_rows: int | None
+
+
+def prepare(state: IcebergState, mutation: Mutation, env: Env) -> Attempt:
+    """Write what makes a mutation the snapshot after `state`, the newest there is."""
+    _refuse(state, mutation)
+    metadata = state.metadata
+    name = env.new_uuid()
+    writing = Writing(state, name.int >> 65, metadata.last_sequence_number + 1, str(name))
+    made = _Made(state, mutation, writing)
+    manifests = [*made.added(), *made.hidden(), *made.kept()]
+    path, first, count = writing.manifest_list(manifests)
+    tally, parent = made.tally, state.entry
+    notes = {
+        "engine-name": "holdfast",
+        "engine-version": __version__,
+        OPERATION: mutation.operation,
+        **({KEEPS_IDS: "true"} if mutation.tags.get(KEEPS_ROW_IDS) == "true" else {}),
+        **({} if mutation.app is None else {f"{APP}{mutation.app.app_id}": str(mutation.app.version)}),
+        **({} if mutation.user_metadata is None else {"user-metadata": mutation.user_metadata}),
+    }
+    said = summary_of(tally, {} if parent is None else parent.summary, is_first=parent is None)
+    return Attempt(
+        snapshot_id=writing.snapshot_id,
+        parent=None if parent is None else parent.snapshot_id,
+        sequence=writing.sequence,
+        timestamp_ms=max(env.now_ms(), metadata.last_updated_ms),
+        manifest_list=path,
+        summary={"operation": operation_of(tally, data_change=mutation.data_change), **said, **notes},
+        schema_id=metadata.current_schema_id,
+        first_row_id=first,
+        added_rows=count,
+    )
+
+
+def _refuse(state: IcebergState, mutation: Mutation) -> None:
+    """Say what an Iceberg table has no way to keep."""
+    where = state.metadata.location
+    if mutation.shape is not None:
+        raise Unsupported(f"this would change the columns of {where}: change its schema first, through its catalog")
+    if mutation.feed.num_rows or mutation.domains or mutation.readded.num_rows or mutation.restamped.num_rows:
+        raise Unsupported(f"{mutation.operation} is nothing that the Iceberg table at {where} can keep")
+
+
+class _Made:
+    """The manifests of an attempt, and what they add up to."""
+
+    def __init__(self, state: IcebergState, mutation: Mutation, writing: Writing) -> None:
+        self.state, self.mutation, self.writing = state, mutation, writing
+        self.tally = Tally()
+        self.sources = stored_names(state.metadata.schema_of(None, state.metadata_path))
+        self.spec = state.contents.shape.specs[state.metadata.default_spec_id]
+        self.location = state.metadata.location.rstrip("/")
+        self.hides = hides(state, mutation.hidden)
+        files = state.snapshot.files.table
+        keys = {*mutation.removed.column("key").to_pylist(), *self.hides.emptied}
+        gone = files.filter(pc.is_in(files["key"], value_set=strings(sorted(keys)))) if keys else files.slice(0, 0)
+        self.removed = gone["path"].combine_chunks() if len(gone) else strings([])
+        self.changed = strings([*self.removed.to_pylist(), *self.hides.united])
+
+    def added(self) -> Iterator[dict[str, Any]]:
+        """The manifest of new data files."""
+        staged = self.mutation.added
+        if self.mutation.covered:
+            whole = [k for k, n in zip(*_told(staged), strict=True) if len(self.mutation.covered.get(k, ())) == n]
+            staged = staged.filter(pc.invert(pc.is_in(staged["key"], value_set=strings(whole))))
+        if not staged.num_rows:
+            return
+        files = list(data_files(staged, self.spec, self.sources, self.location))
+        self.tally.added(files)
+        entries = [self.writing.added(file) for file in files]
+        yield self.writing.manifest(DATA, self.spec.spec_id, tuple_schema(self.spec, self.sources), entries)
+
+    def hidden(self) -> Iterator[dict[str, Any]]:
+        """Manifests of new deletes, one per spec."""
+        own, places = self._covered()
+        hidden = {**self.hides.united, **own}
+        places |= placed(self.state, list(self.hides.united))
+        by_spec: dict[int, list[tuple[Placed, dict[str, Any]]]] = {}
+        folder = f"{self.location}/{DATA_FOLDER}"
+        for place, file in delete_files(self.writing, hidden, places, folder):
+            by_spec.setdefault(place.spec_id, []).append((place, file))
+        for spec_id, made in by_spec.items():
+            self.tally.deletes_added([file for _, file in made])
+            tuples = made[0][0].tuples
+            entries = [self.writing.added({**file, "partition": _fitted(place, tuples)}) for place, file in made]
+            yield self.writing.manifest(DELETES, spec_id, tuples, entries)
+
+    def kept(self) -> Iterator[Mapping[str, Any]]:
+        """Manifests that were there: as they are, or without what goes."""
+        listed = {one.manifest.path: one for one in self.state.contents.listed} if len(self.changed) else {}
+        for row in listed_before(self.state):
+            one = listed.get(row["manifest_path"])
+            gone = np.zeros(0, np.bool_) if one is None else self._gone(one)
+            if one is None or not gone.any():
+                yield row
+                continue
+            self.tally.removed(one, gone)
+            yield self.writing.without(one, gone.tolist())
+
+    def _gone(self, one: Listed) -> Any:
+        if one.manifest.content == DELETES:
+            return outdated(one, self.changed)
+        if not len(one) or not len(self.removed):
+            return np.zeros(len(one), np.bool_)
+        return pc.is_in(one.entries["file_path"].combine_chunks(), value_set=self.removed).to_numpy(
+            zero_copy_only=False
+        )
+
+    def _covered(self) -> tuple[dict[str, Any], dict[str, Placed]]:
+        """Rows of its own new files that a transaction hides, and where these files are placed."""
+        hidden, places = {}, {}
+        if not self.mutation.covered:
+            return {}, {}
+        tuples = tuple_schema(self.spec, self.sources)
+        files = zip(
+            _told(self.mutation.added)[0],
+            data_files(self.mutation.added, self.spec, self.sources, self.location),
+            strict=True,
+        )
+        for key, file in files:  # one per new file
+            positions = self.mutation.covered.get(key)
+            if positions and len(positions) < file["record_count"]:
+                hidden[file["file_path"]] = positions
+                places[file["file_path"]] = Placed(self.spec.spec_id, tuples, file["partition"])
+        return hidden, places
+
+
+def _told(staged: pa.Table) -> tuple[Sequence[str], Sequence[int]]:
+    return staged["key"].to_pylist(), staged["num_records"].to_pylist()
+
+
+def _fitted(place: Placed, tuples: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A tuple under the names of another manifest of the same spec."""
+    if place.tuples is tuples or place.tuples == tuples:
+        return place.value
+    names = {f.get("field-id"): f["name"] for f in tuples["fields"]}
+    return {names.get(f.get("field-id"), f["name"]): place.value.get(f["name"]) for f in place.tuples["fields"]}

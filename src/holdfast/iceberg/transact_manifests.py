@@ -1,0 +1,215 @@
+"""Manifests in the making: entries that are new, those of manifests that lose some, and the list over all of them.
+
+1. A manifest is written anew only where an entry of it goes; its other entries say outright what they inherited: their
+   sequence numbers, and in version 3 their first row ids.
+2. In the list, a data manifest without a first row id gets the next one, and the count goes on by all of its live rows;
+   one that has an id keeps it, and a delete manifest never has one.
+3. A manifest none of whose files is live is left out of the next list.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pyarrow.compute as pc
+
+from holdfast.errors import Damaged, Unsupported
+from holdfast.iceberg.avro import read_container
+from holdfast.iceberg.avro_write import SYNC_BYTES, container
+from holdfast.iceberg.manifests import DATA, DELETES, Listed, fetched
+from holdfast.iceberg.metadata import ROW_IDS_SINCE
+from holdfast.iceberg.spec import Spec
+from holdfast.iceberg.state import IcebergState
+from holdfast.iceberg.transact_schemas import entry_schema, list_schema
+from holdfast.storage.open import place
+
+EXISTING, ADDED, DELETED = 0, 1, 2  # statuses of an entry
+_OLD_NAMES = {  # what lists of version 1 call their counts
+    "added_files_count": "added_data_files_count",
+    "existing_files_count": "existing_data_files_count",
+    "deleted_files_count": "deleted_data_files_count",
+}
+_COUNTS = ("added", "existing", "deleted")
+
+
+@dataclass(frozen=True)
+class Writing:
+    """Where the manifests of one attempt go, and what they say of themselves."""
+
+    state: IcebergState
+    snapshot_id: int
+    sequence: int
+    name: str  # of the attempt, in the names of its files
+    written: list[str] = field(default_factory=list)
+
+    @property
+    def version(self) -> int:
+        return self.state.metadata.format_version
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write a file of the table."""
+        store, key = place(self.state.paths.location, self.state.paths.key(path))
+        store.put(key, data)
+
+    def manifest(
+        self, content: int, spec_id: int, tuples: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Write a manifest; gives what the list says of it."""
+        metadata = self.state.metadata
+        path = f"{metadata_folder(self.state)}/{self.name}-m{len(self.written)}.avro"
+        schema = metadata.schema_of(None, self.state.metadata_path)
+        spec = next(s for s in metadata.partition_specs if int(s.get("spec-id", 0)) == spec_id)
+        notes = {
+            "schema": json.dumps(schema),
+            "schema-id": str(schema.get("schema-id", 0)),
+            "partition-spec": json.dumps(spec["fields"]),
+            "partition-spec-id": str(spec_id),
+            "format-version": str(self.version),
+            "content": "deletes" if content == DELETES else "data",
+        }
+        data = container(entry_schema(tuples, self.version), entries, notes, sync=_sync(self.name))
+        self.put(path, data)
+        self.written.append(path)
+        live = [e.get("sequence_number") for e in entries if e["status"] != DELETED]
+        oldest = min((self.sequence if s is None else s for s in live), default=self.sequence)
+        return {
+            "manifest_path": path,
+            "manifest_length": len(data),
+            "partition_spec_id": spec_id,
+            "content": content,
+            "sequence_number": self.sequence,
+            "min_sequence_number": oldest,
+            "added_snapshot_id": self.snapshot_id,
+            **_counted(entries),
+        }
+
+    def without(self, listed: Listed, gone: Sequence[bool]) -> dict[str, Any]:
+        """Write a manifest anew in which some of its live entries are deleted ones; gives what the list says of it."""
+        raw = read_container(fetched(self.state.paths, listed.manifest.path), where=listed.manifest.path).records
+        live = raw.filter(pc.not_equal(raw.field("status"), DELETED)).to_pylist()
+        told = zip(live, gone, listed.entries["sequence_number"].to_pylist(), _row_ids(listed), strict=True)
+        entries = [self._again(entry, dead, sequence, first, listed) for entry, dead, sequence, first in told]
+        return self.manifest(listed.manifest.content, listed.spec_id, tuple_schema(listed), entries)
+
+    def _again(
+        self, entry: Mapping[str, Any], is_gone: bool, sequence: int, first_row_id: int | None, listed: Listed
+    ) -> dict[str, Any]:
+        file = {**entry["data_file"], "first_row_id": first_row_id}
+        file["content"] = file.get("content") or 0
+        of_file = entry.get("file_sequence_number")
+        return {
+            "status": DELETED if is_gone else EXISTING,
+            "snapshot_id": self.snapshot_id if is_gone else entry.get("snapshot_id"),
+            "sequence_number": sequence,
+            "file_sequence_number": listed.manifest.sequence_number if of_file is None else of_file,
+            "data_file": file,
+        }
+
+    def added(self, file: Mapping[str, Any]) -> dict[str, Any]:
+        """An entry of a new file: what depends on the commit it inherits."""
+        return {"status": ADDED, "snapshot_id": self.snapshot_id, "data_file": file}
+
+    def manifest_list(self, manifests: Iterable[Mapping[str, Any]]) -> tuple[str, int | None, int | None]:
+        """Write the list; gives its path, and in version 3 the first row id of the snapshot and how many it takes."""
+        metadata, parent = self.state.metadata, self.state.entry
+        first = start = metadata.next_row_id if self.version >= ROW_IDS_SINCE else None
+        if first is None and self.version >= ROW_IDS_SINCE:
+            where = self.state.metadata_path
+            raise Damaged(f"{where} has no next-row-id, so no row can be given an id", path=where)
+        rows = []
+        for one in manifests:
+            row = dict(one)
+            if start is not None and row["content"] == DATA and row.get("first_row_id") is None:
+                row["first_row_id"] = start
+                start += row["added_rows_count"] + row["existing_rows_count"]
+            if row["content"] == DELETES:
+                row["first_row_id"] = None
+            rows.append(row)
+        notes = {
+            "snapshot-id": str(self.snapshot_id),
+            "parent-snapshot-id": "null" if parent is None else str(parent.snapshot_id),
+            "sequence-number": str(self.sequence),
+            **({} if first is None else {"first-row-id": str(first)}),
+            "format-version": str(self.version),
+        }
+        path = f"{metadata_folder(self.state)}/snap-{self.snapshot_id}-1-{self.name}.avro"
+        self.put(path, container(list_schema(self.version), rows, notes, sync=_sync(self.name)))
+        self.written.append(path)
+        return path, first, None if start is None or first is None else start - first
+
+
+def listed_before(state: IcebergState) -> list[dict[str, Any]]:
+    """What the list of a state says of its manifests, those without a live file left out."""
+    if state.entry is None:
+        return []
+    if state.entry.manifest_list is None:
+        raise Unsupported(f"{state.metadata_path} lists its manifests one by one, as version 1 did: rewrite it first")
+    raw = read_container(fetched(state.paths, state.entry.manifest_list), where=state.entry.manifest_list).records
+    rows = [_complete(row) for row in raw.to_pylist()]  # one per manifest
+    return [row for row in rows if row["added_files_count"] or row["existing_files_count"]]
+
+
+def tuple_schema(listed: Listed) -> Mapping[str, Any]:
+    """How the tuples of a manifest are stored."""
+    schema = msgspec.json.decode(listed.written_as)
+    file = next(f["type"] for f in schema["fields"] if f["name"] == "data_file")
+    found: Mapping[str, Any] = next(f["type"] for f in file["fields"] if f["name"] == "partition")
+    return found
+
+
+def tuple_at(listed: Listed, row: int, spec: Spec, tuples: Mapping[str, Any]) -> dict[str, Any]:
+    """The tuple of an entry, as a manifest with these tuples stores it."""
+    names = {f.get("field-id"): f["name"] for f in tuples["fields"]}
+    made = {}
+    for f in spec.fields:
+        column = listed.partition_column(f.field_id, f.name)
+        made[names.get(f.field_id, f.name)] = None if column is None else column[row].as_py()
+    return made
+
+
+def metadata_folder(state: IcebergState) -> str:
+    """Where metadata files of a table go."""
+    asked = state.metadata.properties.get("write.metadata.path")
+    return asked.rstrip("/") if asked else f"{state.metadata.location.rstrip('/')}/metadata"
+
+
+def _complete(row: dict[str, Any]) -> dict[str, Any]:
+    filled = {**row, "content": row.get("content") or DATA}
+    for kind in _COUNTS:
+        name, rows = f"{kind}_files_count", f"{kind}_rows_count"
+        filled[name] = _known(row, name, row.get(_OLD_NAMES[name]))
+        filled[rows] = _known(row, rows, None)
+    filled["sequence_number"] = row.get("sequence_number") or 0
+    filled["min_sequence_number"] = row.get("min_sequence_number") or 0
+    return filled
+
+
+def _known(row: Mapping[str, Any], name: str, otherwise: Any) -> int:
+    found = row.get(name)
+    found = otherwise if found is None else found
+    if found is None:
+        raise Unsupported(
+            f"the manifest list says no {name} of {row.get('manifest_path')}: rewrite the manifests first"
+        )
+    return int(found)
+
+
+def _counted(entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    made = {}
+    for kind, status in zip(_COUNTS, (ADDED, EXISTING, DELETED), strict=True):
+        of = [e["data_file"]["record_count"] for e in entries if e["status"] == status]
+        made[f"{kind}_files_count"], made[f"{kind}_rows_count"] = len(of), sum(of)
+    return made
+
+
+def _row_ids(listed: Listed) -> list[int | None]:
+    found: list[int | None] = listed.entries["first_row_id"].to_pylist()
+    return found
+
+
+def _sync(name: str) -> bytes:
+    return bytes.fromhex(name.replace("-", ""))[:SYNC_BYTES]

@@ -1,0 +1,158 @@
+"""Iceberg's schemas as Holdfast's: the same columns, each with its field id.
+
+1. Every field carries its id, the ids of what is inside lists and maps, the names files without ids may call it, and
+   the value of rows that were written before it was there.
+2. A UUID is read as text and a fixed as binary, as Spark's users know them; a type Spark has no word for is refused
+   with the column's name.
+3. Two columns may have names that differ only in case; a name given exactly finds its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from holdfast.errors import Damaged, Unsupported
+from holdfast.iceberg.values import default_value
+from holdfast.parquet.fit import NESTED_IDS
+from holdfast.schema.types import (
+    FILE_NAMES,
+    INITIAL_DEFAULT,
+    MAPPING_ID,
+    Array,
+    DataType,
+    Decimal,
+    Field,
+    Map,
+    Primitive,
+    Struct,
+)
+
+NAME_MAPPING = "schema.name-mapping.default"
+_PLAIN = {
+    "boolean": Primitive("boolean"),
+    "int": Primitive("integer"),
+    "long": Primitive("long"),
+    "float": Primitive("float"),
+    "double": Primitive("double"),
+    "date": Primitive("date"),
+    "time": Primitive("time"),
+    "timestamp": Primitive("timestamp_ntz"),
+    "timestamptz": Primitive("timestamp"),
+    "string": Primitive("string"),
+    "uuid": Primitive("string"),
+    "binary": Primitive("binary"),
+    "variant": Primitive("variant"),
+    "unknown": Primitive("void"),
+}
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+_FIXED = re.compile(r"fixed\[\s*(\d+)\s*\]")
+
+Names = Mapping[int, tuple[str, ...]]
+
+
+def struct_of(schema: Mapping[str, Any], names: Names | None, *, where: str) -> Struct:
+    """The columns of a schema; `names` are those of a name mapping, None where the table has none."""
+    try:
+        return _struct(schema, names, where)
+    except (KeyError, TypeError, ValueError) as error:
+        raise Damaged(f"the schema in {where} is malformed: {error!r}", path=where) from error
+
+
+def mapped_names(properties: Mapping[str, str], *, where: str) -> Names | None:
+    """What files without field ids may call each field, by field id; None where the table does not say."""
+    text = properties.get(NAME_MAPPING)
+    if text is None:
+        return None
+    found: dict[int, tuple[str, ...]] = {}
+
+    def walk(entries: Any) -> None:
+        for entry in entries or ():
+            if entry.get("field-id") is not None:
+                found[int(entry["field-id"])] = tuple(entry.get("names") or ())
+            walk(entry.get("fields"))
+
+    try:
+        walk(msgspec.json.decode(text))
+    except (msgspec.DecodeError, AttributeError, TypeError, ValueError) as error:
+        raise Damaged(f"the name mapping in {where} is malformed: {error!r}", path=where) from error
+    return found
+
+
+def primitive(name: str, *, column: str, where: str) -> DataType:
+    """A type that is one word."""
+    if found := _PLAIN.get(name):
+        return found
+    if decimal := _DECIMAL.fullmatch(name):
+        return Decimal(int(decimal[1]), int(decimal[2]))
+    if _FIXED.fullmatch(name):
+        return Primitive("binary")
+    raise Unsupported(f"the column {column} of {where} has the type {name}, which Holdfast does not read")
+
+
+def stored_names(schema: Mapping[str, Any]) -> dict[int, str]:
+    """The type of every field that is one word, by field id, as the schema spells it."""
+    found: dict[int, str] = {}
+
+    def walk(type_: Any) -> None:
+        if not isinstance(type_, Mapping):
+            return
+        match type_.get("type"):
+            case "struct":
+                for f in type_["fields"]:
+                    found[int(f["id"])] = f["type"] if isinstance(f["type"], str) else f["type"]["type"]
+                    walk(f["type"])
+            case "list":
+                walk(type_["element"])
+            case "map":
+                walk(type_["key"])
+                walk(type_["value"])
+
+    walk({"type": "struct", **schema})
+    return found
+
+
+def _struct(raw: Mapping[str, Any], names: Names | None, where: str, above: str = "") -> Struct:
+    return Struct(tuple(_field(f, names, where, above) for f in raw["fields"]))
+
+
+def _field(raw: Mapping[str, Any], names: Names | None, where: str, above: str) -> Field:
+    name, number = str(raw["name"]), int(raw["id"])
+    nested: dict[str, int] = {}
+    type_ = _type(raw["type"], names, where, above + name, name, nested)
+    metadata: dict[str, Any] = {MAPPING_ID: number}
+    if nested:
+        metadata[NESTED_IDS] = nested
+    if names is not None:
+        metadata[FILE_NAMES] = names.get(number, ())
+    if raw.get("initial-default") is not None:
+        metadata[INITIAL_DEFAULT] = default_value(raw["initial-default"], raw["type"], column=above + name, where=where)
+    if raw.get("doc"):
+        metadata["comment"] = str(raw["doc"])
+    return Field(name, type_, not raw.get("required", False), metadata)
+
+
+def _type(raw: Any, names: Names | None, where: str, column: str, path: str, nested: dict[str, int]) -> DataType:
+    """`path` leads from the nearest field to the type; `nested` takes the ids of what is no field on the way."""
+    if isinstance(raw, str):
+        return primitive(raw, column=column, where=where)
+    match raw["type"]:
+        case "struct":
+            return _struct(raw, names, where, f"{column}.")
+        case "list":
+            below = f"{path}.element"
+            nested[below] = int(raw["element-id"])
+            element = _type(raw["element"], names, where, f"{column}.element", below, nested)
+            return Array(element, not raw.get("element-required", False))
+        case "map":
+            nested[f"{path}.key"], nested[f"{path}.value"] = int(raw["key-id"]), int(raw["value-id"])
+            key = _type(raw["key"], names, where, f"{column}.key", f"{path}.key", nested)
+            value = _type(raw["value"], names, where, f"{column}.value", f"{path}.value", nested)
+            return Map(key, value, not raw.get("value-required", False))
+        case str() as name:
+            return primitive(name, column=column, where=where)
+        case _:
+            return _type(raw["type"], names, where, column, path, nested)

@@ -1,0 +1,129 @@
+"""The snapshots that came since a state was read, as conflict checks see them.
+
+A snapshot is what it changed of the files: those it added and removed, and those whose deletes it changed, which count
+as removed and added again. All of it is told by comparing listings; manifests that did not change are not read again.
+
+1. Snapshots are those of the branch that is written, oldest first. If the branch was set back, there is no telling.
+2. What hides rows by value may hide rows of any file, so it is a conflict with whoever changes rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from holdfast.errors import Conflict
+from holdfast.iceberg.deletes import DeleteFiles, refers_to
+from holdfast.iceberg.match import places_of
+from holdfast.iceberg.metadata import SnapshotEntry
+from holdfast.iceberg.state import IcebergState, moved
+from holdfast.iceberg.summary import APP, KEEPS_IDS, OPERATION
+from holdfast.model.mutation import Winner
+
+
+def winners(old: IcebergState, new: IcebergState) -> tuple[Winner, ...]:
+    """Every snapshot after `old` up to `new`, oldest first; a change of the schema alone is told as one too."""
+    found, before = [], old
+    for entry in _between(old, new):
+        after = new if entry.snapshot_id == new.version else moved(new, version=entry.snapshot_id)
+        found.append(_winner(before, after, entry))
+        before = after
+    if _shape(old) != _shape(new):
+        found.append(_reshaped(new))
+    return tuple(found)
+
+
+def _between(old: IcebergState, new: IcebergState) -> list[SnapshotEntry]:
+    chain: list[SnapshotEntry] = []
+    at = new.entry
+    while at is not None and at.snapshot_id != old.version:
+        chain.append(at)
+        at = None if at.parent_snapshot_id is None else new.metadata.snapshot(at.parent_snapshot_id)
+    if at is None and old.entry is not None:
+        raise Conflict(
+            f"snapshot {old.version} of {new.metadata.location} was set back or expired while this transaction ran; "
+            "run it again"
+        )
+    return chain[::-1]
+
+
+def touched(before: IcebergState, after: IcebergState) -> tuple[NDArray[np.bool_], NDArray[np.bool_], list[str]]:
+    """Of the files after a snapshot: which are new, and of which the deletes changed; and the keys of those gone."""
+    was, now = before.snapshot.files.table, after.snapshot.files.table
+    rehidden = _rehidden(now, before.contents.deletes, after.contents.deletes, after)
+    fresh = np.asarray(pc.invert(pc.is_in(now["key"], value_set=was["key"].combine_chunks())))
+    gone: list[str] = was.filter(pc.invert(pc.is_in(was["key"], value_set=now["key"].combine_chunks())))[
+        "key"
+    ].to_pylist()
+    return fresh, rehidden, gone
+
+
+def _winner(before: IcebergState, after: IcebergState, entry: SnapshotEntry) -> Winner:
+    now = after.snapshot.files.table
+    fresh, rehidden, gone = touched(before, after)
+    hidden = now.filter(pa.array(rehidden & ~fresh))
+    summary = entry.summary
+    return Winner(
+        version=entry.snapshot_id,
+        operation=summary.get(OPERATION, entry.operation),
+        timestamp_ms=entry.timestamp_ms,
+        added=now.filter(pa.array(fresh | rehidden)),
+        removed_keys=frozenset([*gone, *hidden["key"].to_pylist()]),
+        data_change=entry.operation != "replace",
+        blind_append=entry.operation == "append",
+        changes_shape=False,
+        changes_protocol=False,
+        apps=frozenset(name.removeprefix(APP) for name in summary if name.startswith(APP)),
+        keeps_row_ids=summary.get(KEEPS_IDS) == "true" or entry.operation == "replace",
+    )
+
+
+def _rehidden(now: pa.Table, was: DeleteFiles, is_: DeleteFiles, state: IcebergState) -> NDArray[np.bool_]:
+    """Live files about which there are deletes now that were not there before, or the other way round."""
+    touched = np.zeros(now.num_rows, np.bool_)
+    if not now.num_rows:
+        return touched
+    for some, others in ((is_, was), (was, is_)):
+        changed = some.table.filter(pc.invert(pc.is_in(_names(some.table), value_set=_names(others.table))))
+        if not changed.num_rows:
+            continue
+        if len(DeleteFiles(changed).equality):
+            raise Conflict(
+                f"another writer deleted rows of {state.metadata.location} by value while this transaction ran; run it "
+                "again"
+            )
+        about = refers_to(changed)
+        places = places_of(now["path"].combine_chunks(), about)
+        touched[places[places >= 0]] = True
+        if about.null_count:
+            several = changed.filter(pc.is_null(about))["group"]
+            touched |= np.asarray(pc.is_in(now["group"], value_set=several.combine_chunks()))
+    return touched
+
+
+def _names(deletes: pa.Table) -> pa.Array:
+    """What tells delete files apart: several vectors are in one file."""
+    offsets = pc.fill_null(deletes["content_offset"].cast(pa.string()), "")
+    return pc.binary_join_element_wise(deletes["file_path"], offsets, "@").combine_chunks()
+
+
+def _shape(state: IcebergState) -> tuple[object, ...]:
+    metadata = state.metadata
+    return metadata.current_schema_id, metadata.default_spec_id, metadata.format_version
+
+
+def _reshaped(new: IcebergState) -> Winner:
+    return Winner(
+        version=new.version,
+        operation="a change of the schema, the partition spec or the format version",
+        timestamp_ms=new.metadata.last_updated_ms,
+        added=new.snapshot.files.table.slice(0, 0),
+        removed_keys=frozenset(),
+        data_change=False,
+        blind_append=False,
+        changes_shape=True,
+        changes_protocol=False,
+        apps=frozenset(),
+    )
