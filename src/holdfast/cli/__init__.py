@@ -1,17 +1,59 @@
 """The `holdfast` command: one file per subcommand, loaded when it is asked for.
 
-1. Starting the command imports neither Spark nor any subcommand but the one that runs.
+1. Starting the command imports neither Spark nor any subcommand but the one that runs; listing and completing them
+   imports none.
 2. A subcommand's module is named in COMMANDS and offers its click command as `command`.
+3. An error that the table or the machine is to blame for is one sentence and exit code 1; a command line that cannot
+   be understood is exit code 2.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
+
+from holdfast.cli.failure import Refused, debug_option, wants_json, wants_traceback
+from holdfast.errors import TableError
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where a subcommand is, under which heading it is listed, and what it does."""
+
+    module: str
+    section: str
+    summary: str
+
+
+LOOK, CHANGE, TEND, HERE = "Look", "Change rows", "Look after a table", "This machine"
 
 COMMANDS = {
-    "doctor": "holdfast.cli.doctor",
+    "show": Entry("holdfast.cli.show", LOOK, "Rows of a table, now or at an earlier version."),
+    "history": Entry("holdfast.cli.history", LOOK, "What was done to a table, newest first."),
+    "detail": Entry("holdfast.cli.detail", LOOK, "What a table is: size, columns, settings, who can open it."),
+    "files": Entry("holdfast.cli.files", LOOK, "The live files of a table, or what a condition would read."),
+    "changes": Entry("holdfast.cli.changes", LOOK, "What happened to rows from one version to another."),
+    "biography": Entry("holdfast.cli.biography", LOOK, "The life of one row, by its id."),
+    "take": Entry("holdfast.cli.take", LOOK, "Rows by their ids, in the order asked."),
+    "lookup": Entry("holdfast.cli.lookup", LOOK, "Rows by the values of columns, through an index if there is one."),
+    "sql": Entry("holdfast.cli.sql", LOOK, "A SELECT over tables, on Spark."),
+    "append": Entry("holdfast.cli.append", CHANGE, "Add the rows of Parquet, CSV or JSON files."),
+    "delete": Entry("holdfast.cli.delete", CHANGE, "Take out the rows that satisfy a condition."),
+    "update": Entry("holdfast.cli.update", CHANGE, "Set columns of the rows that satisfy a condition."),
+    "merge": Entry("holdfast.cli.merge", CHANGE, "Update the rows that a file matches and insert the others."),
+    "restore": Entry("holdfast.cli.restore", CHANGE, "Bring back the rows of an earlier version."),
+    "compact": Entry("holdfast.cli.compact", TEND, "Write small files together, every row as it was."),
+    "cluster": Entry("holdfast.cli.cluster", TEND, "Put rows with near values into the same files."),
+    "vacuum": Entry("holdfast.cli.vacuum", TEND, "Delete files that no version within the retention needs."),
+    "check": Entry("holdfast.cli.check", TEND, "Is the table sound? Repair what can be repaired safely."),
+    "properties": Entry("holdfast.cli.properties", TEND, "The properties of a table: list, set, unset."),
+    "enable-row-tracking": Entry("holdfast.cli.tracking", TEND, "Give every row an id, while others go on writing."),
+    "index": Entry("holdfast.cli.index", TEND, "Indexes: list, create, refresh, rebuild, drop, verify, stats."),
+    "doctor": Entry("holdfast.cli.doctor", HERE, "Look at this machine: versions, Java, ways to run Spark."),
 }
 
 
@@ -19,18 +61,40 @@ class OnDemand(click.Group):
     """A group whose commands are imported by name."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module = COMMANDS.get(cmd_name)
-        if module is None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
             return None
-        command = import_module(module).command
-        assert isinstance(command, click.Command), f"{module}.command is not a click command"
+        command = import_module(entry.module).command
+        assert isinstance(command, click.Command), f"{entry.module}.command is not a click command"
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for section in dict.fromkeys(entry.section for entry in COMMANDS.values()):
+            with formatter.section(section):
+                formatter.write_dl([(name, e.summary) for name, e in COMMANDS.items() if e.section == section])
 
-@click.group(cls=OnDemand, context_settings={"help_option_names": ["-h", "--help"]})
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        names = [CompletionItem(n, help=e.summary) for n, e in COMMANDS.items() if n.startswith(incomplete)]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except TableError as error:
+            if wants_traceback(ctx):
+                raise
+            raise Refused(error, as_json=wants_json(ctx)) from error
+
+
+@click.group(cls=OnDemand, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="holdfast", prog_name="holdfast")
+@debug_option
 def main() -> None:
-    """Row identity for lakehouse tables."""
+    """Row identity for lakehouse tables: files churn, rows hold fast.
+
+    TABLE is the directory of a Delta table, a local path or s3://, gs://, abfss://; commands that only look also take
+    the metadata file of an Iceberg table, or with --catalog its name.
+    """

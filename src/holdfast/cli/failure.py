@@ -1,0 +1,122 @@
+"""An error as one sentence on the command line.
+
+1. The sentence is the error's own; what it advises in the words of the Python interface is said in those of the command
+   line.
+2. With `--json` it is one object on stderr, with the error's class and facts; stdout stays what was printed before.
+3. With `--debug` the error goes through as it is, traceback and all.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from typing import IO, Any, TypeVar
+
+import click
+import msgspec
+
+from holdfast.errors import TableError
+
+_DEBUG, _JSON = "holdfast.debug", "holdfast.json"
+F = TypeVar("F", bound=Callable[..., Any])
+
+# What messages say for Python -> what to type.
+SPELLINGS: tuple[tuple[str, str], ...] = (
+    (
+        "enable it with enableRowTracking(), or the table property delta.enableRowTracking=true",
+        "enable it with `holdfast enable-row-tracking`",
+    ),
+    ("call enableRowTracking(), which rewrites nothing", "run `holdfast enable-row-tracking`, which rewrites nothing"),
+    ("use enableRowTracking()", "use `holdfast enable-row-tracking`"),
+    ("no biographies: enableRowTracking()", "no biographies: run `holdfast enable-row-tracking` first"),
+    ("with enableRowTracking()", "with `holdfast enable-row-tracking`"),
+    (
+        "readableVersions() lists those that can, and pin(version, name) keeps one",
+        "`holdfast vacuum --dry-run` lists those that can",
+    ),
+    ("Say enforceRetention=False if there are none", "Say --force if there are none"),
+    ("dropMissing=True takes", "--drop-missing takes"),
+    ("say repair=True too", "say --repair too"),
+    ("full=True puts", "--full puts"),
+    ("leave maxBytes out", "leave --max-bytes out"),
+    ("leave where() out", "leave --where out"),
+    ("with optimize(maxBytes=...)", "with --max-bytes"),
+    ("use executeCompaction(), or cluster it by other columns with clusterBy", "leave --z-order-by out"),
+    (
+        "call addFeatureSupport('domainMetadata') first",
+        "run `holdfast properties TABLE delta.feature.domainMetadata=supported` first",
+    ),
+    (
+        'leave them out with missing="skip", or have nulls for them with missing="null"; biography(id) tells',
+        "leave them out with --skip-missing; `holdfast biography TABLE ID` tells",
+    ),
+    ("leave it out, or say ifExists=True", "leave it out"),
+    ("use a Spark session, or write it otherwise", "add --spark, or write it otherwise"),
+    ("scan with Spark, or leave this condition out", "ask with `holdfast sql`, or leave this condition out"),
+    ("pass them as storage_options", "pass them with --storage"),
+)
+_PATTERNS = (
+    (re.compile(r"call rebuildIndex\('([^']*)'\)"), r"run `holdfast index rebuild TABLE \1`"),
+    (re.compile(r"metadata=\['_row_(?:id|commit_version)'\]"), "--ids"),
+)
+
+
+class Refused(click.ClickException):
+    """What ends a command that the table, or the machine, does not allow."""
+
+    exit_code = 1
+
+    def __init__(self, error: TableError, *, as_json: bool) -> None:
+        super().__init__(sentence(error))
+        self.error = error
+        self.as_json = as_json
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        if self.as_json:
+            facts = {name: value for name, value in vars(self.error).items() if isinstance(value, int | str | tuple)}
+            told = {"error": type(self.error).__name__, "message": self.message, **facts}
+            click.echo(msgspec.json.encode(told).decode(), err=True)
+            return
+        click.echo(f"{click.style('Error:', fg='red', bold=True)} {self.message}", file=file or sys.stderr)
+
+
+def sentence(error: TableError) -> str:
+    """What went wrong and what to do, for somebody at a prompt."""
+    text = str(error)
+    for python, shell in SPELLINGS:
+        text = text.replace(python, shell)
+    for pattern, shell in _PATTERNS:
+        text = pattern.sub(shell, text)
+    return text
+
+
+def wants_traceback(ctx: click.Context) -> bool:
+    return bool(ctx.find_root().meta.get(_DEBUG))
+
+
+def wants_json(ctx: click.Context) -> bool:
+    return bool(ctx.find_root().meta.get(_JSON))
+
+
+def _noted(key: str) -> Callable[[click.Context, click.Parameter, bool], bool]:
+    def note(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
+        if value:
+            ctx.find_root().meta[key] = True
+        return value
+
+    return note
+
+
+def debug_option(command: F) -> F:
+    """`--debug`, before or after the name of a command."""
+    return click.option(
+        "--debug", is_flag=True, expose_value=False, callback=_noted(_DEBUG), help="Show the traceback of an error."
+    )(command)
+
+
+def json_option(command: F) -> F:
+    """`--json`, which errors follow too."""
+    return click.option(
+        "--json", "as_json", is_flag=True, callback=_noted(_JSON), help="Print JSON: one object per line."
+    )(command)

@@ -1,0 +1,165 @@
+"""Rows that come from files: Parquet, CSV or JSON, read in this process as one Arrow table.
+
+1. Text formats have no types of their own: columns that the table has are read as what they are there, others as what
+   their values look like. A moment without a zone is in UTC.
+2. JSON is an object per line, or one list of objects.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as csv
+import pyarrow.json as json
+import pyarrow.parquet as pq
+
+from holdfast.errors import Invalid
+from holdfast.schema.arrow import arrow_type
+from holdfast.schema.types import Struct
+
+STDIN = "-"
+_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+
+
+class Format(Enum):
+    """What a file can be."""
+
+    PARQUET = "parquet"
+    CSV = "csv"
+    JSON = "json"
+
+
+_SUFFIXES = {
+    ".parquet": Format.PARQUET,
+    ".pq": Format.PARQUET,
+    ".csv": Format.CSV,
+    ".json": Format.JSON,
+    ".jsonl": Format.JSON,
+    ".ndjson": Format.JSON,
+}
+
+files_argument = click.argument(
+    "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, allow_dash=True)
+)
+file_argument = click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+format_option = click.option(
+    "--format", "format_", type=click.Choice([f.value for f in Format]), help="What the files are; else by their names."
+)
+
+
+def read_files(files: Sequence[str], format_: str | None, schema: Struct | None) -> pa.Table:
+    """The rows of files, one after the other; `schema` is the table's, where there is a table."""
+    tables = [_read(name, _format_of(name, format_), schema) for name in files]
+    try:
+        return pa.concat_tables(tables, promote_options="default")
+    except pa.ArrowException as error:
+        raise Invalid(f"the files do not go together: {_first_line(error)}; append them one by one") from error
+
+
+def _format_of(name: str, given: str | None) -> Format:
+    if given is not None:
+        return Format(given)
+    if name == STDIN:
+        raise click.UsageError("say what comes from standard input: --format parquet, csv or json")
+    path = Path(name)
+    suffix = Path(path.stem).suffix if path.suffix in _COMPRESSED else path.suffix
+    if suffix.lower() not in _SUFFIXES:
+        raise click.UsageError(f"{name} has no name that says what it is: --format parquet, csv or json")
+    return _SUFFIXES[suffix.lower()]
+
+
+def _read(name: str, format_: Format, schema: Struct | None) -> pa.Table:
+    shown = "standard input" if name == STDIN else name
+    try:
+        return _READERS[format_](_source(name), schema)
+    except (pa.ArrowException, msgspec.DecodeError, OSError) as error:
+        raise Invalid(f"{shown} cannot be read as {format_.value}: {_first_line(error)}") from error
+
+
+def _source(name: str) -> Any:
+    if name == STDIN:
+        return pa.BufferReader(sys.stdin.buffer.read())
+    return pa.input_stream(name, compression="detect") if Path(name).suffix in _COMPRESSED else pa.OSFile(name)
+
+
+def _parquet(source: Any, schema: Struct | None) -> pa.Table:
+    return pq.read_table(source if isinstance(source, pa.OSFile) else pa.BufferReader(source.read()))
+
+
+def _csv(source: Any, schema: Struct | None) -> pa.Table:
+    known = dict(_types(schema))
+    flat = {name: type_ for name, type_ in known.items() if not pa.types.is_nested(type_)}
+    types = {name: pa.string() if _is_zoned(type_) else type_ for name, type_ in flat.items()}
+    options = csv.ConvertOptions(column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False)
+    return _typed(csv.read_csv(source, convert_options=options), known)
+
+
+def _json(source: Any, schema: Struct | None) -> pa.Table:
+    data = source.read()
+    if data.lstrip()[:1] == b"[":
+        data = b"\n".join(bytes(item) for item in msgspec.json.decode(data, type=list[msgspec.Raw]))
+    known = dict(_types(schema))
+    fields = [(name, _as_json(type_)) for name, type_ in known.items() if not _has_map(type_)]
+    options = json.ParseOptions(explicit_schema=pa.schema(fields) if fields else None, newlines_in_values=True)
+    rows = json.read_json(pa.BufferReader(data), parse_options=options)
+    # Columns of the schema come out even where no row has them: what is all null brings nothing.
+    brought = [name for name in rows.column_names if rows.column(name).null_count < max(rows.num_rows, 1)]
+    return _typed(rows.select(brought), known)
+
+
+_READERS: dict[Format, Callable[[Any, Struct | None], pa.Table]] = {
+    Format.PARQUET: _parquet,
+    Format.CSV: _csv,
+    Format.JSON: _json,
+}
+
+
+def _types(schema: Struct | None) -> Iterator[tuple[str, pa.DataType]]:
+    for field in () if schema is None else schema.fields:
+        yield field.name, arrow_type(field.type)
+
+
+def _is_zoned(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(type_)) and type_.tz is not None
+
+
+def _as_json(type_: pa.DataType) -> pa.DataType:
+    """How JSON holds a type: days and moments are text."""
+    if pa.types.is_temporal(type_):
+        return pa.string()
+    if pa.types.is_struct(type_):
+        return pa.struct([(f.name, _as_json(f.type)) for f in type_.fields])
+    return pa.list_(_as_json(type_.value_type)) if pa.types.is_list(type_) else type_
+
+
+def _has_map(type_: pa.DataType) -> bool:
+    """Whether a map is in it: JSON has objects, which are read as structs."""
+    inner = [type_.field(i).type for i in range(type_.num_fields)]
+    return bool(pa.types.is_map(type_)) or any(map(_has_map, inner))
+
+
+def _typed(rows: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
+    """Texts as what the table has; moments without a zone are in UTC."""
+    for at, field in enumerate(rows.schema):
+        wanted = types.get(field.name, field.type)
+        if wanted != field.type and not _has_map(wanted):
+            column = _in_utc(rows.column(at)) if _is_zoned(wanted) else rows.column(at)
+            rows = rows.set_column(at, field.name, column.cast(wanted))
+    return rows
+
+
+def _in_utc(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    bare = pc.invert(pc.match_substring_regex(texts, r"(Z|[+-]\d{2}:?\d{2})$"))
+    return pc.if_else(bare, pc.binary_join_element_wise(texts, "Z", ""), texts)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -1,0 +1,54 @@
+"""Rows of a table for commands: read in this process, no more of them than are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+
+import pyarrow as pa
+
+from holdfast.cli.answer import Answer, show_rows
+from holdfast.cli.screen import count_text
+from holdfast.cli.target import Opened
+from holdfast.local.runner import LocalRunner
+from holdfast.plan.scan import Condition, Request, plan_scan
+from holdfast.rows.columns import ROW_COMMIT_VERSION, ROW_ID
+
+IDS = (ROW_ID, ROW_COMMIT_VERSION)
+
+
+def request_of(opened: Opened, columns: Sequence[str] | None, where: str | None, metadata: Sequence[str]) -> Request:
+    """What to read."""
+    condition: Condition | None = None
+    if where is not None:
+        condition = import_module("holdfast.cli.condition").understood(where, opened.snapshot, metadata)
+    return Request(columns, condition, metadata)
+
+
+def read(opened: Opened, request: Request, *, limit: int | None) -> pa.RecordBatchReader:
+    """The rows, batch by batch, one more than are shown, which tells that there are more."""
+    plan = plan_scan(opened.snapshot, request)
+    hidden = opened.load_hidden(opened.snapshot.location, plan.files)
+    return LocalRunner().scan_batches(plan, hidden, limit=None if limit is None else limit + 1)
+
+
+def tell(answer: Answer, found: pa.RecordBatchReader | pa.Table, *, limit: int | None, noun: str = "row") -> None:
+    """Show rows up to a limit, and say whether there are more."""
+    if answer.as_json and limit is None:
+        answer.batches(found if isinstance(found, pa.RecordBatchReader) else found.to_batches())
+        return
+    rows = found.read_all() if isinstance(found, pa.RecordBatchReader) else found
+    shown = rows if limit is None else rows.slice(0, limit)
+    if answer.as_json:
+        answer.batches(shown.to_batches())
+        return
+    if rows.num_rows == 0:
+        answer.note(f"no {noun}s")
+        return
+    show_rows(shown)
+    more = rows.num_rows > shown.num_rows
+    answer.note(
+        f"{count_text(shown.num_rows, noun)}, and there are more: --limit N shows N, --all shows every one"
+        if more
+        else count_text(shown.num_rows, noun)
+    )

@@ -1,0 +1,60 @@
+"""`holdfast vacuum`: delete files that nothing needs, and say which versions that costs."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.answer import Answer
+from holdfast.cli.command import dry_run_option, on_table
+from holdfast.cli.screen import count_text, facts, heading, say, size_text, time_text
+from holdfast.cli.target import Target
+
+_SHOWN = 20
+
+
+@click.command("vacuum")
+@on_table()
+@click.option("--hours", type=float, help="Keep what was needed so many hours ago; else what the table says, a week.")
+@click.option(
+    "--force", is_flag=True, help="Let --hours be less than the table says: no writer or reader may be at work."
+)
+@click.option("--lite", is_flag=True, help="Look only at what commits since the last vacuum removed; no listing.")
+@dry_run_option
+def command(target: Target, answer: Answer, hours: float | None, force: bool, lite: bool, dry_run: bool) -> None:
+    """Delete files that no version within the retention needs."""
+    table = target.table()
+    done = table.vacuum(hours, dryRun=dry_run, lite=lite, enforceRetention=not force)
+    if answer.as_json:
+        told = {
+            "dry_run": done.dry_run,
+            "version": done.version,
+            "files": done.paths,
+            "bytes": done.bytes,
+            "retention_ms": done.retention_ms,
+            "lost": done.lost.spans,
+            "readable": done.readable.spans,
+            "kept": done.kept,
+            "notes": done.notes,
+        }
+        answer.lines([told])
+        return
+    count = done.files.num_rows
+    would = "would delete" if dry_run else "deleted"
+    facts(
+        [
+            (would, f"{count_text(count, 'file')}, {size_text(done.bytes)}"),
+            ("needed by", f"nothing since {time_text(done.horizon_ms)} UTC"),
+            ("versions lost", str(done.lost)),
+            ("versions left", str(done.readable)),
+            *((f"pin {k.pin}", f"keeps {count_text(k.files, 'file')}, {size_text(k.bytes)}") for k in done.kept),
+            *(("note", note) for note in done.notes),
+        ]
+    )
+    if dry_run and count:
+        heading("Files")
+        for path in done.files.column("key").slice(0, _SHOWN).to_pylist():
+            say(path)
+        if count > _SHOWN:
+            say(f"and {count_text(count - _SHOWN)} more")
+    if dry_run:
+        say("nothing was deleted", style="dim")

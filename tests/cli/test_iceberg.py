@@ -1,0 +1,54 @@
+"""Commands that look, on an Iceberg table: by catalog and by metadata file."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.cli.conftest import Run
+
+catalogs = pytest.importorskip("pyiceberg.catalog")
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("ice")
+    made = catalogs.load_catalog("holdfast", type="sql", uri=f"sqlite:///{home}/cat.db", warehouse=f"file://{home}")
+    made.create_namespace("shop")
+    rows = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
+    table = made.create_table("shop.orders", schema=rows.schema)
+    table.append(rows)
+    table.append(rows)
+    return home / "cat.db"
+
+
+def test_both_ways_to_name_a_table_show_the_same(run: Run, catalog: Path) -> None:
+    metadata = max((catalog.parent / "shop" / "orders" / "metadata").glob("*.metadata.json"))
+    by_name = run("show", "shop.orders", "--catalog", catalog, "-w", "id > 1", "--json").stdout
+    assert [json.loads(line)["id"] for line in by_name.splitlines()] == [2, 3, 2, 3]
+    assert run("show", metadata, "-w", "id > 1", "--json").stdout == by_name
+
+
+def test_what_the_metadata_tells(run: Run, catalog: Path) -> None:
+    named = ["shop.orders", "--catalog", catalog]
+    assert "3 rows written, +1 file" in run("history", *named).stdout
+    snapshots = [json.loads(line)["version"] for line in run("history", *named, "--json").stdout.splitlines()]
+    assert len(run("show", *named, "--version", snapshots[-1], "--json").stdout.splitlines()) == 3
+    assert "Iceberg, version" in run("detail", *named).stdout
+    assert json.loads(run("detail", *named, "--json").stdout)["numRows"] == 6
+    assert "2 files" in run("files", *named).stderr
+    assert "overlaps id = 2" in run("files", *named, "--explain", "-w", "id = 2").stdout
+    assert "has no table shop.other" in run("show", "shop.other", "--catalog", catalog, code=1).stderr
+
+
+def test_a_missing_extra_is_said_in_a_sentence(catalog: Path) -> None:
+    code = "import sys; sys.modules['pyiceberg'] = None; from holdfast.cli import main; main(sys.argv[1:])"
+    command = [sys.executable, "-c", code, "show", "shop.orders", "--catalog", str(catalog)]
+    told = subprocess.run(command, capture_output=True, text=True)
+    assert told.returncode == 1
+    assert told.stderr == "Error: reading Iceberg tables needs pyiceberg: pip install 'holdfast[iceberg]'\n"

@@ -1,0 +1,99 @@
+"""How things look to people, and what is shown while they wait."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis.strategies import integers, lists, text
+from rich.console import Console
+
+from holdfast.cli import progress
+from holdfast.cli.bins import size
+from holdfast.cli.screen import Head, age_text, count_text, grid, size_text, time_text
+from holdfast.cli.told import told
+from tests.support.depth import examples
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (1_250_000, "1.2 MB"), (3 * 10**15, "3,000.0 TB"), (None, "?")],
+)
+def test_sizes(count: int | None, shown: str) -> None:
+    assert size_text(count) == shown
+
+
+@pytest.mark.parametrize(
+    ("span_ms", "shown"),
+    [
+        (0, "now"),
+        (-5, "now"),
+        (1000, "1 second ago"),
+        (90_000, "1 minute ago"),
+        (7_200_000, "2 hours ago"),
+        (10**9, "11 days ago"),
+    ],
+)
+def test_ages(span_ms: int, shown: str) -> None:
+    assert age_text(10**12, 10**12 + span_ms) == shown
+
+
+def test_times_and_counts() -> None:
+    assert time_text(1_714_564_800_123) == "2024-05-01 12:00:00"
+    assert (count_text(1, "row"), count_text(1234, "row"), count_text(2, "entry", plural="entries")) == (
+        "1 row",
+        "1,234 rows",
+        "2 entries",
+    )
+
+
+@pytest.mark.parametrize(("given_", "count"), [("12", 12), ("128MB", 128_000_000), ("2 gb", 2 * 10**9), ("5k", 5000)])
+def test_sizes_as_people_write_them(given_: str, count: int) -> None:
+    assert size(given_) == count
+
+
+@pytest.mark.parametrize(
+    ("metrics", "words"),
+    [
+        ({"numDeletedRows": "2", "numRemovedFiles": "0"}, "2 rows deleted"),
+        ({"numOutputRows": "5", "numFiles": "1"}, "5 rows written, +1 file"),
+        (
+            {"numTargetRowsUpdated": 1, "numTargetFilesAdded": 2, "numTargetFilesRemoved": 1},
+            "1 row updated, +2 -1 files",
+        ),
+        ({"numOutputRows": "many"}, ""),
+        ({}, ""),
+    ],
+)
+def test_metrics_in_words(metrics: Mapping[str, object], words: str) -> None:
+    assert told(metrics) == words
+
+
+@examples(40)
+@given(lists(text("ab \n[]", max_size=60), min_size=1, max_size=12), integers(40, 120))
+def test_no_line_is_wider_than_the_terminal(values: list[str], width: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        out = io.StringIO()
+        patch.setattr("holdfast.cli.screen.screen", lambda: Console(file=out, width=width, markup=False))
+        grid([Head(f"column {at}", right=at % 3 == 0, cut=at % 3 == 1) for at in range(len(values))], [values, values])
+    assert all(len(line) <= width for line in out.getvalue().splitlines())
+
+
+def test_signs_of_life_are_for_terminals(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def work() -> None:
+        with progress.working("thinking"), progress.counting("doing") as step:
+            step(3, 7)
+            time.sleep(0.05)
+
+    monkeypatch.setattr(progress, "PATIENCE_S", 0.01)
+    work()
+    assert capsys.readouterr().err == ""
+    out = io.StringIO()
+    monkeypatch.setattr(progress, "_on_terminal", lambda: True)
+    monkeypatch.setattr(progress, "Console", lambda stderr: Console(file=out, force_terminal=True, width=80))
+    work()
+    assert "thinking" in out.getvalue()
+    assert "3/7" in out.getvalue()
