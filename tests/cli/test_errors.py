@@ -116,6 +116,9 @@ def test_a_mistake_is_answered_with_what_to_do(
         (["update", "t", "--set", "x"], "'x' is not NAME=VALUE"),
         (["merge", "t", "{home}/file.txt", "--on", "id", "--no-update", "--no-insert"], "nothing is left to do"),
         (["cluster", "t", "--by", "a", "--none"], "exclude each other"),
+        (["cluster", "t", "--by", "a", "--full", "--max-bytes", "1MB"], "leave --max-bytes out"),
+        (["show", "t", "--limit", "1", "--all"], "exclude each other"),
+        (["vacuum", "t", "--force"], "give --hours too"),
     ],
     ids=lambda value: " ".join(value[:3]) if isinstance(value, list) else "",
 )

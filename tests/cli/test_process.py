@@ -86,3 +86,10 @@ def test_sql_over_tables_by_name_and_by_path(run: Run, story: Path, spark: Spark
     assert told == '{"id":3,"_row_id":6}\n'
     assert "Spark says: [UNRESOLVED_COLUMN" in run("sql", "SELECT nothing FROM o", "-t", f"o={story}", code=1).stderr
     assert "2 rows, and there are more" in run("sql", "SELECT * FROM o", "-t", f"o={story}", "-l", 2).stderr
+
+
+def test_a_change_that_only_spark_can_evaluate(run: Run, orders: Path, spark: SparkSession) -> None:
+    """`--spark` does what the command alone refuses."""
+    where = ["-w", "reverse(name) = '4 eman'"]
+    assert "add --spark" in run("delete", orders, *where, code=1).stderr
+    assert "1 row deleted" in run("delete", orders, *where, "--spark").stdout

@@ -154,8 +154,10 @@ def test_append_makes_a_table(run: Run, tmp_path: Path, news: Path) -> None:
     run("append", "--create", made, news, "--partition-by", "day", "-p", "delta.targetFileSize=1mb")
     described = DeltaTable.forPath(None, made).describe()
     assert (described.layout, described.settings["delta.targetFileSize"]) == ("partitioned by day", "1mb")
-    run("append", "--create", made, news)
+    run("append", "--create", made, news, "--partition-by", "day", "-p", "delta.targetFileSize=1mb")
     assert DeltaTable.forPath(None, made).toArrow().num_rows == 4
+    other = run("append", "--create", made, news, "--cluster-by", "id", "-p", "delta.targetFileSize=2mb", code=1).stderr
+    assert "it is not delta.targetFileSize=2mb and clustered by id: leave that out" in other
 
 
 def test_an_application_is_written_for_once(run: Run, orders: Path, news: Path) -> None:
@@ -192,9 +194,12 @@ def test_clustering_is_chosen_and_done(run: Run, tmp_path: Path) -> None:
     table.append(rows)
     assert "say by which columns" in run("cluster", path, code=1).stderr
     assert told(run("cluster", path, "--by", "id", "-n", "--json"))["files"] == 2
-    run("cluster", path, "--by", "id")
+    done = told(run("cluster", path, "--by", "id", "--json"))
+    assert (done["chosen"], done["versions"]) == (3, [4])
     assert table.describe().layout == "clustered by id"
     assert told(run("cluster", path, "-n", "--json"))["bins"] == []
+    run("cluster", path, "--none")
+    assert table.describe().layout == "neither partitioned nor clustered"
 
 
 def test_vacuum_tells_what_it_costs(run: Run, orders: Path) -> None:

@@ -16,14 +16,16 @@ from holdfast.cli.incoming import files_argument, format_option, read_files
 from holdfast.cli.progress import working
 from holdfast.cli.screen import count_text
 from holdfast.cli.target import Target, columns_of
+from holdfast.delta.detail import describe
 from holdfast.delta.features import check_writable
 from holdfast.delta.state import DeltaState, is_table
-from holdfast.errors import NotATable
+from holdfast.errors import Invalid, NotATable
 from holdfast.local.constraints import prepare
 from holdfast.schema.constraints import demands, pinned
 from holdfast.schema.enforce import fit
 from holdfast.schema.evolve import evolve
 from holdfast.schema.from_arrow import struct_of
+from holdfast.schema.requests import spelled
 from holdfast.schema.show import schema_text
 
 
@@ -92,6 +94,7 @@ def command(
         table = _described(target.name, rows, partition_by, cluster_by, properties, only_look=False)
     else:
         state = _state(target)
+        _refuse_other(state, columns_of(partition_by), columns_of(cluster_by), dict(properties))
         with working("reading files"):
             rows = read_files(files, format_, state.snapshot.schema)
         if dry_run:
@@ -120,6 +123,21 @@ def _state(target: Target) -> DeltaState:
         return target.delta()
     except NotATable as error:
         raise NotATable(f"{error}; --create makes a table of the files", location=error.location) from error
+
+
+def _refuse_other(
+    state: DeltaState, partitions: list[str] | None, clustering: list[str] | None, properties: dict[str, str]
+) -> None:
+    """Refuse a table that is there and is another than the one that would be made."""
+    described, snapshot = describe(state), state.snapshot
+    wrong = [f"{name}={value}" for name, value in properties.items() if snapshot.properties.get(spelled(name)) != value]
+    for word, names in (("partitioned", partitions), ("clustered", clustering)):
+        if names is not None and described.layout != f"{word} by {', '.join(names)}":
+            wrong.append(f"{word} by {', '.join(names)}")
+    if wrong:
+        raise Invalid(
+            f"there is a table at {snapshot.location.url} already, and it is not {' and '.join(wrong)}: leave that out"
+        )
 
 
 def _described(

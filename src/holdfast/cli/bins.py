@@ -42,12 +42,14 @@ def tell_bins(answer: Answer, plan: Any) -> None:
     say("nothing was written", style="dim")
 
 
-def tell_compacted(answer: Answer, done: Any) -> None:
-    """What came of it; `done` is a Compacted."""
+def tell_compacted(answer: Answer, done: Any, *, chosen: int | None = None) -> None:
+    """What came of it; `done` is a Compacted, `chosen` the version that chose other columns to cluster by."""
     if answer.as_json:
         fields = {"versions": done.versions, "metrics": dict(done.metrics), "lost": done.lost, "left": done.left}
-        answer.lines([fields])
+        answer.lines([{**fields, "held": done.held, "chosen": chosen}])
         return
+    if chosen is not None:
+        say(f"version {chosen}: clustered by other columns from now on")
     if not done.versions and not done.lost:
         say("nothing to do: nothing was written")
     elif done.versions:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
 
 import click
 
@@ -17,7 +16,7 @@ from holdfast.errors import Invalid
 from holdfast.ops.alter import cluster_by
 from holdfast.ops.alter_columns import path_of
 from holdfast.plan.cluster import plan_clustering
-from holdfast.plan.compact import Bin, Limits
+from holdfast.plan.compact import Bin
 
 
 @dataclass(frozen=True)
@@ -58,6 +57,10 @@ def command(
     """
     if by and by_none:
         raise click.UsageError("--by and --none exclude each other")
+    if by_none and (full or max_bytes is not None):
+        raise click.UsageError("--none rewrites nothing: leave --full and --max-bytes out")
+    if full and max_bytes is not None:
+        raise click.UsageError("--full puts all rows in order, however many bytes they have: leave --max-bytes out")
     names = columns_of(by)
     state = target.delta()
     if names is None and not by_none and not state.snapshot.clustering_columns:
@@ -69,21 +72,17 @@ def command(
         dialect = import_module("holdfast.table.delta_dialect").DELTA
         cluster_by(dialect.shape_of(state), names)  # refuses columns that cannot be
         paths = tuple(path_of(state.snapshot.schema, name) for name in names)
+        limits = import_module("holdfast.table.optimizing").limits_of(state, most_bytes=max_bytes)
         files = state.snapshot.files
-        tell_bins(answer, _Planned(plan_clustering(files, paths, Limits(most_bytes=max_bytes), full=full), len(files)))
+        tell_bins(answer, _Planned(plan_clustering(files, paths, limits, full=full), len(files)))
         return
     table = target.table(spark=spark)
-    if names or by_none:
-        chosen = table.clusterBy(*(names or ()))
-        if by_none:
-            tell_done(answer, chosen, nothing="the table was not clustered: nothing was written")
-            return
-    _order(answer, table.optimize(full=full, maxBytes=max_bytes), dry_run)
-
-
-def _order(answer: Answer, optimize: Any, dry_run: bool) -> None:
+    if by_none:
+        tell_done(answer, table.clusterBy(), nothing="the table was not clustered: nothing was written")
+        return
+    chosen = table.clusterBy(*names).version if names else None
+    optimize = table.optimize(full=full, maxBytes=max_bytes)
     if dry_run:
         tell_bins(answer, optimize.plan())
         return
-    done = optimize.executeCompaction()
-    tell_compacted(answer, done)
+    tell_compacted(answer, optimize.executeCompaction(), chosen=chosen)

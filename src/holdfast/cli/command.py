@@ -20,6 +20,18 @@ from holdfast.cli.target import Target
 Function: TypeAlias = Callable[..., Any]
 SHOWN = 20  # of anything, where nobody says how many
 
+
+def pairs(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Texts such as NAME=VALUE, taken apart."""
+    found = []
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE", ctx=ctx, param=param)
+        found.append((name.strip(), value.strip()))
+    return tuple(found)
+
+
 dry_run_option = click.option("--dry-run", "-n", is_flag=True, help="Say what would happen, and write nothing.")
 spark_option = click.option("--spark", is_flag=True, help="Run on Spark, for tables too large for this process.")
 where_option = click.option("--where", "-w", metavar="SQL", help="Only rows that satisfy a condition, as SQL text.")
@@ -37,7 +49,7 @@ storage_option = click.option(
     "--storage",
     multiple=True,
     metavar="NAME=VALUE",
-    callback=lambda ctx, param, given: pairs(ctx, param, given),
+    callback=pairs,
     help="How to reach the storage, such as aws_endpoint=...; repeat it for more.",
 )
 _outside = click.option("--allow-outside", is_flag=True, help="Follow paths in the log that lead elsewhere.")
@@ -74,34 +86,25 @@ def on_table(*, iceberg: bool = False) -> Callable[[Function], Function]:
     return decorate
 
 
-def pairs(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Texts such as NAME=VALUE, taken apart."""
-    found = []
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise click.BadParameter(f"{text!r} is not NAME=VALUE", ctx=ctx, param=param)
-        found.append((name.strip(), value.strip()))
-    return tuple(found)
-
-
 def limit_options(noun: str) -> Callable[[Function], Function]:
     """`--limit` and `--all`, for what may be long."""
 
     def decorate(function: Function) -> Function:
-        most = click.option(
+        limit = click.option(
             "--limit",
             "-l",
             type=click.IntRange(min=0),
             help=f"At most so many {noun}; without it {SHOWN}, or with --json all.",
         )
-        return most(click.option("--all", "everything", is_flag=True, help="All of them.")(function))
+        return limit(click.option("--all", "everything", is_flag=True, help="All of them.")(function))
 
     return decorate
 
 
 def most(answer: Answer, limit: int | None, everything: bool) -> int | None:
     """How much to show; None: all. A program is never given a part that it did not ask for."""
+    if limit is not None and everything:
+        raise click.UsageError("--limit and --all exclude each other")
     if limit is not None:
         return limit
     return None if everything or answer.as_json else SHOWN

@@ -22,6 +22,8 @@ _SHOWN = 20
 @dry_run_option
 def command(target: Target, answer: Answer, hours: float | None, force: bool, lite: bool, dry_run: bool) -> None:
     """Delete files that no version within the retention needs."""
+    if force and hours is None:
+        raise click.UsageError("--force lets --hours be less than the table says: give --hours too")
     table = target.table()
     done = table.vacuum(hours, dryRun=dry_run, lite=lite, enforceRetention=not force)
     if answer.as_json:
