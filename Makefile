@@ -9,7 +9,7 @@ SHELL := bash
 BIN := .venv/bin
 READY := .venv/.ready
 BENCHES := bench/open.py bench/scan.py bench/write.py bench/commits.py bench/dml.py bench/maintain.py bench/changes.py \
-	bench/concurrency.py bench/take.py bench/lookup.py bench/nearest.py bench/iceberg.py
+	bench/concurrency.py bench/take.py bench/lookup.py bench/nearest.py bench/iceberg.py bench/iceberg_write.py
 BENCH_ARGS ?=
 
 # Spark workers run the interpreter that has the packages, whatever python3 means on the PATH.

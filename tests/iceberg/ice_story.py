@@ -25,6 +25,7 @@ class IceKind(Kind):
     format_version: int = 3
     partitioned_by: tuple[str, ...] = ()
     mode: str = "merge-on-read"
+    manifests: int = 2  # from which on they are merged
 
 
 @dataclass
@@ -47,7 +48,7 @@ class IceStory(Story):
             COLUMNS,
             partitionedBy=self.kind.partitioned_by,
             formatVersion=self.kind.format_version,
-            properties=mode,
+            properties={**mode, "commit.manifest.min-count-to-merge": str(self.kind.manifests)},
         )
 
     @property

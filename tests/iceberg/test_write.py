@@ -244,3 +244,17 @@ def test_a_delete_by_bounds_leaves_nan_alone(tmp_path: Path) -> None:
     assert table.toArrow(where="x > 100")["id"].to_pylist() == [2]
     table.delete("x <= 5")
     assert table.toArrow()["id"].to_pylist() == [2]
+
+
+def test_small_manifests_are_written_together(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("p", pa.string())])
+    few = {"commit.manifest.min-count-to-merge": "3"}
+    table = IcebergTable.create(None, tmp_path / "c.db", "db.t", schema, partitionedBy=["p"], properties=few)
+    columns, seen = "id, _row_id, _last_updated_sequence_number", dict[int, dict[str, Any]]()
+    for at in range(8):
+        table.append(pa.table({"id": [at, at + 100], "p": ["a", None]}, schema))
+        assert len(table._state().contents.manifests) <= 4
+        now = {row["id"]: row for row in duck(table, columns)}
+        assert len(now) == 2 * at + 2
+        assert {i: now[i] for i in seen} == seen
+        seen = now

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from holdfast.plan.change import Side
 from tests.iceberg.ice_story import IceKind, IceStory
@@ -96,3 +96,8 @@ def test_a_story_on_spark(spark: SparkSession, tmp_path: Path) -> None:
         story.merge(drawn(rng, 4), rng.choice(ON[:-1]), [matched, alone, new], rng.choice(story.modes))
         story.delete(rng.choice(WHERE), rng.choice(story.modes))
         story.compact(20)
+    first = story.table.historyArrow()["version"][-1].as_py()
+    changes = story.table.changes(first, kind="min-delta")
+    on_spark = changes.toDF().drop("_commit_timestamp").collect()
+    here = changes.toArrow().drop_columns(["_commit_timestamp"]).to_pylist()
+    assert sorted(map(str, on_spark)) == sorted(str(Row(**row)) for row in here)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +151,23 @@ def test_an_application_writes_a_version_once(tmp_path: Path) -> None:
     assert opened(tmp_path).append(rows(51), txn=("job", 1)).version is None
     assert opened(tmp_path).append(rows(52), txn=("job", 2)).version is not None
     assert sorted(content(table)) == [0, 1, 2, 3, 4, 5, 50, 52]
+
+
+def test_many_writers_at_once(tmp_path: Path) -> None:
+    """Appends and deletes from several threads, each with a catalog of its own: every one lands, no id comes twice."""
+    table = made(tmp_path, 3)
+
+    def work(number: int) -> None:
+        mine = opened(tmp_path)
+        for at in range(3):
+            mine.append(rows(100 + 10 * number + at))
+        mine.delete(f"id = {number}", retry=20)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    expected = [4, 5, *(100 + 10 * number + at for number in range(4) for at in range(3))]
+    assert sorted(content(table)) == expected
+    ids = table.toArrow(metadata=["_row_id"])["_row_id"].to_pylist()
+    assert len(set(ids)) == len(expected)
+    history = table.historyArrow()
+    assert len(set(history["sequenceNumber"].to_pylist())) == len(history) == 1 + 4 * 4

@@ -54,7 +54,7 @@ class _Vector:
     offset: int
     size: int
     cardinality: int
-    rows: int  # of the data file
+    rows: int | None  # of the data file; None: not said
 
     def positions(self, data: bytes) -> BitMap64:
         where = f"{self.path} at {self.offset} (of data file {self.key})"
@@ -174,8 +174,8 @@ def _added(found: Sequence[BitMap64], places: NDArray[np.int64], positions: NDAr
         found[int(places[start])] |= BitMap64(positions[start:end].astype(np.uint64))
 
 
-def _check_within(positions: BitMap64, rows: int, key: str, where: str) -> None:
-    if positions and positions.max() >= rows:
+def _check_within(positions: BitMap64, rows: int | None, key: str, where: str) -> None:
+    if rows is not None and positions and positions.max() >= rows:
         raise Damaged(
             f"deletes {where} hide position {positions.max()}, and the file has {rows} rows; read an earlier snapshot",
             path=key,

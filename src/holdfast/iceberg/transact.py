@@ -21,6 +21,7 @@ from holdfast import __version__
 from holdfast.env import Env
 from holdfast.errors import Unsupported
 from holdfast.iceberg.manifests import DATA, DELETES, Listed
+from holdfast.iceberg.metadata import ROW_IDS_SINCE
 from holdfast.iceberg.staging import data_files
 from holdfast.iceberg.state import IcebergState
 from holdfast.iceberg.summary import APP, KEEPS_IDS, OPERATION, Tally, operation_of, summary_of
@@ -29,9 +30,12 @@ from holdfast.iceberg.transact_manifests import Writing, listed_before
 from holdfast.iceberg.transact_schemas import tuple_schema
 from holdfast.iceberg.types import stored_names
 from holdfast.model.mutation import KEEPS_ROW_IDS, Mutation
+from holdfast.schema.properties import number, truth
 from holdfast.storage.arrays import strings
 
 DATA_FOLDER = "data"
+_MERGES, _MERGE_FROM = "commit.manifest-merge.enabled", "commit.manifest.min-count-to-merge"
+_SMALL = 8 << 20  # bytes of a manifest that is not merged any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +141,34 @@ class _Made:
     def kept(self) -> Iterator[Mapping[str, Any]]:
         """Manifests that were there: as they are, or without what goes."""
         listed = {one.manifest.path: one for one in self.state.contents.listed} if len(self.changed) else {}
+        whole = []
         for row in listed_before(self.state):
             one = listed.get(row["manifest_path"])
             gone = np.zeros(0, np.bool_) if one is None else self._gone(one)
             if one is None or not gone.any():
-                yield row
+                whole.append(row)
                 continue
             self.tally.removed(one, gone)
             yield self.writing.without(one, gone.tolist())
+        yield from self._merged(whole)
+
+    def _merged(self, whole: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        """Manifests as they are, many small ones of a spec as one."""
+        properties = self.state.metadata.properties
+        least = number(_MERGE_FROM, properties.get(_MERGE_FROM, "100"))
+        small: dict[int, list[str]] = {}
+        for row in whole:
+            has_ids = self.writing.version < ROW_IDS_SINCE or row.get("first_row_id") is not None
+            if row["content"] == DATA and row["manifest_length"] < _SMALL and has_ids:
+                small.setdefault(row["partition_spec_id"], []).append(row["manifest_path"])
+        if not truth(properties.get(_MERGES, "true")):
+            small = {}
+        chosen = {spec_id: frozenset(paths) for spec_id, paths in small.items() if len(paths) >= max(least, 2)}
+        together = frozenset[str]().union(*chosen.values())
+        yield from (row for row in whole if row["manifest_path"] not in together)
+        for spec_id, paths in chosen.items():
+            some = [one for one in self.state.contents.listed if one.manifest.path in paths]
+            yield self.writing.merged(some, self.state.contents.shape.specs[spec_id])
 
     def _gone(self, one: Listed) -> Any:
         if one.manifest.content == DELETES:

@@ -5,6 +5,7 @@
 2. In the list, a data manifest without a first row id gets the next one, and the count goes on by all of its live rows;
    one that has an id keeps it, and a delete manifest never has one.
 3. A manifest none of whose files is live is left out of the next list.
+4. Where many small data manifests of one spec have come together, they become one, unless the table says not to.
 """
 
 from __future__ import annotations
@@ -94,6 +95,20 @@ class Writing:
         told = zip(live, gone, listed.entries["sequence_number"].to_pylist(), _row_ids(listed), strict=True)
         entries = [self._again(entry, dead, sequence, first, listed) for entry, dead, sequence, first in told]
         return self.manifest(listed.manifest.content, listed.spec_id, tuple_schema(listed), entries)
+
+    def merged(self, some: Sequence[Listed], spec: Spec) -> dict[str, Any]:
+        """Write manifests of one spec as one; gives what the list says of it."""
+        tuples = tuple_schema(some[0])
+        entries = []
+        for listed in some:
+            raw = read_container(fetched(self.state.paths, listed.manifest.path), where=listed.manifest.path).records
+            live = raw.filter(pc.not_equal(raw.field("status"), DELETED)).to_pylist()
+            told = zip(live, listed.entries["sequence_number"].to_pylist(), _row_ids(listed), strict=True)
+            for row, (entry, sequence, first) in enumerate(told):  # one per file
+                again = self._again(entry, False, sequence, first, listed)
+                again["data_file"]["partition"] = tuple_at(listed, row, spec, tuples)
+                entries.append(again)
+        return self.manifest(DATA, spec.spec_id, tuples, entries)
 
     def _again(
         self, entry: Mapping[str, Any], is_gone: bool, sequence: int, first_row_id: int | None, listed: Listed

@@ -29,7 +29,7 @@ PAIRS_AT_ONCE = 1 << 20
 class Index:
     """The rows of a source by their keys."""
 
-    values: tuple[pa.Array, ...]  # distinct values per key, without null
+    values: tuple[pa.Array, ...]  # distinct values per key, without null; whole numbers ascend
     null_safe: tuple[bool, ...]
     combinations: tuple[Rows, ...]  # after each key, the numbers of those that occur, sorted
     order: Rows  # the source's rows, those with equal keys together
@@ -66,6 +66,7 @@ def index(keys: Sequence[pa.Array], null_safe: Sequence[bool], count: int) -> In
     values, combinations = [], []
     for key, safe in zip(keys, null_safe, strict=True):
         distinct = canonical(key).drop_null().unique()
+        distinct = distinct.sort() if pa.types.is_integer(distinct.type) else distinct
         combined = _combined(codes, key, distinct, safe)
         known = np.unique(combined[combined >= 0])
         codes = np.where(combined >= 0, np.searchsorted(known, combined), -1)
@@ -80,8 +81,19 @@ def index(keys: Sequence[pa.Array], null_safe: Sequence[bool], count: int) -> In
 
 def _combined(codes: Rows, key: pa.Array, values: pa.Array, null_safe: bool) -> Rows:
     """The number of a row's combination so far, extended by one key; negative where nothing equals it."""
-    found = pc.fill_null(pc.index_in(canonical(key), value_set=values), -1)
-    at = found.to_numpy(zero_copy_only=False).astype(np.int64)
+    at = _places(canonical(key), values)
     if null_safe:
         at[np.asarray(key.is_null())] = len(values)
     return np.where((codes >= 0) & (at >= 0), codes * (len(values) + 1) + at, -1)
+
+
+def _places(keys: pa.Array, values: pa.Array) -> Rows:
+    """Where each key is among the values; -1 for nowhere."""
+    if not pa.types.is_integer(values.type) or keys.type != values.type or not len(values):
+        hashed = pc.fill_null(pc.index_in(keys, value_set=values), -1)
+        found: Rows = hashed.to_numpy(zero_copy_only=False).astype(np.int64)
+        return found
+    # A hash of all values would be made anew for every batch of keys.
+    ours, known = keys.fill_null(0).to_numpy(zero_copy_only=False), values.to_numpy(zero_copy_only=False)
+    at = np.minimum(np.searchsorted(known, ours), len(known) - 1)
+    return np.where((known[at] == ours) & np.asarray(keys.is_valid()), at, -1).astype(np.int64)

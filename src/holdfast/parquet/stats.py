@@ -98,9 +98,7 @@ class StatsGatherer:
                 self._null_counts[leaf.path] += _column(rows, leaf).null_count
         self._groups += 1
 
-    def leaves(
-        self, footer: pq.FileMetaData
-    ) -> Iterator[tuple[StatsLeaf, int | None, tuple[_Raw, _Raw] | None, bool]]:
+    def leaves(self, footer: pq.FileMetaData) -> Iterator[tuple[StatsLeaf, int | None, tuple[_Raw, _Raw] | None, bool]]:
         """Each leaf with its null count and bounds, None where not known, and whether it holds NaN."""
         for leaf in self._leaves:
             yield leaf, *self._merged(leaf, footer), leaf.path in self._has_nan
