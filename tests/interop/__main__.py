@@ -20,6 +20,7 @@ import holdfast
 from tests.interop.answers import Answer, Works, Wrong
 from tests.interop.engines import IN_PROCESS, Engine
 from tests.interop.features import NAMES, Recipe, ordered, recipe, title
+from tests.interop.indexes import watch
 from tests.interop.page import DEFAULTS, PLAIN, accepted, evidence, page
 from tests.interop.pairs import covering, met, possible
 from tests.interop.peer import ROOT, Peer, start
@@ -111,6 +112,7 @@ def main() -> None:
             raise SystemExit(f"delta-spark is missing: {peer}")
         try:
             print(f"delta-spark read {tell(peer)} of random stories as they were", flush=True)
+            print(f"indexes answered right after {watch(peer, scratch)} by delta-spark and us", flush=True)
             PAGE.write_text(run([peer, *IN_PROCESS], scratch))
         finally:
             peer.close()

@@ -56,6 +56,10 @@ class Peer:
         self._call("feed", frozenset(), path, start=start, end=end, out=str(out))
         return pyarrow.feather.read_table(str(out), memory_map=False)
 
+    def statement(self, path: Path, text: str) -> None:
+        """Run a statement of SQL, which may name the table by its path."""
+        self._call("statement", frozenset(), path, text=text)
+
     def close(self) -> None:
         self.process.close()
 

@@ -68,6 +68,11 @@ def feed(spark: SparkSession, path: str, made_of: list[str], start: int, end: in
     pyarrow.feather.write_feather(rows.drop("_commit_timestamp").toArrow(), out, compression="uncompressed")
 
 
+def statement(spark: SparkSession, path: str, made_of: list[str], text: str) -> None:
+    """Run a statement of SQL."""
+    spark.sql(text).collect()
+
+
 def change(spark: SparkSession, path: str, made_of: list[str], wanted: str) -> None:
     """Do to the table what a change says."""
     asked, recipe = CHANGES[wanted], frozenset(made_of)
@@ -123,6 +128,7 @@ def main(jars: str) -> None:
             "change": _answering(spark, change),
             "versions": _answering(spark, versions),
             "feed": _answering(spark, feed),
+            "statement": _answering(spark, statement),
         }
     )
 
