@@ -102,7 +102,7 @@ class _Run:
             found = self.recalls.get((OURS, when))
             yield Goal(f"recall@10 {when} at least {RECALL}", found is not None and found >= RECALL, found)
         added = self.cases["add 500 rows to the indexes"].seconds(OURS)
-        yield Goal("adding 500 rows to both indexes within 0.2 s", added is not None and added <= 0.2, added)
+        yield Goal("adding 500 rows to both indexes within 0.1 s", added is not None and added <= 0.1, added)
         files = self.index_files.get(OURS)
         yield Goal("index files written by compactions: none", files == 0, files)
 
