@@ -9,16 +9,15 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog import load_catalog
 
 from tests.cli.conftest import Run
-
-catalogs = pytest.importorskip("pyiceberg.catalog")
 
 
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("ice")
-    made = catalogs.load_catalog("holdfast", type="sql", uri=f"sqlite:///{home}/cat.db", warehouse=f"file://{home}")
+    made = load_catalog("holdfast", type="sql", uri=f"sqlite:///{home}/cat.db", warehouse=f"file://{home}")
     made.create_namespace("shop")
     rows = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
     table = made.create_table("shop.orders", schema=rows.schema)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast import IcebergTable
-from holdfast.errors import NoRowIdentity, UnknownRow
+from holdfast.errors import NoRowIdentity, UnknownRow, Unsupported
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string())])
 
@@ -97,3 +97,13 @@ def test_rows_by_their_ids(tmp_path: Path) -> None:
     assert table.take(ids, metadata=["_row_id"]).to_pylist() == every[::-1]
     with pytest.raises(UnknownRow):
         table.take([10_000])
+
+
+def test_files_that_may_lack_partition_columns_are_not_guessed_at(tmp_path: Path) -> None:
+    table = IcebergTable.create(None, tmp_path / "c.db", "db.t", SCHEMA, partitionedBy=["v"])
+    table.append(rows(1, 2))
+    assert told(table, table.version) == [("insert", 1, "a"), ("insert", 2, "a")]
+    mapping = '[{"field-id": 1, "names": ["id"]}, {"field-id": 2, "names": ["v"]}]'
+    table.setProperties({"schema.name-mapping.default": mapping})
+    with pytest.raises(Unsupported, match="name mapping"):
+        table.changes(table.version)

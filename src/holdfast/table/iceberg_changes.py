@@ -2,6 +2,7 @@
 
 1. Changes are told by row ids (version 3), by keys, or, where no row moved, by what was added and hidden.
 2. `_commit_version` of a change is the sequence number of its snapshot.
+3. Columns come out of the data files, so a table is refused whose files may leave partition columns to its metadata.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.errors import Invalid
+from holdfast.errors import Invalid, Unsupported
 from holdfast.iceberg.state import IcebergState
 from holdfast.iceberg.stretch import read_stretch
+from holdfast.iceberg.types import NAME_MAPPING
 from holdfast.index.reader import PinnedReader
 from holdfast.local.changes import LocalChangeReader
 from holdfast.ops import take as taking
@@ -81,6 +83,7 @@ class IcebergReadingById(ABC):
         if isinstance(keys, str):
             raise Invalid(f"keys= takes a list of names, such as [{keys!r}]")
         state = self._state()
+        _refuse_imported(state)
         wanted = Wanted(known[kind], tuple(keys), includeDeleted, dropUnchanged)
         plan = planned(read_stretch(state, start, end), wanted, self._latest.dialect.load_hidden, is_there)
         return IcebergChanges(start, state.version if end is None else end, kind, plan, self._spark)
@@ -100,3 +103,13 @@ class IcebergReadingById(ABC):
         """
         reader = PinnedReader(self._at(version, None).snapshot, self._latest.dialect.load_hidden, None)
         return taking.take(reader, row_ids, columns, metadata, Missing.of(missing))
+
+
+def _refuse_imported(state: IcebergState) -> None:
+    """Refuse a table that may hold files of Hive, whose partition columns are in no file."""
+    placement = state.snapshot.placement
+    if placement is not None and placement.identities and NAME_MAPPING in state.metadata.properties:
+        raise Unsupported(
+            f"the table at {state.snapshot.location.url} has a name mapping, so some of its files may lack its "
+            "partition columns, and changes() reads columns from files alone: compare scans of two snapshots by _row_id instead"
+        )
