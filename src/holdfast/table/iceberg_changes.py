@@ -111,5 +111,6 @@ def _refuse_imported(state: IcebergState) -> None:
     if placement is not None and placement.identities and NAME_MAPPING in state.metadata.properties:
         raise Unsupported(
             f"the table at {state.snapshot.location.url} has a name mapping, so some of its files may lack its "
-            "partition columns, and changes() reads columns from files alone: compare scans of two snapshots by _row_id instead"
+            "partition columns, and changes() reads columns from files alone: compare scans of two snapshots by "
+            "_row_id instead"
         )
