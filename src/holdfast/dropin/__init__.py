@@ -1,0 +1,1 @@
+"""delta-spark's surface without its JAR: what pipelines import, read, write and say in SQL, carried out by Holdfast."""
