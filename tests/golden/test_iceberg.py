@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import duckdb
@@ -16,6 +15,7 @@ import pytest
 from holdfast import IcebergTable
 from holdfast.errors import TableError, Unsupported
 from holdfast.iceberg.state import IcebergState, load
+from holdfast.model.finding import Kind
 from tests.golden.cases import Case, cases, each, prepared
 from tests.support.compare import assert_same_rows
 from tests.support.iceberg_peers import read_by_duckdb, read_by_pyiceberg
@@ -26,6 +26,19 @@ pytestmark = pytest.mark.golden
 CRASHES_DUCKDB = {"impala__iceberg_v2_equality_delete_schema_evolution"}
 # Columns that differ only in case, which the comparison takes for one; see the test of its own.
 ONLY_CASE = {"duckdb-iceberg__case_sensitive_names"}
+# Tables that nobody reads, we neither, and why.
+REFUSED = {
+    "dremio-oss__internal_metadata_inconsistent_partitions": "has no field ids",  # and the table no name mapping
+    "duckdb-iceberg__t": "no signed 64-bit number",  # an id that the format has no room for
+    "impala__iceberg_avro_mixed": "is an avro file",
+    "impala__iceberg_migrated_complex_test": "cannot be read as a data file",  # Arrow: a Null type on a group
+    "impala__iceberg_migrated_complex_test_orc": "stores its column",  # the name mapping has other ids than the schema
+    "impala__iceberg_v3_default_value_avro": "is an avro file",
+    "presto__geography_data_type_read": "has the type geography",
+    "presto__geometry_map": "has the type geometry",
+    "presto__geometry_row": "has the type geometry",
+    "trino__none_avro": "is an avro file",
+}
 LINEAGE = ["_row_id", "_last_updated_sequence_number"]
 
 
@@ -43,7 +56,8 @@ def location_of(case: Case) -> str:
 
 
 def moves_of(case: Case) -> dict[str, str]:
-    return {location_of(case): str(case.table)}
+    """Where paths lead: those below the table's location, and those below the place it was taken from."""
+    return {location_of(case): str(case.table), str(case.says["path"]): str(case.table)}
 
 
 def opened(case: Case) -> IcebergTable:
@@ -100,6 +114,14 @@ def check_row_ids(case: Case, got: pa.Table) -> None:
     assert sorted(texts[: got.num_rows]) == sorted(texts[got.num_rows :])
 
 
+@each(of("readable"))
+def test_check(case: Case | None, tmp_path: Path) -> None:
+    """Tables that others keep as examples read well; some of their files were written anew, smaller, by hand."""
+    case, _ = prepared(case, tmp_path)
+    found = {finding.kind for finding in opened(case).check(deep=False).findings}
+    assert {kind for kind in found if not kind.is_harmless} <= {Kind.WRONG_SIZE, Kind.WRONG_COUNT}
+
+
 @each(of("negative"))
 def test_refused(case: Case | None, tmp_path: Path) -> None:
     case, _ = prepared(case, tmp_path)
@@ -107,12 +129,17 @@ def test_refused(case: Case | None, tmp_path: Path) -> None:
         opened(case).toArrow()
 
 
-@each(of("reader-gap"))
+@each([case for case in of("reader-gap") if case.id not in REFUSED])
 def test_where_the_reference_readers_fail(case: Case | None, tmp_path: Path) -> None:
     case, _ = prepared(case, tmp_path)
-    with suppress(TableError):
-        got = opened(case).toArrow().num_rows
-        assert case.says.get("expected_rows") in (None, got)
+    assert case.says.get("expected_rows") in (None, opened(case).toArrow().num_rows)
+
+
+@each([case for case in of("reader-gap") if case.id in REFUSED])
+def test_what_is_refused_is_refused_by_its_reason(case: Case | None, tmp_path: Path) -> None:
+    case, _ = prepared(case, tmp_path)
+    with pytest.raises(TableError, match=REFUSED[case.id]):
+        opened(case).toArrow()
 
 
 @each([case for case in of("reader-gap") if "format:AVRO" in case.says["features"]])

@@ -13,6 +13,7 @@ from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
 from holdfast import IcebergTable
+from tests.iceberg.by_value import delete_by_value
 from tests.support.iceberg_peers import duckdb_connection
 from tests.support.sayings import Row, shown
 from tests.support.story import COLUMNS, MODES, Kind, Story
@@ -67,9 +68,13 @@ class IceStory(Story):
         names = ["_row_id", "_last_updated_sequence_number"] if self.kind.tracked else []
         found: list[Row] = table.toArrow(metadata=names).to_pylist()
         path = table._state().metadata_path.removeprefix("file://")
-        if table.version >= 0:
+        by_value = table._state().contents.deletes.equality.num_rows > 0
+        # Where rows are deleted by value, DuckDB loses those that have a null there.
+        if table.version >= 0 and not (by_value and any(row["k"] is None for row in found)):
             assert self._by_duckdb(path, names) == sorted(map(_told, found))
-        if table.version >= 0 and self.kind.format_version == 2:
+        report = table.check()
+        assert report.clean, report
+        if table.version >= 0 and self.kind.format_version == 2 and not by_value:  # which pyiceberg does not read
             io = PyArrowFileIO()
             metadata = FromInputFile.table_metadata(io.new_input(path))
             peer = StaticTable(("db", "story"), metadata, path, io, None)  # type: ignore[arg-type]
@@ -90,6 +95,21 @@ class IceStory(Story):
         self.table.optimize(targetRows=rows).executeZOrderBy(*names)
         self.check([])
 
+    def restore(self, version: int) -> None:
+        """Back to a sequence number; a table cannot go back to before its first snapshot."""
+        entries = IcebergTable.load(None, self.catalog, "db.story")._state().metadata.snapshots
+        for entry in entries:
+            if entry.sequence_number == version:
+                self.rows = dict(self.versions[version])
+                self.table.restoreToVersion(entry.snapshot_id)
+                self.check([])
+
+    def delete_by_value(self, keys: Sequence[int]) -> None:
+        """As another engine does it: rows that have one of these keys so far are gone."""
+        self.rows = {row_id: told for row_id, told in self.rows.items() if told[1]["k"] not in keys}
+        delete_by_value(self.table, pa.table({"k": pa.array(keys, pa.int64())}))
+        self.check([])
+
     def upgrade(self) -> None:
         """From now on rows have ids."""
         assert self.table.upgrade() == 3
@@ -100,6 +120,7 @@ class IceStory(Story):
         self.rows = {row.pop("_row_id"): (row.pop("_row_commit_version"), row) for row in self.read()}
         assert None not in self.rows
         self.high_water = self.mark()
+        self.versions = {self.version(): dict(self.rows)}  # rows of before have no ids to come back with
 
     def _by_duckdb(self, path: str, names: list[str]) -> list[str]:
         columns = ", ".join([*COLUMNS.names, *names])

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import MetastoreCatalog, load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     NamespaceAlreadyExistsError,
@@ -20,16 +20,25 @@ from pyiceberg.exceptions import (
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableRequest, Table
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    update_table_metadata,
+)
 from pyiceberg.typedef import IcebergBaseModel
 
 from holdfast.iceberg.commit_io import through_stores
+
+_OF_A_NEW_TABLE = (AddSnapshotUpdate, SetSnapshotRefUpdate, SetPropertiesUpdate)
 
 
 class Server(ThreadingHTTPServer):
     """What the handler works on."""
 
-    catalog: Catalog
+    catalog: MetastoreCatalog
     lock: Lock
+    staged: dict[tuple[str, str], Table]  # tables that are made with their first commit
     lost: int = 0  # answers to commits that get lost from now on
 
 
@@ -40,6 +49,9 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(None)
 
     def do_HEAD(self) -> None:
+        self._answer(None)
+
+    def do_DELETE(self) -> None:
         self._answer(None)
 
     def do_POST(self) -> None:
@@ -71,31 +83,59 @@ class Handler(BaseHTTPRequestHandler):
         match path, body:
             case ["v1", "config"], _:
                 return {"defaults": {}, "overrides": {}}
+            case ["v1", "namespaces"], None:
+                return {"namespaces": [list(name) for name in catalog.list_namespaces()]}
             case ["v1", "namespaces"], {"namespace": name}:
                 catalog.create_namespace(tuple(name))
                 return {"namespace": name, "properties": {}}
             case ["v1", "namespaces", name], _:
                 return {"namespace": [name], "properties": dict(catalog.load_namespace_properties(name))}
+            case ["v1", "namespaces", name, "tables"], None:
+                return {"identifiers": [{"namespace": [name], "name": t[-1]} for t in catalog.list_tables(name)]}
             case ["v1", "namespaces", name, "tables"], dict():
-                table = catalog.create_table(
+                staged = body.get("stage-create")
+                table = (catalog._create_staged_table if staged else catalog.create_table)(
                     (name, body["name"]),
                     Schema.model_validate(body["schema"]),
                     body.get("location"),
                     PartitionSpec.model_validate(body.get("partition-spec") or {"spec-id": 0, "fields": []}),
                     properties=body.get("properties") or {},
                 )
+                if staged:
+                    self.server.staged[name, body["name"]] = table
                 return _told(table)
+            case ["v1", "namespaces", name, "tables", table_name], None if self.command == "DELETE":
+                catalog.drop_table((name, table_name))
+                return {}
             case ["v1", "namespaces", name, "tables", table_name], None:
                 return _told(catalog.load_table((name, table_name)))
+            case ["v1", "transactions", "commit"], {"table-changes": [change]}:
+                (name,) = change["identifier"]["namespace"]
+                self._commit((name, change["identifier"]["name"]), change)
+                return {}
             case ["v1", "namespaces", name, "tables", table_name], dict():
-                asked = CommitTableRequest.model_validate(body)
-                catalog.commit_table(catalog.load_table((name, table_name)), asked.requirements, asked.updates)
+                self._commit((name, table_name), body)
                 if self.server.lost:
                     self.server.lost -= 1
                     raise InterruptedError("the answer got lost")
                 return _told(catalog.load_table((name, table_name)))
             case _:
                 raise NoSuchTableError(f"{self.command} {path}")
+
+    def _commit(self, identifier: tuple[str, str], body: dict[str, Any]) -> None:
+        named = {
+            "identifier": {"namespace": identifier[:1], "name": identifier[1]},
+            **body,
+        }  # Java leaves it to the URL
+        catalog, asked = self.server.catalog, CommitTableRequest.model_validate(named)
+        if (staged := self.server.staged.pop(identifier, None)) is None:
+            catalog.commit_table(catalog.load_table(identifier), asked.requirements, asked.updates)
+            return
+        # The table is what was agreed on when it was staged, and the client says all of that once more.
+        rest = tuple(update for update in asked.updates if isinstance(update, _OF_A_NEW_TABLE))
+        made = update_table_metadata(staged.metadata, rest)
+        catalog._write_metadata(made, staged.io, staged.metadata_location)
+        catalog.register_table(identifier, staged.metadata_location)
 
 
 def _told(table: Table) -> dict[str, Any]:
@@ -112,7 +152,9 @@ def rest_catalog(home: Path) -> Iterator[tuple[dict[str, str], Server]]:
     """The properties of a REST catalog, and the server behind it."""
     server = Server(("127.0.0.1", 0), Handler)
     inner = load_catalog("inner", type="sql", uri=f"sqlite:///{home}/rest.db", warehouse=f"file://{home}")
-    server.catalog, server.lock = through_stores(inner), Lock()
+    catalog = through_stores(inner)
+    assert isinstance(catalog, MetastoreCatalog), "a database keeps the tables"
+    server.catalog, server.lock, server.staged = catalog, Lock(), {}
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

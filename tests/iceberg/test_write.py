@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.transforms import DayTransform, IdentityTransform
+from pyiceberg.typedef import Record
 from pyiceberg.types import IntegerType
 
 from holdfast import IcebergTable
@@ -258,3 +259,14 @@ def test_small_manifests_are_written_together(tmp_path: Path) -> None:
         assert len(now) == 2 * at + 2
         assert {i: now[i] for i in seen} == seen
         seen = now
+
+
+def test_directories_are_spelled_as_other_writers_spell_them(tmp_path: Path) -> None:
+    kinds = [None, "a", "b/ä %2F=+", "null"]
+    schema = pa.schema([("id", pa.int64()), ("the kind", pa.string())])
+    table = IcebergTable.create(None, tmp_path / "c.db", "db.t", schema, partitionedBy=["`the kind`"])
+    table.append(pa.table({"id": range(len(kinds)), "the kind": kinds}, schema))
+    theirs = load_catalog("holdfast", type="sql", uri=f"sqlite:///{tmp_path}/c.db").load_table("db.t")
+    spelled = {theirs.spec().partition_to_path(Record(kind), theirs.schema()) for kind in kinds}
+    assert {Path(path).parent.name for path in data_files(table)} == spelled
+    assert sorted(row["the kind"] or "" for row in duck(table)) == sorted(kind or "" for kind in kinds)

@@ -82,6 +82,58 @@ def test_faults_of_a_delete(rig: Rig) -> None:
     assert swept(rig, lambda t: t.delete("id = 1", mode="merge-on-read"), [0, 1, 2], [0, 2]) > 30
 
 
+@pytest.mark.parametrize("rig", [3], indirect=True)
+def test_faults_of_a_restore(rig: Rig) -> None:
+    def make() -> ObjectStore:
+        store = rig.make()
+        rig.open(store).delete("id = 1", mode="merge-on-read")
+        return store
+
+    def back(store: ObjectStore) -> None:
+        table = rig.open(store)
+        table.restoreToVersion(table._latest.state.metadata.snapshots[0].snapshot_id)
+
+    def check(store: ObjectStore) -> None:
+        table = rig.open(store)
+        assert sorted(table.toArrow()["id"].to_pylist()) in ([0, 1, 2], [0, 2])
+        assert table.check().clean
+
+    assert every_fault(back, check, make=make) > 20
+
+
+@pytest.mark.parametrize("rig", [3], indirect=True)
+def test_faults_of_new_columns(rig: Rig) -> None:
+    def check(store: ObjectStore) -> None:
+        table = rig.open(store)
+        found = table.toArrow()
+        assert (3 in found["id"].to_pylist()) == ("x" in found.column_names)
+        assert table.check().clean
+
+    more = rows(3).append_column("x", [[7]])
+    assert every_fault(lambda store: rig.open(store).append(more, mergeSchema=True), check, make=rig.make) > 15
+
+
+@pytest.mark.parametrize("lands", [True, False])
+def test_a_lost_answer_to_a_change_of_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lands: bool) -> None:
+    table = IcebergTable.create(None, tmp_path / "cat.db", "db.t", SCHEMA)
+    source: Any = table._latest.source
+    inner = source.catalog.commit_table
+
+    def lost(*args: Any) -> Any:
+        if lands:
+            inner(*args)
+        raise CommitStateUnknownException("no answer")
+
+    monkeypatch.setattr(source.catalog, "commit_table", lost)
+    for change in (lambda: table.renameColumn("v", "w"), lambda: table.setProperties({"a": "b"})):
+        if lands:
+            change()
+        else:
+            with pytest.raises(OutcomeUnknown, match="no answer"):
+                change()
+    assert table.toArrow().column_names == (["id", "w"] if lands else ["id", "v"])
+
+
 @pytest.mark.parametrize("lands", [True, False])
 def test_a_lost_answer_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lands: bool) -> None:
     table = IcebergTable.create(None, tmp_path / "cat.db", "db.t", SCHEMA)

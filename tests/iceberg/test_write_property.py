@@ -52,8 +52,11 @@ class IceStories(Stories):
     def teardown(self) -> None:
         self.directory.cleanup()
 
-    def restore(self) -> None:
-        """Not a step of these: a table goes back through its catalog."""
+    @precondition(lambda self: not self.story.kind.partitioned_by)
+    @rule(keys=st.lists(st.integers(0, 5), min_size=1, max_size=3, unique=True))
+    def delete_by_value(self, keys: list[int]) -> None:
+        assert isinstance(self.story, IceStory)
+        self.story.delete_by_value(keys)
 
     def checkpoint(self) -> None:
         """Not a step of these."""
@@ -96,6 +99,7 @@ def test_a_story_on_spark(spark: SparkSession, tmp_path: Path) -> None:
         story.merge(drawn(rng, 4), rng.choice(ON[:-1]), [matched, alone, new], rng.choice(story.modes))
         story.delete(rng.choice(WHERE), rng.choice(story.modes))
         story.compact(20)
+        story.restore(rng.choice(sorted(story.versions)))
     first = story.table.historyArrow()["version"][-1].as_py()
     changes = story.table.changes(first, kind="min-delta")
     on_spark = changes.toDF().drop("_commit_timestamp").collect()

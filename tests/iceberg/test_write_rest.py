@@ -38,5 +38,16 @@ def test_a_table_of_a_rest_catalog(tmp_path: Path, version: int) -> None:
         if version == 3:
             ids = table.toArrow(metadata=["_row_id"])["_row_id"].to_pylist()
             assert len(set(ids)) == 7
+        before = table.version
+        table.append(rows(11).append_column("x", [[1]]), mergeSchema=True)
+        table.renameColumn("x", "y")
+        table.changeColumnType("y", "long")
+        table.restoreToVersion(before)
+        assert other.toArrow().column_names == ["id", "v", "y"]
+        assert sorted(other.toArrow()["id"].to_pylist()) == [0, 2, 3, 4, 5, 9, 10]
+        assert other.check().clean
+        if version == 3:
+            table.createIndex("id")
+            assert other.lookup(id=9).num_rows == 1
         with pytest.raises(NotATable):
             IcebergTable.load(None, catalog, "db.nothing")

@@ -52,7 +52,9 @@ COMMANDS = {
     "check": Entry("holdfast.cli.check", TEND, "Is the table sound? Repair what can be repaired safely."),
     "properties": Entry("holdfast.cli.properties", TEND, "The properties of a table: list, set, unset."),
     "enable-row-tracking": Entry("holdfast.cli.tracking", TEND, "Give every row an id, while others go on writing."),
+    "publish": Entry("holdfast.cli.publish", TEND, "Bring rows into a table of the other format, ids kept."),
     "index": Entry("holdfast.cli.index", TEND, "Indexes: list, create, refresh, rebuild, drop, verify, stats."),
+    "tour": Entry("holdfast.cli.tour", HERE, "What Holdfast does, shown on tables made on the spot."),
     "doctor": Entry("holdfast.cli.doctor", HERE, "Look at this machine: versions, Java, ways to run Spark."),
 }
 
@@ -72,9 +74,12 @@ class OnDemand(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, COMMANDS))  # one column of summaries below all headings
         for section in dict.fromkeys(entry.section for entry in COMMANDS.values()):
             with formatter.section(section):
-                formatter.write_dl([(name, e.summary) for name, e in COMMANDS.items() if e.section == section])
+                formatter.write_dl(
+                    [(name.ljust(width), e.summary) for name, e in COMMANDS.items() if e.section == section]
+                )
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         names = [CompletionItem(n, help=e.summary) for n, e in COMMANDS.items() if n.startswith(incomplete)]

@@ -30,6 +30,7 @@ from holdfast.delta.names import (
 from holdfast.delta.segment import LogListing, read_listing
 from holdfast.errors import Damaged, MissingFile, NotATable
 from holdfast.storage.base import NotFound, ObjectMeta
+from holdfast.storage.instead import advice
 from holdfast.storage.location import Location
 
 _log = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ def list_all(location: Location) -> Listed:
     """The whole log; NotATable when there is none."""
     listing = list_log(location)
     if listing.latest is None:
-        raise NotATable(f"there is no Delta table at {location.url}: no commit is in its {LOG}", location=location.url)
+        raise NotATable(advice(location), location=location.url)
     return Listed(listing, complete=True)
 
 

@@ -38,6 +38,7 @@ from holdfast.delta.actions import (
 from holdfast.delta.columns import logical_ids
 from holdfast.delta.features import check_writable, writer_features
 from holdfast.delta.names import LOG, commit_name
+from holdfast.delta.published import published
 from holdfast.delta.rehide import NOTHING, Rehidden, loosened, rehide
 from holdfast.delta.shape import CLUSTERING_DOMAIN, ROW_TRACKING_DOMAIN
 from holdfast.delta.spelling import path_of, spell
@@ -102,7 +103,7 @@ def prepare(location: Location, state: DeltaState | None, mutation: Mutation, en
         *({"remove": spell(action)} for action in _removes(mutation, rehidden, state, now)),
         *({"add": spell(action)} for action in _adds(mutation, rehidden, fresh, tracked, version)),
         *({"cdc": spell(action)} for action in _feed(mutation)),
-        *({"domainMetadata": spell(domain)} for domain in _domains(mutation, fresh, tracked, state)),
+        *({"domainMetadata": spell(domain)} for domain in _domains(mutation, fresh, tracked, state, version)),
     ]
     return Attempt(version, b"\n".join(map(msgspec.json.encode, lines)) + b"\n", txn_id)
 
@@ -323,7 +324,7 @@ def _vector(dv: Mapping[str, Any] | None) -> Vector | None:
 
 
 def _domains(
-    mutation: Mutation, fresh: pa.Table, tracked: _Tracking | None, state: DeltaState | None
+    mutation: Mutation, fresh: pa.Table, tracked: _Tracking | None, state: DeltaState | None, version: int
 ) -> Iterator[DomainMetadata]:
     if tracked is not None:
         mark = stamp(_counts(mutation, fresh), high_water=tracked.high_water).high_water
@@ -338,6 +339,8 @@ def _domains(
     for name, configuration in mutation.domains.items():
         before = None if state is None or name not in state.domains else state.domains[name].configuration
         yield DomainMetadata(name, configuration or before, removed=configuration is None)
+    if mutation.publishes is not None:
+        yield published(mutation.publishes, version)
 
 
 def _info(

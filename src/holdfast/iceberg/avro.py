@@ -13,6 +13,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -230,10 +231,17 @@ class _Record:
     """Records: a column per field that is wanted."""
 
     def __init__(self, fields: list[dict[str, Any]], wanted: Collection[str] | None, where: str) -> None:
-        inside = [None if wanted is None or f["name"] in wanted else wanted for f in fields]
-        columns = [(f, _column(f["type"], within, where)) for f, within in zip(fields, inside, strict=True)]
-        self._kept = [(f, c) for f, c in columns if _is_wanted(f, wanted)]
-        reads = [c.read if _is_wanted(f, wanted) else _skip(f["type"]) or c.read for f, c in columns]
+        self._kept: list[tuple[dict[str, Any], _Column]] = []
+        reads: list[_Read] = []
+        for f in fields:
+            kept = _is_wanted(f, wanted)
+            if not kept and (skip := _skip(f["type"])) is not None:
+                reads.append(skip)
+                continue
+            column = _column(f["type"], None if wanted is None or f["name"] in wanted else wanted, where)
+            reads.append(column.read)
+            if kept:
+                self._kept.append((f, column))
         self._present: list[bool] = []
         present = self._present.append
 
@@ -251,21 +259,23 @@ class _Record:
 
     def made(self, count: int) -> pa.Array:
         arrays = [c.made(count) for _, c in self._kept]
-        fields = [_field(f, a.type) for (f, _), a in zip(self._kept, arrays, strict=True)]
+        fields = [_field(f["name"], f.get("field-id"), a.type) for (f, _), a in zip(self._kept, arrays, strict=True)]
         absent = ~np.array(self._present, np.bool_)
         if not arrays:
             return pa.Array.from_buffers(pa.struct([]), count, [None])
         return pa.StructArray.from_arrays(arrays, fields=fields, mask=pa.array(absent) if absent.any() else None)
 
 
-def _field(schema: Mapping[str, Any], type_: pa.DataType) -> pa.Field:
-    found = schema.get("field-id")
-    return pa.field(schema["name"], type_, metadata=None if found is None else {FIELD_ID: str(found).encode()})
+@lru_cache(maxsize=4096)
+def _field(name: str, field_id: int | None, type_: pa.DataType) -> pa.Field:
+    return pa.field(name, type_, metadata=None if field_id is None else {FIELD_ID: str(field_id).encode()})
 
 
 def _is_wanted(field: Mapping[str, Any], wanted: Collection[str] | None) -> bool:
-    """Records are looked into, whatever their names."""
+    """Records are looked into, whatever their names, those that may be null too, as BigQuery has them."""
     inner = field["type"]
+    if isinstance(inner, list):
+        inner = next((one for one in inner if one != "null"), None)
     return wanted is None or field["name"] in wanted or (isinstance(inner, dict) and inner.get("type") == "record")
 
 

@@ -7,12 +7,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
 from holdfast.errors import OutcomeUnknown, TableError, Unavailable, Unsupported
 from holdfast.iceberg.catalog import CatalogTable
 from holdfast.iceberg.metadata import MAIN
+from holdfast.iceberg.metadata import TableMetadata as OurMetadata
 from holdfast.iceberg.state import IcebergState
 from holdfast.iceberg.transact import Attempt
 from holdfast.model.mutation import Committed, Outcome, Taken
@@ -29,9 +31,13 @@ try:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.update import (
+        AddSchemaUpdate,
         AddSnapshotUpdate,
+        AssertCurrentSchemaId,
+        AssertLastAssignedFieldId,
         AssertRefSnapshotId,
         AssertTableUUID,
+        SetCurrentSchemaUpdate,
         SetSnapshotRefUpdate,
         TableRequirement,
         TableUpdate,
@@ -41,7 +47,7 @@ try:
 except ImportError as _error:
     raise Unsupported("writing Iceberg tables needs pyiceberg: pip install 'holdfast[iceberg]'") from _error
 
-_UNCLEAR = (CommitStateUnknownException, RESTError, OSError, SQLAlchemyError)
+UNCLEAR = (CommitStateUnknownException, RESTError, OSError, SQLAlchemyError)
 
 
 class AssertSequence(ValidatableTableRequirement):
@@ -72,17 +78,33 @@ def attempt(source: CatalogTable, state: IcebergState, made: Attempt) -> Outcome
         "first-row-id": made.first_row_id,
         "added-rows": made.added_rows,
     }
+    reshaped, same = ((), ()) if made.schema is None else reshaping(state.metadata, made.schema)
     ref = {"ref-name": MAIN, "type": "branch", "snapshot-id": made.snapshot_id}
     updates = (
+        *reshaped,
         AddSnapshotUpdate(snapshot=Snapshot.model_validate(snapshot)),
         SetSnapshotRefUpdate.model_validate(ref),
     )
     head = AssertRefSnapshotId.model_validate({"ref": MAIN, "snapshot-id": made.parent})
     try:
-        taken = send(source, state, updates, head)
-    except _UNCLEAR as error:
+        taken = send(source, state, updates, head, *same)
+    except UNCLEAR as error:
         taken = not _landed(source, state, made, error)
     return Taken(made.snapshot_id) if taken else Committed(made.snapshot_id)
+
+
+def reshaping(
+    metadata: OurMetadata, schema: Mapping[str, Any]
+) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
+    """What makes a schema the current one, and what must not have changed for it."""
+    number = schema["schema-id"]
+    is_known = any(int(one.get("schema-id", 0)) == number for one in metadata.schemas)
+    added = () if is_known else (AddSchemaUpdate.model_validate({"schema": schema}),)
+    same = (
+        AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id}),
+        AssertLastAssignedFieldId.model_validate({"last-assigned-field-id": metadata.last_column_id}),
+    )
+    return (*added, SetCurrentSchemaUpdate.model_validate({"schema-id": number})), same
 
 
 def send(source: CatalogTable, state: IcebergState, updates: tuple[TableUpdate, ...], *more: TableRequirement) -> bool:
@@ -104,6 +126,13 @@ def send(source: CatalogTable, state: IcebergState, updates: tuple[TableUpdate, 
     except NoSuchTableError as error:
         raise Unavailable(f"the table {'.'.join(name)} is no longer in the catalog {catalog.name}") from error
     return False
+
+
+def unanswered(what: str, error: Exception) -> OutcomeUnknown:
+    """What to say of a commit without a snapshot that got no answer and cannot be seen."""
+    return OutcomeUnknown(
+        f"{what} got no answer ({error}), and the table does not have it so far: look before repeating it"
+    )
 
 
 def _landed(source: CatalogTable, state: IcebergState, made: Attempt, error: Exception) -> bool:

@@ -27,10 +27,18 @@ class Contents:
     shape: Shape
     where: str
     read: dict[str, Listed] = field(default_factory=dict, repr=False)  # by path; grows as manifests are read
+    chosen: tuple[Manifest, ...] | None = field(default=None, repr=False)  # None: all of the snapshot's
 
     @cached_property
     def manifests(self) -> tuple[Manifest, ...]:
+        if self.chosen is not None:
+            return self.chosen
         return () if self.entry is None else manifests_of(self.paths, self.entry)
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether every manifest was read already."""
+        return "listed" in self.__dict__
 
     @cached_property
     def listed(self) -> tuple[Listed, ...]:

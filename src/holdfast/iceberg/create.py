@@ -7,13 +7,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from holdfast.errors import Invalid, Unavailable, Unsupported
 from holdfast.iceberg.catalog import CatalogTable
-from holdfast.schema.types import Array, DataType, Decimal, Map, Primitive, Struct
+from holdfast.iceberg.reshape import first_schema
+from holdfast.schema.types import Struct
 
 try:
     from pyiceberg.exceptions import CommitFailedException, RESTError, TableAlreadyExistsError
@@ -26,14 +25,6 @@ except ImportError as _error:
 VERSIONS = (2, 3)
 FORMAT_VERSION = "format-version"
 _FIRST_FIELD = 1000
-_WORDS = {
-    "byte": "int",
-    "short": "int",
-    "integer": "int",
-    "timestamp": "timestamptz",
-    "timestamp_ntz": "timestamp",
-    **{name: name for name in ("long", "float", "double", "string", "binary", "boolean", "date", "time")},
-}
 _CALL = re.compile(r"(\w+)\s*\(\s*(?:(\d+)\s*,\s*)?([^,()]+?)\s*(?:,\s*(\d+)\s*)?\)")
 _CALENDAR = {"year": "year", "years": "year", "month": "month", "months": "month", "day": "day", "days": "day",
              "date": "day", "hour": "hour", "hours": "hour"}  # fmt: skip
@@ -55,7 +46,7 @@ def create_table(
     catalog, name = source.catalog, source.catalog.identifier_to_tuple(source.identifier)
     if len(name) < 2:
         raise Invalid(f"a table of a catalog is named by namespace and name, as in 'db.{name[-1]}'")
-    made = Schema.model_validate(schema_json(schema))
+    made = Schema.model_validate(first_schema(schema))
     spec = PartitionSpec(*(_partition_field(text, made, at) for at, text in enumerate(partitioned_by)))
     try:
         catalog.create_namespace_if_not_exists(name[:-1])
@@ -64,51 +55,6 @@ def create_table(
         raise Invalid(f"the catalog {catalog.name} has a table {'.'.join(name)} already: open it with load") from error
     except (RESTError, OSError) as error:
         raise Unavailable(f"the catalog {catalog.name} did not make the table {'.'.join(name)}: {error}") from error
-
-
-def schema_json(schema: Struct) -> dict[str, Any]:
-    """The columns as metadata says them."""
-    numbers = count(1)
-    return {"type": "struct", "schema-id": 0, "fields": list(_fields(schema, numbers, ""))}
-
-
-def _fields(struct_: Struct, numbers: Iterator[int], above: str) -> Iterator[dict[str, Any]]:
-    # All fields of a struct are numbered before what is inside them, as other writers do.
-    numbered = [(next(numbers), f) for f in struct_.fields]
-    for number, f in numbered:
-        made = {
-            "id": number,
-            "name": f.name,
-            "required": not f.nullable,
-            "type": _type(f.type, numbers, above + f.name),
-        }
-        yield {**made, "doc": str(f.metadata["comment"])} if f.metadata.get("comment") else made
-
-
-def _type(type_: DataType, numbers: Iterator[int], column: str) -> Any:
-    match type_:
-        case Struct():
-            return {"type": "struct", "fields": list(_fields(type_, numbers, f"{column}."))}
-        case Array(element, nulls):
-            number = next(numbers)
-            inner = _type(element, numbers, f"{column}.element")
-            return {"type": "list", "element-id": number, "element": inner, "element-required": not nulls}
-        case Map(key, value, nulls):
-            key_id, value_id = next(numbers), next(numbers)
-            return {
-                "type": "map",
-                "key-id": key_id,
-                "key": _type(key, numbers, f"{column}.key"),
-                "value-id": value_id,
-                "value": _type(value, numbers, f"{column}.value"),
-                "value-required": not nulls,
-            }
-        case Decimal(precision, scale):
-            return f"decimal({precision}, {scale})"
-        case Primitive(name) if name in _WORDS:
-            return _WORDS[name]
-        case _:
-            raise Unsupported(f"the column {column} is {type_.name}, which no Iceberg table of ours can have")
 
 
 def _partition_field(text: str, schema: Schema, at: int) -> PartitionField:

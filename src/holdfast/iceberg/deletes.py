@@ -29,6 +29,7 @@ from holdfast.model.files import DV
 PUFFIN, POSITIONS = "puffin", "positions"  # how hidden positions are stored
 FILE_PATH_ID = 2147483546  # of the column of position-delete files that names the data file
 _NOTHING = pa.scalar(None, DV)
+_NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,11 @@ class DeleteFiles:
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
+
+    @property
+    def by_position(self) -> pa.Table:
+        """Vectors and position-delete files."""
+        return self.table.filter(self._holds(POSITION_DELETES))
 
     @property
     def vectors(self) -> pa.Table:
@@ -146,12 +152,31 @@ def _touched(files: pa.Table, positions: pa.Table, where: str) -> NDArray[np.boo
     return touched
 
 
-def affected(files: pa.Table, equality: pa.Table, *, everywhere: bool) -> NDArray[np.bool_]:
-    """Data files that some of these equality deletes apply to."""
-    sequences = _numbers(files, "sequence")
-    if everywhere:
-        return sequences < int(pc.max(equality["sequence_number"]).as_py())
-    return sequences < _newest_by_group(equality, _numbers(files, "group"))
+def lost_by(files: pa.Table, deletes: DeleteFiles) -> NDArray[np.bool_]:
+    """Data files that some equality delete applies to."""
+    lost = np.zeros(files.num_rows, np.bool_)
+    equality, sequences = deletes.equality, _numbers(files, "sequence")
+    far, near = equality.filter(equality["everywhere"]), equality.filter(pc.invert(equality["everywhere"]))
+    if far.num_rows:
+        lost |= sequences < int(pc.max(far["sequence_number"]).as_py())
+    if near.num_rows:
+        lost |= sequences < _newest_by_group(near, _numbers(files, "group"))
+    return lost
+
+
+def dangling(files: pa.Table, deletes: DeleteFiles) -> pa.Array:
+    """The paths of delete files, other than those about one data file, that apply to none of these files."""
+    by_value = pc.equal(deletes.table["content"], EQUALITY_DELETES)
+    several = deletes.table.filter(pc.or_(by_value, pc.is_null(refers_to(deletes.table))))
+    stamps, own = _numbers(several, "sequence_number"), _numbers(several, "group")
+    sequences, groups = _numbers(files, "sequence"), _numbers(files, "group")
+    oldest = np.full(int(max(groups.max(initial=-1), own.max(initial=-1))) + 1, _NEVER, np.int64)
+    np.minimum.at(oldest, groups, sequences)
+    everywhere = several["everywhere"].to_numpy() & pc.equal(several["content"], EQUALITY_DELETES).to_numpy()
+    reached = np.where(everywhere, sequences.min(initial=_NEVER), oldest[own])
+    # A row is gone by value only if it is older; a position also counts in the commit that wrote the row.
+    last = stamps - pc.equal(several["content"], EQUALITY_DELETES).to_numpy()
+    return several["file_path"].combine_chunks().filter(pa.array(reached > last))
 
 
 def equality_sets(deletes: DeleteFiles) -> list[tuple[tuple[int, ...], bool, pa.Table]]:

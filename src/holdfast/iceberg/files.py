@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from holdfast.errors import Damaged
-from holdfast.iceberg.deletes import DeleteFiles, delete_files, hidden_by
+from holdfast.iceberg.carried import notes_of
+from holdfast.iceberg.deletes import DeleteFiles, delete_files, hidden_by, lost_by
 from holdfast.iceberg.groups import groups_of
 from holdfast.iceberg.manifests import DELETES, ROWS, Listed
 from holdfast.iceberg.metrics import LeafIds, ManifestStats
@@ -28,6 +29,7 @@ from holdfast.model.files import DV, FILES, PARTITION, PLACED, FileTable, Slab
 from holdfast.schema.arrow import arrow_type
 from holdfast.schema.types import DataType, Field, Primitive, Struct, leaves
 
+_NOBODY = pa.scalar(None, pa.int64())
 _METRICS = ("record_count", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
 
 
@@ -118,6 +120,7 @@ def _table(paths: Paths, one: Listed, shape: Shape, groups: NDArray[np.int64] | 
         "sequence": sequence,
         "format": entries["file_format"].combine_chunks(),
         "group": pa.nulls(count, pa.int64()) if groups is None else pa.array(groups),
+        "tags": notes_of(entries),
     }
     columns = [made.get(f.name) for f in (*FILES, *PLACED)]
     filled = [
@@ -162,12 +165,17 @@ def _placed(one: Listed, shape: Shape) -> frozenset[int]:
 
 def _hiding(tables: Sequence[pa.Table], deletes: DeleteFiles, snapshot_id: int | None, where: str) -> list[pa.Table]:
     """The same files, with what hides rows of them."""
+    if snapshot_id is not None and snapshot_id >= 2**63:
+        raise Damaged(f"{where} has the snapshot {snapshot_id}, which is no signed 64-bit number", path=where)
     whole = pa.concat_tables([t.select(["path", "sequence", "group"]) for t in tables])
     found = hidden_by(whole, deletes, at=snapshot_id, where=where)
-    at = FILES.get_field_index("dv")
+    losing = pc.if_else(pa.array(lost_by(whole, deletes)), pa.scalar(snapshot_id, pa.int64()), _NOBODY)
+    names = tables[0].column_names
+    at, by_value = names.index("dv"), names.index("lost_by")
     done, start = [], 0
     for table in tables:
-        part = found.slice(start, table.num_rows)
-        done.append(table.set_column(at, pa.field("dv", DV), part))
-        start += table.num_rows
+        count = table.num_rows
+        told = table.set_column(at, pa.field("dv", DV), found.slice(start, count))
+        done.append(told.set_column(by_value, PLACED.field("lost_by"), losing.slice(start, count)))
+        start += count
     return done

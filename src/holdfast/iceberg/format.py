@@ -39,10 +39,5 @@ class IcebergFormat:
 
     def app_version(self, state: IcebergState, app_id: str) -> int | None:
         """How far an application has written, as the newest snapshot that speaks of it says."""
-        at = state.entry
-        while at is not None:
-            found = at.summary.get(f"{APP}{app_id}")
-            if found is not None:
-                return int(found)
-            at = None if at.parent_snapshot_id is None else state.metadata.snapshot(at.parent_snapshot_id)
-        return None
+        told = (entry.summary.get(f"{APP}{app_id}") for entry in state.metadata.line(state.entry))
+        return next((int(version) for version in told if version is not None), None)

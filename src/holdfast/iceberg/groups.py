@@ -40,7 +40,7 @@ def _codes(listed: Sequence[Listed], spec: Spec) -> NDArray[np.int64]:
     for f in spec.fields:
         if f.transform.kind != "void":
             values = [_stored(one, f.field_id, f.name) for one in listed]
-            codes = _combined(codes, _numbered(values))
+            codes = combined(codes, numbered(values))
     return codes
 
 
@@ -49,7 +49,8 @@ def _stored(one: Listed, field_id: int, name: str) -> pa.Array:
     return pa.nulls(len(one)) if found is None else found
 
 
-def _numbered(arrays: Iterable[pa.Array]) -> NDArray[np.int64]:
+def numbered(arrays: Iterable[pa.Array]) -> NDArray[np.int64]:
+    """Numbers of values over several arrays: equal where values are, as tuples compare them."""
     kept = [_comparable(array) for array in arrays]
     types = {array.type for array in kept if not pa.types.is_null(array.type)}
     target = types.pop() if len(types) == 1 else pa.string()
@@ -68,7 +69,8 @@ def _comparable(array: pa.Array) -> pa.Array:
     return pa.array(np.where(np.isnan(numbers), np.nan, numbers).view(np.int64), mask=absent)
 
 
-def _combined(codes: NDArray[np.int64], more: NDArray[np.int64]) -> NDArray[np.int64]:
+def combined(codes: NDArray[np.int64], more: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers of pairs."""
     pairs = codes * (int(more.max(initial=0)) + 1) + more
     numbered: NDArray[np.intp] = np.unique(pairs, return_inverse=True)[1]
     return numbered.astype(np.int64)

@@ -27,7 +27,7 @@ from holdfast.iceberg.deletes import POSITIONS, PUFFIN, equality_sets, refers_to
 from holdfast.iceberg.fetch import each
 from holdfast.iceberg.match import places_of
 from holdfast.iceberg.paths import Paths
-from holdfast.model.files import FileTable
+from holdfast.model.files import FileTable, may_lose
 from holdfast.model.snapshot import GoneByValue, HiddenRows, Snapshot
 from holdfast.parquet.read import FileTask, ReadSpec, read_batches
 from holdfast.parquet.source import open_source
@@ -92,7 +92,7 @@ class Hidden:
         found = dict(self._vectors(vectors))
         if len(others):
             found |= self._positions(others)
-        return HiddenRows(found, self.by_value if len(files) else ())
+        return HiddenRows(found, self.by_value if pc.any(may_lose(files)).as_py() else ())
 
     def _vectors(self, files: FileTable) -> Iterator[tuple[str, BitMap64]]:
         """Vectors, those of one file fetched together where they lie close."""

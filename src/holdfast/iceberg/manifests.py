@@ -9,8 +9,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -51,6 +53,16 @@ _ENTRY_FIELDS = frozenset({*ENTRIES.names, "status", "snapshot_id", "partition"}
 
 
 @dataclass(frozen=True, slots=True)
+class Summary:
+    """What a list says of one partition field over all files of a manifest; bounds are single values as bytes."""
+
+    contains_null: bool
+    contains_nan: bool | None = None  # None: not said
+    low: bytes | None = None
+    high: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """A manifest as a list of them tells; `spec_id` is None in tables of version 1 that have no list."""
 
@@ -60,6 +72,9 @@ class Manifest:
     sequence_number: int
     first_row_id: int | None
     length: int | None
+    files: int | None = None  # live ones; None: not said
+    rows: int | None = None  # of these
+    partitions: tuple[Summary, ...] | None = None  # of its files' tuples, a field of the spec each; None: not said
 
 
 @dataclass(frozen=True)
@@ -107,9 +122,27 @@ def manifests_of(paths: Paths, snapshot: SnapshotEntry) -> tuple[Manifest, ...]:
                 row.get("sequence_number") or 0,
                 first,
                 row.get("manifest_length"),
+                _live(row, "files"),
+                _live(row, "rows"),
+                _summaries(row.get("partitions")),
             )
         )
     return tuple(found)
+
+
+def _live(row: Mapping[str, Any], what: str) -> int | None:
+    """How many live files, or rows, a list says a manifest has; lists of version 1 call files data files."""
+    told = [row.get(f"{kind}_{what}_count", row.get(f"{kind}_data_{what}_count")) for kind in ("added", "existing")]
+    return None if None in told else sum(told)
+
+
+def _summaries(told: Sequence[Mapping[str, Any]] | None) -> tuple[Summary, ...] | None:
+    if told is None:
+        return None
+    return tuple(
+        Summary(bool(one["contains_null"]), one.get("contains_nan"), one.get("lower_bound"), one.get("upper_bound"))
+        for one in told
+    )
 
 
 def read_manifest(paths: Paths, manifest: Manifest) -> Listed:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -77,6 +77,9 @@ class TableMetadata(msgspec.Struct, frozen=True, rename="kebab"):
     snapshot_log: tuple[LogEntry, ...] = ()
     refs: Mapping[str, Ref] = {}
     next_row_id: int | None = None
+    metadata_log: tuple[dict[str, Any], ...] = ()
+    statistics: tuple[dict[str, Any], ...] = ()
+    partition_statistics: tuple[dict[str, Any], ...] = ()
 
     def schema_of(self, schema_id: int | None, where: str) -> dict[str, Any]:
         """A schema by its id, or the current one."""
@@ -85,6 +88,12 @@ class TableMetadata(msgspec.Struct, frozen=True, rename="kebab"):
             if schema.get("schema-id", 0) == asked:
                 return schema
         raise Damaged(f"{where} speaks of schema {asked} but does not have it", path=where, expected=str(asked))
+
+    def line(self, entry: SnapshotEntry | None) -> Iterator[SnapshotEntry]:
+        """A snapshot and those it descends from, as far as they are kept, the newest first."""
+        while entry is not None:
+            yield entry
+            entry = None if entry.parent_snapshot_id is None else self.snapshot(entry.parent_snapshot_id)
 
     def snapshot(self, snapshot_id: int) -> SnapshotEntry | None:
         return next((s for s in self.snapshots if s.snapshot_id == snapshot_id), None)

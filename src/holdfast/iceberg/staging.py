@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from holdfast.iceberg.carried import measured_ids
 from holdfast.iceberg.manifests import ROWS
 from holdfast.iceberg.spec import Spec
 from holdfast.iceberg.transact_schemas import decimal_bytes, safe_name
@@ -39,8 +40,10 @@ def missing_source(spec: Spec, schema: Struct) -> str | None:
     return next((f.name for f in spec.fields if f.transform.kind != "void" and f.source_id not in found), None)
 
 
-def data_files(staged: pa.Table, spec: Spec, sources: Mapping[int, str], location: str) -> Iterator[dict[str, Any]]:
-    """What manifests say of each staged file, in their order."""
+def data_files(
+    staged: pa.Table, spec: Spec, sources: Mapping[int, str], location: str, *, with_ids: bool
+) -> Iterator[dict[str, Any]]:
+    """What manifests say of each staged file, in their order; `with_ids` also of the row ids that it carries."""
     for row in staged.to_pylist():  # one per file
         yield {
             "content": ROWS,
@@ -50,14 +53,14 @@ def data_files(staged: pa.Table, spec: Spec, sources: Mapping[int, str], locatio
             "record_count": row["num_records"],
             "file_size_in_bytes": row["size"],
             "sort_order_id": 0,
-            **_metrics(json.loads(row["stats"] or "{}")),
+            **_metrics({**json.loads(row["stats"] or "{}"), **(measured_ids(row) if with_ids else {})}),
         }
 
 
 def tuple_of(spec: Spec, sources: Mapping[int, str], texts: Mapping[str, str | None]) -> dict[str, Any]:
     """A tuple as Avro holds it, by the names of its fields."""
     return {
-        safe_name(f.name): _value(texts.get(str(f.field_id)), f.transform.result(sources[f.source_id]))
+        safe_name(f.name): value_of(texts.get(str(f.field_id)), f.transform.result(sources[f.source_id]))
         for f in spec.fields
     }
 
@@ -78,7 +81,8 @@ def _metrics(told: Mapping[str, list[Any]]) -> dict[str, Any]:
     }
 
 
-def _value(text: str | None, spelled: str) -> Any:
+def value_of(text: str | None, spelled: str) -> Any:
+    """A partition value as Avro holds it."""
     if text is None:
         return None
     if found := _DECIMAL.fullmatch(spelled):

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from holdfast.errors import Invalid, UnknownVersion
+from holdfast.iceberg.carried import ROW_ID_COLUMN, ROW_ID_FIELD
 from holdfast.iceberg.contents import Contents, LazyFiles
 from holdfast.iceberg.files import Shape, leaf_ids
 from holdfast.iceberg.hidden import Hidden
@@ -26,7 +27,7 @@ from holdfast.schema.types import Struct
 from holdfast.storage.open import open_location, place
 
 NO_SNAPSHOT = -1
-ROW_ID_FIELD, UPDATED_FIELD = 2147483540, 2147483539
+UPDATED_FIELD = 2147483539
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ def _identity(metadata: TableMetadata) -> Identity | None:
     if metadata.format_version < ROW_IDS_SINCE:
         return None
     return Identity(
-        "_row_id",
+        ROW_ID_COLUMN,
         "_last_updated_sequence_number",
         (metadata.next_row_id or 0) - 1,
         id_field=ROW_ID_FIELD,

@@ -47,8 +47,8 @@ def read_stretch(newest: IcebergState, start: int, end: int | None) -> CommitRan
     assert at is not None, "a stretch has a snapshot"
     assert first is not None, "a stretch has a snapshot"
     return CommitRange(
-        None if before is None else _as_told(before),
-        _as_told(at),
+        None if before is None else as_told(before),
+        as_told(at),
         tuple(facts),
         first,
         pa.concat_tables(added),
@@ -124,7 +124,7 @@ def _described(state: IcebergState) -> Described:
     return Described(state.snapshot.schema, (), state.snapshot.identity is not None, False)
 
 
-def _as_told(state: IcebergState) -> Snapshot:
+def as_told(state: IcebergState) -> Snapshot:
     """A state by its sequence number; its files hold all columns, so where they are placed does not matter."""
     sequence = 0 if state.entry is None else state.entry.sequence_number
     slabs = tuple(Slab(slab.files.select(FILES.names), slab.stats) for slab in state.snapshot.files.slabs)

@@ -53,21 +53,30 @@ class Tally:
 
     def removed(self, listed: Listed, gone: NDArray[np.bool_]) -> None:
         """Entries of a manifest that go."""
-        entries = listed.entries.filter(gone)
+        self._counted(listed, gone, {"all": "removed", "data": "deleted"})
+
+    def restored(self, listed: Listed, back: NDArray[np.bool_]) -> None:
+        """Entries of an earlier manifest that come back."""
+        self._counted(listed, back, {"all": "added", "data": "added"})
+
+    def _counted(self, listed: Listed, chosen: NDArray[np.bool_], words: Mapping[str, str]) -> None:
+        entries, word = listed.entries.filter(chosen), words["all"]
         rows = pc.sum(entries["record_count"]).as_py() or 0
         sizes = pc.sum(pc.coalesce(entries["content_size_in_bytes"], entries["file_size_in_bytes"])).as_py() or 0
-        self.counts["removed-files-size"] += sizes
+        self.counts[f"{word}-files-size"] += sizes
         if listed.manifest.content != DELETES:
-            self.counts["deleted-data-files"] += entries.num_rows
-            self.counts["deleted-records"] += rows
+            self.counts[f"{words['data']}-data-files"] += entries.num_rows
+            self.counts[f"{words['data']}-records"] += rows
             return
-        by_value = pc.sum(pc.equal(entries["content"], EQUALITY_DELETES)).as_py() or 0
+        by_value = entries.filter(pc.equal(entries["content"], EQUALITY_DELETES))
         vectors = pc.sum(pc.equal(entries["file_format"], "puffin")).as_py() or 0
-        assert not by_value, "what hides rows by value is about more than one file"
-        self.counts["removed-delete-files"] += entries.num_rows
-        self.counts["removed-dvs"] += vectors
-        self.counts["removed-position-delete-files"] += entries.num_rows - vectors
-        self.counts["removed-position-deletes"] += rows
+        self.counts[f"{word}-delete-files"] += entries.num_rows
+        self.counts[f"{word}-dvs"] += vectors
+        self.counts[f"{word}-equality-delete-files"] += by_value.num_rows
+        self.counts[f"{word}-position-delete-files"] += entries.num_rows - vectors - by_value.num_rows
+        values = pc.sum(by_value["record_count"]).as_py() or 0
+        self.counts[f"{word}-equality-deletes"] += values
+        self.counts[f"{word}-position-deletes"] += rows - values
 
 
 def operation_of(tally: Tally, *, data_change: bool) -> str:

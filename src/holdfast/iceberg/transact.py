@@ -4,7 +4,8 @@
    Files of rows are not written again.
 2. Nothing of an attempt is in the table until a catalog takes its snapshot; what a lost attempt wrote nobody refers to.
 3. Added files are of the spec the table has now; deletes are of the spec of the file they are about.
-4. A file that goes takes along what was about it alone.
+4. A file that goes takes along what was about it alone, and the last of those that some deletes were about takes these
+   along.
 """
 
 from __future__ import annotations
@@ -20,13 +21,17 @@ import pyarrow.compute as pc
 from holdfast import __version__
 from holdfast.env import Env
 from holdfast.errors import Unsupported
+from holdfast.iceberg.deletes import dangling
 from holdfast.iceberg.manifests import DATA, DELETES, Listed
 from holdfast.iceberg.metadata import ROW_IDS_SINCE
+from holdfast.iceberg.published import published
+from holdfast.iceberg.reshape import refuse_reshaping, schema_json
 from holdfast.iceberg.staging import data_files
-from holdfast.iceberg.state import IcebergState
+from holdfast.iceberg.state import IcebergState, moved
 from holdfast.iceberg.summary import APP, KEEPS_IDS, OPERATION, Tally, operation_of, summary_of
 from holdfast.iceberg.transact_hide import Placed, delete_files, hides, outdated, placed
 from holdfast.iceberg.transact_manifests import Writing, listed_before
+from holdfast.iceberg.transact_restore import restored
 from holdfast.iceberg.transact_schemas import tuple_schema
 from holdfast.iceberg.types import stored_names
 from holdfast.model.mutation import KEEPS_ROW_IDS, Mutation
@@ -51,6 +56,7 @@ class Attempt:
     schema_id: int
     first_row_id: int | None  # None below version 3
     added_rows: int | None
+    schema: Mapping[str, Any] | None = None  # that the table is to have; None: as it is
 
 
 def prepare(state: IcebergState, mutation: Mutation, env: Env) -> Attempt:
@@ -58,11 +64,16 @@ def prepare(state: IcebergState, mutation: Mutation, env: Env) -> Attempt:
     _refuse(state, mutation)
     metadata = state.metadata
     name = env.new_uuid()
-    writing = Writing(state, name.int >> 65, metadata.last_sequence_number + 1, str(name))
-    made = _Made(state, mutation, writing)
-    manifests = [*made.added(), *made.hidden(), *made.kept()]
-    path, first, count = writing.manifest_list(manifests)
-    tally, parent = made.tally, state.entry
+    schema = _schema(state, mutation)
+    writing = Writing(state, name.int >> 65, metadata.last_sequence_number + 1, str(name), schema)
+    if mutation.back_to is None:
+        made = _Made(state, mutation, writing)
+        tally, manifests = made.tally, [*made.added(), *made.hidden(), *made.kept()]
+    else:
+        tally = Tally()
+        manifests = list(restored(writing, moved(state, version=mutation.back_to), tally))
+    path, first, count = writing.manifest_list(manifests, mark=mutation.mark)
+    parent = state.entry
     notes = {
         "engine-name": "holdfast",
         "engine-version": __version__,
@@ -70,6 +81,7 @@ def prepare(state: IcebergState, mutation: Mutation, env: Env) -> Attempt:
         **({KEEPS_IDS: "true"} if mutation.tags.get(KEEPS_ROW_IDS) == "true" else {}),
         **({} if mutation.app is None else {f"{APP}{mutation.app.app_id}": str(mutation.app.version)}),
         **({} if mutation.user_metadata is None else {"user-metadata": mutation.user_metadata}),
+        **published(mutation, parent, writing.sequence),
     }
     said = summary_of(tally, {} if parent is None else parent.summary, is_first=parent is None)
     return Attempt(
@@ -78,18 +90,32 @@ def prepare(state: IcebergState, mutation: Mutation, env: Env) -> Attempt:
         sequence=writing.sequence,
         timestamp_ms=max(env.now_ms(), metadata.last_updated_ms),
         manifest_list=path,
-        summary={"operation": operation_of(tally, data_change=mutation.data_change), **said, **notes},
-        schema_id=metadata.current_schema_id,
+        summary={"operation": _operation(tally, mutation), **said, **notes},
+        schema_id=schema["schema-id"],
         first_row_id=first,
         added_rows=count,
+        schema=None if schema["schema-id"] == metadata.current_schema_id else schema,
     )
+
+
+def _operation(tally: Tally, mutation: Mutation) -> str:
+    """The word for what a commit does; what came back may have been hidden, which looks like nothing."""
+    return "overwrite" if mutation.back_to is not None else operation_of(tally, data_change=mutation.data_change)
+
+
+def _schema(state: IcebergState, mutation: Mutation) -> Mapping[str, Any]:
+    """The schema that the table has once a mutation is in it."""
+    metadata, where = state.metadata, state.metadata_path
+    if mutation.shape is None:
+        raw = metadata.schema_of(None, where)
+        return {**raw, "schema-id": metadata.current_schema_id}
+    refuse_reshaping(state.snapshot.schema, mutation.shape.schema, state.contents.shape.specs, where=metadata.location)
+    return schema_json(metadata, mutation.shape.schema, where)
 
 
 def _refuse(state: IcebergState, mutation: Mutation) -> None:
     """Say what an Iceberg table has no way to keep."""
     where = state.metadata.location
-    if mutation.shape is not None:
-        raise Unsupported(f"this would change the columns of {where}: change its schema first, through its catalog")
     if mutation.feed.num_rows or mutation.domains or mutation.readded.num_rows or mutation.restamped.num_rows:
         raise Unsupported(f"{mutation.operation} is nothing that the Iceberg table at {where} can keep")
 
@@ -100,7 +126,7 @@ class _Made:
     def __init__(self, state: IcebergState, mutation: Mutation, writing: Writing) -> None:
         self.state, self.mutation, self.writing = state, mutation, writing
         self.tally = Tally()
-        self.sources = stored_names(state.metadata.schema_of(None, state.metadata_path))
+        self.sources = stored_names(writing.schema)
         self.spec = state.contents.shape.specs[state.metadata.default_spec_id]
         self.location = state.metadata.location.rstrip("/")
         self.hides = hides(state, mutation.hidden)
@@ -109,6 +135,7 @@ class _Made:
         gone = files.filter(pc.is_in(files["key"], value_set=strings(sorted(keys)))) if keys else files.slice(0, 0)
         self.removed = gone["path"].combine_chunks() if len(gone) else strings([])
         self.changed = strings([*self.removed.to_pylist(), *self.hides.united])
+        self.dangling = self._dangling(files, keys)
 
     def added(self) -> Iterator[dict[str, Any]]:
         """The manifest of new data files."""
@@ -118,7 +145,7 @@ class _Made:
             staged = staged.filter(pc.invert(pc.is_in(staged["key"], value_set=strings(whole))))
         if not staged.num_rows:
             return
-        files = list(data_files(staged, self.spec, self.sources, self.location))
+        files = list(self._told_of(staged))
         self.tally.added(files)
         entries = [self.writing.added(file) for file in files]
         yield self.writing.manifest(DATA, self.spec.spec_id, tuple_schema(self.spec, self.sources), entries)
@@ -172,12 +199,25 @@ class _Made:
 
     def _gone(self, one: Listed) -> Any:
         if one.manifest.content == DELETES:
-            return outdated(one, self.changed)
+            about_none = pc.is_in(one.entries["file_path"].combine_chunks(), value_set=self.dangling)
+            return outdated(one, self.changed) | about_none.to_numpy(zero_copy_only=False)
         if not len(one) or not len(self.removed):
             return np.zeros(len(one), np.bool_)
         return pc.is_in(one.entries["file_path"].combine_chunks(), value_set=self.removed).to_numpy(
             zero_copy_only=False
         )
+
+    def _dangling(self, files: pa.Table, gone: set[str]) -> pa.Array:
+        """Delete files that would apply to none of the files that stay; new files are newer than all of them."""
+        deletes = self.state.contents.deletes
+        if not gone or not len(deletes):
+            return strings([])
+        return dangling(files.filter(pc.invert(pc.is_in(files["key"], value_set=strings(sorted(gone))))), deletes)
+
+    def _told_of(self, staged: pa.Table) -> Iterator[dict[str, Any]]:
+        """What manifests say of new files."""
+        with_ids = self.writing.version >= ROW_IDS_SINCE
+        return data_files(staged, self.spec, self.sources, self.location, with_ids=with_ids)
 
     def _covered(self) -> tuple[dict[str, Any], dict[str, Placed]]:
         """Rows of its own new files that a transaction hides, and where these files are placed."""
@@ -187,7 +227,7 @@ class _Made:
         tuples = tuple_schema(self.spec, self.sources)
         files = zip(
             _told(self.mutation.added)[0],
-            data_files(self.mutation.added, self.spec, self.sources, self.location),
+            self._told_of(self.mutation.added),
             strict=True,
         )
         for key, file in files:  # one per new file

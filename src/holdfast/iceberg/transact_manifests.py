@@ -26,6 +26,7 @@ from holdfast.iceberg.metadata import ROW_IDS_SINCE
 from holdfast.iceberg.spec import Spec
 from holdfast.iceberg.state import IcebergState
 from holdfast.iceberg.transact_schemas import entry_schema, list_schema
+from holdfast.iceberg.transact_summaries import summaries
 from holdfast.storage.open import place
 
 EXISTING, ADDED, DELETED = 0, 1, 2  # statuses of an entry
@@ -45,6 +46,7 @@ class Writing:
     snapshot_id: int
     sequence: int
     name: str  # of the attempt, in the names of its files
+    schema: Mapping[str, Any]  # that the table has once the attempt is taken
     written: list[str] = field(default_factory=list)
 
     @property
@@ -62,7 +64,7 @@ class Writing:
         """Write a manifest; gives what the list says of it."""
         metadata = self.state.metadata
         path = f"{metadata_folder(self.state)}/{self.name}-m{len(self.written)}.avro"
-        schema = metadata.schema_of(None, self.state.metadata_path)
+        schema = self.schema
         spec = next(s for s in metadata.partition_specs if int(s.get("spec-id", 0)) == spec_id)
         notes = {
             "schema": json.dumps(schema),
@@ -85,15 +87,22 @@ class Writing:
             "sequence_number": self.sequence,
             "min_sequence_number": oldest,
             "added_snapshot_id": self.snapshot_id,
+            "partitions": summaries(tuples, [entry["data_file"]["partition"] for entry in entries]),
             **_counted(entries),
         }
 
     def without(self, listed: Listed, gone: Sequence[bool]) -> dict[str, Any]:
         """Write a manifest anew in which some of its live entries are deleted ones; gives what the list says of it."""
-        raw = read_container(fetched(self.state.paths, listed.manifest.path), where=listed.manifest.path).records
-        live = raw.filter(pc.not_equal(raw.field("status"), DELETED)).to_pylist()
-        told = zip(live, gone, listed.entries["sequence_number"].to_pylist(), _row_ids(listed), strict=True)
-        entries = [self._again(entry, dead, sequence, first, listed) for entry, dead, sequence, first in told]
+        deleted = {"status": DELETED, "snapshot_id": self.snapshot_id}
+        entries = [
+            {**entry, **deleted} if dead else entry for entry, dead in zip(self._live(listed), gone, strict=True)
+        ]
+        return self.manifest(listed.manifest.content, listed.spec_id, tuple_schema(listed), entries)
+
+    def again(self, listed: Listed, back: Sequence[bool]) -> dict[str, Any]:
+        """Write a manifest with some entries of another, which come back; gives what the list says of it."""
+        new = {"status": ADDED, "snapshot_id": self.snapshot_id, "file_sequence_number": None}
+        entries = [{**entry, **new} for entry, comes in zip(self._live(listed), back, strict=True) if comes]
         return self.manifest(listed.manifest.content, listed.spec_id, tuple_schema(listed), entries)
 
     def merged(self, some: Sequence[Listed], spec: Spec) -> dict[str, Any]:
@@ -101,40 +110,50 @@ class Writing:
         tuples = tuple_schema(some[0])
         entries = []
         for listed in some:
-            raw = read_container(fetched(self.state.paths, listed.manifest.path), where=listed.manifest.path).records
-            live = raw.filter(pc.not_equal(raw.field("status"), DELETED)).to_pylist()
-            told = zip(live, listed.entries["sequence_number"].to_pylist(), _row_ids(listed), strict=True)
-            for row, (entry, sequence, first) in enumerate(told):  # one per file
-                again = self._again(entry, False, sequence, first, listed)
-                again["data_file"]["partition"] = tuple_at(listed, row, spec, tuples)
-                entries.append(again)
+            for row, entry in enumerate(self._live(listed)):  # one per file
+                entry["data_file"]["partition"] = tuple_at(listed, row, spec, tuples)
+                entries.append(entry)
         return self.manifest(DATA, spec.spec_id, tuples, entries)
 
-    def _again(
-        self, entry: Mapping[str, Any], is_gone: bool, sequence: int, first_row_id: int | None, listed: Listed
-    ) -> dict[str, Any]:
-        file = {**entry["data_file"], "first_row_id": first_row_id}
-        file["content"] = file.get("content") or 0
-        of_file = entry.get("file_sequence_number")
-        return {
-            "status": DELETED if is_gone else EXISTING,
-            "snapshot_id": self.snapshot_id if is_gone else entry.get("snapshot_id"),
-            "sequence_number": sequence,
-            "file_sequence_number": listed.manifest.sequence_number if of_file is None else of_file,
-            "data_file": file,
-        }
+    def _live(self, listed: Listed) -> list[dict[str, Any]]:
+        """The live entries of a manifest as another one says them: outright, whatever they inherited."""
+        manifest = listed.manifest
+        raw = read_container(fetched(self.state.paths, manifest.path), where=manifest.path).records
+        live = raw.filter(pc.not_equal(raw.field("status"), DELETED)).to_pylist()
+        sequences, row_ids = (listed.entries[name].to_pylist() for name in ("sequence_number", "first_row_id"))
+        made = []
+        for entry, sequence, first in zip(live, sequences, row_ids, strict=True):  # one per file
+            file, of_file = entry["data_file"], entry.get("file_sequence_number")
+            made.append(
+                {
+                    "status": EXISTING,
+                    "snapshot_id": entry.get("snapshot_id"),
+                    "sequence_number": sequence,
+                    "file_sequence_number": manifest.sequence_number if of_file is None else of_file,
+                    "data_file": {**file, "content": file.get("content") or 0, "first_row_id": first},
+                }
+            )
+        return made
 
     def added(self, file: Mapping[str, Any]) -> dict[str, Any]:
         """An entry of a new file: what depends on the commit it inherits."""
         return {"status": ADDED, "snapshot_id": self.snapshot_id, "data_file": file}
 
-    def manifest_list(self, manifests: Iterable[Mapping[str, Any]]) -> tuple[str, int | None, int | None]:
-        """Write the list; gives its path, and in version 3 the first row id of the snapshot and how many it takes."""
+    def manifest_list(
+        self, manifests: Iterable[Mapping[str, Any]], *, mark: int | None = None
+    ) -> tuple[str, int | None, int | None]:
+        """Write the list; gives its path, and in version 3 the first row id of the snapshot and how many it takes.
+
+        Row ids up to a `mark` count as taken: what the snapshot takes begins where the table's count is, and what is
+        given out beyond the mark, because a catalog only ever adds the one to the other.
+        """
         metadata, parent = self.state.metadata, self.state.entry
         first = start = metadata.next_row_id if self.version >= ROW_IDS_SINCE else None
         if first is None and self.version >= ROW_IDS_SINCE:
             where = self.state.metadata_path
             raise Damaged(f"{where} has no next-row-id, so no row can be given an id", path=where)
+        if start is not None and mark is not None:
+            start = max(start, mark + 1)
         rows = []
         for one in manifests:
             row = dict(one)
@@ -172,8 +191,10 @@ def tuple_schema(listed: Listed) -> Mapping[str, Any]:
     """How the tuples of a manifest are stored."""
     schema = msgspec.json.decode(listed.written_as)
     file = next(f["type"] for f in schema["fields"] if f["name"] == "data_file")
-    found: Mapping[str, Any] = next(f["type"] for f in file["fields"] if f["name"] == "partition")
-    return found
+    found: Any = next(f["type"] for f in file["fields"] if f["name"] == "partition")
+    # Sail lets a tuple be null, so that its type is a choice of two.
+    record: Mapping[str, Any] = found if isinstance(found, dict) else next(t for t in found if isinstance(t, dict))
+    return record
 
 
 def tuple_at(listed: Listed, row: int, spec: Spec, tuples: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,11 +240,6 @@ def _counted(entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
         of = [e["data_file"]["record_count"] for e in entries if e["status"] == status]
         made[f"{kind}_files_count"], made[f"{kind}_rows_count"] = len(of), sum(of)
     return made
-
-
-def _row_ids(listed: Listed) -> list[int | None]:
-    found: list[int | None] = listed.entries["first_row_id"].to_pylist()
-    return found
 
 
 def _sync(name: str) -> bytes:

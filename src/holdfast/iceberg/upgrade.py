@@ -13,7 +13,7 @@ from typing import Any
 from holdfast.env import Env
 from holdfast.errors import Conflict, Invalid, Unsupported
 from holdfast.iceberg.catalog import CatalogTable
-from holdfast.iceberg.commit import attempt, send
+from holdfast.iceberg.commit import UNCLEAR, attempt, send, unanswered
 from holdfast.iceberg.manifests import DELETES
 from holdfast.iceberg.metadata import NEWEST, ROW_IDS_SINCE
 from holdfast.iceberg.state import IcebergState
@@ -85,7 +85,14 @@ def set_properties(
     if removed:
         updates.append(RemovePropertiesUpdate(removals=list(removed)))
     for _ in range(_ATTEMPTS):
-        taken = send(source, state, tuple(updates))
+        try:
+            taken = send(source, state, tuple(updates))
+        except UNCLEAR as error:
+            state = source.newest(state)
+            now = state.metadata.properties
+            if any(now.get(name) != value for name, value in properties.items()) or now.keys() & set(removed):
+                raise unanswered(f"a change of the properties of {state.metadata.location}", error) from error
+            return state
         state = source.newest(state)
         if not taken:
             return state

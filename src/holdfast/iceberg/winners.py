@@ -4,10 +4,13 @@ A snapshot is what it changed of the files: those it added and removed, and thos
 as removed and added again. All of it is told by comparing listings; manifests that did not change are not read again.
 
 1. Snapshots are those of the branch that is written, oldest first. If the branch was set back, there is no telling.
-2. What hides rows by value may hide rows of any file, so it is a conflict with whoever changes rows.
+2. Deletes by value that came or went, and that count for a file which is there, may concern any row of it: a conflict
+   with whoever read or moved rows, and none with who only adds some.
 """
 
 from __future__ import annotations
+
+from itertools import takewhile
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from holdfast.errors import Conflict
-from holdfast.iceberg.deletes import DeleteFiles, refers_to
+from holdfast.iceberg.deletes import DeleteFiles, lost_by, refers_to
 from holdfast.iceberg.match import places_of
 from holdfast.iceberg.metadata import SnapshotEntry
 from holdfast.iceberg.state import IcebergState, moved
@@ -36,12 +39,9 @@ def winners(old: IcebergState, new: IcebergState) -> tuple[Winner, ...]:
 
 
 def _between(old: IcebergState, new: IcebergState) -> list[SnapshotEntry]:
-    chain: list[SnapshotEntry] = []
-    at = new.entry
-    while at is not None and at.snapshot_id != old.version:
-        chain.append(at)
-        at = None if at.parent_snapshot_id is None else new.metadata.snapshot(at.parent_snapshot_id)
-    if at is None and old.entry is not None:
+    line = list(new.metadata.line(new.entry))
+    chain = list(takewhile(lambda entry: entry.snapshot_id != old.version, line))
+    if len(chain) == len(line) and old.entry is not None:
         raise Conflict(
             f"snapshot {old.version} of {new.metadata.location} was set back or expired while this transaction ran; "
             "run it again"
@@ -52,7 +52,7 @@ def _between(old: IcebergState, new: IcebergState) -> list[SnapshotEntry]:
 def touched(before: IcebergState, after: IcebergState) -> tuple[NDArray[np.bool_], NDArray[np.bool_], list[str]]:
     """Of the files after a snapshot: which are new, and of which the deletes changed; and the keys of those gone."""
     was, now = before.snapshot.files.table, after.snapshot.files.table
-    rehidden = _rehidden(now, before.contents.deletes, after.contents.deletes, after)
+    rehidden = _rehidden(now, before.contents.deletes, after.contents.deletes)
     fresh = np.asarray(pc.invert(pc.is_in(now["key"], value_set=was["key"].combine_chunks())))
     gone: list[str] = was.filter(pc.invert(pc.is_in(was["key"], value_set=now["key"].combine_chunks())))[
         "key"
@@ -77,23 +77,29 @@ def _winner(before: IcebergState, after: IcebergState, entry: SnapshotEntry) -> 
         changes_protocol=False,
         apps=frozenset(name.removeprefix(APP) for name in summary if name.startswith(APP)),
         keeps_row_ids=summary.get(KEEPS_IDS) == "true" or entry.operation == "replace",
+        deletes_by_value=_by_value(now, before.contents.deletes, after.contents.deletes),
     )
 
 
-def _rehidden(now: pa.Table, was: DeleteFiles, is_: DeleteFiles, state: IcebergState) -> NDArray[np.bool_]:
+def _by_value(now: pa.Table, was: DeleteFiles, is_: DeleteFiles) -> bool:
+    """Whether deletes by value came or went that count for a live file."""
+    return any(len(some) and lost_by(now, some).any() for some in (_beyond(is_, was), _beyond(was, is_)))
+
+
+def _beyond(some: DeleteFiles, others: DeleteFiles) -> DeleteFiles:
+    """Delete files of the one that the other has not."""
+    return DeleteFiles(some.table.filter(pc.invert(pc.is_in(names_of(some.table), value_set=names_of(others.table)))))
+
+
+def _rehidden(now: pa.Table, was: DeleteFiles, is_: DeleteFiles) -> NDArray[np.bool_]:
     """Live files about which there are deletes now that were not there before, or the other way round."""
     touched = np.zeros(now.num_rows, np.bool_)
     if not now.num_rows:
         return touched
     for some, others in ((is_, was), (was, is_)):
-        changed = some.table.filter(pc.invert(pc.is_in(_names(some.table), value_set=_names(others.table))))
+        changed = _beyond(some, others).by_position
         if not changed.num_rows:
             continue
-        if len(DeleteFiles(changed).equality):
-            raise Conflict(
-                f"another writer deleted rows of {state.metadata.location} by value while this transaction ran; run it "
-                "again"
-            )
         about = refers_to(changed)
         places = places_of(now["path"].combine_chunks(), about)
         touched[places[places >= 0]] = True
@@ -103,10 +109,10 @@ def _rehidden(now: pa.Table, was: DeleteFiles, is_: DeleteFiles, state: IcebergS
     return touched
 
 
-def _names(deletes: pa.Table) -> pa.Array:
-    """What tells delete files apart: several vectors are in one file."""
-    offsets = pc.fill_null(deletes["content_offset"].cast(pa.string()), "")
-    return pc.binary_join_element_wise(deletes["file_path"], offsets, "@").combine_chunks()
+def names_of(entries: pa.Table) -> pa.Array:
+    """What tells files apart: several vectors are in one."""
+    offsets = pc.fill_null(entries["content_offset"].cast(pa.string()), "")
+    return pc.binary_join_element_wise(entries["file_path"], offsets, "@").combine_chunks()
 
 
 def _shape(state: IcebergState) -> tuple[object, ...]:

@@ -268,7 +268,9 @@ class _Maker:
             raise Invalid(f"{written} may be a column of either side, in `{self.text}`: put an alias before it")
         wanted, known = (names[1], called) if called else (names[0], self.relations)
         near = difflib.get_close_matches(wanted, [name for r in known for name in r.schema.names], n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "it can name no column here"
+        there = ", ".join(name for r in known for name in r.schema.names[:5]) or "no column"
+        text = f"there is {there}, and a text is written with quotes of its own, as in \"'{wanted}'\""
+        hint = f"did you mean {' or '.join(near)}?" if near else text
         raise UnknownColumn(f"there is no column {written!r}, in `{self.text}`; {hint}", column=written)
 
     def check_by_value(self, field: Field) -> None:

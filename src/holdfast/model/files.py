@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Protocol, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from holdfast.schema.arrow import arrow_type
 from holdfast.schema.types import DataType
@@ -52,6 +53,7 @@ PLACED = pa.schema(
         ("sequence", pa.int64()),  # grows with commits; deletes by value apply to files with smaller ones
         ("format", pa.string()),  # of the data file: parquet, orc
         ("group", pa.int64()),  # equal for files with the same spec and tuple; null where nothing asks for it
+        ("lost_by", pa.int64()),  # the version whose deletes by value may concern rows of it; null where none do
     ]
 )
 PARTITION = "partition"
@@ -183,6 +185,13 @@ class FileTable:
                 continue
             kept.append(slab if count == slab.files.num_rows else slab.filter(part))
         return FileTable(tuple(kept))
+
+
+def may_lose(files: FileTable) -> pa.BooleanArray:
+    """Which files hold rows that may be gone by value."""
+    if "lost_by" not in files.table.column_names:  # the format has no such deletes
+        return pa.repeat(pa.scalar(False), len(files))
+    return pc.is_valid(files.column("lost_by")).combine_chunks()
 
 
 def hiding(files: FileTable) -> FileTable:

@@ -39,11 +39,14 @@ class Kind(Enum):
     BAD_CHECKSUM = "a version checksum is wrong"
     NO_CHECKSUM = "the version has no checksum"
     ORPHANS = "files nobody refers to"
+    MISSING_DELETES = "a delete file is missing"
+    IDLE_DELETES = "delete files that apply to nothing"
+    WRONG_SUMMARY = "a summary does not add up"
 
     @property
     def is_harmless(self) -> bool:
         """Whether it is only worth knowing: a table with nothing else is sound."""
-        return self in (Kind.NO_CHECKSUM, Kind.ORPHANS)
+        return self in (Kind.NO_CHECKSUM, Kind.ORPHANS, Kind.IDLE_DELETES, Kind.WRONG_SUMMARY)
 
 
 @dataclass(frozen=True, slots=True)

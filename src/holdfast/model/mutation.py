@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from holdfast.model.files import FILES, PARTITION, PLACED, STRINGS
+from holdfast.model.publication import Publishing
 from holdfast.model.snapshot import Placement
 from holdfast.predicate.records import Predicate
 from holdfast.rows.stamp import PROVISIONAL
@@ -111,6 +112,7 @@ class Mutation:
     restamped: pa.Table = field(default_factory=RESTAMPED.empty_table)
     hidden: Mapping[str, BitMap64] = field(default_factory=dict)  # by file key
     readded: pa.Table = field(default_factory=RESTAMPED.empty_table)
+    back_to: int | None = None  # the version that comes back, in a format that lists the files of each
     covered: Mapping[str, BitMap64] = field(default_factory=dict)  # rows of added files that are hidden from the start
     feed: pa.Table = field(default_factory=STAGED.empty_table)  # change data files
     data_change: bool = True
@@ -121,6 +123,7 @@ class Mutation:
     user_metadata: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)  # what other writers may go by
     domains: Mapping[str, str | None] = field(default_factory=dict)  # state kept in the table by name; None: dropped
+    publishes: Publishing | None = None  # whose rows it brings, where they are another table's
 
     @property
     def is_blind(self) -> bool:
@@ -164,6 +167,7 @@ class Winner:
     only_hands_out_numbers: bool = False  # likewise, by who hands out none
     keeps_row_ids: bool = False  # rows that it wrote again have the ids they had
     domains: frozenset[str] = frozenset()  # of state kept in the table, those it set or dropped
+    deletes_by_value: bool = False  # rows went, or came back, that nobody has told by their places
 
 
 def staged_files(staged: pa.Table, placement: Placement | None = None) -> pa.Table:

@@ -9,6 +9,7 @@ Pure: a shape and a wish become a mutation without files, whose shape the commit
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -70,8 +71,10 @@ def set_properties(snapshot: Snapshot, old: Shape, asked: Mapping[str, str]) -> 
     for name, value in wanted.properties.items():
         if name.startswith(CONSTRAINT):
             raise Invalid(f"{name} is a constraint: use addConstraint({name.removeprefix(CONSTRAINT)!r}, expression)")
-        if name.startswith(_OWN) and name not in (*BUDGET, LAYOUT):
-            raise Invalid(f"{name} is asked for when a table is made: it cannot be set on one that is there")
+        if name.startswith(_OWN) and name not in (known := (*BUDGET, LAYOUT)):
+            near = difflib.get_close_matches(name.removeprefix(_OWN), [each.removeprefix(_OWN) for each in known], n=1)
+            hint = f"did you mean {_OWN}{near[0]}?" if near else "it is asked for when a table is made, or not at all"
+            raise Invalid(f"the property {name} cannot be set on a table that is there: {hint}")
         if name in _LACKING and truth(value):
             raise Unsupported(f"Holdfast does not write tables with {name}=true: leave it out")
     shape = replace(old, properties={**old.properties, **wanted.properties}, features=wanted.features)

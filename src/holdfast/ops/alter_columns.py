@@ -40,18 +40,27 @@ def add_columns(
     old: Shape, columns: Sequence[tuple[str, DataType, str | None]], new_uuid: Callable[[], uuid.UUID]
 ) -> Mutation:
     """Add columns, last in the table or in the struct that their path leads to; old rows are null in them."""
-    schema, added = old.schema, []
+    schema, new = with_columns(old.schema, columns)
+    added = [{"column": _described(path, f)} for path, f in new]
+    _refuse_schema(replace(old, schema=schema))
+    return Mutation("ADD COLUMNS", {"columns": json.dumps(added)}, shape=grown(old, schema, new_uuid))
+
+
+def with_columns(
+    schema: Struct, columns: Sequence[tuple[str, DataType, str | None]]
+) -> tuple[Struct, list[tuple[Path, Field]]]:
+    """A schema with more columns; and these, each with the path that leads to it."""
+    added: list[tuple[Path, Field]] = []
     for name, type_, comment in columns:
         *above, last = split(name)
         f = overwrite(Struct((Field(last, type_, True, {} if comment is None else {"comment": comment}),))).fields[0]
         if f.type != type_:
             raise Invalid(f"the new column {name} must take nulls at every depth, because rows that are there lack it")
         schema = _with_column(schema, tuple(above), f)
-        added.append({"column": _described((*above, last), f)})
+        added.append(((*above, last), f))
     if not added:
         raise Invalid("there is no column to add: name one")
-    _refuse_schema(replace(old, schema=schema))
-    return Mutation("ADD COLUMNS", {"columns": json.dumps(added)}, shape=grown(old, schema, new_uuid))
+    return schema, added
 
 
 def rename_column(old: Shape, name: str, new: str) -> Mutation:
@@ -76,7 +85,7 @@ def drop_column(old: Shape, name: str) -> Mutation:
     _refuse_unmapped(old, f"dropping {path_text(path)}")
     _refuse_layout(old, path, "be dropped")
     _refuse_held(old, path, "be dropped")
-    shape = replace(old, schema=_changed(old.schema, path, lambda f: None))
+    shape = replace(old, schema=changed(old.schema, path, lambda f: None))
     _refuse_schema(shape)
     return Mutation("DROP COLUMNS", {"columns": json.dumps([path_text(path)])}, shape=shape)
 
@@ -180,7 +189,7 @@ def _holds(shape: Shape, path: Path) -> Iterator[str]:
 
 
 def _renamed(shape: Shape, path: Path, new: str) -> Shape:
-    schema = _changed(shape.schema, path, lambda f: replace(f, name=new))
+    schema = changed(shape.schema, path, lambda f: replace(f, name=new))
     partitions = tuple(new if (name,) == path else name for name in shape.partition_columns)
     return replace(shape, schema=schema, partition_columns=partitions)
 
@@ -209,7 +218,7 @@ def _not_wider(f: Field, type_: DataType, path: Path) -> Invalid:
 
 
 def _column_changed(old: Shape, path: Path, after: Field) -> Mutation:
-    schema = _changed(old.schema, path, lambda _: after)
+    schema = changed(old.schema, path, lambda _: after)
     parameters = {"column": json.dumps(_described(path, after))}
     return Mutation("CHANGE COLUMN", parameters, shape=replace(old, schema=schema))
 
@@ -226,10 +235,10 @@ def _with_column(schema: Struct, above: Path, f: Field) -> Struct:
     if not isinstance(outer, Struct):
         raise Invalid(f"{path_text(path)} is {type_text(outer)}: only a struct takes the column {f.name}")
     wider = Struct((*outer.fields, f))
-    return _changed(schema, path, lambda o: replace(o, type=wider))
+    return changed(schema, path, lambda o: replace(o, type=wider))
 
 
-def _changed(schema: Struct, path: Path, change: Callable[[Field], Field | None]) -> Struct:
+def changed(schema: Struct, path: Path, change: Callable[[Field], Field | None]) -> Struct:
     """The schema with one field changed, or without it."""
     head, *rest = path
     fields = []
@@ -239,7 +248,7 @@ def _changed(schema: Struct, path: Path, change: Callable[[Field], Field | None]
             new = change(f)
         elif f.name == head:
             assert isinstance(f.type, Struct), "a path leads through structs"
-            new = replace(f, type=_changed(f.type, tuple(rest), change))
+            new = replace(f, type=changed(f.type, tuple(rest), change))
         fields += [new] if new is not None else []
     return Struct(tuple(fields))
 

@@ -4,7 +4,7 @@ A row leaves its file only by a commit that removes that file, or gives it anoth
 that touch the row's own file are looked into, and of these only the files they added.
 
 1. A file can carry only ids below its own base, so older files than the row are never opened; neither are those of a
-   commit that removed nothing.
+   commit that removed nothing, unless it brought rows of another table under their ids.
 2. Of a file that may hold the row the footer is read, and of its columns only those of ids and versions.
 3. A place is remembered: a restore that brings its file back brings the row back, if its vector lets it show.
 4. Where a file that would tell is gone, the biography says so and goes on from the newest version.
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from holdfast.errors import Damaged, MissingFile
 from holdfast.model.files import FileTable
+from holdfast.model.publication import PUBLISHES
 from holdfast.model.snapshot import Snapshot
 from holdfast.model.touch import Touch, Trail
 from holdfast.ops.scan import LoadHidden
@@ -119,6 +120,8 @@ class _Follower:
             self._leave(touch, maybe)
         elif maybe is not None:
             self.at, self.doubt = maybe, _Doubt(touch, touch, back=True)
+        elif self.at is None and touch.operation == PUBLISHES:
+            self._brought(touch, What.RESTORED)
 
     def told(self) -> Biography:
         """The biography, once every commit was followed."""
@@ -136,6 +139,9 @@ class _Follower:
         return Biography(location.url, self.row_id, tuple(self.events), self.at is not None, remains, tuple(self.notes))
 
     def _birth(self, touch: Touch) -> None:
+        if touch.operation == PUBLISHES:
+            self._brought(touch, What.BORN)
+            return
         for file in self._possible(touch.added, carriers=False):
             match self._find(file):
                 case Spot(position, _):
@@ -149,6 +155,23 @@ class _Follower:
             self.places[file["key"]], self.at = position, _logical(file)
             self._happened(What.BORN, touch, file["key"], position, detail)
             return
+
+    def _brought(self, touch: Touch, what: What) -> None:
+        """A publication brings rows under the ids they have elsewhere: any of its files may hold the row."""
+        unclear = None
+        for file in self._possible(touch.added, carriers=True):
+            match self._find(file):
+                case Spot(position, _):
+                    self.places[file["key"]], self.at = position, _logical(file)
+                    self._happened(what, touch, file["key"], position)
+                    return
+                case None:
+                    continue
+                case _:
+                    unclear = file["key"]
+        if unclear is not None:
+            self.lost = True
+            self._happened(What.LOST, touch, detail=f"{unclear}, which may have held it, is gone")
 
     def _leave(self, touch: Touch, maybe: _Logical | None) -> None:
         """The row's file went, or has another vector: the row is in a file of the same commit, or hidden by now."""

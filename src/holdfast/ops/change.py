@@ -336,7 +336,8 @@ def _moved(asked: Asked, changer: Changer[Rows], chosen: _Choice, hidden: Hidden
     keys = chosen.rewritten.column("key").to_pylist()
     before = {key: hidden.positions[key] for key in keys if key in hidden.positions}
     if asked.mode is Mode.COPY_ON_WRITE:
-        done = changer.change(_work(asked, chosen.rewritten, HiddenRows(before), store=asked.store, keep=True))
+        left = HiddenRows(before, hidden.by_value)
+        done = changer.change(_work(asked, chosen.rewritten, left, store=asked.store, keep=True))
         again = {key: found.updated[key] for key in keys if key in found.updated}
         gone = {key: found.deleted[key] for key in keys if key in found.deleted}
         if done.updated != again or done.deleted != gone:
@@ -347,7 +348,8 @@ def _moved(asked: Asked, changer: Changer[Rows], chosen: _Choice, hidden: Hidden
             )
         return done
     taken = {key: _taken(found, key) | before.get(key, BitMap64()) for key in keys}
-    work = _work(asked, hiding(chosen.rewritten), HiddenRows(taken), store=replace(asked.store, feed=None), keep=True)
+    left = HiddenRows(taken, hidden.by_value)
+    work = _work(asked, hiding(chosen.rewritten), left, store=replace(asked.store, feed=None), keep=True)
     return changer.change(replace(work, clauses=(), source=None))
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.errors import Invalid, MissingFile
+from holdfast.errors import MissingFile, NoChangeFeed
 from holdfast.model.commits import CommitRange
 from holdfast.ops.backfill import row_counts
 from holdfast.ops.scan import LoadHidden
@@ -57,7 +57,7 @@ def planned(stretch: CommitRange, wanted: Wanted, load_hidden: LoadHidden, is_th
         hidden = load_hidden(stretch.after.location, entries.hiding())
         moves = moves_of(stretch, entries, hidden, wanted, told)
         _refuse_missing(stretch, moves, is_there)
-        origins = _origins(stretch, asking(moves, entries, wanted))
+        origins = _origins(stretch, asking(stretch, moves, entries, wanted))
     return plan_changes(stretch, entries, moves, wanted, origins=origins, told=told)
 
 
@@ -79,7 +79,7 @@ def _refuse_unrecorded(stretch: CommitRange) -> None:
     off = [] if stretch.first.has_feed else [stretch.start]
     off += [c.version for c in stretch.commits if c.described is not None and not c.described.has_feed]
     if off:
-        raise Invalid(
+        raise NoChangeFeed(
             f"the change data feed of {stretch.after.location.url} from version {stretch.start} to {stretch.end} "
             f"cannot be read: it was not enabled at version {off[0]}. delta.enableChangeDataFeed=true records what "
             "comes after it; changes() needs no feed where the table tracks rows"

@@ -184,9 +184,11 @@ def _asks(snapshot: Snapshot, sizes: Mapping[str, int | None], hidden: Mapping[s
     identity = snapshot.identity
     asks = []
     bases = files.column("base_row_id").to_pylist()
-    for number, (key, base) in enumerate(zip(files.column("key").to_pylist(), bases, strict=True)):  # one per file
+    formats = files.column("format").to_pylist() if "format" in files.table.column_names else ["parquet"] * len(files)
+    told = zip(files.column("key").to_pylist(), bases, formats, strict=True)
+    for number, (key, base, form) in enumerate(told):  # one per file
         size = sizes[key]
-        if size is not None:
+        if size is not None and form == "parquet":
             store, name = place(location, key)
             gone = hidden.get(key)
             asks.append((store, Ask(number, name, size, base, gone.serialize() if gone else None)))

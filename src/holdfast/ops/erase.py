@@ -71,6 +71,7 @@ class Erased(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> int:
+        """How many rows it was about."""
         return sum(last - first + 1 for first, last in self.row_ids)
 
     @property
@@ -141,6 +142,7 @@ class ErasureStatus(msgspec.Struct, frozen=True):
 
     @property
     def is_clean(self) -> bool:
+        """Whether no byte of the rows was found."""
         return not (self.files or self.changes or self.loose or self.indexes)
 
     def __str__(self) -> str:

@@ -128,6 +128,11 @@ def whole_numbers(row_ids: RowIds) -> NDArray[np.int64]:
 
 def _listed(row_ids: Iterable[Any]) -> NDArray[Any]:
     values = list(row_ids)
+    if set(map(type, values)) <= {int}:
+        try:
+            return np.array(values, np.int64)
+        except OverflowError:  # the way below says what becomes of such
+            pass
     wrong = [v for v in values if isinstance(v, bool) or not isinstance(v, int | np.integer)]
     if wrong:
         raise Invalid(f"row ids are whole numbers, not {wrong[0]!r}")

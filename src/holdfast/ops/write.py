@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.errors import Invalid
+from holdfast.errors import Invalid, OutsideReplaced
 from holdfast.model.files import FILES, FileTable, NoStats, Slab
 from holdfast.model.mutation import KEEPS_ROW_IDS, AllRows, AppVersion, Mutation, NoRows, Reads, RowsWhere, Shape
 from holdfast.model.snapshot import Snapshot
@@ -69,9 +69,9 @@ def overwritten(
     shape: Shape | None = None,
     where: Predicate | None = None,
     where_text: str | None = None,
-    dynamic: bool = False,
+    beside: pa.BooleanArray | None = None,
 ) -> Mutation:
-    """Put the staged files in the place of all others, of those in partitions `where` names, or of their partitions."""
+    """Put the staged files in the place of all others, of those in partitions `where` names, or of those `beside`."""
     parameters = {"mode": "Overwrite", "partitionBy": json.dumps(list(snapshot.partition_columns))}
     reads: Reads = AllRows()
     files = snapshot.files
@@ -80,8 +80,8 @@ def overwritten(
         files = files.filter(by_partition(snapshot.files, Want(snapshot, where)))
         reads = RowsWhere(where)
         parameters["predicate"] = where_text or ""
-    elif dynamic:
-        files = files.filter(_same_partitions(snapshot, files, staged))
+    elif beside is not None:
+        files = files.filter(beside)
         parameters["isDynamicPartitionOverwrite"] = "true"
     removed = files.table
     return Mutation(
@@ -143,15 +143,19 @@ def refuse_outside(snapshot: Snapshot, staged: pa.Table, where: Predicate, text:
     if not pc.all(mask, min_count=0).as_py():
         at = pc.index(mask, False).as_py()
         found = dict(staged.column("partition_values")[at].as_py())
-        raise Invalid(f"replaceWhere is {text}, but the rows to write include the partition {found}; filter them first")
+        raise OutsideReplaced(
+            f"replaceWhere is {text}, but the rows to write include the partition {found}; filter them first"
+        )
 
 
-def _same_partitions(snapshot: Snapshot, files: FileTable, staged: pa.Table) -> pa.BooleanArray:
+def same_partitions(snapshot: Snapshot, staged: pa.Table) -> pa.BooleanArray:
+    """The files of those partitions that staged files are of."""
     if not snapshot.partition_columns:
         raise Invalid("dynamic partition overwrite needs a partitioned table")
     fields = [snapshot.schema.find(name) for name in snapshot.partition_columns]
     names = [f.physical_name for f in fields if f is not None]
-    return pc.is_in(_joined(files.column("partition_values"), names), _joined(staged.column("partition_values"), names))
+    theirs = _joined(staged.column("partition_values"), names)
+    return pc.is_in(_joined(snapshot.files.column("partition_values"), names), value_set=theirs)
 
 
 def _joined(values: pa.ChunkedArray, names: list[str]) -> pa.Array:

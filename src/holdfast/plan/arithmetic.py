@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import Damaged
-from holdfast.model.files import FileTable
+from holdfast.model.files import FileTable, may_lose
 from holdfast.model.snapshot import Snapshot
 from holdfast.plan.change import Positions, count
 
@@ -29,7 +29,7 @@ def live_counts(files: FileTable) -> pa.Array:
     vectors = files.column("dv").combine_chunks()
     # Of a file that hides rows, it may not be said how many.
     hidden = pc.if_else(pc.is_null(vectors), pa.scalar(0, pa.int64()), pc.struct_field(vectors, "cardinality"))
-    return pc.subtract(files.num_records, hidden)
+    return pc.subtract(files.num_records, pc.if_else(may_lose(files), pa.scalar(None, pa.int64()), hidden))
 
 
 def check_rows(

@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 from holdfast.errors import Invalid, UnknownColumn
 from holdfast.model.commits import CommitRange
 from holdfast.model.files import FILES, FileTable, NoStats, Slab
+from holdfast.model.publication import PUBLISHES
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.plan.change_moves import (
     Entries,
@@ -167,11 +168,15 @@ def moves_of(
     return moves_between(stretch, entries, hidden)
 
 
-def asking(moves: Moves, entries: Entries, wanted: Wanted) -> pa.Table:
-    """New files whose footers may make pairing needless: those of commits in which rows both came and went."""
+def asking(stretch: CommitRange, moves: Moves, entries: Entries, wanted: Wanted) -> pa.Table:
+    """New files whose footers may make pairing needless: those of commits in which rows both came and went.
+
+    Of rows that were published from another table footers do not tell: new ones bring their ids along.
+    """
     if wanted.keys or not wanted.by_commit:
         return entries.table.slice(0, 0)
     both = {m.version for m in moves.left} & {m.version for m in moves.arrived}
+    both -= {c.version for c in stretch.commits if c.operation == PUBLISHES}
     is_new = _new(entries)
     return entries.table.take(pa.array([m.entry for m in moves.arrived if m.version in both and is_new(m)], pa.int64()))
 

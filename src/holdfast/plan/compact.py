@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from holdfast.model.files import PARTITION, FileTable
+from holdfast.model.files import PARTITION, FileTable, may_lose
 from holdfast.plan.change import Order
 from holdfast.schema.partition import column
 
@@ -90,8 +90,9 @@ def plan_compaction(files: FileTable, partition_names: Sequence[str], limits: Li
 
 
 def purged(files: FileTable, partition_names: Sequence[str], limits: Limits) -> tuple[Bin, ...]:
-    """Bins that take every file with hidden rows."""
-    hiding = files.filter(pc.is_valid(files.column("dv")).combine_chunks()) if len(files) else files
+    """Bins that take every file with hidden rows, or with rows that may be gone by value."""
+    hides = pc.or_(pc.is_valid(files.column("dv")).combine_chunks(), may_lose(files)) if len(files) else None
+    hiding = files if hides is None else files.filter(hides)
     every = Limits(limits.target_rows, limits.target_bytes, -1.0)
     return plan_compaction(hiding, partition_names, every)
 

@@ -75,6 +75,8 @@ def _against_shape(mutation: Mutation, winner: Winner) -> Clash | None:
         return Clash("metadata", winner, "it changed the table's schema or properties")
     if mutation.app is not None and mutation.app.app_id in winner.apps:
         return Clash("transaction", winner, f"it wrote for the same application, {mutation.app.app_id}")
+    if winner.deletes_by_value and not mutation.is_blind:
+        return Clash("delete-read", winner, "it deleted rows by value, which may be rows that this one read or moved")
     if mutation.readded.num_rows and winner.operation == TAKES_FILES:
         return Clash("delete-read", winner, "it deletes files of old versions, which this one brings back")
     if same := mutation.domains.keys() & winner.domains:

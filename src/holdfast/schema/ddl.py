@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import dataclass
 
@@ -38,6 +39,7 @@ _NAMES = {
 _DECIMALS = frozenset(("decimal", "dec", "numeric"))
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|([A-Za-z0-9_]+)|(\S))", re.DOTALL)
 _DEEPEST = 100
+_SOME = "long, int, double, decimal(10,2), boolean, string, binary, date, timestamp, array<…>, map<…>, struct<…>"
 
 
 def parse_type(text: str) -> DataType:
@@ -82,7 +84,8 @@ class _Reader:
             case "struct":
                 return self.struct(depth + 1)
             case _:
-                raise self.wrong(f"a table has no type {word!r}")
+                near = difflib.get_close_matches(word, [*_NAMES, *_DECIMALS, "array", "map", "struct"], n=1)
+                raise self.wrong(f"did you mean {near[0]}?" if near else f"there is no type {word!r}, but {_SOME}")
 
     def decimal(self) -> Decimal:
         if self.peek() != "(":

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from holdfast.errors import Invalid, SchemaMismatch
+from holdfast.errors import Invalid, SchemaMismatch, TypeMismatch
 from holdfast.schema.casts import is_assignable, is_lossless, widens
 from holdfast.schema.identity import Identity, identity_of
 from holdfast.schema.show import Path, path_text, schema_text, side_by_side, type_text
@@ -129,8 +129,10 @@ def mismatch(incoming: Struct, table: Struct, wrong: dict[Path, str]) -> SchemaM
     """The error for rows that do not fit."""
     names = tuple(path_text(path) for path in wrong)
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    return SchemaMismatch(
-        f"the rows do not fit the table, because of {shown}:\n{side_by_side(table, incoming, wrong)}",
+    typed = any(len(path) == 1 and incoming.find(path[0]) and table.find(path[0]) for path in wrong)
+    return (TypeMismatch if typed else SchemaMismatch)(
+        f"the rows do not fit the table, because of {shown}: what to do stands beside each\n"
+        f"{side_by_side(table, incoming, wrong)}",
         table=schema_text(table),
         incoming=schema_text(incoming),
         columns=names,
@@ -170,7 +172,7 @@ class _Fitter:
         found = {f.name.lower(): f for f in incoming.fields}
         made = tuple(self.part(found.pop(f.name.lower(), None), f, (*path, f.name)) for f in table.fields)
         for extra in found.values():
-            self.wrong[(*path, extra.name)] = "not in the table: drop it, or let the write add columns"
+            self.wrong[(*path, extra.name)] = "not in the table: drop it, or let the write add columns (mergeSchema)"
         return made
 
     def part(self, incoming: Field | None, f: Field, path: Path) -> Part:
@@ -221,5 +223,5 @@ class _Fitter:
 def _advice(incoming: DataType, target: DataType) -> str:
     shown = f"{type_text(incoming)} does not fit {type_text(target)}"
     if widens(target, incoming):
-        return f"{shown}: cast it, or let the write widen types"
-    return f"{shown}: cast it" if is_assignable(incoming, target) else shown
+        return f"{shown}: cast it, or let the write widen types (widenTypes)"
+    return f"{shown}: cast it" if is_assignable(incoming, target) else f"{shown}: give it as {type_text(target)}"

@@ -25,9 +25,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from holdfast.errors import Damaged, MissingFile
-from holdfast.model.files import FileTable
+from holdfast.model.files import FileTable, may_lose
 from holdfast.model.snapshot import GoneByValue, HiddenRows
-from holdfast.plan.gone import may_lose
 from holdfast.plan.run import files_text
 from holdfast.plan.scan import ScanPlan, metadata_field
 from holdfast.predicate.floats import may_find_nan
@@ -73,15 +72,13 @@ class SparkRunner:
     def scan(self, plan: ScanPlan, hidden: HiddenRows) -> DataFrame:
         """The rows a plan asks for."""
         refuse_time(self.spark, _needed(plan))
+        scratch = scratch_for(plan.snapshot.location)
         if not len(plan.files):
             df = self.spark.createDataFrame([], spark_struct(_all_outputs(plan)))
         elif self._is_native(plan):
-            df = _NativeScan(
-                self.spark, plan, hidden, scratch_for(plan.snapshot.location), self._rows_to_delete
-            ).frame()
+            df = _NativeScan(self.spark, plan, hidden, scratch, self._rows_to_delete).frame()
         else:
             full = replace(plan, columns=_needed(plan))
-            scratch = scratch_for(plan.snapshot.location)
             gone = tuple(in_memory(self.spark, g, self._rows_to_delete, scratch) for g in hidden.by_value)
             df = scan_by_arrow(self.spark, full, hidden, _outputs_of(full), gone)
         if plan.where is not None:
@@ -151,9 +148,7 @@ class _NativeScan:
         """Files apart by whether they hide rows, whether they lose some by value, and how they name columns."""
         files = self.plan.files
         hides = pc.is_valid(files.column("dv")).to_numpy()
-        loses = np.zeros(len(files), np.bool_)
-        for gone in self.hidden.by_value:
-            loses |= may_lose(files, gone)
+        loses = may_lose(files).to_numpy(zero_copy_only=False) & bool(self.hidden.by_value)
         native = np.ones(len(files), np.bool_)
         if self.plan.snapshot.placement is not None:
             native = pc.equal(files.column("format"), "parquet").to_numpy()
@@ -164,7 +159,8 @@ class _NativeScan:
             gone_here = self.hidden.by_value if losing else ()
             if (alike & native).any():
                 part = files.filter(pa.array(alike & native))
-                for spelling, same in spellings(self.spark, self.plan.snapshot, part, self._compared(gone_here)):
+                more, reads = self._compared(gone_here), bool(gone_here) or self._reads_columns()
+                for spelling, same in spellings(self.spark, self.plan.snapshot, part, more, reads_columns=reads):
                     yield Lot(same, hiding, spelling, gone_here)
             if (alike & ~native).any():
                 yield Lot(files.filter(pa.array(alike & ~native)), hiding, Spelling(by_arrow=True), gone_here)
@@ -175,6 +171,12 @@ class _NativeScan:
         clashes = len({f.name.lower() for f in fields}) < len(fields)
         minds_case = self.spark.conf.get("spark.sql.caseSensitive", "false") == "true"
         return (clashes and not minds_case) or any(has_time(f.type) for f in fields)
+
+    def _reads_columns(self) -> bool:
+        """Whether something is wanted that data files store; otherwise it is all the same how they call it."""
+        partition = set(self.plan.snapshot.partition_columns)
+        ids = len(self._stored_fields()) > sum(f.name not in partition for f in self.plan.snapshot.schema.fields)
+        return ids or any(f.name not in partition for f in _needed(self.plan))
 
     def _compared(self, gone: tuple[GoneByValue, ...]) -> list[Field]:
         """Columns that are read only to be compared, because the table has them no more."""

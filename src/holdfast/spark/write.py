@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 from holdfast.env import system
 from holdfast.errors import Unsupported
 from holdfast.model.mutation import STAGED
+from holdfast.parquet.carried import Carried
 from holdfast.parquet.fit import VOID
 from holdfast.parquet.write import WriteSpec, file_names, write_batches
 from holdfast.schema.types import LONG, STRING, Field, Map
@@ -58,7 +59,8 @@ def write_frame(df: DataFrame, spec: WriteSpec, location: Location) -> pa.Table:
         rows = rows.sortWithinPartitions(*(plain[name] for name in spec.partition_columns))
     sink = open_sink(replace(location, store=store), system().now_ms)
     needs = ("numpy", "obstore") if isinstance(store, RemoteStore) else ("numpy",)
-    task = by_value(_writer(spec, sink), needs, work="write this table")
+    notes = None if spec.id_column is None else Carried
+    task = by_value(_writer(spec, sink, notes), needs, work="write this table")
     # As many rows as there are files.
     return rows.mapInArrow(task, spark_struct(_ANSWER)).toArrow().cast(STAGED)
 
@@ -70,12 +72,12 @@ def gathered(df: DataFrame, spec: WriteSpec) -> DataFrame:
     return df.hint("rebalance", *spec.partition_columns)
 
 
-def _writer(spec: WriteSpec, sink: Sink) -> TaskFunction:
+def _writer(spec: WriteSpec, sink: Sink, notes: type[Carried] | None) -> TaskFunction:
     """What a task does."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
-        return write_batches(batches, spec, sink, file_names(task, uuid4, spec.codec))
+        return write_batches(batches, spec, sink, file_names(task, uuid4, spec.codec), notes=notes)
 
     return write

@@ -54,48 +54,46 @@ Columns: TypeAlias = Mapping[str, TypeLike] | Sequence[tuple[str, TypeLike] | tu
 
 def set_properties(state: DeltaState, properties: Mapping[str, str], env: Env) -> Written:
     """Set properties, and have the features asked for among them."""
-    return _landed(state, alter.set_properties(state.snapshot, DELTA.shape_of(state), properties), env)
+    return commit_shape(state, alter.set_properties(state.snapshot, DELTA.shape_of(state), properties), env)
 
 
 def unset_properties(state: DeltaState, names: Sequence[str], env: Env, *, if_exists: bool = False) -> Written:
     """Take properties away."""
     listed = [names] if isinstance(names, str) else list(names)
-    return _landed(
+    return commit_shape(
         state, alter.unset_properties(state.snapshot, DELTA.shape_of(state), listed, if_exists=if_exists), env
     )
 
 
 def add_columns(state: DeltaState, columns: Columns, env: Env) -> Written:
     """Add columns that old rows are null in."""
-    rows: list[Any] = list(columns.items()) if isinstance(columns, Mapping) else list(columns)
-    return _landed(
-        state, alter_columns.add_columns(DELTA.shape_of(state), [_column(row) for row in rows], env.new_uuid), env
-    )
+    mutation = alter_columns.add_columns(DELTA.shape_of(state), columns_asked(columns), env.new_uuid)
+    return commit_shape(state, mutation, env)
 
 
 def rename_column(state: DeltaState, old: str, new: str, env: Env) -> Written:
     """Give a column another name."""
-    return _landed(state, alter_columns.rename_column(DELTA.shape_of(state), old, new), env)
+    return commit_shape(state, alter_columns.rename_column(DELTA.shape_of(state), old, new), env)
 
 
 def drop_column(state: DeltaState, name: str, env: Env) -> Written:
     """Take a column away."""
-    return _landed(state, alter_columns.drop_column(DELTA.shape_of(state), name), env)
+    return commit_shape(state, alter_columns.drop_column(DELTA.shape_of(state), name), env)
 
 
 def change_column_type(state: DeltaState, name: str, type_: TypeLike, env: Env) -> Written:
     """Widen a column's type."""
-    return _landed(state, alter_columns.change_type(DELTA.shape_of(state), name, _type(name, type_)), env)
+    return commit_shape(state, alter_columns.change_type(DELTA.shape_of(state), name, type_of(name, type_)), env)
 
 
 def comment_column(state: DeltaState, name: str, text: str | None, env: Env) -> Written:
     """Say what a column is for."""
-    return _landed(state, alter_columns.comment_column(DELTA.shape_of(state), name, text), env)
+    return commit_shape(state, alter_columns.comment_column(DELTA.shape_of(state), name, text), env)
 
 
 def default_column(state: DeltaState, name: str, expression: str | None, env: Env) -> Written:
     """Say what a column is where rows bring nothing for it."""
-    return _landed(state, alter_columns.default_column(DELTA.shape_of(state), name, expression), env)
+    return commit_shape(state, alter_columns.default_column(DELTA.shape_of(state), name, expression), env)
 
 
 def add_constraint(state: DeltaState, name: str, expression: str, env: Env, *, zone: str = "UTC") -> Written:
@@ -103,18 +101,18 @@ def add_constraint(state: DeltaState, name: str, expression: str, env: Env, *, z
     mutation = alter.add_constraint(DELTA.shape_of(state), name, expression)
     check_writable(state.protocol, table=state.snapshot.location.url)
     if len(state.snapshot.files):
-        _refuse_violated(state.snapshot, mutation.parameters["name"], expression, zone)
-    return _landed(state, mutation, env)
+        refuse_violated(state.snapshot, mutation.parameters["name"], expression, zone)
+    return commit_shape(state, mutation, env)
 
 
 def drop_constraint(state: DeltaState, name: str, env: Env, *, if_exists: bool = False) -> Written:
     """Demand no more what a constraint said."""
-    return _landed(state, alter.drop_constraint(DELTA.shape_of(state), name, if_exists=if_exists), env)
+    return commit_shape(state, alter.drop_constraint(DELTA.shape_of(state), name, if_exists=if_exists), env)
 
 
 def cluster_by(state: DeltaState, names: Sequence[str], env: Env) -> Written:
     """Cluster the table by columns, or by none."""
-    return _landed(state, alter.cluster_by(DELTA.shape_of(state), names), env)
+    return commit_shape(state, alter.cluster_by(DELTA.shape_of(state), names), env)
 
 
 def add_feature_support(state: DeltaState, name: str, env: Env) -> Written:
@@ -127,10 +125,11 @@ def add_feature_support(state: DeltaState, name: str, env: Env) -> Written:
     asked = alter.add_feature(shape, name, {}).shape
     assert asked is not None, "asking for a feature is a change of shape"
     protocol = msgspec.to_builtins(protocol_for(asked, old=state.protocol))
-    return _landed(state, alter.add_feature(shape, name, protocol), env)
+    return commit_shape(state, alter.add_feature(shape, name, protocol), env)
 
 
-def _landed(state: DeltaState, mutation: Mutation, env: Env) -> Written:
+def commit_shape(state: DeltaState, mutation: Mutation, env: Env) -> Written:
+    """Commit a change of what a table is, unless it is true already."""
     location = state.snapshot.location
     check_writable(state.protocol, table=location.url)
     shape, now = mutation.shape, DELTA.shape_of(state)
@@ -145,17 +144,24 @@ def _landed(state: DeltaState, mutation: Mutation, env: Env) -> Written:
     return Written(landed.version, mutation.metrics, landed.attempts)
 
 
+def columns_asked(columns: Columns) -> list[tuple[str, DataType, str | None]]:
+    """New columns, however they are given: their names, types and comments."""
+    rows: list[Any] = list(columns.items()) if isinstance(columns, Mapping) else list(columns)
+    return [_column(row) for row in rows]
+
+
 def _column(row: Any) -> tuple[str, DataType, str | None]:
     match row:
         case (str(name), type_):
-            return name, _type(name, type_), None
+            return name, type_of(name, type_), None
         case (str(name), type_, None | str() as comment):
-            return name, _type(name, type_), comment
+            return name, type_of(name, type_), comment
         case _:
             raise Invalid(f"a new column is (name, type) or (name, type, comment), not {row!r}")
 
 
-def _type(name: str, type_: TypeLike) -> DataType:
+def type_of(name: str, type_: TypeLike) -> DataType:
+    """A type, as SQL text or as Spark has it."""
     if isinstance(type_, str):
         return parse_type(type_)
     if isinstance(type_, spark.DataType):
@@ -164,7 +170,7 @@ def _type(name: str, type_: TypeLike) -> DataType:
     raise Invalid(f"the type of {name} is SQL text or a Spark type, not {type(type_).__name__}")
 
 
-def _refuse_violated(snapshot: Snapshot, name: str, expression: str, zone: str) -> None:
+def refuse_violated(snapshot: Snapshot, name: str, expression: str, zone: str) -> None:
     """Refuse a constraint that some row breaks; only files whose statistics leave it open are read."""
     predicate = parse(expression, snapshot.schema, zone=zone)
     if has_opaque(predicate):

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from holdfast.delta.state import DeltaState
 from holdfast.delta.trail import trail
 from holdfast.delta.vectors import load_hidden
 from holdfast.errors import Invalid, NoRowIdentity
+from holdfast.model.snapshot import Snapshot
+from holdfast.model.touch import Trail
 from holdfast.ops import biography as following
+from holdfast.ops.scan import LoadHidden
 from holdfast.plan.biography import Biography
 
 
 def biography(state: DeltaState, row_id: int) -> Biography:
     """What happened to a row."""
-    snapshot = state.snapshot
+    return life(state.snapshot, lambda: trail(state.snapshot.location), row_id, load_hidden)
+
+
+def life(snapshot: Snapshot, trail_of: Callable[[], Trail], row_id: int, load: LoadHidden) -> Biography:
+    """What happened to a row of a table in whatever format; `snapshot` is its newest version."""
     where = snapshot.location.url
     if snapshot.identity is None:
         raise NoRowIdentity(
-            f"the table at {where} does not track rows, so its rows have no ids and no biographies: enableRowTracking()"
+            f"the table at {where} does not track rows, so its rows have no ids and no biographies: {snapshot.to_track}"
         )
     if type(row_id) is not int or row_id < 0:
         raise Invalid(f"a row id is a whole number from 0 on, not {row_id!r}")
     if row_id > snapshot.identity.high_water:
         raise Invalid(f"{where} has handed out row ids up to {snapshot.identity.high_water}; there is no row {row_id}")
-    return following.biography(snapshot, trail(snapshot.location), row_id, load_hidden)
+    return following.biography(snapshot, trail_of(), row_id, load)

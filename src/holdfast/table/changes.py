@@ -18,22 +18,21 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import msgspec
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from holdfast.delta.feed import Moment, Point, read_range, versions_between
 from holdfast.delta.state import DeltaState, load
 from holdfast.delta.vectors import load_hidden
 from holdfast.errors import Invalid, UnknownVersion
-from holdfast.local.changes import LocalChangeReader
 from holdfast.ops.changes import planned, planned_feed
 from holdfast.ops.write import Said
-from holdfast.plan.changes import ChangesPlan, Kind, Wanted, check_wanted, no_changes
+from holdfast.plan.changes import Kind, Wanted, check_wanted, no_changes
 from holdfast.spark.changes import SparkChangeReader
 from holdfast.storage.open import is_there
 from holdfast.table.applying import applied_up_to, apply_rows, refuse_unpaired
 from holdfast.table.changing import Caller, Changed
 from holdfast.table.moment import moment_ms
+from holdfast.table.told_changes import ToldChanges, key_names, wanted_of
 from holdfast.table.verbs import RowVerbs
 
 When: TypeAlias = int | str | datetime.datetime | datetime.date
@@ -48,26 +47,11 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class ChangeSet:
-    """The changes of versions `startVersion` to `endVersion`; none where the end is before the start."""
+class ChangeSet(ToldChanges):
+    """Changes of a Delta table, which can be gone on from, and applied to another table."""
 
-    startVersion: int
-    endVersion: int
-    kind: str
     state: DeltaState = field(repr=False)
-    plan: ChangesPlan = field(repr=False)
     wanted: Wanted | None = field(repr=False)  # None: the change data feed
-    spark: SparkSession | None = field(repr=False, default=None)
-
-    def toDF(self) -> DataFrame:
-        """The changes as a DataFrame; a DataFrame has no order, `_commit_version` tells it."""
-        if self.spark is None:
-            raise Invalid("this table was opened without a Spark session: use toArrow, or open it with one")
-        return SparkChangeReader(self.spark).changes(self.plan)
-
-    def toArrow(self) -> pa.Table:
-        """The changes in the order they were made, read in this process without Spark: for small ones."""
-        return LocalChangeReader().changes(self.plan)
 
     @property
     def resumeToken(self) -> str:
@@ -84,8 +68,8 @@ class ChangeSet:
         """
         if self.wanted is None:
             raise Invalid("the change data feed has no row ids to apply it by: use changes()")
-        names = _names(keys or ())
-        if target._state().snapshot.location == self.state.snapshot.location:
+        names = key_names(keys or ())
+        if target._state().snapshot.location.url == self.state.snapshot.location.url:
             raise Invalid("the changes of a table cannot be applied to the table itself")
         source, first, last = self.state.table_id, self.startVersion, self.endVersion
         seen = applied_up_to(target, source)
@@ -100,11 +84,6 @@ class ChangeSet:
         spark = target._caller().spark
         rows = found.toArrow() if spark is None else SparkChangeReader(spark).changes(found.plan)
         return apply_rows(target, source, last, [f.name for f in found.plan.fields], names, rows)
-
-    @property
-    def bytesRead(self) -> int:
-        """The size of the files that reading the changes opens."""
-        return sum(sum(size or 0 for size in r.files.column("size").to_pylist()) for r in self.plan.files)
 
 
 class ChangeVerbs(ABC):
@@ -133,7 +112,7 @@ class ChangeVerbs(ABC):
         again (append-only) or deleted rows (upsert); `dropUnchanged` leaves out updates that changed no value
         (min-delta). `keys` pairs rows by columns where the table has no ids. `resume` goes on from a token.
         """
-        wanted = Wanted(_kind(kind), _names(keys), includeDeleted, dropUnchanged)
+        wanted = wanted_of(kind, keys, include_deleted=includeDeleted, drop_unchanged=dropUnchanged)
         caller, state = self._caller(), self._state()
         first, last = _versions(state, start, end, resume, caller)
         return _asked(state, first, last, wanted, caller.spark)
@@ -149,31 +128,17 @@ class ChangeVerbs(ABC):
             raise UnknownVersion(f"the newest version is {state.version}, so none is from {first} on", version=first)
         stretch = read_range(_before(state, first, is_needed=False), _at(state, last), start=first)
         plan = planned_feed(stretch, load_hidden, is_there)
-        return ChangeSet(first, last, "feed", state, plan, None, caller.spark)
+        return ChangeSet(first, last, "feed", plan, caller.spark, state, None)
 
 
 def _asked(state: DeltaState, first: int, last: int, wanted: Wanted, spark: SparkSession | None) -> ChangeSet:
     kind = wanted.kind.value
     if last < first:
         check_wanted(wanted, state.snapshot.schema)
-        return ChangeSet(first, last, kind, state, no_changes(state.snapshot, wanted), wanted, spark)
+        return ChangeSet(first, last, kind, no_changes(state.snapshot, wanted), spark, state, wanted)
     before = _before(state, first, is_needed=not wanted.by_commit)
     plan = planned(read_range(before, _at(state, last), start=first), wanted, load_hidden, is_there)
-    return ChangeSet(first, last, kind, state, plan, wanted, spark)
-
-
-def _kind(kind: str) -> Kind:
-    try:
-        return Kind(kind)
-    except ValueError:
-        offered = ", ".join(k.value for k in Kind)
-        raise Invalid(f"there is no kind of changes {kind!r}; ask for one of {offered}") from None
-
-
-def _names(keys: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(keys, str):
-        raise Invalid(f"keys= takes a list of names, such as [{keys!r}]")
-    return tuple(keys)
+    return ChangeSet(first, last, kind, plan, spark, state, wanted)
 
 
 def _versions(

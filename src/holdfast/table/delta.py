@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
-from typing import Any, Self, TypeAlias
+from typing import Self
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -25,31 +25,27 @@ from holdfast.delta import detail, history
 from holdfast.delta.state import DeltaState, is_table, load, refresh
 from holdfast.delta.vectors import load_hidden
 from holdfast.env import system
-from holdfast.errors import Invalid, Unsupported
-from holdfast.local.runner import LocalRunner
+from holdfast.errors import Invalid
 from holdfast.model.mutation import Shape
-from holdfast.model.snapshot import Snapshot
-from holdfast.ops import explain as explaining
-from holdfast.ops import scan as scanning
 from holdfast.ops.backfill import BATCH_FILES
+from holdfast.ops.scan import LoadHidden
 from holdfast.ops.write import Said
-from holdfast.plan.scan import Condition, Request, known_columns, refuse_unknown
-from holdfast.predicate.parse import parse, unknown_names
+from holdfast.plan.prune import Pruner
 from holdfast.schema.properties import isolation
-from holdfast.spark.conditions import condition
-from holdfast.spark.scan import SparkRunner
 from holdfast.storage.open import open_location
 from holdfast.table import altering, converting
 from holdfast.table.auto import after
 from holdfast.table.backfilling import Report, Tracked, enable_row_tracking
 from holdfast.table.builder import DeltaTableBuilder, Mode
-from holdfast.table.changes import ChangeVerbs
 from holdfast.table.changing import Caller
 from holdfast.table.compacting import LogCompaction, compact_log
+from holdfast.table.delta_publishing import DeltaPublishing
 from holdfast.table.erasing import ErasureVerbs
 from holdfast.table.lookup import Pins
 from holdfast.table.moment import moment_ms
+from holdfast.table.names import place_of
 from holdfast.table.nearest import NearestVerbs
+from holdfast.table.reads import Metadata, ReadVerbs
 from holdfast.table.replacing import found
 from holdfast.table.restoring import RestoreVerbs
 from holdfast.table.streaming import StreamVerbs
@@ -60,7 +56,6 @@ from holdfast.table.verbs import RowVerbs, said
 from holdfast.table.writing import How, Written, make, rows_of, write
 
 PLAIN = "holdfast.plain"  # asks for a table that every old reader opens; not kept
-_Metadata: TypeAlias = Mapping[str, str] | Sequence[str]
 _BY_PATH = re.compile(r"(?:delta\.)?`(.+)`", re.DOTALL)
 
 
@@ -73,11 +68,12 @@ class _Latest:
 
 
 class DeltaTable(
+    ReadVerbs,
     NearestVerbs,
     UpkeepVerbs,
     VersionVerbs,
     ErasureVerbs,
-    ChangeVerbs,
+    DeltaPublishing,
     StreamVerbs,
     TransactionVerbs,
     RestoreVerbs,
@@ -115,13 +111,8 @@ class DeltaTable(
 
     @classmethod
     def forName(cls, sparkSession: SparkSession | None, tableOrViewName: str) -> DeltaTable:
-        """Open a table by name; for now by its path, as in ``delta.`/path/to/table` ``."""
-        if found := _BY_PATH.fullmatch(tableOrViewName.strip()):
-            return cls.forPath(sparkSession, found[1])
-        raise Unsupported(
-            f"Holdfast does not look up {tableOrViewName!r} in a catalog yet: "
-            "open the table by its path, DeltaTable.forPath(spark, path)"
-        )
+        """Open a table by its name in Spark's catalog, or by its path, as in ``delta.`/path/to/table` ``."""
+        return cls.forPath(sparkSession, place_of(sparkSession, tableOrViewName))
 
     @classmethod
     def isDeltaTable(
@@ -309,62 +300,6 @@ class DeltaTable(
         """The same table under a name that conditions can use."""
         return DeltaTable(self._spark, self._latest, aliasName)
 
-    def toDF(self) -> DataFrame:
-        """All rows and columns of the newest version."""
-        df = self.scan()
-        return df.alias(self._alias) if self._alias else df
-
-    def scan(
-        self,
-        columns: Sequence[str] | None = None,
-        where: str | Column | None = None,
-        version: int | str | None = None,
-        timestamp: str | datetime.datetime | None = None,
-        metadata: _Metadata = (),
-    ) -> DataFrame:
-        """Rows as a DataFrame.
-
-        `where` is SQL text or a Column; what of it is understood prunes files. `metadata` names columns such as
-        `_row_id`, or maps them to other names: `{"_row_id": "rid"}`. A version is a number, or the name of a pin.
-        """
-        spark, state = self._session(), self._at(version, timestamp)
-        request = Request(columns, self._condition(where, state.snapshot, metadata), metadata)
-        return scanning.scan(state.snapshot, request, SparkRunner(spark), load_hidden, self._pruners(state))
-
-    def toArrow(
-        self,
-        columns: Sequence[str] | None = None,
-        where: str | None = None,
-        version: int | str | None = None,
-        timestamp: str | datetime.datetime | None = None,
-        metadata: _Metadata = (),
-    ) -> pa.Table:
-        """Rows as an Arrow table, read in this process without Spark: for small requests."""
-        state = self._at(version, timestamp)
-        request = Request(columns, self._local_condition(where, state.snapshot, metadata), metadata)
-        return scanning.scan(state.snapshot, request, LocalRunner(), load_hidden, self._pruners(state))
-
-    def explain(
-        self,
-        columns: Sequence[str] | None = None,
-        where: str | Column | None = None,
-        version: int | str | None = None,
-        timestamp: str | datetime.datetime | None = None,
-        metadata: _Metadata = (),
-    ) -> explaining.Explanation:
-        """What `scan` with the same arguments would read, and why; printing it shows it."""
-        state = self._at(version, timestamp)
-        snapshot, more = state.snapshot, self._pruners(state)
-        if self._spark is None:
-            local = Request(columns, self._local_condition(where, snapshot, metadata), metadata)
-            return explaining.explain(snapshot, local, LocalRunner(), more=more)
-        request = Request(columns, self._condition(where, snapshot, metadata), metadata)
-        return explaining.explain(snapshot, request, SparkRunner(self._spark), more=more)
-
-    def history(self, limit: int | None = None) -> DataFrame:
-        """The commits of the table, newest first."""
-        return self._session().createDataFrame(self.historyArrow(limit))
-
     def historyArrow(self, limit: int | None = None) -> pa.Table:
         """The commits of the table, newest first, as an Arrow table."""
         return history.history(self._latest.state.snapshot.location, limit=limit)
@@ -411,27 +346,11 @@ class DeltaTable(
         who = Caller(self._spark, system(), self._zone(), self._alias, said or Said(), mode, asked)
         return replace(who, pruners=self._pruners, reindex=self._reindex)
 
-    def _zone(self) -> str:
-        if self._spark is None:
-            return "UTC"
-        return self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    def _hidden(self, state: DeltaState) -> LoadHidden:
+        return load_hidden
 
-    def _session(self) -> SparkSession:
-        if self._spark is None:
-            raise Invalid("this table was opened without a Spark session: use toArrow, or open it with one")
-        return self._spark
-
-    def _condition(self, where: str | Column | None, snapshot: Snapshot, metadata: _Metadata) -> Condition | None:
-        return None if where is None else condition(self._session(), where, known_columns(snapshot, metadata))
-
-    def _local_condition(self, where: Any, snapshot: Snapshot, metadata: _Metadata) -> Condition | None:
-        if where is None:
-            return None
-        if not isinstance(where, str):
-            raise Invalid("without Spark a condition must be SQL text")
-        columns = known_columns(snapshot, metadata)
-        refuse_unknown(unknown_names(where, columns), columns)
-        return Condition(where, where, parse(where, columns, zone=self._zone()))
+    def _passes(self, state: DeltaState) -> tuple[Pruner, ...]:
+        return self._pruners(state)
 
 
 def read(
@@ -442,7 +361,7 @@ def read(
     where: str | Column | None = None,
     version: int | str | None = None,
     timestamp: str | datetime.datetime | None = None,
-    metadata: _Metadata = (),
+    metadata: Metadata = (),
     storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """The rows of the table at a path: `DeltaTable.forPath(...).scan(...)` in one call."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+import pyarrow as pa
+
 from holdfast.delta.checkpoint_write import write_checkpoint
 from holdfast.delta.cleanup import clean_log
 from holdfast.delta.crc_write import write_crc
@@ -18,11 +20,16 @@ from holdfast.model.files import FileTable
 from holdfast.model.mutation import Shape
 from holdfast.model.snapshot import HiddenRows
 from holdfast.ops.change import Mode
+from holdfast.ops.shape import grown
+from holdfast.ops.write import same_partitions
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.change import Storing
 from holdfast.plan.write import ENABLE_DELETION_VECTORS, write_spec
-from holdfast.schema.properties import truth
-from holdfast.schema.types import STRING, Field
+from holdfast.schema.evolve import TYPE_CHANGES
+from holdfast.schema.mapping import all_fields
+from holdfast.schema.properties import COLUMN_MAPPING_MODE, truth
+from holdfast.schema.storable import refuse_unstorable
+from holdfast.schema.types import STRING, Field, Struct
 from holdfast.spark.progress import phase
 from holdfast.storage.location import Location
 from holdfast.table.dialect import Dialect, mode_asked
@@ -31,6 +38,7 @@ from holdfast.table.manifests import SYMLINK_FORMAT, generate
 CHANGE_FEED = "delta.enableChangeDataFeed"
 CHANGE_TYPE = "_change_type"
 CHANGE_DIRECTORY = "_change_data"
+TYPE_WIDENING = "delta.enableTypeWidening"
 
 _VECTORS = "deletionVectors"
 _log = logging.getLogger(__name__)
@@ -56,6 +64,24 @@ class DeltaDialect(Dialect):
             name=state.metadata.name,
             description=state.metadata.description,
         )
+
+    def grown(self, state: DeltaState, shape: Shape, schema: Struct, env: Env) -> Shape:
+        made = grown(shape, schema, env.new_uuid)
+        refuse_unstorable(made.schema, mapped=made.properties.get(COLUMN_MAPPING_MODE, "none").lower() != "none")
+        known = {f.name: f.metadata.get(TYPE_CHANGES) for f in all_fields(shape.schema)}
+        widened = [f.name for f in all_fields(made.schema) if f.metadata.get(TYPE_CHANGES) != known.get(f.name)]
+        if widened and not truth(made.properties.get(TYPE_WIDENING)):
+            raise Invalid(
+                f"widening the type of {', '.join(widened)} needs the property {TYPE_WIDENING}=true on "
+                f"{state.snapshot.location.url}, which shuts out readers that do not know it: set it first"
+            )
+        return made
+
+    def widens(self, state: DeltaState) -> bool:
+        return truth(state.snapshot.properties.get(TYPE_WIDENING))
+
+    def beside(self, state: DeltaState, staged: pa.Table) -> pa.BooleanArray:
+        return same_partitions(state.snapshot, staged)
 
     def mode_of(self, state: DeltaState, asked: str | None, verb: str) -> Mode:
         can_hide = _VECTORS in writer_features(state.protocol)

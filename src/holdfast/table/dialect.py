@@ -12,6 +12,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
+import pyarrow as pa
+
 from holdfast.env import Env
 from holdfast.model.files import FileTable
 from holdfast.model.mutation import Shape
@@ -20,6 +22,7 @@ from holdfast.ops.change import Mode
 from holdfast.ops.commit import Format
 from holdfast.plan.change import Storing
 from holdfast.schema.properties import Isolation
+from holdfast.schema.types import Struct
 from holdfast.storage.location import Location
 
 
@@ -44,6 +47,18 @@ class Dialect(ABC):
     @abstractmethod
     def shape_of(self, state: Any) -> Shape:
         """What a table is now, as a transaction may change it."""
+
+    @abstractmethod
+    def grown(self, state: Any, shape: Shape, schema: Struct, env: Env) -> Shape:
+        """A shape with another schema, as the format keeps it; what it cannot become is refused by name."""
+
+    @abstractmethod
+    def widens(self, state: Any) -> bool:
+        """Whether a column's type may become a wider one because rows bring such."""
+
+    @abstractmethod
+    def beside(self, state: Any, staged: pa.Table) -> pa.BooleanArray:
+        """The files of those partitions that staged files are of."""
 
     @abstractmethod
     def mode_of(self, state: Any, asked: str | None, verb: str) -> Mode:

@@ -5,7 +5,9 @@
 1. A row is looked for by its id wherever rows have ids, so an older copy is found whatever its values were then; and by
    the condition, so that copies of rows deleted before are found too.
 2. Neither the log nor the report is told the condition or a value of a row.
-3. Files that no version has are told as what may hold such rows: those from before the erasure, and later ones that
+3. Rows that satisfy the condition and had left the table before count as erased, by id as well; a row that satisfied it
+   once and is live under other values does not.
+4. Files that no version has are told as what may hold such rows: those from before the erasure, and later ones that
    carry their ids, as files of a rewrite that began before and failed would.
 """
 
@@ -14,10 +16,11 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
@@ -31,6 +34,7 @@ from holdfast.delta.state import DeltaState, refresh
 from holdfast.delta.vectors import load_hidden
 from holdfast.errors import Conflict, Damaged, Invalid, NoRowIdentity
 from holdfast.index.holding import holding
+from holdfast.index.reader import PinnedReader
 from holdfast.index.registry import DIRECTORY
 from holdfast.model.files import DV, FILES, FileTable, NoStats, Slab, hiding
 from holdfast.model.snapshot import HiddenRows, Snapshot
@@ -49,7 +53,7 @@ from holdfast.storage.arrays import positions, strings
 from holdfast.table.affected import row_ids
 from holdfast.table.changing import Caller, Step, commit, delete_asked, file_metrics
 from holdfast.table.optimizing import limits_of, run_bins
-from holdfast.table.seeking import Sought, carriers, holders, understood
+from holdfast.table.seeking import Sought, carriers, holders, ids_where, understood
 from holdfast.table.vacuuming import default_retention_ms, layout_of
 
 # Vectors have positions in them, lists and leases the names of files; indexes are looked at by themselves.
@@ -256,6 +260,9 @@ def _hiding_such(snapshot: Snapshot, such: Sought, caller: Caller) -> Mapping[st
 
 def _reported(state: DeltaState, report: Erased, such: Sought, caller: Caller) -> Erased:
     there = _there(state, report.moment_ms, such.ids)
+    if earlier := _gone_before(there, such, caller):
+        such = replace(such, ids=such.ids | earlier)
+        there = _there(state, report.moment_ms, such.ids)
     files = ops.held_of(holders(there.snapshot, there.old, such, caller.spark))
     keys = strings([held.file for held in files])
     events = there.past.events
@@ -264,6 +271,7 @@ def _reported(state: DeltaState, report: Erased, such: Sought, caller: Caller) -
     properties = state.snapshot.properties
     return msgspec.structs.replace(
         report,
+        row_ids=ops.spans_of(such.ids),
         is_complete=True,
         files=files,
         changes=ops.held_of(holders(there.snapshot, there.changes, such, caller.spark)),
@@ -275,6 +283,15 @@ def _reported(state: DeltaState, report: Erased, such: Sought, caller: Caller) -
         vacuum_after_ms=caller.env.now_ms() + default_retention_ms(state),
         log_after_ms=caller.env.now_ms() + span_ms(LOG_RETENTION, properties.get(LOG_RETENTION, LOG_DEFAULT)),
     )
+
+
+def _gone_before(there: _There, such: Sought, caller: Caller) -> BitMap64:
+    """Rows that satisfied the condition and had left the table before; one that is live under other values stays."""
+    assert such.where is not None, "rows are erased by a condition"
+    ids = ids_where(there.snapshot, there.old, such.where, caller.spark) - such.ids
+    asked = np.fromiter(ids, np.int64, len(ids))
+    live = PinnedReader(there.snapshot, load_hidden).locate(asked).live
+    return BitMap64(asked[~live].astype(np.uint64))
 
 
 def _gathered(ids: DataFrame | pa.Table) -> BitMap64:

@@ -9,35 +9,31 @@ It puts the format, a runner and a store together and decides nothing itself. Na
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from holdfast.errors import Invalid
 from holdfast.iceberg.catalog import catalog_table
 from holdfast.iceberg.history import history
+from holdfast.iceberg.narrow import narrowed
 from holdfast.iceberg.state import IcebergState, load, moved
-from holdfast.local.runner import LocalRunner
-from holdfast.ops import explain as explaining
-from holdfast.ops import scan as scanning
-from holdfast.plan.scan import Condition, Request, known_columns, refuse_unknown
-from holdfast.predicate.parse import parse, unknown_names
-from holdfast.spark.conditions import condition
-from holdfast.spark.scan import SparkRunner
+from holdfast.ops.scan import LoadHidden
+from holdfast.plan.scan import Condition
+from holdfast.table.iceberg_altering import NEWEST_FORMAT
 from holdfast.table.iceberg_changes import IcebergReadingById
-from holdfast.table.iceberg_writing import NEWEST_FORMAT, IcebergWriting, Latest, create
+from holdfast.table.iceberg_checking import IcebergChecking
+from holdfast.table.iceberg_indexing import IcebergIndexing
+from holdfast.table.iceberg_latest import Latest
+from holdfast.table.iceberg_publishing import IcebergPublishing
+from holdfast.table.iceberg_writing import create
 from holdfast.table.moment import moment_ms
-
-_Metadata: TypeAlias = Mapping[str, str] | Sequence[str]
-_Version: TypeAlias = int | str | None
-_Timestamp: TypeAlias = str | datetime.datetime | None
+from holdfast.table.reads import ReadVerbs, Timestamp, Version
 
 
-class IcebergTable(IcebergWriting, IcebergReadingById):
+class IcebergTable(ReadVerbs, IcebergPublishing, IcebergReadingById, IcebergIndexing, IcebergChecking):
     """An Iceberg table, of a catalog or of a metadata file."""
 
     def __init__(self, spark: SparkSession | None, latest: Latest, alias: str | None = None) -> None:
@@ -135,64 +131,6 @@ class IcebergTable(IcebergWriting, IcebergReadingById):
         """The same table under a name that conditions can use."""
         return IcebergTable(self._spark, self._latest, aliasName)
 
-    def toDF(self) -> DataFrame:
-        """All rows and columns of the current snapshot."""
-        df = self.scan()
-        return df.alias(self._alias) if self._alias else df
-
-    def scan(
-        self,
-        columns: Sequence[str] | None = None,
-        where: str | Column | None = None,
-        version: _Version = None,
-        timestamp: _Timestamp = None,
-        metadata: _Metadata = (),
-    ) -> DataFrame:
-        """Rows as a DataFrame.
-
-        `where` is SQL text or a Column; what of it is understood prunes files. `metadata` names columns such as
-        `_file`, `_pos` or `_row_id`, or maps them to other names: `{"_row_id": "rid"}`. A version is the id of a
-        snapshot, or the name of a branch or tag.
-        """
-        spark, state = self._session(), self._at(version, timestamp)
-        known = known_columns(state.snapshot, metadata)
-        asked = None if where is None else condition(spark, where, known)
-        request = Request(columns, asked, metadata)
-        return scanning.scan(state.snapshot, request, SparkRunner(spark), state.hidden.load)
-
-    def toArrow(
-        self,
-        columns: Sequence[str] | None = None,
-        where: str | None = None,
-        version: _Version = None,
-        timestamp: _Timestamp = None,
-        metadata: _Metadata = (),
-    ) -> pa.Table:
-        """Rows as an Arrow table, read in this process, without Spark; `where` is SQL text."""
-        state = self._at(version, timestamp)
-        request = Request(columns, self._local_condition(where, state, metadata), metadata)
-        return scanning.scan(state.snapshot, request, LocalRunner(), state.hidden.load)
-
-    def explain(
-        self,
-        columns: Sequence[str] | None = None,
-        where: str | Column | None = None,
-        version: _Version = None,
-        timestamp: _Timestamp = None,
-        metadata: _Metadata = (),
-    ) -> explaining.Explanation:
-        """What `scan` with the same arguments would read, and why; printing it shows it."""
-        state = self._at(version, timestamp)
-        if self._spark is None:
-            local = Request(columns, self._local_condition(where, state, metadata), metadata)
-            return explaining.explain(state.snapshot, local, LocalRunner())
-        asked = None if where is None else condition(self._spark, where, known_columns(state.snapshot, metadata))
-        return explaining.explain(state.snapshot, Request(columns, asked, metadata), SparkRunner(self._spark))
-
-    def history(self, limit: int | None = None) -> DataFrame:
-        """The snapshots of the table, newest first."""
-        return self._session().createDataFrame(self.historyArrow(limit))
-
     def historyArrow(self, limit: int | None = None) -> pa.Table:
         """The snapshots of the table, newest first, as an Arrow table."""
         return history(self._state().metadata, limit=limit)
@@ -202,25 +140,12 @@ class IcebergTable(IcebergWriting, IcebergReadingById):
             self._latest.state = self._latest.source.newest(self._latest.state)
         return self._latest.state
 
-    def _at(self, version: _Version, timestamp: _Timestamp) -> IcebergState:
+    def _at(self, version: Version, timestamp: Timestamp) -> IcebergState:
         moment = None if timestamp is None else moment_ms(timestamp, zone=self._zone())
         return moved(self._state(), version=version, timestamp_ms=moment)
 
-    def _zone(self) -> str:
-        if self._spark is None:
-            return "UTC"
-        return self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    def _hidden(self, state: IcebergState) -> LoadHidden:
+        return state.hidden.load
 
-    def _session(self) -> SparkSession:
-        if self._spark is None:
-            raise Invalid("this table was opened without a Spark session: use toArrow, or open it with one")
-        return self._spark
-
-    def _local_condition(self, where: Any, state: IcebergState, metadata: _Metadata) -> Condition | None:
-        if where is None:
-            return None
-        if not isinstance(where, str):
-            raise Invalid("without Spark a condition must be SQL text")
-        columns = known_columns(state.snapshot, metadata)
-        refuse_unknown(unknown_names(where, columns), columns)
-        return Condition(where, where, parse(where, columns, zone=self._zone()))
+    def _needed(self, state: IcebergState, where: Condition | None) -> IcebergState:
+        return state if where is None else narrowed(state, where.predicate)

@@ -9,46 +9,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
 
-from holdfast.errors import Invalid, Unsupported
+from holdfast.errors import Unsupported
 from holdfast.iceberg.state import IcebergState
 from holdfast.iceberg.stretch import read_stretch
 from holdfast.iceberg.types import NAME_MAPPING
 from holdfast.index.reader import PinnedReader
-from holdfast.local.changes import LocalChangeReader
+from holdfast.model.files import may_lose
 from holdfast.ops import take as taking
 from holdfast.ops.changes import planned
 from holdfast.ops.take import Missing, RowIds
-from holdfast.plan.changes import ChangesPlan, Kind, Wanted
-from holdfast.spark.changes import SparkChangeReader
 from holdfast.storage.open import is_there
-from holdfast.table.iceberg_writing import Latest
-
-
-@dataclass(frozen=True)
-class IcebergChanges:
-    """The changes of some snapshots."""
-
-    startVersion: int
-    endVersion: int
-    kind: str
-    plan: ChangesPlan = field(repr=False)
-    spark: SparkSession | None = field(repr=False, default=None)
-
-    def toDF(self) -> DataFrame:
-        """The changes as a DataFrame; a DataFrame has no order, `_commit_version` tells it."""
-        if self.spark is None:
-            raise Invalid("this table was opened without a Spark session: use toArrow, or open it with one")
-        return SparkChangeReader(self.spark).changes(self.plan)
-
-    def toArrow(self) -> pa.Table:
-        """The changes in the order they were made, read in this process without Spark: for small ones."""
-        return LocalChangeReader().changes(self.plan)
+from holdfast.table.iceberg_latest import Latest
+from holdfast.table.told_changes import ToldChanges, wanted_of
 
 
 class IcebergReadingById(ABC):
@@ -72,21 +50,16 @@ class IcebergReadingById(ABC):
         keys: Sequence[str] = (),
         includeDeleted: bool = False,
         dropUnchanged: bool = False,
-    ) -> IcebergChanges:
+    ) -> ToldChanges:
         """What snapshots `start` to `end` did to rows, both included, as `DeltaTable.changes` tells it.
 
         `kind` is `append-only`, `upsert`, `min-delta` or `full-delta`.
         """
-        known = {k.value: k for k in Kind}
-        if kind not in known:
-            raise Invalid(f"there is no kind of changes {kind!r}; ask for one of {', '.join(known)}")
-        if isinstance(keys, str):
-            raise Invalid(f"keys= takes a list of names, such as [{keys!r}]")
+        wanted = wanted_of(kind, keys, include_deleted=includeDeleted, drop_unchanged=dropUnchanged)
         state = self._state()
-        _refuse_imported(state)
-        wanted = Wanted(known[kind], tuple(keys), includeDeleted, dropUnchanged)
+        refuse_imported(state)
         plan = planned(read_stretch(state, start, end), wanted, self._latest.dialect.load_hidden, is_there)
-        return IcebergChanges(start, state.version if end is None else end, kind, plan, self._spark)
+        return ToldChanges(start, state.version if end is None else end, kind, plan, self._spark)
 
     def take(
         self,
@@ -101,11 +74,17 @@ class IcebergReadingById(ABC):
         Ids that no live row has are an error, or with `missing="skip"` left out, or with `missing="null"` rows of
         nulls.
         """
-        reader = PinnedReader(self._at(version, None).snapshot, self._latest.dialect.load_hidden, None)
+        state = self._at(version, None)
+        if pc.any(may_lose(state.snapshot.files)).as_py():
+            raise Unsupported(
+                f"rows of {state.metadata.location} are deleted by value, so where a row is does not tell whether it "
+                "is live: purge() the table first, or scan it by _row_id"
+            )
+        reader = PinnedReader(state.snapshot, self._latest.dialect.load_hidden, None)
         return taking.take(reader, row_ids, columns, metadata, Missing.of(missing))
 
 
-def _refuse_imported(state: IcebergState) -> None:
+def refuse_imported(state: IcebergState) -> None:
     """Refuse a table that may hold files of Hive, whose partition columns are in no file."""
     placement = state.snapshot.placement
     if placement is not None and placement.identities and NAME_MAPPING in state.metadata.properties:

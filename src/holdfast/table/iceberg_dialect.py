@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from holdfast.env import Env
 from holdfast.errors import Invalid, Unsupported
+from holdfast.iceberg.beside import beside
 from holdfast.iceberg.catalog import CatalogTable
 from holdfast.iceberg.deletes import POSITIONS
 from holdfast.iceberg.format import IcebergFormat
+from holdfast.iceberg.reshape import numbered, refuse_reshaping
 from holdfast.iceberg.staging import missing_source, placed_by
 from holdfast.iceberg.state import IcebergState, moved
 from holdfast.iceberg.transact import DATA_FOLDER
@@ -25,7 +28,7 @@ from holdfast.ops.change import Mode
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.change import Storing
 from holdfast.schema.properties import Isolation, number, truth
-from holdfast.schema.types import Array, Map, leaves
+from holdfast.schema.types import Array, Map, Struct, leaves
 from holdfast.storage.location import Location
 from holdfast.table.dialect import Dialect, mode_asked
 
@@ -69,6 +72,17 @@ class IcebergDialect(Dialect):
     def shape_of(self, state: IcebergState) -> Shape:
         return Shape(state.snapshot.schema, properties=state.snapshot.properties)
 
+    def grown(self, state: IcebergState, shape: Shape, schema: Struct, env: Env) -> Shape:
+        made = numbered(schema, state.metadata.last_column_id)
+        refuse_reshaping(shape.schema, made, state.contents.shape.specs, where=state.metadata.location)
+        return replace(shape, schema=made)
+
+    def widens(self, state: IcebergState) -> bool:
+        return False
+
+    def beside(self, state: IcebergState, staged: pa.Table) -> pa.BooleanArray:
+        return beside(state, staged)
+
     def mode_of(self, state: IcebergState, asked: str | None, verb: str) -> Mode:
         said = asked or state.metadata.properties.get(f"write.{verb}.mode", Mode.COPY_ON_WRITE.value)
         mode = mode_asked(said)
@@ -85,14 +99,9 @@ class IcebergDialect(Dialect):
         return _ISOLATION[said]
 
     def storing(self, state: IcebergState, shape: Shape, *, carried: bool = True, feeds: bool = True) -> Storing:
-        if carried and len(state.contents.deletes.equality):
-            raise Unsupported(
-                f"{state.metadata.location} has rows that are deleted by value (equality deletes), and Holdfast only "
-                "appends to such a table: have them rewritten first"
-            )
         properties, spec = state.metadata.properties, state.contents.shape.specs[state.metadata.default_spec_id]
-        ids = state.contents.shape.leaves.ids
-        measured = [_path(f) for f, type_ in leaves(shape.schema) if not isinstance(type_, Array | Map)][:_MEASURED]
+        measured = [fields for fields, type_ in leaves(shape.schema) if not isinstance(type_, Array | Map)][:_MEASURED]
+        ids = {_path(fields): fields[-1].field_id for fields in measured if fields[-1].field_id is not None}
         identity = state.snapshot.identity if carried else None
         codec = properties.get(_CODEC, "zstd").lower()
         if codec not in _CODECS:
@@ -103,9 +112,9 @@ class IcebergDialect(Dialect):
             version_column=None if identity is None else identity.version_column,
             id_field=None if identity is None else identity.id_field,
             version_field=None if identity is None else identity.version_field,
-            stats_leaves=tuple(path for path in measured if path in ids),
+            stats_leaves=tuple(ids),
             string_prefix=_PREFIX,
-            measures={path: ids[path] for path in measured if path in ids},
+            measures=ids,
             codec=_CODECS[codec],
             target_bytes=number(TARGET_BYTES, properties.get(TARGET_BYTES, str(_TARGET))),
             prefix=DATA_FOLDER,
@@ -124,7 +133,9 @@ class IcebergDialect(Dialect):
         for snapshot_id in pc.unique(snapshots.filter(by_position)).to_pylist():
             of_it = files.filter(pc.and_(by_position, pc.fill_null(pc.equal(snapshots, snapshot_id), False)))
             found |= self._by_position(location, snapshot_id, of_it)
-        return HiddenRows(found)
+        versions = pc.unique(files.column("lost_by")).drop_null().to_pylist() if _is_placed(files) else []
+        assert len(versions) < 2, "files of one version are asked about at a time"
+        return HiddenRows(found, self._at(versions[0]).hidden.by_value if versions else ())
 
     def at(self, state: IcebergState, version: int) -> IcebergState:
         return self._at(version)
@@ -151,6 +162,10 @@ class IcebergDialect(Dialect):
                 state = self.source.newest(state)
             self._states[snapshot_id] = moved(state, version=snapshot_id)
         return self._states[snapshot_id]
+
+
+def _is_placed(files: FileTable) -> bool:
+    return "lost_by" in files.table.column_names
 
 
 def _refuse_columns(state: IcebergState) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from os import PathLike, fspath
 from typing import Any
 
@@ -24,7 +23,6 @@ from holdfast.errors import Invalid
 from holdfast.iceberg.catalog import CatalogTable, catalog_table
 from holdfast.iceberg.create import create_table
 from holdfast.iceberg.state import IcebergState
-from holdfast.iceberg.upgrade import set_properties, upgraded
 from holdfast.ops.write import Said
 from holdfast.plan.compact import HIDDEN_SHARE, TARGET_ROWS
 from holdfast.schema.ddl import parse_type
@@ -33,29 +31,16 @@ from holdfast.schema.properties import isolation as level_named
 from holdfast.schema.types import Struct
 from holdfast.spark.types import spark_to_struct
 from holdfast.table.changing import Caller
-from holdfast.table.iceberg_dialect import IcebergDialect
+from holdfast.table.iceberg_altering import IcebergAltering
+from holdfast.table.iceberg_latest import Latest
 from holdfast.table.lease import Lease
 from holdfast.table.optimizing import DeltaOptimizeBuilder
 from holdfast.table.replacing import found
 from holdfast.table.verbs import RowVerbs, said
 from holdfast.table.writing import How, Written, rows_of, write
 
-NEWEST_FORMAT = 3
 
-
-@dataclass
-class Latest:
-    """The newest state seen, shared by a table and its aliases; and where to ask for a newer one."""
-
-    state: IcebergState
-    source: CatalogTable | None
-    dialect: IcebergDialect = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.dialect = IcebergDialect(self.source, lambda: self.state)
-
-
-class IcebergWriting(RowVerbs):
+class IcebergWriting(RowVerbs, IcebergAltering):
     """What an Iceberg table can be made to be."""
 
     _spark: SparkSession | None
@@ -72,53 +57,51 @@ class IcebergWriting(RowVerbs):
         self,
         rows: DataFrame | pa.Table,
         *,
+        mergeSchema: bool = False,
+        widenTypes: bool = False,
         txn: tuple[str, int] | None = None,
         userMetadata: str | None = None,
     ) -> Written:
         """Add rows, from a DataFrame or, without Spark, an Arrow table.
 
+        `mergeSchema` adds columns the table lacks, `widenTypes` widens the types of those it has, in the same commit.
         `txn` names an application and its version: one the table has seen is not written again.
         """
-        return self._write(rows, How(said=said(txn, userMetadata)), self._caller())
+        how = How(add_columns=mergeSchema, widen_types=widenTypes, said=said(txn, userMetadata))
+        return self._write(rows, how, self._caller())
 
     def overwrite(
         self,
         rows: DataFrame | pa.Table,
         *,
         replaceWhere: str | None = None,
+        partitionOverwriteMode: str = "static",
         mode: str | None = None,
+        mergeSchema: bool = False,
+        widenTypes: bool = False,
         txn: tuple[str, int] | None = None,
         userMetadata: str | None = None,
     ) -> Written:
-        """Put rows in the place of all, or of those that satisfy `replaceWhere`, which go in the way `mode` says."""
+        """Put rows in the place of all, of those that satisfy `replaceWhere`, or (dynamic) of their own partitions.
+
+        `mode` is the way in which rows go that `replaceWhere` names.
+        """
         if mode is not None and replaceWhere is None:
             raise Invalid("all rows go with their files: mode is for overwrites with replaceWhere")
-        how = How(replace=True, replace_where=replaceWhere, said=said(txn, userMetadata))
+        if partitionOverwriteMode.lower() not in ("static", "dynamic"):
+            raise Invalid(f"partitionOverwriteMode is static or dynamic, not {partitionOverwriteMode!r}")
+        dynamic = partitionOverwriteMode.lower() == "dynamic"
+        if replaceWhere is not None and dynamic:
+            raise Invalid("replaceWhere and dynamic partition overwrite exclude each other: choose one")
+        how = How(
+            replace=True,
+            replace_where=replaceWhere,
+            dynamic=dynamic,
+            add_columns=mergeSchema,
+            widen_types=widenTypes,
+            said=said(txn, userMetadata),
+        )
         return self._write(rows, how, self._caller(mode))
-
-    def upgrade(self, formatVersion: int = NEWEST_FORMAT) -> int:
-        """Bring the table to a format version, 3 unless told otherwise; gives the version it has.
-
-        From version 3 on rows have ids; those of the table get theirs at once, in a commit that changes nothing else.
-        """
-        state = self._state()
-        self._latest.dialect.commits(state.snapshot.location, state)
-        assert self._latest.source is not None, "a table without a catalog is refused above"
-        self._latest.state = upgraded(self._latest.source, state, formatVersion, system())
-        return self._latest.state.metadata.format_version
-
-    def setProperties(self, properties: Mapping[str, str]) -> None:
-        """Set properties of the table; `format-version` upgrades it."""
-        wanted = dict(properties)
-        if (version := wanted.pop("format-version", None)) is not None:
-            if not version.isdigit():
-                raise Invalid(f"format-version is a number, not {version!r}")
-            self.upgrade(int(version))
-        self._change_properties(wanted, ())
-
-    def unsetProperties(self, names: Sequence[str]) -> None:
-        """Take properties away."""
-        self._change_properties({}, names)
 
     def optimize(
         self,
@@ -153,13 +136,6 @@ class IcebergWriting(RowVerbs):
         return write(
             state, rows_of(rows, self._spark, caller.env), found(state, how, caller), caller.env, caller.dialect
         )
-
-    def _change_properties(self, properties: Mapping[str, str], removed: Sequence[str]) -> None:
-        state = self._state()
-        self._latest.dialect.commits(state.snapshot.location, state)
-        assert self._latest.source is not None, "a table without a catalog is refused above"
-        if properties or removed:
-            self._latest.state = set_properties(self._latest.source, state, properties, removed)
 
     def _caller(self, mode: str | None = None, said: Said | None = None, isolation: str | None = None) -> Caller:
         level = None if isolation is None else level_named(isolation)

@@ -119,7 +119,7 @@ class IndexVerbs(LookupVerbs):
         state = self._at(version, timestamp) if pin is None else pin.state
         where = condition_of(state.snapshot, {**(keys or {}), **by})
         if pin is not None and self._has_indexes(state):
-            found = _by_index(reindexing.opened(pin, self._seen()), where, columns, metadata)
+            found = by_index(reindexing.opened(pin, self._seen()), where, columns, metadata)
             if found is not None:
                 return found
         request = Request(columns, Condition(None, render(where), where), metadata)
@@ -180,7 +180,7 @@ class IndexVerbs(LookupVerbs):
         """The newest version that was seen, without a look at the log."""
 
 
-def _by_index(indexes: Indexes, where: Predicate, columns: Sequence[str] | None, metadata: Metadata) -> pa.Table | None:
+def by_index(indexes: Indexes, where: Predicate, columns: Sequence[str] | None, metadata: Metadata) -> pa.Table | None:
     """Rows through an index; None where a scan is better or the only way."""
     choice, _ = indexes.choose(where)
     if choice is None or not pays(choice.hits, indexes.rows()):

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.delta.state import DeltaState
 from holdfast.delta.vectors import load_hidden
 from holdfast.index.reader import PinnedReader
+from holdfast.index.search import Indexes
 from holdfast.ops import take as taking
 from holdfast.ops.take import Missing, RowIds
 from holdfast.spark.scan import SparkRunner
@@ -38,6 +39,7 @@ class Pin:
 
     state: DeltaState
     reader: PinnedReader
+    opened: list[tuple[DeltaState | None, Indexes]] = field(default_factory=list)  # last, with the newest version then
 
     @classmethod
     def of(cls, state: DeltaState, before: Pin | None) -> Pin:

@@ -29,7 +29,6 @@ from holdfast.model.files import FILES, FileTable, NoStats, Slab
 from holdfast.model.mutation import Shape
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.ops.change import Asked, effect
-from holdfast.ops.shape import grown
 from holdfast.plan.arithmetic import live_rows
 from holdfast.plan.change import SOURCE_ALIAS, Clause, Pinned, Set, Side, Source
 from holdfast.plan.keys import by_keys, few_keys, gather, row_group_filter
@@ -37,8 +36,6 @@ from holdfast.plan.merge_on import On, source_aliases, understand
 from holdfast.plan.scan import Request, plan_scan
 from holdfast.schema.constraints import quoted
 from holdfast.schema.evolve import evolve
-from holdfast.schema.properties import COLUMN_MAPPING_MODE, truth
-from holdfast.schema.storable import refuse_unstorable
 from holdfast.schema.types import Field, Struct
 from holdfast.spark.dedupe import one_per_key
 from holdfast.table.auto import after
@@ -323,15 +320,14 @@ class DeltaMergeBuilder:
         nested = {f.name.lower() for f in old.schema.fields if isinstance(f.type, Struct)}
         taken = [f for f in source.fields if stars or f.name.lower() in named]
         new = [f for f in taken if old.schema.find(f.name) is None or f.name.lower() in nested]
-        widen = truth(old.properties.get("delta.enableTypeWidening"))
+        dialect = self._caller.dialect
+        widen = dialect.widens(self._state)
         if widen:
             new = taken
         schema = evolve(old.schema, Struct(tuple(new)), add_columns=True, widen_types=widen, partial=True)
         if schema == old.schema:
             return old
-        shape = grown(old, schema, self._caller.env.new_uuid)
-        refuse_unstorable(shape.schema, mapped=shape.properties.get(COLUMN_MAPPING_MODE, "none").lower() != "none")
-        return shape
+        return dialect.grown(self._state, old, schema, self._caller.env)
 
     def _clause(self, when: When, schema: Struct, source: Struct, alias: str | None) -> Clause:
         if when.deletes:

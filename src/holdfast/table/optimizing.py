@@ -215,7 +215,7 @@ def _as_planned(each: Bin, newest: TableState) -> bool:
     files = newest.snapshot.files
     if files is each.files:
         return True
-    columns = ["key", "dv"]
+    columns = [name for name in ("key", "dv", "lost_by") if name in files.table.column_names]
     wanted = pc.is_in(files.table.column("key"), value_set=strings(list(each.keys)))
     now, then = files.table.select(columns).filter(wanted), each.files.table.select(columns)
     return bool(now.sort_by("key").combine_chunks() == then.sort_by("key").combine_chunks())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from holdfast.delta.comebacks import came_back
 from holdfast.delta.features import check_writable, writer_features
@@ -25,6 +25,7 @@ from holdfast.index.tail import Since, Steady, Tail, Unsteady
 from holdfast.index.vector import VectorKind
 from holdfast.index.vector_options import VECTOR
 from holdfast.model.mutation import Mutation
+from holdfast.model.snapshot import Snapshot
 from holdfast.ops import reindex as ops
 from holdfast.plan.scan import known_columns, refuse_unknown
 from holdfast.schema.types import Field
@@ -41,6 +42,16 @@ KINDS: dict[str, IndexKind] = {
     BITMAP: ScalarKind(BITMAP),
     VECTOR: VectorKind(),
 }
+
+
+class Tracked(Protocol):
+    """A table at one version whose rows have ids, in whatever format."""
+
+    @property
+    def snapshot(self) -> Snapshot: ...
+
+    @property
+    def table_id(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -109,6 +120,8 @@ def indexes_of(state: DeltaState, newest: DeltaState | None = None) -> Registere
 
 def opened(pin: Pin, newest: DeltaState | None = None) -> Indexes:
     """The indexes of a pinned version, ready to be asked."""
+    if pin.opened and pin.opened[0][0] is newest:
+        return pin.opened[0][1]
     state = pin.state
 
     def since(version: int) -> Since:
@@ -121,7 +134,9 @@ def opened(pin: Pin, newest: DeltaState | None = None) -> Indexes:
         known[version] = max(state.version, known.get(version, 0))
         return Steady()
 
-    return Indexes(pin.reader, indexes_of(state, newest), state.table_id, since, load_hidden)
+    indexes = Indexes(pin.reader, indexes_of(state, newest), state.table_id, since, load_hidden)
+    pin.opened[:] = [(newest, indexes)]
+    return indexes
 
 
 def create(
@@ -130,7 +145,7 @@ def create(
     """Make an index, and register it."""
     refuse_unable(state)
     maker = kind_of(kind)
-    fields = _fields(state, columns)
+    fields = fields_asked(state, columns)
     name = checked_name("_".join(f.name for f in fields) if name is None else name)
     if name in (known := indexes_of(state)).indexes or name in known.troubles:
         raise Invalid(f"there is an index {name!r} already: drop it, rebuild it, or choose another name")
@@ -212,7 +227,7 @@ def rename(state: DeltaState, old: str, new: str, caller: Caller) -> None:
     _land(state, ops.renaming(index, new), caller.env, {old: index, new: None})
 
 
-def info_of(index: Index, state: DeltaState) -> IndexInfo:
+def info_of(index: Index, state: Tracked) -> IndexInfo:
     """An index as its table has it now."""
     known = {f.physical_name: f.name for f in state.snapshot.schema.fields}
     params = {k: v for k, v in index.definition.params.items() if k != SYNCHRONOUS}
@@ -297,7 +312,8 @@ def _tail(indexes: Indexes, index: Index) -> Tail:
         raise Damaged(f"{error}; call rebuildIndex({index.name!r})", path=error.path) from error
 
 
-def _fields(state: DeltaState, columns: Sequence[str]) -> tuple[Field, ...]:
+def fields_asked(state: Tracked, columns: Sequence[str]) -> tuple[Field, ...]:
+    """Columns to index, by their names."""
     known = known_columns(state.snapshot, ())
     refuse_unknown(list(columns), known)
     found = tuple(f for name in columns if (f := known.find(name)) is not None)

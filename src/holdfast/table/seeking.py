@@ -32,6 +32,7 @@ from holdfast.predicate.parse import parse, unknown_names
 from holdfast.predicate.records import has_opaque
 from holdfast.rows.columns import FILE, ROW_ID, ROW_INDEX
 from holdfast.spark.conditions import condition as spark_condition
+from holdfast.spark.id_bitmap import id_bitmap
 from holdfast.spark.scan import SparkRunner
 from holdfast.storage.arrays import mask
 from holdfast.storage.location import Location
@@ -83,6 +84,18 @@ def holders(
     left_out = hidden or HiddenRows()
     counts = _locally(ways, left_out) if spark is None else _on_spark(ways, left_out, spark)
     return {by_uri[uri]: rows for uri, rows in counts.items()}
+
+
+def ids_where(snapshot: Snapshot, files: FileTable, where: Condition, spark: SparkSession | None) -> BitMap64:
+    """The ids of rows in some files that satisfy a condition, hidden ones too; files without ids give none."""
+    tracked = files.filter(pc.is_valid(files.column("base_row_id")).combine_chunks()) if len(files) else files
+    if not len(tracked):
+        return BitMap64()
+    plan = replace(plan_scan(snapshot, Request((), where, {ROW_ID: _ID})), files=tracked)
+    if spark is not None:
+        return id_bitmap(SparkRunner(spark).scan(plan, HiddenRows()), _ID)
+    batches = LocalRunner().scan_batches(plan, HiddenRows())
+    return BitMap64().union(*(BitMap64(batch.column(_ID).to_numpy().astype(np.uint64)) for batch in batches))
 
 
 def carriers(location: Location, keys: Sequence[str], column: str | None, ids: BitMap64) -> list[str]:

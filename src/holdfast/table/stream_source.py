@@ -38,7 +38,8 @@ def register(spark: SparkSession) -> None:
 def session(app_name: str = "holdfast", *, master: str = LOCAL, **conf: str | int | bool) -> SparkSession:
     """The active SparkSession, or a new one on this machine, with the data source `holdfast` registered.
 
-    Settings are keywords: `session(**{"spark.sql.shuffle.partitions": 8})`.
+    With `master="sc://host"` it is one of a Spark Connect server. Settings are keywords:
+    `session(**{"spark.sql.shuffle.partitions": 8})`.
     """
     found = started(app_name, master=master, **conf)
     register(found)

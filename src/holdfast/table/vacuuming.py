@@ -265,7 +265,7 @@ def _retention(state: DeltaState, hours: Any, *, enforced: bool) -> tuple[int | 
         raise Invalid(
             f"the table at {state.snapshot.location.url} keeps files for {default_ms / HOUR_MS:g} hours "
             f"({DELETED_FILE_RETENTION}), and {hours:g} is less: a writer at work or a reader of an older version may "
-            "lose files. Say enforceRetention=False if there are none"
+            "lose files, so say enforceRetention=False if there are none"
         )
     return asked_ms, default_ms
 

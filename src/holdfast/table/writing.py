@@ -17,15 +17,14 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.delta.format import DeltaFormat
 from holdfast.delta.state import DeltaState
 from holdfast.env import Env
-from holdfast.errors import ConcurrentWrite, Invalid, NotATable, NumbersTaken
+from holdfast.errors import AppendOnly, ConcurrentWrite, Invalid, NotATable, NumbersTaken
 from holdfast.local.constraints import prepare as prepare_locally
 from holdfast.local.write import write_table
 from holdfast.model.mutation import HANDS_OUT_NUMBERS, Mutation, RowsWhere, Shape
-from holdfast.model.snapshot import Snapshot
 from holdfast.ops.change import Effect
 from holdfast.ops.commit import Landed, commit
 from holdfast.ops.rebase import Redo
-from holdfast.ops.shape import created, grown
+from holdfast.ops.shape import created
 from holdfast.ops.write import Said, appended, made, overwritten, refuse_outside, replaced
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.auto import Auto
@@ -33,12 +32,10 @@ from holdfast.predicate.parse import parse
 from holdfast.predicate.records import Predicate
 from holdfast.schema.constraints import Demand, Kind, demands, pinned, references
 from holdfast.schema.enforce import Fit, fit
-from holdfast.schema.evolve import TYPE_CHANGES, evolve, overwrite
+from holdfast.schema.evolve import evolve, overwrite
 from holdfast.schema.from_arrow import struct_of
 from holdfast.schema.identity import advanced
-from holdfast.schema.mapping import all_fields
-from holdfast.schema.properties import COLUMN_MAPPING_MODE, Isolation
-from holdfast.schema.storable import refuse_unstorable
+from holdfast.schema.properties import Isolation
 from holdfast.schema.types import Struct
 from holdfast.spark.constraints import prepare, violation_of
 from holdfast.spark.progress import phase, tasks
@@ -49,6 +46,7 @@ from holdfast.table.builder import Mode
 from holdfast.table.delta_dialect import DELTA
 from holdfast.table.dialect import Dialect, TableState
 
+REPLACE_WHERE = "replaceWhere"  # what a constraint is called that rows in the place of others are under
 _NUMBERED_AGAIN = 100  # times, before so many writers at once are the user's business
 
 
@@ -64,6 +62,7 @@ class How:
     replace_schema: bool = False
     said: Said = field(default_factory=Said)
     taking: Effect | None = None  # the rows that `replace_where` names, found; None: whole partitions
+    stored_as: Mapping[str, str] = field(default_factory=dict)  # properties that count for these files only
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +172,7 @@ def store_rows(state: TableState, rows: Rows, how: How, env: Env, dialect: Diale
     old = dialect.shape_of(state)
     incoming = rows.schema()
     schema = _new_schema(old, incoming, how)
-    shape = old if schema is old.schema else grown(old, schema, env.new_uuid)
-    if shape is not old:
-        mapped = shape.properties.get(COLUMN_MAPPING_MODE, "none").lower() != "none"
-        refuse_unstorable(shape.schema, mapped=mapped)
-        _refuse_unasked_widening(old, shape, location)
+    shape = old if schema is old.schema else dialect.grown(state, old, schema, env)
     if how.replace and not how.replace_schema:
         refuse_append_only(old, location)
     where = None if how.replace_where is None else parse(how.replace_where, shape.schema)
@@ -185,7 +180,8 @@ def store_rows(state: TableState, rows: Rows, how: How, env: Env, dialect: Diale
     wanted = demands(shape.schema, shape.properties, fitted)
     if how.taking is not None and how.replace_where is not None:
         wanted = (*wanted, _belongs(how.replace_where, shape.schema))
-    staged, marks = rows.store(fitted, wanted, dialect.storing(state, shape, carried=False).data, location)
+    stored = replace(shape, properties={**shape.properties, **how.stored_as}) if how.stored_as else shape
+    staged, marks = rows.store(fitted, wanted, dialect.storing(state, stored, carried=False).data, location)
     tags = {HANDS_OUT_NUMBERS: "true"} if marks and shape is old else {}
     if marks:
         shape = replace(shape, schema=advanced(shape.schema, marks))
@@ -197,7 +193,7 @@ def _write(state: TableState, rows: Rows, how: How, env: Env, dialect: Dialect) 
     location = state.snapshot.location
     lost = 0
     while True:
-        mutation = _mutation(state.snapshot, stored, how)
+        mutation = _mutation(state, stored, how, dialect)
         try:
             landed = land(state, location, mutation, env, dialect=dialect)
         except ConcurrentWrite as conflict:
@@ -211,7 +207,8 @@ def _write(state: TableState, rows: Rows, how: How, env: Env, dialect: Dialect) 
         return Written(landed.version, mutation.metrics, landed.attempts + lost)
 
 
-def _mutation(snapshot: Snapshot, stored: Stored, how: How) -> Mutation:
+def _mutation(state: TableState, stored: Stored, how: How, dialect: Dialect) -> Mutation:
+    snapshot = state.snapshot
     staged, shape, where, text = stored.staged, stored.shape, stored.where, how.replace_where or ""
     if not how.replace:
         made = appended(snapshot, staged, how.said, shape=shape)
@@ -220,7 +217,8 @@ def _mutation(snapshot: Snapshot, stored: Stored, how: How) -> Mutation:
     else:
         if where is not None:
             refuse_outside(snapshot, staged, where, text)
-        made = overwritten(snapshot, staged, how.said, shape=shape, where=where, where_text=text, dynamic=how.dynamic)
+        beside = dialect.beside(state, staged) if how.dynamic else None
+        made = overwritten(snapshot, staged, how.said, shape=shape, where=where, where_text=text, beside=beside)
     return replace(made, tags={**made.tags, **stored.tags})
 
 
@@ -285,21 +283,10 @@ def _new_schema(old: Shape, incoming: Struct, how: How) -> Struct:
 
 def _belongs(text: str, schema: Struct) -> Demand:
     """What rows must satisfy that take the place of others."""
-    return Demand("replaceWhere", Kind.CHECK, text, references(text, schema))
-
-
-def _refuse_unasked_widening(old: Shape, new: Shape, location: Location) -> None:
-    """A widened type needs readers that know of it, so the table must say that it may have them."""
-    known = {f.name: f.metadata.get(TYPE_CHANGES) for f in all_fields(old.schema)}
-    widened = [f.name for f in all_fields(new.schema) if f.metadata.get(TYPE_CHANGES) != known.get(f.name)]
-    if widened and new.properties.get("delta.enableTypeWidening", "false").lower() != "true":
-        raise Invalid(
-            f"widening the type of {', '.join(widened)} needs the property delta.enableTypeWidening=true on "
-            f"{location.url}, which shuts out readers that do not know it: set it first"
-        )
+    return Demand(REPLACE_WHERE, Kind.CHECK, text, references(text, schema))
 
 
 def refuse_append_only(shape: Shape, location: Location) -> None:
     """Refuse to take rows out of a table that only takes appends."""
     if shape.properties.get("delta.appendOnly", "false").lower() == "true":
-        raise Invalid(f"the table at {location.url} only takes appends (delta.appendOnly=true): append instead")
+        raise AppendOnly(f"the table at {location.url} only takes appends (delta.appendOnly=true): append instead")

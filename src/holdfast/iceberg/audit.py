@@ -1,0 +1,202 @@
+"""A table's metadata checked against itself: snapshots, lists, manifests, and what they say of each other.
+
+1. Every snapshot that is kept is looked at; a manifest that several share is read once.
+2. Nothing is written, and what cannot be read is a finding that costs the others nothing.
+3. What other engines may leave without being wrong (deletes that apply to nothing, totals in summaries that do not add
+   up) is only worth knowing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.errors import Damaged, Invalid, MissingFile
+from holdfast.iceberg.deletes import dangling, refers_to
+from holdfast.iceberg.manifests import DELETES, Listed, manifests_of, read_manifest
+from holdfast.iceberg.match import places_of
+from holdfast.iceberg.metadata import ROW_IDS_SINCE, SnapshotEntry, TableMetadata
+from holdfast.iceberg.state import IcebergState
+from holdfast.model.finding import Finding, Kind, listed
+from holdfast.storage.arrays import strings
+from holdfast.storage.base import NotFound
+from holdfast.storage.open import place
+
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataChecked:
+    """What was found in metadata; `spoken_of` are the keys of every file that some snapshot refers to."""
+
+    findings: tuple[Finding, ...]
+    spoken_of: pa.Array
+    is_readable: bool  # whether the files of the newest snapshot can be listed
+
+
+def check_metadata(state: IcebergState) -> MetadataChecked:
+    """Check what leads to the files of a table, for every snapshot it keeps."""
+    found = list(_against_itself(state.metadata))
+    keys = [strings(sorted(_metadata_keys(state)))]
+    seen = dict(state.contents.read)
+    for entry in state.metadata.snapshots:
+        for finding, spoken in _snapshot(state, entry, seen):
+            found += [] if finding is None else [finding]
+            keys.append(spoken)
+    is_readable = True
+    try:
+        found += _current(state)
+    except Damaged as error:
+        is_readable = False
+        if not any(finding.version == state.version for finding in found):
+            kind = Kind.MISSING_COMMIT if isinstance(error, MissingFile) else Kind.BAD_COMMIT
+            found.append(Finding(kind, str(error), file=error.path, version=state.version))
+    kinds = dict.fromkeys(finding.kind for finding in found)
+    told = [one for kind in kinds for one in listed(f for f in found if f.kind is kind)]
+    return MetadataChecked(tuple(told), pc.unique(pa.concat_arrays(keys)), is_readable)
+
+
+def _against_itself(metadata: TableMetadata) -> Iterator[Finding]:
+    """What the metadata file alone shows to be wrong."""
+    known = {entry.snapshot_id for entry in metadata.snapshots}
+    for name, ref in metadata.refs.items():
+        if ref.snapshot_id not in known:
+            what = f"the {ref.type} {name} points to snapshot {ref.snapshot_id}, which the metadata does not have"
+            yield Finding(Kind.MISSING_COMMIT, what, version=ref.snapshot_id)
+    schemas = {int(schema.get("schema-id", 0)) for schema in metadata.schemas}
+    specs = {int(spec.get("spec-id", 0)) for spec in metadata.partition_specs}
+    if metadata.current_schema_id not in schemas or metadata.default_spec_id not in specs:
+        yield Finding(Kind.BAD_COMMIT, "the current schema or the default partition spec is not in the metadata")
+    for entry in metadata.snapshots:
+        if entry.sequence_number > metadata.last_sequence_number:
+            what = (
+                f"snapshot {entry.snapshot_id} has the sequence number {entry.sequence_number}, and the last of the "
+                f"table is {metadata.last_sequence_number}: deletes to come would miss its files"
+            )
+            yield Finding(Kind.BAD_COMMIT, what, version=entry.snapshot_id)
+        if entry.schema_id is not None and entry.schema_id not in schemas:
+            what = f"snapshot {entry.snapshot_id} is of schema {entry.schema_id}, which the metadata does not have"
+            yield Finding(Kind.BAD_COMMIT, what, version=entry.snapshot_id)
+    if metadata.format_version >= ROW_IDS_SINCE and metadata.next_row_id is None:
+        yield Finding(Kind.MARK_BELOW_DATA, "the metadata has no next-row-id, so no row to come can be given an id")
+
+
+def _metadata_keys(state: IcebergState) -> Iterator[str]:
+    metadata = state.metadata
+    told = [
+        state.metadata_path,
+        *(entry.get("metadata-file") for entry in metadata.metadata_log),
+        *(entry.get("statistics-path") for entry in (*metadata.statistics, *metadata.partition_statistics)),
+        *(entry.manifest_list for entry in metadata.snapshots),
+        f"{metadata.location.rstrip('/')}/metadata/version-hint.text",
+    ]
+    for path in told:
+        if path:
+            yield state.paths.key(path)
+
+
+def _snapshot(
+    state: IcebergState, entry: SnapshotEntry, seen: dict[str, Listed]
+) -> Iterator[tuple[Finding | None, pa.Array]]:
+    """What is wrong with the manifests of a snapshot, and the keys of the files they list; `seen` are read already."""
+    nothing = strings([])
+    try:
+        manifests = manifests_of(state.paths, entry)
+    except (Damaged, Invalid) as error:
+        yield _unreadable(error, entry), nothing
+        return
+    for manifest in manifests:
+        known = seen.get(manifest.path)
+        if known is None or manifest != known.manifest:
+            try:
+                known = seen[manifest.path] = read_manifest(state.paths, manifest)
+            except (Damaged, Invalid) as error:
+                yield _unreadable(error, entry), nothing
+                continue
+        yield None, strings([state.paths.key(manifest.path)])
+        yield None, state.paths.keys(known.entries["file_path"].combine_chunks())
+        wrong = _miscounted(known)
+        if wrong is not None:
+            what = f"the list of snapshot {entry.snapshot_id} says that {manifest.path} has {wrong}"
+            yield Finding(Kind.WRONG_COUNT, what, file=manifest.path, version=entry.snapshot_id), nothing
+
+
+def _unreadable(error: Damaged | Invalid, entry: SnapshotEntry) -> Finding:
+    kind = Kind.MISSING_COMMIT if isinstance(error, MissingFile) else Kind.BAD_COMMIT
+    what = f"snapshot {entry.snapshot_id} cannot be read: {error}"
+    return Finding(kind, what, file=error.path if isinstance(error, Damaged) else None, version=entry.snapshot_id)
+
+
+def _miscounted(one: Listed) -> str | None:
+    """What a list says otherwise of a manifest than the manifest does."""
+    manifest = one.manifest
+    rows = pc.sum(one.entries["record_count"]).as_py() or 0
+    if manifest.files is not None and manifest.files != len(one):
+        return f"{manifest.files} live files, and it has {len(one)}"
+    if manifest.rows is not None and manifest.rows != rows:
+        return f"{manifest.rows} live rows, and its files have {rows}"
+    return None
+
+
+def _current(state: IcebergState) -> Iterator[Finding]:
+    """What is wrong with the newest snapshot as a whole."""
+    if state.entry is None:
+        return
+    yield from _totals(state)
+    deletes = state.contents.deletes
+    files = state.snapshot.files.table
+    if not len(deletes):
+        return
+    for row in deletes.equality.to_pylist():  # one per file of deletes by value
+        if (wrong := _absent(state, row)) is not None:
+            yield wrong
+    loose: set[str] = set(deletes.table["file_path"].to_pylist())
+    if len(files):
+        about = refers_to(deletes.table)
+        lost = np.asarray(pc.is_valid(about)) & (places_of(files["path"].combine_chunks(), about) < 0)
+        single = deletes.table.filter(pa.array(lost))["file_path"].to_pylist()
+        loose = {*dangling(files, deletes).to_pylist(), *single}
+    if loose:
+        what = (
+            f"{len(loose)} delete files apply to no file of the table, such as "
+            f"{', '.join(sorted(loose)[:_EXAMPLES])}: compactions of other engines leave them"
+        )
+        yield Finding(Kind.IDLE_DELETES, what, file=min(loose), count=len(loose))
+
+
+def _absent(state: IcebergState, row: Mapping[str, Any]) -> Finding | None:
+    path = row["file_path"]
+    store, key = place(state.paths.location, state.paths.key(path))
+    try:
+        size = store.head(key).size
+    except NotFound:
+        what = f"{path} holds rows that are deleted by value and is not there: reading the table fails; restore it"
+        return Finding(Kind.MISSING_DELETES, what, file=path)
+    if size != row["file_size_in_bytes"]:
+        what = f"{path} has {size} bytes where its manifest has {row['file_size_in_bytes']}: it was overwritten"
+        return Finding(Kind.WRONG_SIZE, what, file=path)
+    return None
+
+
+def _totals(state: IcebergState) -> Iterator[Finding]:
+    assert state.entry is not None, "totals are those of a snapshot"
+    data = [one for one in state.contents.listed if one.manifest.content != DELETES]
+    true = {
+        "total-data-files": sum(map(len, data)),
+        "total-records": sum(pc.sum(one.entries["record_count"]).as_py() or 0 for one in data),
+        "total-delete-files": len(state.contents.deletes),
+    }
+    summary = state.entry.summary
+    wrong = [
+        f"{name} {summary[name]} for {count}"
+        for name, count in true.items()
+        if summary.get(name, count) not in (count, str(count))
+    ]
+    if wrong:
+        what = f"the summary of snapshot {state.version} says {', '.join(wrong)}"
+        yield Finding(Kind.WRONG_SUMMARY, what, version=state.version)

@@ -1,0 +1,96 @@
+"""What a publication asks of a Delta table: as the table that rows come from, and as the one that they go to."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from holdfast.delta.feed import read_range
+from holdfast.delta.published import changed_since, published_into
+from holdfast.delta.state import DeltaState, load
+from holdfast.delta.vectors import load_hidden
+from holdfast.env import system
+from holdfast.model.commits import CommitRange
+from holdfast.model.mutation import Shape
+from holdfast.model.publication import Publication
+from holdfast.ops.publish import Origin
+from holdfast.ops.write import Said
+from holdfast.plan.publish_columns import plain, refuse_types
+from holdfast.schema.properties import COLUMN_MAPPING_MODE
+from holdfast.schema.requests import requested
+from holdfast.schema.storable import refuse_partition_columns, refuse_unstorable
+from holdfast.schema.types import PRIMITIVES, Struct
+from holdfast.storage.open import open_location
+from holdfast.table.builder import Mode
+from holdfast.table.changes import ChangeVerbs
+from holdfast.table.changing import Caller
+from holdfast.table.publishing import PublishVerbs
+from holdfast.table.verbs import RowVerbs
+from holdfast.table.writing import make
+
+
+class DeltaPublishing(ChangeVerbs, PublishVerbs):
+    """A Delta table that is published, or published into."""
+
+    @classmethod
+    @abstractmethod
+    def forPath(
+        cls,
+        sparkSession: SparkSession | None,
+        path: str | PathLike[str],
+        hadoopConf: Mapping[str, str] | None = None,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> Any: ...
+
+    @abstractmethod
+    def _state(self) -> DeltaState: ...
+
+    @abstractmethod
+    def _caller(self, mode: str | None = None, said: Said | None = None, isolation: str | None = None) -> Caller: ...
+
+    @abstractmethod
+    def _at(self, version: int | str | None, timestamp: None) -> DeltaState: ...
+
+    @classmethod
+    def createLike(
+        cls,
+        sparkSession: SparkSession | None,
+        path: str | PathLike[str],
+        table: RowVerbs,
+        *,
+        partitionedBy: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> Any:
+        """Make a table with the columns of another one, of any format; `table.publish(...)` brings the rows."""
+        schema, asked = plain(table._state().snapshot.schema), requested(properties or {})
+        refuse_types(schema, PRIMITIVES, target="a Delta table")
+        refuse_unstorable(schema, mapped=asked.properties.get(COLUMN_MAPPING_MODE, "none") != "none")
+        named = (partitionedBy,) if isinstance(partitionedBy, str) else tuple(partitionedBy)
+        by = refuse_partition_columns(schema, named)
+        shape = Shape(schema, by, asked.properties, features=asked.features)
+        location = open_location(fspath(path), storage_options=storage_options)
+        make(location, shape, system(), mode=Mode.CREATE, plain=False)
+        return cls.forPath(sparkSession, path, storage_options=storage_options)
+
+    def _origin(self, upto: int | None) -> Origin:
+        state = self._at(upto, None)
+
+        def since(version: int) -> CommitRange:
+            return read_range(load(state.snapshot.location, version=version), state, start=version + 1)
+
+        return Origin(state.table_id, state.version, state.snapshot, load_hidden, since)
+
+    def _refuse_types(self, schema: Struct) -> None:
+        refuse_types(schema, PRIMITIVES, target=self._state().snapshot.location.url)
+
+    def _published(self, state: DeltaState) -> Publication | None:
+        return published_into(state)
+
+    def _changed_since(self, state: DeltaState, publication: Publication) -> tuple[int, str] | None:
+        return changed_since(state, publication)

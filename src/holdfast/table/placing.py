@@ -1,0 +1,49 @@
+"""Where columns stand and whether they may be null, put together: look at the table, decide, commit.
+
+1. A column becomes NOT NULL only after no row that is there was found to be null in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from holdfast.delta.features import check_writable
+from holdfast.delta.state import DeltaState
+from holdfast.env import Env
+from holdfast.ops import alter_columns
+from holdfast.ops.alter_places import move_column, moved, set_nullable
+from holdfast.schema.constraints import quoted
+from holdfast.table.altering import Columns, columns_asked, commit_shape, refuse_violated
+from holdfast.table.delta_dialect import DELTA
+from holdfast.table.writing import Written
+
+
+def add_columns(state: DeltaState, columns: Columns, places: Mapping[str, str | None], env: Env) -> Written:
+    """Add columns, some of them first (None) or after another one."""
+    mutation = alter_columns.add_columns(DELTA.shape_of(state), columns_asked(columns), env.new_uuid)
+    assert mutation.shape is not None, "new columns are a change of shape"
+    schema = mutation.shape.schema
+    for name, after in places.items():
+        schema = moved(schema, name, after)
+    return commit_shape(state, replace(mutation, shape=replace(mutation.shape, schema=schema)), env)
+
+
+def place_column(state: DeltaState, name: str, after: str | None, env: Env) -> Written:
+    """Put a column after another one, or first."""
+    return commit_shape(state, move_column(DELTA.shape_of(state), name, after), env)
+
+
+def drop_not_null(state: DeltaState, name: str, env: Env) -> Written:
+    """Let a column be null."""
+    return commit_shape(state, set_nullable(DELTA.shape_of(state), name, True), env)
+
+
+def set_not_null(state: DeltaState, name: str, env: Env, *, zone: str = "UTC") -> Written:
+    """Let a column be null no more, if it never is."""
+    mutation = set_nullable(DELTA.shape_of(state), name, False)
+    check_writable(state.protocol, table=state.snapshot.location.url)
+    path = alter_columns.path_of(state.snapshot.schema, name)
+    if len(state.snapshot.files):
+        refuse_violated(state.snapshot, f"NOT NULL of {name}", f"{'.'.join(map(quoted, path))} IS NOT NULL", zone)
+    return commit_shape(state, mutation, env)
