@@ -205,7 +205,7 @@ def test_clustering_is_chosen_and_done(run: Run, tmp_path: Path) -> None:
 def test_vacuum_tells_what_it_costs(run: Run, orders: Path) -> None:
     run("compact", orders)
     refused = run("vacuum", orders, "--hours", 0, code=1).stderr
-    assert "Say --force if there are none" in refused
+    assert "say --force if there are none" in refused
     would = told(run("vacuum", orders, "--hours", 0, "--force", "-n", "--json"))
     did = told(run("vacuum", orders, "--hours", 0, "--force", "--json"))
     assert would["files"] == did["files"] != []

@@ -19,6 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from holdfast.spark.home import two_sparks
 from holdfast.spark.java import ADVICE, OLDEST, every_java, find_java
 
 START_TIMEOUT_S = 300
@@ -61,6 +62,8 @@ def pyspark() -> Check:
         return Check("PySpark", False, "not installed", "pip install 'pyspark>=4.0,<5'")
     if _major(found) != 4:
         return Check("PySpark", False, found, "Holdfast runs on PySpark 4: pip install 'pyspark>=4.0,<5'")
+    if trouble := two_sparks(found):
+        return Check("PySpark", False, found, trouble)
     return Check("PySpark", True, found)
 
 

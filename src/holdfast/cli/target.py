@@ -13,7 +13,6 @@ from importlib import import_module
 from typing import Any
 
 import holdfast
-from holdfast.cli.instead import advice
 from holdfast.delta.pins import pins_of
 from holdfast.delta.state import DeltaState, load
 from holdfast.delta.vacuums import missing_file
@@ -21,9 +20,17 @@ from holdfast.delta.vectors import load_hidden
 from holdfast.errors import Invalid, NotATable, UnknownVersion, Unsupported
 from holdfast.model.snapshot import Snapshot
 from holdfast.ops.scan import LoadHidden
+from holdfast.storage.instead import Ways, advice
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
 from holdfast.table.moment import moment_ms
+
+IN_A_SHELL = Ways(
+    parquet="make one of them with `holdfast append --create NEW_TABLE FILES`, or in place with "
+    "DeltaTable.convertToDelta",
+    iceberg="name its metadata file, {}",
+    empty="make a table in it with `holdfast append --create {} FILES`",
+)
 
 
 @dataclass(frozen=True)
@@ -114,7 +121,7 @@ def saying_what_is_there(location: Location) -> Iterator[None]:
     try:
         yield
     except NotATable as error:
-        raise NotATable(advice(location), location=location.url) from error
+        raise NotATable(advice(location, IN_A_SHELL), location=location.url) from error
 
 
 def pinned_or_number(state: DeltaState, version: str) -> int:

@@ -1,0 +1,54 @@
+"""The life of a table, from its log alone: how many rows and files each version has, and when each file came and went.
+
+1. A file lives from the version that adds it to the last version that has it, whatever its deletion vector becomes.
+2. Rows are those that can be seen: what deletion vectors hide is counted apart.
+3. No data file is opened, so the life of a table can be told after a vacuum too, as far as the log goes back.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.delta.history import history
+from holdfast.delta.state import load
+from holdfast.errors import Unsupported
+from holdfast.model.snapshot import Snapshot
+from holdfast.report.facts import FileLife, Life, Version
+from holdfast.storage.location import Location
+
+MOST_VERSIONS = 1000  # each is loaded by itself; a page cannot show more
+
+
+def life_of(location: Location) -> Life:
+    """What became of a table, from the oldest version that its log tells to the newest."""
+    commits = history(location, limit=MOST_VERSIONS)
+    operations = dict(zip(commits["version"].to_pylist(), commits["operation"].to_pylist(), strict=True))
+    versions: list[Version] = []
+    seen: dict[str, FileLife] = {}
+    for number in sorted(operations):
+        snapshot = load(location, version=number).snapshot
+        versions.append(_version(number, operations[number] or "?", snapshot))
+        for key, rows in zip(snapshot.files.column("key").to_pylist(), _records(snapshot).to_pylist(), strict=True):
+            first = seen[key].first if key in seen else number
+            seen[key] = FileLife(key, first, number, rows, is_live=False)
+    newest = versions[-1].number
+    files = (FileLife(f.key, f.first, f.last, f.rows, f.last == newest) for f in seen.values())
+    return Life(tuple(versions), tuple(sorted(files, key=lambda f: (f.first, f.key))))
+
+
+def _version(number: int, operation: str, snapshot: Snapshot) -> Version:
+    files = snapshot.files
+    hidden = pc.sum(pc.struct_field(files.column("dv"), "cardinality")).as_py() or 0
+    rows = pc.sum(_records(snapshot)).as_py() or 0
+    return Version(number, operation, rows - hidden, hidden, len(files), pc.sum(files.column("size")).as_py() or 0)
+
+
+def _records(snapshot: Snapshot) -> pa.Array:
+    counts = snapshot.files.num_records
+    if counts.null_count:
+        raise Unsupported(
+            f"{snapshot.location.url}, version {snapshot.version}: {counts.null_count} files do not say how many rows "
+            "they have, so the life of the table cannot be told"
+        )
+    return counts

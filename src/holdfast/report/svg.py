@@ -1,0 +1,95 @@
+"""Drawing: elements of SVG and HTML as text, and a figure that can be read without seeing it.
+
+1. Whatever comes from outside is escaped, in texts and in attributes.
+2. Colours are classes, never values, so that a page decides them for light, dark and paper.
+3. Every drawing has a title, a description, and its numbers as a table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+
+_HOLLOW = frozenset({"rect", "line", "circle", "path", "polyline"})
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The numbers of a drawing: headings, and rows below them."""
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A drawing, and what it says."""
+
+    name: str  # unique on its page
+    title: str
+    says: str  # below the title
+    about: str  # for whoever does not see the drawing
+    svg: str
+    numbers: Numbers
+
+
+def tag(name: str, *inner: str, **attributes: object) -> str:
+    """An element; `inner` is markup. A trailing underscore of an attribute is left out, others become hyphens."""
+    told = "".join(f' {_name(key)}="{escape(_value(value))}"' for key, value in attributes.items() if value is not None)
+    return f"<{name}{told}/>" if name in _HOLLOW and not inner else f"<{name}{told}>{''.join(inner)}</{name}>"
+
+
+def text(x: float, y: float, said: str, **attributes: object) -> str:
+    """A line of text in a drawing."""
+    return tag("text", escape(said), x=x, y=y, **attributes)
+
+
+def hint(said: str) -> str:
+    """What a pointer over an element shows; also its name for a screen reader."""
+    return tag("title", escape(said))
+
+
+def drawing(name: str, title: str, about: str, width: float, height: float, *parts: str) -> str:
+    """A whole drawing, as wide as there is room for it."""
+    ids = f"{name}-title {name}-about"
+    return tag(
+        "svg",
+        tag("title", escape(title), id=f"{name}-title"),
+        tag("desc", escape(about), id=f"{name}-about"),
+        *parts,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {_value(width)} {_value(height)}",
+        role="img",
+        aria_labelledby=ids,
+        style=f"min-width:{_value(round(width * 0.62))}px",
+    )
+
+
+def table(numbers: Numbers) -> str:
+    """Numbers as a table of HTML."""
+    first = numbers.rows[0] if numbers.rows else numbers.heads
+    heads = "".join(
+        tag("th", escape(head), scope="col", class_=_align(at, below))
+        for at, (head, below) in enumerate(zip(numbers.heads, first, strict=True))
+    )
+    rows = "".join(tag("tr", *(_cell(at, value) for at, value in enumerate(row))) for row in numbers.rows)
+    return tag("div", tag("table", tag("thead", tag("tr", heads)), tag("tbody", rows)), class_="scroll")
+
+
+def _cell(at: int, value: str) -> str:
+    if at == 0:
+        return tag("th", escape(value), scope="row")
+    return tag("td", escape(value), class_=_align(at, value))
+
+
+def _align(at: int, value: str) -> str | None:
+    """Numbers stand to the right, but for those that name a row."""
+    return "number" if at and value[:1].isdigit() else None
+
+
+def _name(key: str) -> str:
+    return key.removesuffix("_").replace("_", "-")
+
+
+def _value(value: object) -> str:
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
