@@ -9,8 +9,10 @@ SHELL := bash
 BIN := .venv/bin
 READY := .venv/.ready
 BENCHES := bench/open.py bench/scan.py bench/write.py bench/commits.py bench/dml.py bench/maintain.py bench/changes.py \
-	bench/concurrency.py bench/take.py bench/lookup.py bench/nearest.py bench/iceberg.py bench/iceberg_write.py
+	bench/concurrency.py bench/take.py bench/lookup.py bench/nearest.py bench/iceberg.py bench/iceberg_write.py \
+	bench/iceberg_spark.py
 BENCH_ARGS ?=
+TOUR_ARGS ?=
 
 # Spark workers run the interpreter that has the packages, whatever python3 means on the PATH.
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
@@ -20,7 +22,7 @@ WITH_JAVA = JAVA_HOME="$$(scripts/java.sh)"
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 .PHONY: venv
 venv: $(READY) ## make the virtual environment from the lock
@@ -35,9 +37,13 @@ $(READY): requirements.lock pyproject.toml
 java: ## find or install Java 17 or newer, and print where it is
 	@scripts/java.sh
 
+.PHONY: browser
+browser: ## find or install a browser that opens reports, and print where it is
+	@scripts/browser.sh || [ "$${HOLDFAST_BROWSER_REQUIRED:-}" != 1 ]
+
 .PHONY: demo
-demo: $(READY) java ## a tour, on small tables made on the spot
-	@$(WITH_JAVA) $(BIN)/python scripts/demo.py
+demo: $(READY) java ## a tour on tables made on the spot; ends with a report, build/tour/holdfast-tour.html
+	@$(WITH_JAVA) $(BIN)/holdfast tour --out build/tour $(TOUR_ARGS)
 
 .PHONY: check
 check: $(READY) ## lint, format, types and layers
@@ -47,7 +53,7 @@ check: $(READY) ## lint, format, types and layers
 	$(BIN)/lint-imports
 
 .PHONY: test
-test: check java ## everything: check, the whole suite, and the marked tests on the other two ways to run Spark
+test: check java browser ## everything: check, the whole suite, and the marked tests on the other two ways to run Spark
 	@$(WITH_JAVA) scripts/tests.sh
 
 .PHONY: soak
@@ -57,11 +63,24 @@ soak: $(READY) java ## the property tests, a hundred times as deep
 .PHONY: interop
 interop: $(READY) java ## tables of other engines, and ours in their hands: writes docs/compatibility.md
 	$(WITH_JAVA) HOLDFAST_GOLDEN_REQUIRED=1 $(BIN)/pytest -m golden
+	$(WITH_JAVA) $(BIN)/python -m tests.dropin.recipes
 	$(WITH_JAVA) $(BIN)/python -m tests.interop
 
 .PHONY: bench
 bench: $(READY) java ## every benchmark; BENCH_ARGS=--quick for a short look
 	@for script in $(BENCHES); do $(WITH_JAVA) $(BIN)/python "$$script" $(BENCH_ARGS); done
+
+.PHONY: docs
+docs: $(READY) ## the documentation as a site, in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+.PHONY: wheel
+wheel: $(READY) ## the package, in dist
+	$(BIN)/python -m hatchling build -t wheel -d dist
+
+.PHONY: wheel-test
+wheel-test: $(READY) java ## the wheel in an empty environment, in use; minutes, and a download of PySpark
+	$(WITH_JAVA) scripts/wheel-test.sh
 
 .PHONY: lock
 lock: $(READY) ## resolve requirements.lock again (UPGRADE=--upgrade for newer versions)
@@ -71,6 +90,6 @@ lock: $(READY) ## resolve requirements.lock again (UPGRADE=--upgrade for newer v
 
 .PHONY: clean
 clean: ## remove what the other targets made
-	rm -rf .venv .venv-peers build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-peers .venv-verify build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	rm -rf spark-warehouse metastore_db derby.log artifacts
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+import holdfast
 from tests.docs.pages import ANYTHING, ROOT, Block, as_promised, blocks
 from tests.docs.warehouse import make_warehouse
 
 RUN = (
     "README.md",
+    "docs/quick-start.md",
     "docs/tables.md",
     "docs/scanning.md",
     "docs/lookup.md",
@@ -29,6 +31,7 @@ RUN = (
     "docs/changing-rows.md",
     "docs/changes.md",
     "docs/streaming.md",
+    "docs/drop-in.md",
     "docs/concurrency.md",
     "docs/maintenance.md",
     "docs/checking.md",
@@ -39,6 +42,11 @@ RUN = (
     "docs/errors.md",
     "docs/iceberg.md",
     "docs/iceberg-writing.md",
+    "docs/publishing.md",
+    "docs/migrating-from-delta-spark.md",
+    "docs/sql.md",
+    "docs/migrating-from-lance.md",
+    "docs/operations.md",
 )
 FRAGMENTS = ("CONTRIBUTING.md", "docs/row-identity.md", "docs/storage.md")  # code to look at, with parts left out
 BLOCKS = [block for page in RUN for block in blocks(page)]
@@ -72,6 +80,7 @@ def test_an_example_runs_as_printed(
         printed = _printed(block, names)
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
+        holdfast.disable()  # a page may have turned the drop-in on
     if block.output is not None:
         assert as_promised(block.output, printed), f"{block} prints\n{printed}"
     else:

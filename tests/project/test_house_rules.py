@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.md")])
 MOST_LINES = 450
 
 by_path = pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src")))
@@ -65,7 +65,7 @@ def test_the_project_file_names_no_host() -> None:
     assert re.findall(r"://|index-url|find-links", (ROOT / "pyproject.toml").read_text()) == []
 
 
-@pytest.mark.parametrize("name", [".ci/run", "scripts/java.sh", "scripts/python.sh"])
+@pytest.mark.parametrize("name", [".ci/run", "scripts/browser.sh", "scripts/java.sh", "scripts/python.sh"])
 def test_scripts_can_be_run(name: str) -> None:
     script = ROOT / name
     assert script.read_text().startswith("#!/usr/bin/env bash\n")

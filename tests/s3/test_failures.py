@@ -64,7 +64,7 @@ def test_a_bucket_that_does_not_exist(options: dict[str, str]) -> None:
 def test_no_table_in_the_bucket(options: dict[str, str]) -> None:
     error = refusal(f"s3://{BUCKET}/no/table", options)
     assert isinstance(error, NotATable)
-    assert f"there is no Delta table at s3://{BUCKET}/no/table" in str(error)
+    assert f"there is nothing at s3://{BUCKET}/no/table: check the path" in str(error)
 
 
 def test_wrong_credentials(options: dict[str, str], smith: Tablesmith) -> None:

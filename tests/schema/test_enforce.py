@@ -123,7 +123,8 @@ def test_the_error_shows_both_schemas_with_marks() -> None:
         fit(incoming, table)
     lines = str(caught.value).splitlines()
     assert caught.value.columns == ("v", "s.a", "s.x", "day", "extra")
-    assert lines[0] == "the rows do not fit the table, because of v, s.a, s.x, day, extra:"
+    said = "the rows do not fit the table, because of v, s.a, s.x, day, extra: what to do stands beside each"
+    assert lines[0] == said
     shown = {tuple(line.split()[:4]) for line in lines}
     assert ("id", "long", "not", "null") in shown
     assert ("!", "v", "integer", "v") in shown

@@ -38,10 +38,10 @@ def test_open_and_read(spark: SparkSession, smith: Tablesmith) -> None:
 
 
 @pytest.mark.everywhere
-def test_by_name_means_by_path_for_now(spark: SparkSession, smith: Tablesmith) -> None:
+def test_by_path_in_the_form_of_a_name(spark: SparkSession, smith: Tablesmith) -> None:
     path = smith.url.removeprefix("file://")
     assert DeltaTable.forName(spark, f"delta.`{path}`").toDF().count() == 3
-    with pytest.raises(Unsupported, match="forPath"):
+    with pytest.raises(NotATable, match="catalog"):
         DeltaTable.forName(spark, "db.table")
 
 

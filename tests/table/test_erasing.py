@@ -116,13 +116,35 @@ def test_rows_deleted_before_are_purged_and_found_too() -> None:
     table.delete("id = 2")
     assert _bytes_with(store, "2@x")
     report = table.erase("email = '2@x'")
-    assert (report.rows, report.version, len(report.purged)) == (0, None, 1)
+    assert (report.rows, report.version, len(report.purged)) == (1, None, 1)
     live = set(load(Location(store, "t")).snapshot.files.column("key").to_pylist())
     assert {each.file for each in report.files} == _bytes_with(store, "2@x")
     assert not live & _bytes_with(store, "2@x")
     assert not table.erasureStatus(report).is_clean
     _vacuumed(store)
     assert table.erasureStatus(report).is_clean
+
+
+def test_of_rows_deleted_before_older_copies_and_index_entries_are_found_too() -> None:
+    store = MemoryStore()
+    table = _made(store)
+    table.createIndex("email")
+    table.update("id = 2", {"email": "'new@x'"})
+    table.update("id = 3", {"email": "'2@x'"})
+    table.update("id = 3", {"email": "'3@x'"})  # satisfied the condition for a while, and is live
+    table.delete("id = 2")
+    report = table.erase("email IN ('2@x', 'new@x')")
+    assert list(report.ids) == [2]
+    assert {each.file for each in (*report.files, *report.changes)} >= _bytes_with(store, "new@x")
+    assert any("rebuildIndex('email')" in step for step in report.steps)
+    _vacuumed(store)
+    status = table.erasureStatus(report)
+    assert not status.is_clean
+    assert status.indexes
+    table.rebuildIndex("email")
+    _vacuumed(store)
+    assert table.erasureStatus(report).is_clean
+    assert table.toArrow(where="id = 3").num_rows == 1
 
 
 def test_only_files_that_hold_the_rows_are_written_anew() -> None:
@@ -284,7 +306,7 @@ def test_erasing_on_spark(spark: SparkSession, tmp_path: Any) -> None:
     local.delete("id = 4")
     table = DeltaTable.forPath(spark, tmp_path)
     report = table.erase(F.col("email").isin("new@x", "4@x"))
-    assert report.rows == 1
+    assert list(report.ids) == [3, 4]  # 4 was deleted before
     assert sorted(row.id for row in table.toDF().collect()) == [i for i in range(20) if i not in (3, 4)]
     assert sum(each.rows for each in report.files) == 4  # 3 in two versions, 4 in two files
     assert [each.rows for each in report.changes] == [1]

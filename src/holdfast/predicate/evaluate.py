@@ -63,7 +63,10 @@ def truth(table: pa.Table, predicate: Predicate) -> pa.BooleanArray:
         case Constant(value):
             return _constant(value, table.num_rows)
         case Opaque(text):
-            raise Unsupported(f"only Spark can evaluate `{text}`: scan with Spark, or leave this condition out")
+            raise Unsupported(
+                f"only Spark can evaluate `{text}`, if it is SQL at all: correct it, scan with Spark, or leave this "
+                "condition out"
+            )
         case _:
             return leaf_truth(column_values(table, predicate.column), predicate)
 

@@ -5,6 +5,7 @@
 2. A setting of the caller's wins over ours.
 3. Answers do not depend on what is chosen here: time zone, ANSI mode and case rules stay the user's.
 4. Workers run the interpreter of the driver unless PYSPARK_PYTHON says otherwise.
+5. A master that begins with sc:// is a server of Spark Connect; nothing of ours but the settings asked for reaches it.
 """
 
 from __future__ import annotations
@@ -12,15 +13,20 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from holdfast.errors import Invalid, Unavailable
+from holdfast.spark.home import two_sparks
 from holdfast.spark.java import ADVICE, find_java
 from holdfast.spark.progress import on_terminal
 
 LOCAL = "local[*]"
+REMOTE = "sc://"
+OLDEST = 4  # the first major version of Spark with what Holdfast uses
 
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
 _GIB = 1 << 30
@@ -28,7 +34,7 @@ _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def session(app_name: str = "holdfast", *, master: str = LOCAL, **conf: str | int | bool) -> SparkSession:
-    """The active SparkSession, or a new one on this machine.
+    """The active SparkSession, or a new one on this machine; with `master="sc://host"`, of a Spark Connect server.
 
     Settings are keywords: `session(**{"spark.sql.shuffle.partitions": 8})`.
     """
@@ -36,6 +42,10 @@ def session(app_name: str = "holdfast", *, master: str = LOCAL, **conf: str | in
     active = SparkSession.getActiveSession()
     if active is not None:
         return _adjusted(active, master, wanted)
+    if master.startswith(REMOTE):
+        return _remote(master, wanted)
+    if trouble := two_sparks(pyspark.__version__):
+        raise Unavailable(trouble)
     _point_at_java()
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # repeats an error as pages of JSON
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -45,12 +55,35 @@ def session(app_name: str = "holdfast", *, master: str = LOCAL, **conf: str | in
     return builder.getOrCreate()
 
 
+def _remote(master: str, wanted: dict[str, str]) -> SparkSession:
+    if missing := [name for name in ("grpc", "grpc_status", "google.rpc", "zstandard") if not _is_there(name)]:
+        raise Unavailable(
+            f"{master} is a server of Spark Connect, whose client lacks {', '.join(missing)} here: "
+            "pip install 'holdfast[connect]'"
+        )
+    builder = SparkSession.builder.remote(master)
+    for key, value in wanted.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package around it
+        return False
+
+
 def _spelled(value: str | int | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _adjusted(active: SparkSession, master: str, wanted: dict[str, str]) -> SparkSession:
+    if int(active.version.split(".", maxsplit=1)[0]) < OLDEST:
+        raise Invalid(f"the running session is one of Spark {active.version}: Holdfast needs Spark {OLDEST} or newer")
     running_on = active.conf.get("spark.master", "")
+    if master.startswith(REMOTE) and ".connect." in type(active).__module__:
+        master = LOCAL  # which server a client talks to is not among its settings
     if master not in (LOCAL, running_on):
         raise Invalid(f"a Spark session is already running on {running_on}, not on {master}: stop it first, or use it")
     changes = {key: value for key, value in wanted.items() if active.conf.get(key, "") != value}
