@@ -55,7 +55,7 @@ class _Run:
         self.notes = [f"{rows} rows; {TAKEN} keys or ids drawn anew in each of {ROUNDS} rounds; one process per engine"]
         self.notes.append(f"one key is the mean of {ASKED} that are asked for one after the other")
         self.recalls: dict[tuple[str, str], float] = {}
-        self.index_files: dict[str, int] = {}
+        self.index_bytes: dict[str, int] = {}
         self._place = DATA / "lookup-run"
         self._random = np.random.default_rng(5)
         self._ids = lookup_rows.keys(rows)
@@ -103,8 +103,8 @@ class _Run:
             yield Goal(f"recall@10 {when} at least {RECALL}", found is not None and found >= RECALL, found)
         added = self.cases["add 500 rows to the indexes"].seconds(OURS)
         yield Goal("adding 500 rows to both indexes within 0.1 s", added is not None and added <= 0.1, added)
-        files = self.index_files.get(OURS)
-        yield Goal("index files written by compactions: none", files == 0, files)
+        written = self.index_bytes.get(OURS)
+        yield Goal("bytes of indexes written by compactions: none", written == 0, written)
 
     def _measure(self, when: str, engines: dict[str, Engine]) -> None:
         for number in range(ROUNDS + 1):
@@ -161,12 +161,12 @@ class _Run:
                 engine.call("update", values=changed, seed=3000 + step, limit_s=600)
                 engine.call("refresh", limit_s=600)
                 start = perf_counter()
-                files = engine.call("compact", limit_s=1800)["index_files"]
+                written = engine.call("compact", limit_s=1800)["index_bytes"]
                 self._took("compact", name, perf_counter() - start)
-                self.index_files[name] = self.index_files.get(name, 0) + files
+                self.index_bytes[name] = self.index_bytes.get(name, 0) + written
         for name, engine in self._engines.items():
             engine.call("ids", limit_s=600)
-            self.notes.append(f"index files written by both compactions of {name}: {self.index_files[name]}")
+            self.notes.append(f"bytes of indexes written by both compactions of {name}: {self.index_bytes[name]}")
 
     def _open_many(self) -> None:
         """A table of many files, which are only in its log."""

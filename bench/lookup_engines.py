@@ -39,6 +39,16 @@ def _sum(table: Any) -> int:
     return sum(table.column("id").to_pylist()) if "id" in table.column_names else int(table.num_rows)
 
 
+def _sizes(directory: Path) -> dict[Path, int]:
+    """The files below a directory, and how long each is."""
+    return {path: path.stat().st_size for path in directory.rglob("*") if path.is_file()}
+
+
+def _more(before: dict[Path, int], after: dict[Path, int]) -> int:
+    """Bytes of files that are new or longer; a file that was made shorter or is gone counts nothing."""
+    return sum(max(size - before.get(path, 0), 0) for path, size in after.items())
+
+
 def holdfast() -> dict[str, Callable[..., Any]]:
     """The point layout, a btree on the number and a vector index, on the local runner."""
     import numpy as np
@@ -108,12 +118,9 @@ def holdfast() -> dict[str, Callable[..., Any]]:
         held["table"].alias("t").merge(source, "t.id = s.id").whenMatchedUpdateAll().execute()
 
     def compact() -> dict[str, Any]:
-        before = written()
+        before = _sizes(Path(held["path"], "_holdfast", "index"))
         held["table"].optimize(materializeDeletionsThreshold=0.0).executeCompaction()
-        return {"index_files": len(written() - before)}
-
-    def written() -> set[Path]:
-        return {p for p in Path(held["path"], "_holdfast", "index").rglob("*") if p.is_file()}
+        return {"index_bytes": _more(before, _sizes(Path(held["path"], "_holdfast", "index")))}
 
     def add(first: int, count: int, seed: int) -> dict[str, float]:
         held["table"].append(lists(lookup_rows.table_of(np.arange(first, first + count), seed=seed)))
@@ -198,12 +205,9 @@ def lance() -> dict[str, Callable[..., Any]]:
         held["table"].merge_insert("id").when_matched_update_all().execute(source)
 
     def compact() -> dict[str, Any]:
-        before = written()
+        before = _sizes(Path(held["path"], "_indices"))
         held["table"].optimize.compact_files(materialize_deletions_threshold=0.0)
-        return {"index_files": len(written() - before)}
-
-    def written() -> set[Path]:
-        return {p for p in Path(held["path"], "_indices").rglob("*") if p.is_file()}
+        return {"index_bytes": _more(before, _sizes(Path(held["path"], "_indices")))}
 
     def add(first: int, count: int, seed: int) -> dict[str, float]:
         held["table"].insert(lookup_rows.table_of(np.arange(first, first + count), seed=seed))

@@ -38,6 +38,7 @@ MOST_BYTES = 1 << 29  # of decoded blocks, over all segments that share a cache
 
 _FOOTER_GUESS = 1 << 16
 _FEW = 64  # keys that are looked for one by one
+_ALIKE = 4  # entries of one key; where there are no more, rows are told one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,24 +110,34 @@ class _Span:
     high: int | None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """Single rows of one block: the entries of many keys that have about one each."""
+
+    block: int
+    rows: Numbers
+
+
 @dataclass(frozen=True)
 class Found:
     """Where the entries of a query are in one segment."""
 
     segment: Segment
-    spans: tuple[_Span, ...]
+    spans: tuple[_Span | _Rows, ...]
     count: int
 
     def hits(self) -> Hits:
         """The entries themselves."""
-        parts = [self.segment.hits(span.block, span.low, span.high) for span in self.spans]
+        parts = [self.segment.hits(span) for span in self.spans]
+        if len(parts) == 1:
+            return parts[0]
         none = np.zeros(0, np.int64)
         ids, versions = ([none, *(getattr(part, name) for part in parts)] for name in ("ids", "versions"))
         return Hits(np.concatenate(ids), np.concatenate(versions))
 
     def tables(self) -> list[pa.Table]:
         """The entries with their keys, where a segment has an entry per row."""
-        return [self.segment.rows(span.block, span.low, span.high) for span in self.spans]
+        return [self.segment.rows(span) for span in self.spans]
 
 
 class Segment:
@@ -166,13 +177,21 @@ class Segment:
         spans = [*self._null_spans(query), *self._point_spans(query), *self._interval_spans(query)]
         return Found(self, tuple(spans), sum(self._count(span) for span in spans))
 
-    def hits(self, block: int, low: int, high: int | None) -> Hits:
-        found = self._block(block)
-        return found.hits(low, int(self._rows[block]) if high is None else high)
+    def hits(self, span: _Span | _Rows) -> Hits:
+        """The entries of some rows."""
+        found = self._block(span.block)
+        if isinstance(span, _Rows):
+            assert found.ids is not None, "only entries are found one by one"
+            return Hits(found.ids[span.rows], found.versions[span.rows])
+        return found.hits(span.low, int(self._rows[span.block]) if span.high is None else span.high)
 
-    def rows(self, block: int, low: int, high: int | None) -> pa.Table:
-        end = int(self._rows[block]) if high is None else high
-        return self._block(block).table.slice(low, end - low)
+    def rows(self, span: _Span | _Rows) -> pa.Table:
+        """The same with their keys."""
+        table = self._block(span.block).table
+        if isinstance(span, _Rows):
+            return table.take(pa.array(span.rows))
+        end = int(self._rows[span.block]) if span.high is None else span.high
+        return table.slice(span.low, end - span.low)
 
     def blocks(self) -> Iterator[Block]:
         """All blocks, one after another."""
@@ -190,7 +209,9 @@ class Segment:
         for name, told in self._files.items():
             get_file(self._location, self._ref.directory, name, told)
 
-    def _count(self, span: _Span) -> int:
+    def _count(self, span: _Span | _Rows) -> int:
+        if isinstance(span, _Rows):
+            return len(span.rows)
         if span.high is None and span.low == 0:
             return int(self._entries[span.block])
         block = self._block(span.block)
@@ -201,18 +222,21 @@ class Segment:
             return []
         return [_Span(n, 0, int(self._nulls[n])) for n in np.flatnonzero(self._nulls).tolist()]
 
-    def _point_spans(self, query: Query) -> list[_Span]:
+    def _point_spans(self, query: Query) -> list[_Span | _Rows]:
         if query.points is None or not len(query.points):
             return []
-        spans = []
+        spans: list[_Span | _Rows] = []
         for number, asked in self._asked(query.points):
             block = self._block(number)
             lows, highs = block.keys.equal(asked)
             held = lows < highs
-            spans += [
-                _Span(number, low + block.nulls, high + block.nulls)
-                for low, high in zip(lows[held].tolist(), highs[held].tolist(), strict=True)
-            ]
+            lows, highs = lows[held] + block.nulls, highs[held] + block.nulls
+            lengths = highs - lows
+            if block.ids is not None and len(lows) > 1 and lengths.sum() <= _ALIKE * len(lows):
+                behind = np.cumsum(lengths)
+                spans.append(_Rows(number, np.arange(behind[-1]) + np.repeat(highs - behind, lengths)))
+                continue
+            spans += [_Span(number, low, high) for low, high in zip(lows.tolist(), highs.tolist(), strict=True)]
         return spans
 
     def _asked(self, points: Any) -> Iterator[tuple[int, Any]]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from holdfast.errors import Invalid
 from holdfast.model.snapshot import Snapshot
-from holdfast.plan.scan import known_columns, refuse_unknown
+from holdfast.plan.scan import refuse_unknown
 from holdfast.predicate.parse import by_value
 from holdfast.predicate.records import Compare, Constant, In, IsNull, Not, Op, Or, Predicate, Value, conjunction
 from holdfast.rows.keys import is_keyable
@@ -43,7 +43,7 @@ def condition_of(snapshot: Snapshot, keys: Mapping[str, Any]) -> Predicate:
     """The condition that a lookup by these columns is."""
     if not keys:
         raise Invalid("a lookup names columns and their values, as in lookup(id=42) or lookup(id=[1, 2])")
-    known = known_columns(snapshot, ())
+    known = snapshot.schema
     refuse_unknown(list(keys), known)
     parts: list[Predicate] = []
     for name, asked in keys.items():
@@ -85,6 +85,8 @@ def _values(field: Field, given: Iterable[Any]) -> tuple[Value, ...]:
     """Values of a column's type."""
     values = list(given)
     type_ = arrow_type(field.type)
+    if len(values) == 1 and _is_plain(values[0], type_):
+        return tuple(values)
     shown = f"{values[0]!r}" if values else ""
     if pa.types.is_date(type_) and any(isinstance(v, datetime.datetime) for v in values):
         raise Invalid(f"{field.name} is a date, and {shown} is a moment: give a date")
@@ -93,3 +95,10 @@ def _values(field: Field, given: Iterable[Any]) -> tuple[Value, ...]:
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise Invalid(f"{field.name} is {type_} and cannot be {shown}: {error}") from error
     return tuple(made.to_pylist())
+
+
+def _is_plain(value: Any, type_: pa.DataType) -> bool:
+    """Whether a value is what Arrow would make of it, without asking Arrow."""
+    if type(value) is int:
+        return bool(pa.types.is_int64(type_)) and -(1 << 63) <= value < 1 << 63
+    return type(value) is str and bool(pa.types.is_string(type_)) and value.isascii()

@@ -176,11 +176,13 @@ def _query(fields: Sequence[Field], tests: Sequence[_Test]) -> Query:
 
 
 def _single(field: Field, type_: pa.DataType, test: _Test) -> Query:
-    coded = is_coded([type_])
     if isinstance(test, _Values):
+        if len(test.values) == 1 and type(test.values[0]) is int and pa.types.is_int64(type_):
+            return Query(points=np.array(test.values, np.int64), null=test.null)
         keys = keys_of([_array(_Values(test.values, False, ()), field, type_)])
         points = np.unique(keys.codes) if keys.codes is not None else _ascending(keys.texts)
         return Query(points=points, null=test.null)
+    coded = is_coded([type_])
     ends: list[Bound] = []
     for value, after in ((test.low, not test.low_in), (test.high, test.high_in)):
         if value is None:

@@ -28,7 +28,7 @@ from holdfast.index.rowmaps import Learned, RowMaps
 from holdfast.model.files import DV, FileTable, NoStats, Slab
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.parquet.read import FileTask, ReadSpec
-from holdfast.parquet.take import Pick, take_rows
+from holdfast.parquet.take import Pick, Taking
 from holdfast.plan.locate import CARRIES, FRESH, UNKNOWN
 from holdfast.plan.scan import Request, ScanPlan, plan_scan
 from holdfast.plan.tasks import planned_files, read_spec
@@ -93,7 +93,7 @@ class PinnedReader:
         self._hides: NDArray[np.bool_] = snapshot.files.column("dv").is_valid().to_numpy()
         self._hidden: dict[int, BitMap64] = {}
         self._tasks: dict[int, tuple[ObjectStore, str, FileTask]] = {}
-        self._specs: dict[Any, ReadSpec] = {}
+        self._takings: dict[Any, Taking] = {}
 
     @property
     def memory(self) -> dict[Any, Any]:
@@ -119,26 +119,38 @@ class PinnedReader:
         self, files: Numbers, positions: Numbers, columns: Sequence[str] | None = None, metadata: Metadata = ()
     ) -> pa.Table:
         """The rows at these places in the order asked, hidden or not."""
-        numbers = np.unique(files)
-        self._load_tasks(numbers)
+        taking = self._taking(columns, metadata)
+        if not len(files) or (files[1:] == files[0]).all():
+            return taking.rows([self._pick(file, positions) for file in files[:1].tolist()])
         order = np.argsort(files, kind="stable")
-        parts = np.split(order, np.searchsorted(files[order], numbers[1:])) if len(numbers) else []
-        picks = [Pick(*self._tasks[n], positions[part]) for n, part in zip(numbers.tolist(), parts, strict=True)]
-        rows = take_rows(self.read_spec(columns, metadata), picks)
-        if len(numbers) < 2 or (order[1:] > order[:-1]).all():
+        numbers, starts = np.unique(files[order], return_index=True)
+        self._load_tasks(numbers)
+        parts = np.split(order, starts[1:])
+        rows = taking.rows([self._pick(n, positions[part]) for n, part in zip(numbers.tolist(), parts, strict=True)])
+        if (order[1:] > order[:-1]).all():
             return rows
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         return rows.take(pa.array(back))
 
+    def _pick(self, file: int, positions: Numbers) -> Pick:
+        if file not in self._tasks:
+            self._load_tasks(np.array([file]))
+        return Pick(*self._tasks[file], positions)
+
     def read_spec(self, columns: Sequence[str] | None = None, metadata: Metadata = ()) -> ReadSpec:
         """How rows with these columns are read; refuses what a scan would."""
+        return self._taking(columns, metadata).spec
+
+    def _taking(self, columns: Sequence[str] | None, metadata: Metadata) -> Taking:
         asked = metadata.items() if isinstance(metadata, Mapping) else metadata
         name = (None if columns is None else tuple(columns), isinstance(columns, str), tuple(asked))
-        if name not in self._specs:
+        found = self._takings.get(name)
+        if found is None:
             nothing = replace(self.snapshot, files=FileTable())
-            self._specs[name] = read_spec(plan_scan(nothing, Request(columns, None, metadata)))
-        return self._specs[name]
+            found = Taking(read_spec(plan_scan(nothing, Request(columns, None, metadata))))
+            self._takings[name] = found
+        return found
 
     def row_map(self, file: int) -> RowMap:
         """The id and the version of every physical row of a file."""

@@ -206,7 +206,7 @@ class ScalarKind:
             {TOP: top, **{run.name: run.sum for run in runs}},
             {"runs": [run.name for run in runs]},
         )
-        return put_meta(site.snapshot.location, directory, meta, writing=writing)
+        return put_meta(directory, meta, writing)
 
 
 def _stored(writing: Writing, directory: str, runs: Iterable[Run]) -> list[_Written]:

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 
 from holdfast.errors import Damaged
-from holdfast.index.entries import Found
+from holdfast.index.entries import Found, Segment
 from holdfast.index.narrow import narrowed
 from holdfast.index.query import Asked, asked_of
 from holdfast.index.reader import PinnedReader
@@ -31,6 +31,7 @@ from holdfast.index.tail_rows import TailRows, file_numbers, tail_rows
 from holdfast.local.indexing import matching_places
 from holdfast.predicate.records import Predicate, columns_of
 from holdfast.rows.keys import Numbers
+from holdfast.schema.types import Field
 from holdfast.storage.base import NotFound
 
 FEW_HITS = 1000  # so many are fetched whatever the size of the table
@@ -65,10 +66,13 @@ class Indexes:
     table_id: str
     since: Callable[[int], Since]  # whether rows came back after a version
     load_hidden: LoadHidden
+    _fits: dict[str, tuple[Field, ...] | str] = field(default_factory=dict)  # columns of an index, or why it has no say
+    _open: dict[str, tuple[tuple[Segment, ...], Tail]] = field(default_factory=dict)  # what an index has, and leaves
 
     def unusable(self, index: Index) -> str | None:
         """Why an index answers for nothing here; None where it may."""
-        return unfit(index.definition, self.reader.snapshot, self.table_id)
+        fields = self._fields(index)
+        return fields if isinstance(fields, str) else None
 
     def tail(self, index: Index) -> Tail:
         """The rows an index does not answer for; Damaged where nobody can tell."""
@@ -102,19 +106,32 @@ class Indexes:
     def _choice(self, index: Index, where: Predicate) -> Choice | str:
         if index.definition.kind not in (ENTRIES, BITMAP):
             return ""
-        if reason := self.unusable(index):
-            return reason
-        fields = fields_of(index.definition, self.reader.snapshot)
-        assert fields is not None, "an index that fits has its columns"
+        fields = self._fields(index)
+        if isinstance(fields, str):
+            return fields
         asked = asked_of(fields, where)
         if asked is None:
             return f"the condition says nothing of {fields[0].name} that an index could look for"
         try:
-            segments = [segment_of(self.reader, ref, index.definition) for ref in index.segments]
-            found = tuple(segment.find(asked.query) for segment in segments)
-            return Choice(index, asked, found, self.tail(index))
+            segments, tail = self._open.get(index.name) or self._opened(index)
+            return Choice(index, asked, tuple(segment.find(asked.query) for segment in segments), tail)
         except Damaged as error:
             return str(error)
+
+    def _fields(self, index: Index) -> tuple[Field, ...] | str:
+        """The columns of an index, or why it answers for nothing here."""
+        found = self._fits.get(index.uuid)
+        if found is None:
+            snapshot = self.reader.snapshot
+            found = unfit(index.definition, snapshot, self.table_id) or fields_of(index.definition, snapshot)
+            assert found is not None, "an index that fits has its columns"
+            self._fits[index.uuid] = found
+        return found
+
+    def _opened(self, index: Index) -> tuple[tuple[Segment, ...], Tail]:
+        segments = tuple(segment_of(self.reader, ref, index.definition) for ref in index.segments)
+        found = self._open[index.name] = segments, self.tail(index)
+        return found
 
     def files_with(self, choice: Choice) -> Numbers:
         """The numbers of files that hold hits, ascending."""
@@ -123,10 +140,10 @@ class Indexes:
 
     def places(self, choice: Choice) -> tuple[Numbers, Numbers]:
         """Where the rows are that satisfy what the query settles: file numbers and positions, in stored order."""
-        more = [self._valid(choice.found)]
+        files, positions = self._valid(choice.found)
         if len(choice.tail):
-            more.append(self._in_tail(choice))
-        files, positions = (np.concatenate([pair[n] for pair in more]) for n in (0, 1))
+            more, at = self._in_tail(choice)
+            files, positions = np.concatenate((files, more)), np.concatenate((positions, at))
         return _once(files, positions)
 
     def _in_tail(self, choice: Choice) -> tuple[Numbers, Numbers]:

@@ -87,20 +87,10 @@ def put_file(location: Location, directory: str, name: str, data: bytes) -> File
     return FileSum(len(data), checksum(data))
 
 
-def put_meta(
-    location: Location,
-    directory: str,
-    meta: Meta,
-    extra: Mapping[str, Any] | None = None,
-    *,
-    writing: Writing | None = None,
-) -> SegmentRef:
+def put_meta(directory: str, meta: Meta, writing: Writing, extra: Mapping[str, Any] | None = None) -> SegmentRef:
     """Complete a segment: write its `meta.json`; gives how an index refers to it, `extra` included."""
     data = msgspec.json.encode(meta)
-    if writing is None:
-        put_file(location, directory, META, data)
-    else:
-        writing.put(directory, META, data)
+    writing.put(directory, META, data)
     return SegmentRef(
         meta.uuid,
         directory,

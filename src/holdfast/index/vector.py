@@ -21,7 +21,7 @@ from holdfast.errors import Invalid
 from holdfast.index.kinds import Site
 from holdfast.index.reader import PinnedReader
 from holdfast.index.registry import DIRECTORY, Index, IndexDefinition, SegmentRef, directory_of, fields_of
-from holdfast.index.segment import FileSum, Meta, put_file, put_meta
+from holdfast.index.segment import FileSum, Meta, Writing, put_file, put_meta
 from holdfast.index.tail import Part, Tail
 from holdfast.index.vector_coder import Trained
 from holdfast.index.vector_column import odd_lengths, refuse_no_vectors
@@ -74,7 +74,9 @@ class VectorKind:
             options = Options.kept(definition.params)
             seed = site.env.rng.getrandbits(32)
             source = self._rows(site, column, parts, by_spark=by_spark)
-            sample = source.sample(sample_rows(options, rows), rows, seed)
+            sample = source.sample(1, rows, seed)
+            count = sample_rows(options, rows, sample.matrix.shape[1]) if len(sample.matrix) else 1
+            sample = source.sample(count, rows, seed) if count > 1 else sample
             if sample.odd:
                 raise odd_lengths(column.name, sample.odd, sample.matrix.shape[1])
             if not len(sample.matrix):
@@ -82,15 +84,17 @@ class VectorKind:
             trained, quantizer = train(sample.matrix, options, rows)
             shared = self._put_quantizer(site, definition, quantizer)
         directory = f"{DIRECTORY}/{definition.name}"
-        if by_spark:
-            key = None if shared is None else f"{shared['directory']}/{QUANTIZER}"
-            written, odd = SparkRows(site.session, site.snapshot, column, parts).fill(trained, key, directory)
-        else:
-            rows_here = LocalRows(site.snapshot, column, parts)
-            written, odd = rows_here.fill(trained, quantizer, directory, site.env.new_uuid)
-        if odd:
-            raise odd_lengths(column.name, odd, trained.length)
-        return tuple(self._completed(site, one, trained, shared, late=bool(before)) for one in written)
+        with Writing(site.snapshot.location) as writing:
+            if by_spark:
+                key = None if shared is None else f"{shared['directory']}/{QUANTIZER}"
+                written, odd = SparkRows(site.session, site.snapshot, column, parts).fill(trained, key, directory)
+            else:
+                rows_here = LocalRows(site.snapshot, column, parts)
+                written, odd = rows_here.fill(trained, quantizer, directory, site.env.new_uuid, writing)
+            if odd:
+                raise odd_lengths(column.name, odd, trained.length)
+            late = bool(before)
+            return tuple(self._completed(site, one, trained, shared, writing, late=late) for one in written)
 
     def merge(
         self, site: Site, definition: IndexDefinition, segments: Sequence[SegmentRef], reader: PinnedReader
@@ -110,10 +114,11 @@ class VectorKind:
         if filled is None:
             return None
         directory = directory_of(definition.name, str(site.env.new_uuid()))
-        for name, data in filled.files.items():
-            put_file(site.snapshot.location, directory, name, data)
         late = sum(ref.entries for ref in segments if ref.extra.get("late")) * 2 > sum(ref.entries for ref in segments)
-        return self._completed(site, Written(**summed(directory, filled)), trained, shared, late=late)
+        with Writing(site.snapshot.location) as writing:
+            for name, data in filled.files.items():
+                writing.put(directory, name, data)
+            return self._completed(site, Written(**summed(directory, filled)), trained, shared, writing, late=late)
 
     def outgrown(self, index: Index) -> str | None:
         """Why all should be made anew rather than added to; None where it should not."""
@@ -179,6 +184,7 @@ class VectorKind:
         written: Written,
         trained: Trained,
         shared: Mapping[str, Any] | None,
+        writing: Writing,
         *,
         late: bool,
     ) -> SegmentRef:
@@ -189,7 +195,7 @@ class VectorKind:
         files = {name: FileSum(size, crc) for name, (size, crc) in written.files.items()}
         uuid = written.directory.rpartition("/")[2]
         meta = Meta(VECTOR, uuid, site.snapshot.version, written.entries, written.low_id, written.high_id, files)
-        return put_meta(site.snapshot.location, written.directory, meta, extra)
+        return put_meta(written.directory, meta, writing, extra)
 
 
 def _columns(definition: IndexDefinition, snapshot: Snapshot) -> tuple[Field, ...]:

@@ -32,7 +32,7 @@ from holdfast.index.vector_coder import Floats, prepared_queries
 from holdfast.index.vector_column import odd_lengths, vectors_of
 from holdfast.index.vector_library import NoLibrary
 from holdfast.index.vector_metric import Metric, Near, Numbers, Points, distances, nearer, nearest_rows
-from holdfast.index.vector_open import OpenSegment, opened, trained_of
+from holdfast.index.vector_open import OpenSegment, opened
 from holdfast.index.vector_options import VECTOR, Options
 from holdfast.index.vector_rows import LocalRows
 from holdfast.local.indexing import ID
@@ -141,8 +141,7 @@ def _route(indexes: Indexes, index: Index, ask: Ask) -> Route | str:
         return f"{error}, but the index refers to it"
     except NoLibrary as error:
         return str(error)
-    for ref in index.segments[:1]:
-        trained = trained_of(ref)
+    for trained in (segment.trained for segment in segments[:1]):
         if trained.length != ask.queries.shape[1]:
             raise Invalid(
                 f"vectors of {ask.column.name} have {trained.length} elements, and a query for them has "

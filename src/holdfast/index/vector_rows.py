@@ -12,7 +12,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.index.segment import put_file
+from holdfast.index.segment import Writing
 from holdfast.index.tail import Part
 from holdfast.index.vector_coder import Trained
 from holdfast.index.vector_column import Vectors, vectors_of
@@ -55,7 +55,7 @@ class LocalRows:
         return Vectors(matrix, np.arange(len(matrix)), odd)
 
     def fill(
-        self, trained: Trained, quantizer: bytes, directory: str, new_uuid: Callable[[], UUID]
+        self, trained: Trained, quantizer: bytes, directory: str, new_uuid: Callable[[], UUID], writing: Writing
     ) -> tuple[list[Written], int]:
         """Segments of all rows, each below its own directory; where vectors have another length, only how many."""
         written: list[Written] = []
@@ -66,9 +66,9 @@ class LocalRows:
                 continue
             filler.add_vectors(vectors.matrix, ids, versions)
             if len(filler) >= SEGMENT_ROWS:
-                written += self._written(filler, f"{directory}/{new_uuid()}")
+                written += _written(filler, f"{directory}/{new_uuid()}", writing)
                 filler = Filler(trained, quantizer)
-        return ([], odd) if odd else ([*written, *self._written(filler, f"{directory}/{new_uuid()}")], 0)
+        return ([], odd) if odd else ([*written, *_written(filler, f"{directory}/{new_uuid()}", writing)], 0)
 
     def nearest(
         self, queries: NDArray[np.float64], k: int, metric: Metric, allowed: Numbers | None
@@ -100,10 +100,11 @@ class LocalRows:
                 if len(ids) or vectors.odd:
                     yield vectors, ids, versions
 
-    def _written(self, filler: Filler, directory: str) -> list[Written]:
-        filled = filler.finish()
-        if filled is None:
-            return []
-        for name, data in filled.files.items():
-            put_file(self.snapshot.location, directory, name, data)
-        return [Written(**summed(directory, filled))]
+
+def _written(filler: Filler, directory: str, writing: Writing) -> list[Written]:
+    filled = filler.finish()
+    if filled is None:
+        return []
+    for name, data in filled.files.items():
+        writing.put(directory, name, data)
+    return [Written(**summed(directory, filled))]

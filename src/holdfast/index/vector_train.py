@@ -1,7 +1,8 @@
 """Train the quantizer of a generation on a sample of the vectors.
 
-1. How many lists a search visits is measured on the sample: so many that they hold FOUND of the nearest. What is near
-   in a sample is farther away than what is near among all rows, so the measure errs towards more lists.
+1. How many lists a search visits is measured on the sample: so many that they hold FOUND of the nearest. The sample is
+   larger than training needs, so that what is near in it is about as near as among all rows; where it cannot be, the
+   nearest in it are farther away, and the measure errs towards more lists.
 2. The same sample gives the same quantizer.
 """
 
@@ -22,7 +23,9 @@ from holdfast.index.vector_options import Method, Options
 
 SAMPLE_PER_LIST = 256
 MOST_SAMPLED = 1_000_000
-FOUND = 0.98  # of the nearest, that the visited lists are to hold
+FOUND = 0.97  # of the nearest, that the visited lists are to hold
+COMPARED_SHARE = 0.25  # of all rows that a search is measured on
+COMPARED_BYTES = 1 << 27  # and no more of their vectors
 
 _OTHER_SAMPLE = 25_600  # for what is trained beside lists
 _QUERIES = 256
@@ -32,13 +35,16 @@ _LONGER = 1.05  # than the longest vector that was seen
 _CODES = 256  # of a group of elements
 
 
-def sample_rows(options: Options, rows: int) -> int:
-    """How many vectors are to be sampled of this many rows."""
+def sample_rows(options: Options, rows: int, length: int) -> int:
+    """How many vectors with so many elements are to be sampled of this many rows."""
     method = options.method_for(rows)
     if method is Method.FLAT:
         return 1
-    lists = options.lists_for(rows) if method.has_lists else 0
-    return min(max(SAMPLE_PER_LIST * lists, 0 if method is Method.IVF_SQ8 else _OTHER_SAMPLE), MOST_SAMPLED)
+    if not method.has_lists:
+        return _OTHER_SAMPLE
+    trained = max(SAMPLE_PER_LIST * options.lists_for(rows), 0 if method is Method.IVF_SQ8 else _OTHER_SAMPLE)
+    compared = min(ceil(COMPARED_SHARE * rows), COMPARED_BYTES // (4 * max(length, 1)))
+    return min(max(trained, compared), MOST_SAMPLED)
 
 
 def train(sample: Matrix, options: Options, rows: int) -> tuple[Trained, bytes]:
@@ -65,8 +71,10 @@ def train(sample: Matrix, options: Options, rows: int) -> tuple[Trained, bytes]:
     if not method.has_lists:
         return trained, library().serialize_index(index).tobytes()
     narrow = np.ascontiguousarray(narrow[fits])
-    index.train(narrow)
-    away = np.sqrt(np.maximum(index.quantizer.search(narrow, 1)[0][:, 0], 0.0))
+    least = max(SAMPLE_PER_LIST * lists, 0 if method is Method.IVF_SQ8 else _OTHER_SAMPLE)
+    some = np.ascontiguousarray(narrow[np.random.default_rng(1).permutation(len(narrow))[:least]])
+    index.train(some)
+    away = np.sqrt(np.maximum(index.quantizer.search(some, 1)[0][:, 0], 0.0))
     trained = replace(
         trained,
         spread=float(away.mean()),
@@ -108,9 +116,10 @@ def _probes(centres: Any, narrow: Floats, sample: Matrix, trained: Trained, rows
     found = library().knn(queries, narrow, near + 1)[1]
     others = found != chosen[:, None]
     others[others.all(axis=1), -1] = False  # not found itself, as where it has its double: leave the farthest out
-    home = centres.search(narrow, 1)[1][:, 0]
+    near_by, at = np.unique(found, return_inverse=True)
+    home = centres.search(narrow[near_by], 1)[1][:, 0][at].reshape(found.shape)
     order: NDArray[np.int64] = centres.search(queries, trained.lists)[1]
     ranks = np.empty_like(order)
     np.put_along_axis(ranks, order, np.broadcast_to(np.arange(trained.lists), order.shape), axis=1)
-    needed = np.take_along_axis(ranks, home[found], axis=1)[others]
+    needed = np.take_along_axis(ranks, home, axis=1)[others]
     return int(np.quantile(needed, FOUND, method="higher")) + 1

@@ -24,6 +24,7 @@ from holdfast.schema.arrow import VARIANT, arrow_type
 from holdfast.schema.types import Array, DataType, Decimal, Field, Map, Primitive, Struct
 
 _INTEGERS = frozenset({"byte", "short", "integer", "long"})
+_AS_STORED = _INTEGERS | {"float", "double", "boolean", "string", "binary"}  # types that no calendar changes
 _UUID_BYTES = 16
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _PER_MICRO = {"s": (1_000_000, 1), "ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}
@@ -53,6 +54,12 @@ def find_name(nodes: Sequence[Node], name: str, facts: FileFacts, *, column: str
     """The node of this name: exactly, else the only one without regard to case."""
     exact = [node for node in nodes if node.name == name]
     return _only(exact or [node for node in nodes if node.name.lower() == name.lower()], facts, column)
+
+
+def needs_nothing(stored: pa.DataType, type_: DataType) -> bool:
+    """Whether values of a stored type are those of `type_` as they are."""
+    element = type_.element if isinstance(type_, Array) else type_
+    return isinstance(element, Primitive) and element.name in _AS_STORED and bool(stored == arrow_type(type_))
 
 
 def convert(array: pa.Array, node: Node, type_: DataType, facts: FileFacts, *, column: str) -> pa.Array:

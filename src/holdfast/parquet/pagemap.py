@@ -58,7 +58,9 @@ class Leaf:
     stops: NDArray[np.int64]
     chunks: tuple[Chunk | None, ...]  # by row group; None where that has no rows
     proven: NDArray[np.int32]  # values per row of pages that `gather` has seen to be plain, 0 where it has not
-    seen: set[tuple[int, int, bytes]] = field(default_factory=set)  # levels that it found to be those of full rows
+    seen: set[tuple[int, int, bytes]] = field(default_factory=set)  # rows, values per row and levels of full pages
+    begins: dict[tuple[int, int], tuple[bytes, int]] = field(default_factory=dict)  # of pages with so many rows and
+    # bytes (0: packed ones) how one began that has a value in every row, and how many in each
 
 
 @dataclass(frozen=True, slots=True, eq=False)

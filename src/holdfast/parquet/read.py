@@ -27,7 +27,7 @@ from pyroaring import BitMap64
 
 from holdfast.errors import Damaged, MissingFile, Unsupported
 from holdfast.parquet.calendar import Calendar, calendar_of
-from holdfast.parquet.convert import FileFacts, convert, find, find_name
+from holdfast.parquet.convert import FileFacts, convert, find, find_name, needs_nothing
 from holdfast.parquet.footer import Node, columns
 from holdfast.parquet.gone import Gone, are_gone
 from holdfast.parquet.orc import OrcFile
@@ -213,6 +213,8 @@ class StoredColumns:
         if node is None or not node.leaves:
             return self._constant(self._absent(wanted), arrow_type(wanted.type))
         self.needed[node.name] = node
+        if needs_nothing(node.type, wanted.type):
+            return lambda batch, rows: batch.column(node.name)
         facts = self._facts
         return lambda batch, rows: convert(batch.column(node.name), node, wanted.type, facts, column=wanted.name)
 

@@ -18,6 +18,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from threading import Lock
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +28,7 @@ from numpy.typing import NDArray
 
 from holdfast.errors import Damaged
 from holdfast.parquet.footer import Node
-from holdfast.parquet.gather import gathered, may_gather
+from holdfast.parquet.gather import gathered, may_gather, value_of
 from holdfast.parquet.pagemap import PageMap, PageMaps, load_page_map
 from holdfast.parquet.read import (
     FileTask,
@@ -41,6 +43,7 @@ from holdfast.parquet.read import (
 )
 from holdfast.parquet.source import open_source
 from holdfast.parquet.splice import Cut, cut, spliced
+from holdfast.parquet.texts import Texts, may_step, stepped, text_of, unpacked
 from holdfast.parquet.window import Mappings, Window, fetched, whole
 from holdfast.storage.arrays import positions
 from holdfast.storage.base import NotFound, ObjectStore
@@ -48,6 +51,8 @@ from holdfast.storage.base import NotFound, ObjectStore
 GUESS = 256 << 10  # bytes at the end of a remote file that mostly hold its footer and page index
 _LARGEST = 256 << 20  # bytes of one row group; beyond, it is read batch by batch
 _AHEAD = 256 << 20  # bytes of remote pages that are held at a time
+_TOGETHER = 4096  # rows of files whose texts are found together
+_KEPT = 256  # files whose columns are remembered
 _MAPS, _MAPPINGS = PageMaps(), Mappings()
 
 
@@ -66,92 +71,227 @@ def take_rows(spec: ReadSpec, picks: Sequence[Pick], *, parallel: int = 32) -> p
 
     From a remote store at most `parallel` ranges are read at a time.
     """
-    schema = output_schema(spec)
-    asked = [pick for pick in picks if len(pick.positions)]
-    if all(pick.store.url == "file://" for pick in asked):
-        found = [_local(spec, pick, schema) for pick in asked]
-    else:
-        with ThreadPoolExecutor(parallel) as pool:
-            found = list(_remote(spec, asked, schema, pool))
-    return pa.Table.from_batches(found, schema=schema)
+    return Taking(spec).rows(picks, parallel=parallel)
+
+
+class Taking:
+    """How rows with some columns are taken; what does not depend on the rows is worked out once for each file."""
+
+    def __init__(self, spec: ReadSpec) -> None:
+        self.spec = spec
+        self.schema = output_schema(spec)
+        self._columns: dict[str, _Columns] = {}  # by URI, the last come last
+        self._lock = Lock()
+
+    def rows(self, picks: Sequence[Pick], *, parallel: int = 32) -> pa.Table:
+        """Rows of several files; see `take_rows`."""
+        asked = [pick for pick in picks if len(pick.positions)]
+        if all(pick.store.url == "file://" for pick in asked):
+            found = [batch for some in _grouped(asked) for batch in self._local(some)]
+        else:
+            with ThreadPoolExecutor(parallel) as pool:
+                found = list(self._remote(asked, pool))
+        return pa.Table.from_batches(found, schema=self.schema)
+
+    def _local(self, picks: Sequence[Pick]) -> list[pa.RecordBatch]:
+        """The rows of files of this machine."""
+        begun: list[_Reading | None] = []
+        for pick in picks:
+            try:
+                version, data = _MAPPINGS.get(f"/{pick.key}")
+            except (OSError, ValueError):  # the plain reader says what is wrong with it
+                begun.append(None)
+                continue
+            plan = self._planned(pick, _MAPS.get(("file://", pick.key, version), partial(_mapped, data)))
+            begun.append(None if plan is None else _begin(plan, whole(data)))
+        _find_texts([reading for reading in begun if reading is not None])
+        return [self._finished(*each) for each in zip(picks, begun, strict=True)]
+
+    def _remote(self, picks: Sequence[Pick], pool: Executor) -> Iterator[pa.RecordBatch]:
+        """The rows of files that come over a network: what all need is asked for before the first is decoded."""
+        begun: deque[tuple[int, Callable[[], pa.RecordBatch]]] = deque()
+        held = 0
+        for pick, (pages, data) in zip(picks, pool.map(_fetched_map, picks), strict=True):
+            size, answer = self._asked(pick, pages, data, pool)
+            begun.append((size, answer))
+            held += size
+            while held > _AHEAD:
+                size, answer = begun.popleft()
+                held -= size
+                yield answer()
+        for _, answer in begun:
+            yield answer()
+
+    def _asked(
+        self, pick: Pick, pages: PageMap | None, data: bytes | None, pool: Executor
+    ) -> tuple[int, Callable[[], pa.RecordBatch]]:
+        """Begin to read one file: how many bytes that may be, and what waits for its rows."""
+        plan = self._planned(pick, pages)
+        if plan is None:
+            plain = pool.submit(self._finished, pick, None)
+            return pick.task.size or 0, plain.result
+        if data is None:
+            starts, stops = plan.stretches()
+            size = int((stops - starts).sum())
+            window = fetched(lambda at, length: pick.store.get_range(pick.key, at, length), starts, stops, pool)
+        else:
+            in_hand = whole(np.frombuffer(data, np.uint8))
+            size, window = len(data), lambda: in_hand
+
+        def answer() -> pa.RecordBatch:
+            try:
+                reading = _begin(plan, window())
+            except (NotFound, ValueError):
+                return self._finished(pick, None)
+            _find_texts([reading])
+            return self._finished(pick, reading)
+
+        return size, answer
+
+    def _finished(self, pick: Pick, reading: _Reading | None) -> pa.RecordBatch:
+        found = None if reading is None else _read(reading, self.schema)
+        return _plain(self.spec, pick, self.schema) if found is None else found
+
+    def _planned(self, pick: Pick, pages: PageMap | None) -> _Plan | None:
+        """How to read a file by its pages; None where it is to be read by row groups."""
+        if pages is None or pick.task.format != "parquet":
+            return None
+        columns = self._columns.get(pick.task.uri)
+        if columns is None or columns.task is not pick.task or columns.pages is not pages:
+            columns = _columns(self.spec, pick.task, pages)
+            with self._lock:
+                self._columns[pick.task.uri] = columns
+                if len(self._columns) > _KEPT:
+                    del self._columns[next(iter(self._columns))]
+        wanted, back = _ascending(pick.positions)
+        _check(wanted, columns.rows, pick.task.uri)
+        cuts = _cuts(pages, columns.others, wanted) if columns.others else ()
+        if len(cuts) < len(columns.others):
+            return None
+        if sum(each.size for each in cuts) > _LARGEST and sum(each.heaviest() for each in cuts) > _LARGEST:
+            return None
+        return _Plan(columns, pick.positions, wanted, back, cuts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Columns:
+    """The columns of one file that are needed, by the ways they can be read."""
+
+    task: FileTask
+    pages: PageMap
+    rows: int
+    stored: StoredColumns
+    gathers: tuple[Node, ...]
+    steps: tuple[Node, ...]
+    others: tuple[Node, ...]
+
+
+def _columns(spec: ReadSpec, task: FileTask, pages: PageMap) -> _Columns:
+    stored = StoredColumns(pages.shape, spec, task)
+    nodes = stored.needed.values()
+    gathers = tuple(node for node in nodes if may_gather(pages, node))
+    steps = tuple(node for node in nodes if may_step(pages, node))
+    others = tuple(node for node in nodes if node not in gathers and node not in steps)
+    return _Columns(task, pages, int(pages.starts[-1]), stored, gathers, steps, others)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Plan:
     """How to read the wanted rows of one file by its pages."""
 
-    pick: Pick
-    columns: StoredColumns
-    pages: PageMap
+    columns: _Columns
+    asked: NDArray[np.int64]
     wanted: NDArray[np.int64]  # ascending, each once
     back: NDArray[np.int64] | None  # from the wanted rows to those asked for; None: they are the same
-    gathers: tuple[Node, ...]
-    cuts: tuple[Cut, ...]  # of the other columns
+    cuts: tuple[Cut, ...]  # of columns that are neither gathered nor found by steps
 
     def stretches(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The bytes of the file that are needed."""
-        cuts = (*self.cuts, *_cuts(self.pages, self.gathers, self.wanted))
+        columns = self.columns
+        cuts = (*self.cuts, *_cuts(columns.pages, (*columns.gathers, *columns.steps), self.wanted))
         if not cuts:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         starts, stops = zip(*(each.stretches() for each in cuts), strict=True)
         return np.concatenate(starts), np.concatenate(stops)
 
-
-def _local(spec: ReadSpec, pick: Pick, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows of a file of this machine."""
-    try:
-        version, data = _MAPPINGS.get(f"/{pick.key}")
-    except (OSError, ValueError):  # the plain reader says what is wrong with it
-        return _plain(spec, pick, schema)
-
-    def made() -> PageMap | None:
-        return load_page_map(lambda at, length: data[at : at + length].tobytes(), len(data), guess=GUESS)
-
-    plan = _planned(spec, pick, _MAPS.get(("file://", pick.key, version), made))
-    found = None if plan is None else _read(plan, whole(data), schema)
-    return _plain(spec, pick, schema) if found is None else found
+    def as_asked(self, values: pa.Array) -> pa.Array:
+        """What the wanted rows have, for those asked for."""
+        return values if self.back is None else values.take(positions(self.back))
 
 
-def _remote(spec: ReadSpec, picks: Sequence[Pick], schema: pa.Schema, pool: Executor) -> Iterator[pa.RecordBatch]:
-    """The rows of files that come over a network: what all of them need is asked for before the first is decoded."""
-    begun: deque[tuple[int, Callable[[], pa.RecordBatch]]] = deque()
-    held = 0
-    for pick, (pages, data) in zip(picks, pool.map(_fetched_map, picks), strict=True):
-        size, answer = _begun(spec, pick, pages, data, schema, pool)
-        begun.append((size, answer))
-        held += size
-        while held > _AHEAD:
-            size, answer = begun.popleft()
-            held -= size
-            yield answer()
-    for _, answer in begun:
-        yield answer()
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reading:
+    """Rows of one file on their way: columns that are there, by name, and texts that are yet to be found."""
+
+    plan: _Plan
+    window: Window
+    found: dict[str, pa.Array]
+    texts: dict[str, Texts]
 
 
-def _begun(
-    spec: ReadSpec, pick: Pick, pages: PageMap | None, data: bytes | None, schema: pa.Schema, pool: Executor
-) -> tuple[int, Callable[[], pa.RecordBatch]]:
-    """Begin to read one file: how many bytes that may be, and what waits for its rows."""
-    plan = _planned(spec, pick, pages)
-    if plan is None:
-        plain = pool.submit(_plain, spec, pick, schema)
-        return pick.task.size or 0, plain.result
-    if data is None:
-        starts, stops = plan.stretches()
-        size = int((stops - starts).sum())
-        window = fetched(lambda at, length: pick.store.get_range(pick.key, at, length), starts, stops, pool)
+def _begin(plan: _Plan, window: Window) -> _Reading:
+    """Gather what can be gathered, and unpack the pages of texts."""
+    columns, texts = plan.columns, dict[str, Texts | None]()
+    if len(plan.asked) == 1:
+        row = int(plan.asked[0])
+        found = {node.name: value_of(columns.pages, node, row, window) for node in columns.gathers}
+        found |= {node.name: text_of(columns.pages, node, row, window) for node in columns.steps}
     else:
-        in_hand = whole(np.frombuffer(data, np.uint8))
-        size, window = len(data), lambda: in_hand
+        found = {node.name: gathered(columns.pages, node, plan.asked, window) for node in columns.gathers}
+        texts = {node.name: unpacked(columns.pages, node, plan.wanted, window) for node in columns.steps}
+    return _Reading(
+        plan,
+        window,
+        {name: values for name, values in found.items() if values is not None},
+        {name: pages for name, pages in texts.items() if pages is not None},
+    )
 
-    def answer() -> pa.RecordBatch:
+
+def _find_texts(begun: Sequence[_Reading]) -> None:
+    """Find the texts of all files together."""
+    sought = [(reading, name, texts) for reading in begun for name, texts in reading.texts.items()]
+    found = stepped([texts for _, _, texts in sought]) if sought else None
+    for (reading, name, _), values in zip(sought, found or (), strict=found is not None):
+        reading.found[name] = reading.plan.as_asked(values)
+
+
+def _read(reading: _Reading, schema: pa.Schema) -> pa.RecordBatch | None:
+    """The rows, with what is still lacking put together from pages; None where Arrow makes nothing of these."""
+    plan, columns, found = reading.plan, reading.plan.columns, reading.found
+    if len(found) < len(columns.stored.needed):
+        refused = [node for node in (*columns.gathers, *columns.steps) if node.name not in found]
         try:
-            found = _read(plan, window(), schema)
-        except (NotFound, ValueError):
-            found = None
-        return _plain(spec, pick, schema) if found is None else found
+            cuts = (*plan.cuts, *_cuts(columns.pages, refused, plan.wanted))
+            parts = spliced(columns.pages, cuts, plan.wanted, reading.window)
+        except (pa.ArrowException, OSError, ValueError):
+            return None
+        found |= {name: plan.as_asked(part) for name, part in parts.items()}
+    names = list(columns.stored.needed)
+    rows = pa.RecordBatch.from_arrays([found[name] for name in names], names) if names else blank(len(plan.asked))
+    return columns.stored.made(rows, plan.asked, schema)
 
-    return size, answer
+
+def _cuts(pages: PageMap, nodes: Iterable[Node], wanted: NDArray[np.int64]) -> tuple[Cut, ...]:
+    return tuple(found for node in nodes if (found := cut(pages, node, wanted)) is not None)
+
+
+def _grouped(picks: Sequence[Pick]) -> Iterator[Sequence[Pick]]:
+    """Picks in their order, so many together as hold not too many rows: their pages are in memory at a time."""
+    some: list[Pick] = []
+    rows = 0
+    for pick in picks:
+        if some and rows + len(pick.positions) > _TOGETHER:
+            yield some
+            some, rows = [], 0
+        some.append(pick)
+        rows += len(pick.positions)
+    if some:
+        yield some
+
+
+def _mapped(data: NDArray[np.uint8]) -> PageMap | None:
+    """The map of a file of this machine."""
+    return load_page_map(lambda at, length: data[at : at + length].tobytes(), len(data), guess=GUESS)
 
 
 def _fetched_map(pick: Pick) -> tuple[PageMap | None, bytes | None]:
@@ -174,44 +314,6 @@ def _fetched_map(pick: Pick) -> tuple[PageMap | None, bytes | None]:
     kept = not store.url.startswith("memory://")
     pages = _MAPS.get((store.url, key, pick.task.size), made) if kept else made()
     return pages, come[0] if len(come) == 1 and len(come[0]) == pick.task.size else None
-
-
-def _planned(spec: ReadSpec, pick: Pick, pages: PageMap | None) -> _Plan | None:
-    """How to read a file by its pages; None where it is to be read by row groups."""
-    if pages is None or pick.task.format != "parquet":
-        return None
-    columns = StoredColumns(pages.shape, spec, pick.task)
-    wanted, back = _ascending(pick.positions)
-    _check(wanted, int(pages.starts[-1]), pick.task.uri)
-    gathers = tuple(node for node in columns.needed.values() if may_gather(pages, node))
-    others = [node for node in columns.needed.values() if node not in gathers]
-    cuts = _cuts(pages, others, wanted)
-    if len(cuts) < len(others):
-        return None
-    if sum(each.size for each in cuts) > _LARGEST and sum(each.heaviest() for each in cuts) > _LARGEST:
-        return None
-    return _Plan(pick, columns, pages, wanted, back, gathers, cuts)
-
-
-def _cuts(pages: PageMap, nodes: Iterable[Node], wanted: NDArray[np.int64]) -> tuple[Cut, ...]:
-    return tuple(found for node in nodes if (found := cut(pages, node, wanted)) is not None)
-
-
-def _read(plan: _Plan, window: Window, schema: pa.Schema) -> pa.RecordBatch | None:
-    """The rows of a plan out of the bytes it needs; None where Arrow makes nothing of them."""
-    pages, asked = plan.pages, plan.pick.positions
-    found = {node.name: gathered(pages, node, asked, window) for node in plan.gathers}
-    refused = [node for node in plan.gathers if found[node.name] is None]
-    cuts = (*plan.cuts, *_cuts(pages, refused, plan.wanted))
-    if cuts:
-        try:
-            parts = spliced(pages, cuts, plan.wanted, window)
-        except (pa.ArrowException, OSError, ValueError):
-            return None
-        found |= parts if plan.back is None else {name: part.take(positions(plan.back)) for name, part in parts.items()}
-    names = list(plan.columns.needed)
-    rows = pa.RecordBatch.from_arrays([found[name] for name in names], names) if names else blank(len(asked))
-    return plan.columns.made(rows, asked, schema)
 
 
 def _plain(spec: ReadSpec, pick: Pick, schema: pa.Schema) -> pa.RecordBatch:

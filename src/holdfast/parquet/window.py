@@ -39,9 +39,17 @@ class Window:
 
     def find(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """Where in `data` the bytes at these places of the file are; they are in some stretch."""
-        stretch = np.searchsorted(self.starts, places, side="right") - 1
-        found: NDArray[np.int64] = places + (self.at - self.starts)[stretch]
+        shifts = self.at - self.starts
+        if len(shifts) > 1:
+            shifts = shifts[self.starts.searchsorted(places, side="right") - 1]
+        found: NDArray[np.int64] = places + shifts
         return found
+
+    def place(self, place: int) -> int:
+        """The same of a single place."""
+        return (
+            int(self.find(np.array([place]))[0]) if len(self.starts) > 1 else place + int(self.at[0] - self.starts[0])
+        )
 
 
 def whole(data: NDArray[np.uint8]) -> Window:

@@ -34,7 +34,7 @@ from holdfast.parquet.rowmap import ROW_MAP
 from holdfast.parquet.stats import StatsGatherer, stats_of
 from holdfast.rows.columns import ROW_COMMIT_VERSION, ROW_ID
 from holdfast.schema.arrow import arrow_type
-from holdfast.schema.partition_text import directory, partition_texts
+from holdfast.schema.partition_text import directory, partition_texts, url_directory
 from holdfast.schema.stats_leaves import LeafPath
 from holdfast.schema.types import LONG, Array, DataType, Field, Map, Struct
 from holdfast.storage.sink import Output, Sink
@@ -98,13 +98,19 @@ def file_names(task: int, new_uuid: Callable[[], UUID], codec: str, *, first: st
 
 
 def write_batches(
-    batches: Iterable[pa.RecordBatch], spec: WriteSpec, sink: Sink, names: Callable[[], str]
+    batches: Iterable[pa.RecordBatch],
+    spec: WriteSpec,
+    sink: Sink,
+    names: Callable[[], str],
+    *,
+    notes: type[Carried] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Write rows; gives what became of them, one row per file, with the columns of WRITTEN.
 
-    A batch has the fields of the spec in order, then the carried row ids and versions where the spec names them.
+    A batch has the fields of the spec in order, then the carried row ids and versions where the spec names them; what
+    they carry is noted by `notes`.
     """
-    with RowWriter(spec, sink, names) as writer:
+    with RowWriter(spec, sink, names, notes=notes) as writer:
         for batch in batches:
             writer.write(batch)
             if writer.finished >= _ANSWER_FILES:
@@ -248,8 +254,10 @@ class _Layout:
         """The key of a new file."""
         if self.spec.random_prefix:
             folders = [_scattered(name, self.spec.random_prefix)]
+        elif self.spec.placed_by:
+            folders = [url_directory(by.folder, text) for by, text in zip(self.spec.placed_by, values, strict=True)]
         else:
-            names = [one.folder for one in self.spec.placed_by] or [f.physical_name for _, f in self._partitions]
+            names = [f.physical_name for _, f in self._partitions]
             folders = [directory(folder, text) for folder, text in zip(names, values, strict=True)]
         return "/".join(filter(None, (self.spec.prefix, *folders, name)))
 
