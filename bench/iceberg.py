@@ -42,17 +42,17 @@ def main() -> None:
     rows = asked.rows or ROWS[size]
     cases = []
     for version, how in ((3, "deletion vectors"), (2, "position deletes")):
-        place = once(DATA / f"iceberg-{rows}-v{version}", partial(_write, rows=rows, version=version))
-        metadata = _metadata(place)
+        place = once(DATA / f"iceberg-{rows}-v{version}", partial(write, rows=rows, version=version))
+        metadata = metadata_of(place)
         live = rows - rows // 100
         cases.append(_case(f"all of {rows:,} rows, 1 % deleted by {how}", live, _readers(metadata)))
         where = f"id >= {rows // 2} and id < {rows // 2 + rows // 20}"
         cases.append(_case(f"a twentieth of them by a condition ({how})", live // 20, _readers(metadata, where)))
-    place = once(DATA / f"iceberg-{rows}-v3", partial(_write, rows=rows, version=3))
-    cases.append(_case(f"_file and _pos of {rows:,} rows, and nothing else", live, _addresses(_metadata(place))))
+    place = once(DATA / f"iceberg-{rows}-v3", partial(write, rows=rows, version=3))
+    cases.append(_case(f"_file and _pos of {rows:,} rows, and nothing else", live, _addresses(metadata_of(place))))
     files = LISTED[size]
     place = once(DATA / f"iceberg-{files}-files", partial(_write_many, files=files))
-    cases.append(_case(f"list {files:,} files in {MANIFESTS} manifests", files, _listings(_metadata(place))))
+    cases.append(_case(f"list {files:,} files in {MANIFESTS} manifests", files, _listings(metadata_of(place))))
     goals = [_not_slower(case, peer) for case in cases for peer in (DUCKDB, PYICEBERG) if peer in case.took]
     emit(Report("iceberg", cases, goals, (machine(),)), as_json=asked.json)
 
@@ -118,7 +118,7 @@ def _listings(metadata: Path) -> dict[str, Callable[[], int]]:
     }
 
 
-def _write(place: Path, *, rows: int, version: int) -> None:
+def write(place: Path, *, rows: int, version: int) -> None:
     table = _created(place, version)
     each = rows // FILES
     for start in range(0, rows, each):
@@ -132,7 +132,7 @@ def _write_many(place: Path, *, files: int) -> None:
     """A table whose manifests list many files that nobody ever wrote, each with the metrics of a real one."""
     table = _created(place, 2)
     table.append(pa.table({"id": np.arange(1000), "name": ["a"] * 1000, "x": np.zeros(1000)}))
-    metadata = _metadata(place)
+    metadata = metadata_of(place)
     told = json.loads(metadata.read_bytes())
     listing = Path(told["snapshots"][-1]["manifest-list"].removeprefix("file://"))
     found = read_container(listing.read_bytes(), where=str(listing))
@@ -163,7 +163,7 @@ def _created(place: Path, version: int) -> IcebergTable:
     return IcebergTable.create(None, place / "catalog.db", "db.t", schema, formatVersion=version)
 
 
-def _metadata(place: Path) -> Path:
+def metadata_of(place: Path) -> Path:
     return max(place.rglob("*.metadata.json"), key=lambda path: path.name)
 
 

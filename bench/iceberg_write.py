@@ -2,8 +2,9 @@
 
 A table of `--rows` rows in files of 500,000, and an upsert of a tenth as many rows, half of them new; and a delete of
 0.1 % of the rows, scattered over all files. Ours changes a table of version 3 by deletion vectors, pyiceberg one of
-version 2 by writing files again, which is all it does. Every change is made to a fresh copy, in a process of its own;
-a peer that needs longer than the limit is stopped and counts with that time. Afterwards both tables hold the same rows.
+version 2 by writing files again, which is all it does; its `overwrite` is told the keys and so need not look for
+them. Every change is made to a fresh copy, in a process of its own; a peer that needs longer than the limit is stopped
+and counts with that time. Afterwards the tables hold the same rows.
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from harness import LIMIT_S, OURS, Case, Goal, Report, Took, arguments, emit, machine
+from harness import OURS, Case, Goal, Report, Took, arguments, emit, machine
 from pyiceberg.catalog import load_catalog
 from pyiceberg.expressions import In
 
 from holdfast import IcebergTable
 
 ROWS = {"quick": 200_000, "default": 2_000_000, "full": 10_000_000}
-ROUNDS = {"quick": 1, "default": 3, "full": 3}
+ROUNDS = {"quick": 1, "default": 3, "full": 1}
 FILE_ROWS = 500_000
-PYICEBERG = "pyiceberg"
+LIMIT_S = 240  # a peer that needs longer is stopped
+PYICEBERG, OVERWRITE = "pyiceberg", "pyiceberg's overwrite"
 FASTER = 20.0
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("amount", pa.float64())])
 
@@ -38,16 +40,18 @@ def main() -> None:
     cases = [Case(f"upsert {rows // 10:,} rows into {rows:,}"), Case(f"delete 0.1 % of {rows:,} rows")]
     with TemporaryDirectory() as home:
         made = {engine: _made(Path(home) / f"made-{engine}", engine, rows) for engine in (OURS, PYICEBERG)}
+        made[OVERWRITE] = made[PYICEBERG]
         for _ in range(ROUNDS[size]):
             for case, verb in zip(cases, ("upsert", "delete"), strict=True):
                 contents = {}
-                for engine in made:
+                for engine in made if verb == "upsert" else (OURS, PYICEBERG):
                     took, contents[engine] = _measured(made[engine], engine, verb, rows)
                     case.add(engine, took)
                 known = [found for found in contents.values() if found is not None]
                 assert len(set(known)) == 1, f"{case.name}: the tables differ, {contents}"
     ratio = cases[0].ratio(PYICEBERG)
-    goals = [Goal(f"at least {FASTER:.0f}x faster than pyiceberg's upsert", (ratio or 0) >= FASTER, ratio)]
+    stopped = f"pyiceberg was stopped after {LIMIT_S} s, so it is at least that" if cases[0].at_least(PYICEBERG) else ""
+    goals = [Goal(f"at least {FASTER:.0f}x faster than pyiceberg's upsert", (ratio or 0) >= FASTER, ratio, stopped)]
     emit(Report("iceberg_write", cases, goals, (machine(),)), as_json=asked.json)
 
 
@@ -104,7 +108,9 @@ def _run(place: Path, engine: str, verb: str, rows: int, answers: multiprocessin
     else:
         theirs = load_catalog("holdfast", type="sql", uri=f"sqlite:///{place}/catalog.db").load_table("db.t")
         start = time.perf_counter()
-        if verb == "upsert":
+        if engine == OVERWRITE:
+            theirs.overwrite(source, In("id", source["id"].to_pylist()))
+        elif verb == "upsert":
             theirs.upsert(source, join_cols=["id"])
         else:
             theirs.delete(In("id", gone.tolist()))

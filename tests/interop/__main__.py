@@ -1,5 +1,7 @@
 """`make interop`: write tables across the feature matrix, ask every engine about each, and write down what came of it.
 
+`python -m tests.interop delta` or `iceberg` asks about one format, and leaves the page's other part as it is.
+
 1. Every engine has to be there: without one of them nothing is written down, and the run fails.
 2. Wrong rows, wrong row ids or an engine that breaks over our bytes fail the run, after everything was tried.
 """
@@ -10,13 +12,14 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 import holdfast
+from tests.interop import iceberg, iceberg_page
 from tests.interop.answers import Answer, Works, Wrong
 from tests.interop.engines import IN_PROCESS, Engine
 from tests.interop.features import NAMES, Recipe, ordered, recipe, title
@@ -103,21 +106,31 @@ def run(engines: Iterable[Engine], scratch: Path) -> str:
     return written
 
 
-def main() -> None:
+def main(asked: Sequence[str]) -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    assert set(asked) <= {"delta", "iceberg"}, f"{asked} names a format that there is none of"
+    delta, mark, about_iceberg = PAGE.read_text().partition(iceberg_page.TITLE)
+    about_iceberg = mark + about_iceberg
     with tempfile.TemporaryDirectory(prefix="interop-") as directory:
-        scratch = Path(directory)
-        peer = start(scratch)
-        if not isinstance(peer, Peer):
-            raise SystemExit(f"delta-spark is missing: {peer}")
-        try:
-            print(f"delta-spark read {tell(peer)} of random stories as they were", flush=True)
-            print(f"indexes answered right after {watch(peer, scratch)} by delta-spark and us", flush=True)
-            PAGE.write_text(run([peer, *IN_PROCESS], scratch))
-        finally:
-            peer.close()
+        if "iceberg" in asked:
+            about_iceberg = iceberg.run(Path(directory))
+            PAGE.write_text(delta + about_iceberg)
+        if "delta" in asked:
+            PAGE.write_text(f"{_delta(Path(directory))}\n{about_iceberg}")
     print(f"{PAGE.relative_to(ROOT)} is written")
 
 
+def _delta(scratch: Path) -> str:
+    peer = start(scratch)
+    if not isinstance(peer, Peer):
+        raise SystemExit(f"delta-spark is missing: {peer}")
+    try:
+        print(f"delta-spark read {tell(peer)} of random stories as they were", flush=True)
+        print(f"indexes answered right after {watch(peer, scratch)} by delta-spark and us", flush=True)
+        return run([peer, *IN_PROCESS], scratch)
+    finally:
+        peer.close()
+
+
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:] or ["delta", "iceberg"])

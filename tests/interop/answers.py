@@ -46,7 +46,9 @@ class Refused(Exception):
 Answer: TypeAlias = Works | Refuses | Wrong | KnownBug
 
 # How engines say that they lack something, as opposed to failing over bytes they do not understand.
-_REFUSAL = re.compile(r"unsupported|not (?:yet )?supported|not implemented|does not support", re.IGNORECASE)
+_REFUSAL = re.compile(
+    r"unsupported|not (?:yet )?supported|not implemented|does not support|requires format-version", re.IGNORECASE
+)
 # Failures that happen to tables of other writers too.
 _BUGS = {
     "DeltaInsert::Sink expects a single row": "fails to insert rows of several partitions at once: "

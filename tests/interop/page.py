@@ -19,8 +19,9 @@ _Done: TypeAlias = Mapping[Recipe, Mapping[str, Answer]]  # what an engine made 
 
 _INTRO = """# Compatibility
 
-What other engines do with tables that Holdfast wrote. `make interop` writes this page anew from what it finds; editing
-it by hand is no use. It takes PyPI and Maven, as the machine has them set up, and some 20 minutes.
+What other engines do with tables that Holdfast wrote: Delta tables first, [Iceberg tables](#iceberg-tables) below.
+`make interop` writes this page anew from what it finds; editing it by hand is no use. It takes PyPI and Maven, as the
+machine has them set up, and some 30 minutes.
 
 Rows are compared by value with those that went in. A cell says **yes** when they were right, and **no** when the engine
 refused, with its own words in a note. An engine that gets something wrong fails the run, unless it does so with tables

@@ -66,7 +66,7 @@ class Peer:
     def _call(self, request: str, recipe: Recipe, path: Path, **more: object) -> None:
         answer = self.process.call(request, limit_s=_PATIENCE_S, path=str(path), made_of=list(ordered(recipe)), **more)
         if answer["refused"] is not None:
-            raise Refused(_sentence(answer["refused"]))
+            raise Refused(sentence(answer["refused"]))
 
 
 def start(scratch: Path) -> Peer | str:
@@ -81,7 +81,7 @@ def start(scratch: Path) -> Peer | str:
     return Peer(process, scratch, f"{delta} on Spark {process.call('start')['spark']}")
 
 
-def _sentence(text: str) -> str:
+def sentence(text: str) -> str:
     """What an error says, without the trace below it."""
     for line in text.splitlines():
         if found := re.search(r"\[[A-Z][A-Z_.]+\].*|(?<=Exception: ).+|(?<=Error: ).+", line):

@@ -6,7 +6,8 @@ spelling differs, or where a whole number became a decimal too narrow for Spark'
 files with one spelling make one scan.
 
 1. A column a file does not have is asked for under a name the file does not have either: it reads as null.
-2. Reading costs one footer per file, only in the three cases above.
+2. Reading costs one footer per file, only in the three cases above, and only where a stored column is used; what
+   was read is remembered, because a data file never changes.
 3. Files with something Spark's reader cannot make (texts of stored UUIDs, a value for a column a file lacks) are told
    apart: they are read by Arrow.
 """
@@ -29,12 +30,16 @@ from holdfast.model.snapshot import Resolve, Snapshot
 from holdfast.parquet.footer import Node, columns, read_footer
 from holdfast.schema.types import LONG, STRING, Array, DataType, Decimal, Field, Map, Primitive, Struct, physical
 from holdfast.spark.types import has_void
+from holdfast.storage.base import ObjectStore
 from holdfast.storage.open import place
 
 _WHOLE = {"byte", "short", "integer", "long"}
 _Spelled: TypeAlias = tuple[
     tuple[str, str, DataType, bool], ...
 ]  # physical name, name and type in files, whether there
+_REMEMBERED_AT_MOST = 200_000  # files
+_REMEMBERED: dict[tuple[str, int], tuple[Node, ...]] = {}  # columns by URL and size of a file
+_ALIKE: dict[tuple[Node, ...], tuple[Node, ...]] = {}  # most files of a table share one
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +62,13 @@ class Spelling:
 
 
 def spellings(
-    spark: SparkSession, snapshot: Snapshot, files: FileTable, more: Sequence[Field] = ()
+    spark: SparkSession, snapshot: Snapshot, files: FileTable, more: Sequence[Field] = (), *, reads_columns: bool = True
 ) -> Iterator[tuple[Spelling, FileTable]]:
     """The files, grouped by how they spell the table's columns, and `more` that are read beside them."""
     by_id = snapshot.resolve is Resolve.BY_ID
     minds_case = spark.conf.get("spark.sql.caseSensitive", "false") == "true"
-    if not by_id and not minds_case and not any(_became_decimal(f) for f in snapshot.schema.fields):
+    differs = by_id or minds_case or any(_became_decimal(f) for f in snapshot.schema.fields)
+    if not differs or not (reads_columns or more):
         yield Spelling(), files
         return
     fields = [*_stored(snapshot), *more]
@@ -137,6 +143,13 @@ def _footers(snapshot: Snapshot, files: FileTable) -> list[tuple[Node, ...]]:
     def nodes(pair: tuple[str, int]) -> tuple[Node, ...]:
         key, size = pair
         store, name = place(location, key)
+        known = _REMEMBERED.get(file := (f"{store.url}/{name}", size))
+        if known is None:
+            found = read(store, name, size)
+            _REMEMBERED[file] = known = _ALIKE.setdefault(found, found)
+        return known
+
+    def read(store: ObjectStore, name: str, size: int) -> tuple[Node, ...]:
         try:
             footer = read_footer(store, name, size)
         except MissingFile:
@@ -148,6 +161,9 @@ def _footers(snapshot: Snapshot, files: FileTable) -> list[tuple[Node, ...]]:
             footer = read_footer(store, name, actual)
         return columns(footer.schema.to_arrow_schema())
 
+    if len(_REMEMBERED) + len(files) > _REMEMBERED_AT_MOST:
+        _REMEMBERED.clear()
+        _ALIKE.clear()
     with ThreadPoolExecutor(max_workers=16) as pool:
         return list(pool.map(nodes, zip(table["key"].to_pylist(), table["size"].to_pylist(), strict=True)))
 
