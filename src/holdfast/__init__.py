@@ -31,6 +31,8 @@ _HOMES = {
     "UnknownVersion": "holdfast.errors",
     "Unsupported": "holdfast.errors",
     "between": "holdfast.index.keyed",
+    "disable": "holdfast.standin.enabling",
+    "enable": "holdfast.standin.enabling",
     "read": "holdfast.table.delta",
     "register": "holdfast.table.stream_source",
     "session": "holdfast.table.stream_source",

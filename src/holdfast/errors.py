@@ -176,6 +176,22 @@ class SchemaMismatch(Invalid):
         self.columns = columns  # those that differ, as dotted paths
 
 
+class TypeMismatch(SchemaMismatch):
+    """Rows have a column of the table, with a type that does not become the table's."""
+
+
+class AppendOnly(Invalid):
+    """Rows were to be taken out of a table that only takes appends."""
+
+
+class OutsideReplaced(Invalid):
+    """Rows to write do not belong to those whose place they would take."""
+
+
+class NoChangeFeed(Invalid):
+    """The change data feed was asked of versions that did not record it."""
+
+
 class ConstraintViolated(Invalid):
     """A row breaks what the table demands of its rows."""
 

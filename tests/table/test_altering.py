@@ -120,6 +120,21 @@ def test_what_is_true_already_is_not_committed(tmp_path: Path) -> None:
     assert table.version == 1
 
 
+def test_versions_of_the_protocol_may_be_asked_for_where_features_bring_them(tmp_path: Path) -> None:
+    versions = {"delta.minReaderVersion": "2", "delta.minWriterVersion": "5"}
+    plain = harbour(tmp_path / "t", {"holdfast.plain": "true"})
+    with pytest.raises(Invalid, match=r"at least \(2, 5\).*features need, \(1, 2\)"):
+        plain.setProperties(versions)
+    with pytest.raises(Invalid, match="whole number"):
+        plain.setProperties({"delta.minReaderVersion": "two"})
+    plain.setProperties({"delta.columnMapping.mode": "name", **versions})
+    assert state(tmp_path / "t").protocol.min_writer_version == 5
+    assert not versions.keys() & state(tmp_path / "t").snapshot.properties.keys()
+    with pytest.raises(Invalid, match=r"at least \(0, 7\)"):
+        harbour(tmp_path / "u", {"holdfast.plain": "true", "delta.minWriterVersion": "7"})
+    harbour(tmp_path / "v", {"delta.minWriterVersion": "7"})
+
+
 @pytest.mark.parametrize(
     ("properties", "said"),
     [

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from holdfast.delta.actions import Protocol
 from holdfast.delta.features import IMPLIED_BY_WRITER, READABLE, WRITABLE, reader_features, writer_features
-from holdfast.errors import Unsupported
+from holdfast.errors import Invalid, Unsupported
 from holdfast.model.mutation import Shape
 from holdfast.schema.properties import (
     COLUMN_MAPPING_MODE,
@@ -65,6 +65,17 @@ def protocol_for(shape: Shape, *, old: Protocol | None = None) -> Protocol:
         reader_features=tuple(sorted(reading)) if reading else None,
         writer_features=tuple(sorted(writing)),
     )
+
+
+def refuse_lower(protocol: Protocol, versions: tuple[int, int]) -> None:
+    """Refuse to promise a protocol of versions that nothing in the table needs: they come with features."""
+    reader, writer = versions
+    if reader > protocol.min_reader_version or writer > protocol.min_writer_version:
+        raise Invalid(
+            f"a protocol of at least ({reader}, {writer}) cannot be asked for: the table gets the least versions its "
+            f"features need, ({protocol.min_reader_version}, {protocol.min_writer_version}); ask for a feature with "
+            "delta.feature.<name> = 'supported'"
+        )
 
 
 def features_of(shape: Shape) -> Iterator[str]:

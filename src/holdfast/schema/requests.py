@@ -50,7 +50,7 @@ _KEPT_BY_THE_TABLE = frozenset(
         IN_COMMIT_TIMESTAMP_TIME,
     )
 )
-_VERSIONS = frozenset(("delta.minReaderVersion", "delta.minWriterVersion"))
+_VERSIONS = ("delta.minReaderVersion", "delta.minWriterVersion")
 _FOLDED = {known.lower(): known for known in PROPERTIES}
 
 
@@ -77,6 +77,22 @@ def requested(asked: Mapping[str, str]) -> Requested:
         else:
             _check(name, value)
     return Requested(properties, frozenset(features))
+
+
+def least_versions(asked: Mapping[str, str]) -> tuple[dict[str, str], tuple[int, int]]:
+    """What is asked for without the versions of the protocol, and these: the reader's and the writer's, 0 for any."""
+    versions = dict.fromkeys(_VERSIONS, 0)
+    rest: dict[str, str] = {}
+    for given, value in asked.items():
+        name = _FOLDED.get(given.lower(), given)
+        if name not in versions:
+            rest[given] = value
+        elif str(value).strip().isdigit():
+            versions[name] = int(value)
+        else:
+            raise Invalid(f"the property {name} is {value!r}: give it as a whole number in text, such as '2'")
+    reader, writer = versions.values()
+    return rest, (reader, writer)
 
 
 def spelled(name: str) -> str:
@@ -109,7 +125,7 @@ def _check(name: str, value: str) -> None:
         raise Invalid(f"the property {name} is kept by the table itself: leave it out")
     if name in _VERSIONS:
         raise Invalid(
-            f"{name} cannot be asked for: the table gets the least versions its features need; "
+            f"{name} cannot be asked for here: the table gets the least versions its features need; "
             "ask for a feature with delta.feature.<name> = 'supported'"
         )
     choices = _CHOICES.get(name)

@@ -30,6 +30,24 @@ def sql_of(column: Column) -> str:
     return _classic(node()) if callable(node) else UNREADABLE
 
 
+def is_bound(column: Column) -> bool:
+    """Whether it holds columns of a certain DataFrame, which mean nothing in another; True where it cannot be told."""
+    held = vars(column)
+    if "_expr" in held:
+        return _is_bound(held["_expr"])
+    node = getattr(held.get("_jc"), "node", None)
+    return "ExpressionColumnNode(" in str(node().toString()) if callable(node) else True
+
+
+def _is_bound(node: Any) -> bool:
+    if isinstance(node, list | tuple):
+        return any(map(_is_bound, node))
+    if type(node).__module__ != "pyspark.sql.connect.expressions":
+        return False
+    found = vars(node)
+    return found.get("_plan_id") is not None or any(_is_bound(part) for part in found.values())
+
+
 def _connect(node: Any) -> str:
     found = vars(node)
     match type(node).__name__:

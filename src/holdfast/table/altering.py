@@ -17,7 +17,7 @@ from pyspark.sql import types as spark
 
 from holdfast.delta.features import WRITABLE, check_writable, reader_features, writer_features
 from holdfast.delta.state import DeltaState
-from holdfast.delta.upgrade import protocol_for
+from holdfast.delta.upgrade import protocol_for, refuse_lower
 from holdfast.delta.vectors import load_hidden
 from holdfast.env import Env
 from holdfast.errors import ConstraintViolated, Invalid, Unsupported
@@ -43,6 +43,7 @@ from holdfast.predicate.records import (
     pushed,
 )
 from holdfast.schema.ddl import parse_type
+from holdfast.schema.requests import least_versions
 from holdfast.schema.types import DataType
 from holdfast.spark.types import spark_to_struct
 from holdfast.table.delta_dialect import DELTA
@@ -54,7 +55,11 @@ Columns: TypeAlias = Mapping[str, TypeLike] | Sequence[tuple[str, TypeLike] | tu
 
 def set_properties(state: DeltaState, properties: Mapping[str, str], env: Env) -> Written:
     """Set properties, and have the features asked for among them."""
-    return commit_shape(state, alter.set_properties(state.snapshot, DELTA.shape_of(state), properties), env)
+    rest, versions = least_versions(properties)
+    mutation = alter.set_properties(state.snapshot, DELTA.shape_of(state), rest)
+    assert mutation.shape is not None, "a change of properties is one of shape"
+    refuse_lower(protocol_for(mutation.shape, old=state.protocol), versions)
+    return commit_shape(state, mutation, env)
 
 
 def unset_properties(state: DeltaState, names: Sequence[str], env: Env, *, if_exists: bool = False) -> Written:

@@ -21,6 +21,8 @@ from typing import Generic, TypeAlias, TypeVar
 import pyarrow as pa
 from pyspark.sql import types as spark
 
+from holdfast.delta.actions import Protocol
+from holdfast.delta.upgrade import protocol_for, refuse_lower
 from holdfast.errors import Invalid, UnknownColumn, Unsupported
 from holdfast.model.mutation import Shape
 from holdfast.ops.defaults import refuse_defaults, with_default
@@ -33,12 +35,15 @@ from holdfast.schema.from_arrow import struct_of
 from holdfast.schema.identity import identity_metadata, identity_of
 from holdfast.schema.mapping import fields_along, without_mapping
 from holdfast.schema.properties import COLUMN_MAPPING_MODE
-from holdfast.schema.requests import requested
+from holdfast.schema.requests import least_versions, requested
 from holdfast.schema.show import path_text, type_text
 from holdfast.schema.storable import is_bounded, refuse_partition_columns, refuse_unstorable
 from holdfast.schema.types import LONG, DataType, Field, Struct
 from holdfast.spark.types import spark_to_struct
 
+PLAIN = "holdfast.plain"  # asks for a table that every old reader opens; not kept
+
+_TRACKED = Protocol(3, 7)  # what a new table has, unless it is plain
 _BY_PATH = re.compile(r"(?:delta\.)?`(.+)`", re.DOTALL)
 _VARCHAR = re.compile(r"varchar\s*\(\s*(\d+)\s*\)", re.IGNORECASE)
 _MOST_CLUSTERING_COLUMNS = 4
@@ -162,7 +167,8 @@ class DeltaTableBuilder(Generic[T]):
         return self._create(self._location, self._shape(), self._mode)
 
     def _shape(self) -> Shape:
-        wanted = requested(self._properties)
+        rest, versions = least_versions(self._properties)
+        wanted = requested(rest)
         schema = Struct(tuple(_fresh(f) for f in self._fields))
         refuse_unstorable(schema, mapped=wanted.properties.get(COLUMN_MAPPING_MODE, "none") != "none")
         partitions = refuse_partition_columns(schema, self._partitions)
@@ -172,7 +178,7 @@ class DeltaTableBuilder(Generic[T]):
         _refuse_generated(schema, partitions)
         for demand in demands(schema, wanted.properties):
             _refuse_unknown(demand.expression, schema, demand.title)
-        return Shape(
+        shape = Shape(
             schema,
             partitions,
             wanted.properties,
@@ -180,6 +186,9 @@ class DeltaTableBuilder(Generic[T]):
             description=self._comment,
             features=wanted.features,
         )
+        plain = wanted.properties.get(PLAIN, "false").lower() == "true"
+        refuse_lower(protocol_for(shape) if plain else _TRACKED, versions)
+        return shape
 
 
 def _type_of(name: str, data_type: str | spark.DataType) -> DataType:

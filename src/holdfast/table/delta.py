@@ -36,7 +36,7 @@ from holdfast.storage.open import open_location
 from holdfast.table import altering, converting
 from holdfast.table.auto import after
 from holdfast.table.backfilling import Report, Tracked, enable_row_tracking
-from holdfast.table.builder import DeltaTableBuilder, Mode
+from holdfast.table.builder import PLAIN, DeltaTableBuilder, Mode
 from holdfast.table.changing import Caller
 from holdfast.table.compacting import LogCompaction, compact_log
 from holdfast.table.delta_publishing import DeltaPublishing
@@ -55,7 +55,6 @@ from holdfast.table.vacuuming import VersionVerbs, pinned_version, refuse_vacuum
 from holdfast.table.verbs import RowVerbs, said
 from holdfast.table.writing import How, Written, make, rows_of, write
 
-PLAIN = "holdfast.plain"  # asks for a table that every old reader opens; not kept
 _BY_PATH = re.compile(r"(?:delta\.)?`(.+)`", re.DOTALL)
 
 

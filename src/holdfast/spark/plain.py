@@ -1,0 +1,43 @@
+"""Spark's own methods, whatever stands in front of them.
+
+The drop-in puts functions in front of methods of a session, each of which names what it wraps. Code that talks to Spark
+itself, such as to its catalog, goes round them here.
+
+1. In a session where nothing is in front, this is the method itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import unwrap
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.readwriter import DataFrameReader
+
+IN_FRONT = "__holdfast__"  # what a function is marked by that stands in front of a method
+
+
+def plain(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method without what stands in front of it."""
+    found: Callable[..., Any] = unwrap(method, stop=lambda each: not hasattr(each, IN_FRONT))
+    return found
+
+
+def plain_sql(spark: SparkSession, text: str, args: Any = None, **more: Any) -> DataFrame:
+    """Run a statement as Spark understands it."""
+    run = plain(type(spark).sql)
+    found: DataFrame = run(spark, text, **more) if args is None else run(spark, text, args, **more)
+    return found
+
+
+def plain_table(spark: SparkSession, name: str) -> DataFrame:
+    """A table or view as Spark finds it."""
+    found: DataFrame = plain(type(spark).table)(spark, name)
+    return found
+
+
+def plain_read(spark: SparkSession) -> DataFrameReader:
+    """A reader of Spark's own formats."""
+    found: DataFrameReader = plain(type(spark).__dict__["read"].fget)(spark)
+    return found

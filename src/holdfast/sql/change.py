@@ -1,0 +1,140 @@
+"""DELETE, UPDATE and TRUNCATE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from holdfast.errors import Unsupported
+from holdfast.schema.enforce import DEFAULT
+from holdfast.schema.types import Struct
+from holdfast.sql import answers
+from holdfast.sql.asking import Asking
+from holdfast.sql.cursor import Cursor
+from holdfast.sql.known import Found, Table, path_of
+from holdfast.sql.query import expressions
+from holdfast.sql.references import Reference, Span
+from holdfast.sql.text import Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """DELETE FROM t [AS a] [WHERE condition]."""
+
+    table: tuple[str, ...]
+    alias: str | None
+    where: Span | None
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """UPDATE t [AS a] SET column = expression, ... [WHERE condition]."""
+
+    table: tuple[str, ...]
+    alias: str | None
+    sets: tuple[tuple[tuple[str, ...], Span], ...]
+    where: Span | None
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """TRUNCATE TABLE t."""
+
+    table: tuple[str, ...]
+
+
+def parse_delete(cursor: Cursor) -> Delete:
+    cursor.expect("DELETE", "FROM")
+    table, alias = cursor.table(), cursor.alias("WHERE")
+    where = cursor.until() if cursor.take("WHERE") else None
+    cursor.end()
+    return Delete(table, alias, where)
+
+
+def parse_update(cursor: Cursor) -> Update:
+    cursor.expect("UPDATE")
+    table, alias = cursor.table(), cursor.alias("SET")
+    cursor.expect("SET")
+    sets = parse_sets(cursor, "WHERE")
+    where = cursor.until() if cursor.take("WHERE") else None
+    cursor.end()
+    return Update(table, alias, sets, where)
+
+
+def parse_truncate(cursor: Cursor) -> Truncate:
+    cursor.expect("TRUNCATE", "TABLE")
+    table = cursor.table()
+    if cursor.sees("PARTITION"):
+        raise Unsupported("a partition of a Delta table is not truncated: delete its rows, DELETE FROM ... WHERE ...")
+    cursor.end()
+    return Truncate(table)
+
+
+def parse_sets(cursor: Cursor, *stops: str) -> tuple[tuple[tuple[str, ...], Span], ...]:
+    """`column = expression`, between commas."""
+    sets = []
+    while True:
+        column = cursor.name()
+        cursor.expect("=")
+        sets.append((column, cursor.until(",", *stops)))
+        if not cursor.take(","):
+            return tuple(sets)
+
+
+def run_delete(asking: Asking, statement: Statement, asked: Delete, found: Found) -> DataFrame:
+    table = called(found, asked.alias)
+    with expressions(asking, statement, target_of(asked.table, asked.alias)) as text_of:
+        condition = None if asked.where is None else text_of(asked.where)
+        done = table.delete(condition, userMetadata=asking.user_metadata)
+    return answers.deleted(asking.spark, done)
+
+
+def run_update(asking: Asking, statement: Statement, asked: Update, found: Found) -> DataFrame:
+    table = called(found, asked.alias)
+    schema = table._state().snapshot.schema
+    with expressions(asking, statement, target_of(asked.table, asked.alias)) as text_of:
+        condition = None if asked.where is None else text_of(asked.where)
+        sets = {
+            dotted(_unqualified(column, asked.table)): value_of(statement, span, column, schema) or text_of(span)
+            for column, span in asked.sets
+        }
+        done = table.update(condition, sets, userMetadata=asking.user_metadata)
+    return answers.updated(asking.spark, done)
+
+
+def run_truncate(asking: Asking, statement: Statement, asked: Truncate, found: Found) -> DataFrame:
+    found.table.delete(userMetadata=asking.user_metadata)
+    return answers.nothing(asking.spark)
+
+
+def called(found: Found, alias: str | None) -> Table:
+    """The table under the name that columns of it may be qualified by."""
+    if alias is None and path_of(found.parts) is not None:
+        return found.table
+    return found.table.alias(alias or found.parts[-1])
+
+
+def target_of(parts: tuple[str, ...], alias: str | None) -> Reference:
+    """The table of a statement, as something whose columns are named."""
+    return Reference((0, 0), parts, alias=alias)
+
+
+def value_of(statement: Statement, span: Span, column: tuple[str, ...], schema: Struct) -> str | None:
+    """What DEFAULT means for a column; None where something else stands there."""
+    if span[1] - span[0] != 1 or statement.upper(span[0]) != "DEFAULT":
+        return None
+    field = schema.find(column[-1])
+    return "NULL" if field is None else str(field.metadata.get(DEFAULT, "NULL"))
+
+
+def dotted(path: tuple[str, ...]) -> str:
+    """A column's path as the verbs take it."""
+    return ".".join("`" + part + "`" for part in path)
+
+
+def _unqualified(column: tuple[str, ...], table: tuple[str, ...]) -> tuple[str, ...]:
+    """A column without the whole name of its table before it."""
+    size = len(table)
+    same = [part.lower() for part in column[:size]] == [part.lower() for part in table]
+    return column[size:] if size > 1 and len(column) > size and same else column

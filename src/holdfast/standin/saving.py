@@ -1,0 +1,335 @@
+"""What `save`, `saveAsTable`, `insertInto` and `writeTo` come to: rows into a table, new or there.
+
+    where the table is, and whether it is there  ->  mode and options understood  ->  one commit
+
+1. A table that is made gets its rows in the commit that makes it.
+2. An option works or is refused by its name; one that is none of Delta's is Spark's business, as in delta-spark.
+3. A name is entered into the catalog before the first commit and taken out again where that fails.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+
+from holdfast.env import system
+from holdfast.errors import Invalid, NotATable, Unsupported
+from holdfast.model.mutation import AppVersion, Shape
+from holdfast.ops.write import Said
+from holdfast.plan.write import CODEC
+from holdfast.schema.properties import OPTIMIZE_WRITE, truth
+from holdfast.spark.catalog import enter, find, forget, split
+from holdfast.sql.known import Known, path_of
+from holdfast.standin.errors import PATH_EXISTS, TABLE_EXISTS, TABLE_NOT_FOUND, as_delta_spark, dress
+from holdfast.standin.frames import ordinary
+from holdfast.standin.options import Options
+from holdfast.standin.settings import Settings, settings_of
+from holdfast.storage.open import open_location
+from holdfast.table.builder import PLAIN, DeltaTableBuilder, Mode
+from holdfast.table.creating import create_with
+from holdfast.table.delta import DeltaTable
+from holdfast.table.iceberg import IcebergTable
+from holdfast.table.writing import How, rows_of
+
+KNOWN = (
+    *("mergeSchema", "overwriteSchema", "replaceWhere", "partitionOverwriteMode", "txnAppId", "txnVersion"),
+    *("userMetadata", "dataChange", "optimizeWrite", "maxRecordsPerFile", "compression", "path"),
+)
+_MODES = {
+    "append": "append",
+    "overwrite": "overwrite",
+    "error": "error",
+    "errorifexists": "error",
+    "default": "error",
+    "ignore": "ignore",
+}
+_REFUSED = {
+    "maxRecordsPerFile": "Holdfast sizes files by bytes: set the property delta.targetFileSize of the table",
+    "replaceOn": "use a merge, or INSERT INTO ... REPLACE WHERE",
+    "replaceUsing": "use a merge, or INSERT INTO ... REPLACE WHERE",
+    "targetAlias": "it goes with replaceOn, which there is not",
+}
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Ask:
+    """How rows are to be written."""
+
+    mode: str = "error"
+    partitions: tuple[str, ...] = ()
+    clustering: tuple[str, ...] = ()
+    options: Options = field(default_factory=Options)
+    properties: tuple[tuple[str, str], ...] = ()
+    comment: str | None = None
+    where: str | None = None  # rows to take the place of
+    dynamic: bool | None = None  # the partitions that the rows have; None: as option and setting say
+
+
+def mode_of(mode: str | None) -> str:
+    """A save mode by its one name."""
+    found = _MODES.get((mode or "error").lower())
+    if found is None:
+        raise Invalid(f"{mode!r} is no save mode: there are append, overwrite, error, errorifexists and ignore")
+    return found
+
+
+def save(rows: DataFrame, path: str, ask: Ask) -> None:
+    """Write rows to the table at a path."""
+    with as_delta_spark():
+        spark = rows.sparkSession
+        at = f"`{path}`"
+        if not DeltaTable.isDeltaTable(spark, at, storage_options=ask.options.storage()):
+            _create(rows, path, ask, settings_of(spark), Mode.CREATE, by_path=True)
+        elif ask.mode == "error":
+            raise dress(
+                Invalid(f"there is a Delta table at {path} already: use another mode, such as append"), PATH_EXISTS
+            )
+        elif ask.mode != "ignore":
+            table = DeltaTable.forPath(spark, path, storage_options=ask.options.storage())
+            write_into(rows, table, ask)
+
+
+def save_as_table(rows: DataFrame, name: str, ask: Ask, known: Known) -> None:
+    """Write rows to the table of a name, which is entered where there is none."""
+    with as_delta_spark():
+        spark, parts = rows.sparkSession, split(name)
+        if (path := path_of(parts)) is not None:
+            return save(rows, path, ask)
+        found = known.table(spark, parts)
+        if found is None:
+            return _enter(rows, parts, ask, settings_of(spark), Mode.CREATE)
+        if ask.mode == "error":
+            raise dress(Invalid(f"there is a table {name} already: use another mode, such as append"), TABLE_EXISTS)
+        if ask.mode != "ignore":
+            write_into(rows, found.table, ask)
+    return None
+
+
+def create_table(rows: DataFrame, name: str, ask: Ask, known: Known, mode: Mode) -> None:
+    """Make a table of a name with these rows, as the mode says."""
+    with as_delta_spark():
+        spark, parts, settings = rows.sparkSession, split(name), settings_of(rows.sparkSession)
+        if (path := path_of(parts)) is not None:
+            return _create(rows, path, ask, settings, mode)
+        found = known.table(spark, parts)
+        if found is None and mode is Mode.REPLACE:
+            raise dress(NotATable(f"there is no table {name} to replace: use create", location=name), TABLE_NOT_FOUND)
+        if found is None:
+            return _enter(rows, parts, ask, settings, mode)
+        if mode is Mode.CREATE:
+            raise dress(Invalid(f"there is a table {name} already: append to it, or use createOrReplace"), TABLE_EXISTS)
+        if isinstance(found.table, IcebergTable) or found.entry is None:
+            raise Unsupported(f"{name} is registered with Holdfast and cannot be replaced by name: use its own verbs")
+        return _create(rows, found.entry.location, ask, settings, mode)
+
+
+def table_named(spark: SparkSession, name: str, known: Known) -> DeltaTable | IcebergTable:
+    """The table of a name."""
+    found = known.table(spark, split(name))
+    if found is None:
+        raise dress(NotATable(f"there is no Delta table {name} in this session", location=name), TABLE_NOT_FOUND)
+    return found.table
+
+
+def insert_into(rows: DataFrame, name: str, ask: Ask, known: Known) -> None:
+    """Write rows to the table of a name, column by column in their order."""
+    with as_delta_spark():
+        table = table_named(rows.sparkSession, name, known)
+        columns = table._at(None, None).snapshot.schema.names
+        if len(columns) != len(rows.columns):
+            raise Invalid(
+                f"insertInto goes by position: {name} has {len(columns)} columns ({', '.join(columns)}) and the rows "
+                f"have {len(rows.columns)}"
+            )
+        write_into(ordinary(rows).toDF(*columns), table, ask)
+
+
+def write_into(rows: DataFrame, table: DeltaTable | IcebergTable, ask: Ask) -> None:
+    """Append to a table that is there, or overwrite it."""
+    settings = settings_of(rows.sparkSession)
+    rows = ordinary(rows)
+    if isinstance(table, IcebergTable):
+        return _write_iceberg(rows, table, ask)
+    refuse_options(ask.options)
+    snapshot = table._at(None, None).snapshot
+    replaces_schema = ask.mode == "overwrite" and ask.options.flag("overwriteSchema")
+    where = ask.where if ask.where is not None else ask.options.get("replaceWhere")
+    if ask.partitions and ask.partitions != snapshot.partition_columns:
+        if not replaces_schema:
+            raise Invalid(
+                f"the table is partitioned by {', '.join(snapshot.partition_columns) or 'nothing'}, not by "
+                f"{', '.join(ask.partitions)}: leave partitionBy out, or overwrite with overwriteSchema=true"
+            )
+        return _replace(rows, table, ask, settings)
+    merges = ask.options.flag("mergeSchema", settings.merges_schema)
+    dynamic = ask.mode == "overwrite" and where is None and _is_dynamic(ask, settings, bool(snapshot.partition_columns))
+    if ask.mode != "overwrite" and ask.options.get("replaceWhere") is not None:
+        raise Invalid("replaceWhere goes with mode overwrite")
+    if replaces_schema and (where is not None or (dynamic and ask.options.get("partitionOverwriteMode"))):
+        raise Invalid("overwriteSchema replaces the whole table: leave replaceWhere and dynamic mode out")
+    _tell_ignored(table, ask)
+    how = How(
+        replace=ask.mode == "overwrite",
+        replace_where=where,
+        dynamic=dynamic and not replaces_schema,
+        add_columns=merges and not replaces_schema,
+        widen_types=merges and not replaces_schema and truth(snapshot.properties.get("delta.enableTypeWidening")),
+        replace_schema=replaces_schema,
+        said=said_of(ask.options, settings),
+        stored_as=_stored_as(ask.options),
+    )
+    table._write(rows, how)
+    return None
+
+
+def said_of(options: Options, settings: Settings) -> Said:
+    """What a write says of itself: an application's version, and words for the history."""
+    app, version = (
+        options.get("txnAppId") or settings.txn("txnAppId"),
+        options.get("txnVersion") or settings.txn("txnVersion"),
+    )
+    if (app is None) != (version is None):
+        raise Invalid("txnAppId and txnVersion go together: give both, or none")
+    if version is not None and not version.lstrip("-").isdigit():
+        raise Invalid(f"txnVersion is a whole number, not {version!r}")
+    done = None if app is None or version is None else AppVersion(app, int(version))
+    return Said(done, options.get("userMetadata") or settings.user_metadata)
+
+
+def _create(rows: DataFrame, path: str, ask: Ask, settings: Settings, mode: Mode, *, by_path: bool = False) -> None:
+    """Make a table of rows at a path."""
+    refuse_options(ask.options)
+    rows = ordinary(rows)
+    describe(partial(_made_of, rows, ask, settings, by_path), mode, rows, path, ask, settings).execute()
+
+
+def describe(
+    make: Callable[[str, Shape, Mode], None], mode: Mode, rows: DataFrame, path: str, ask: Ask, settings: Settings
+) -> DeltaTableBuilder[None]:
+    """The table that rows and what is asked beside them describe."""
+    builder = DeltaTableBuilder(make, mode).location(path).addColumns(rows.schema)
+    given = {name: value for name, value in ask.options.items() if name.lower().startswith(("delta.", PLAIN))}
+    for name, value in {**settings.properties, **given, **dict(ask.properties)}.items():
+        builder = builder.property(name, value)
+    if ask.partitions:
+        builder = builder.partitionedBy(*ask.partitions)
+    if ask.clustering:
+        builder = builder.clusterBy(*ask.clustering)
+    return builder if ask.comment is None else builder.comment(ask.comment)
+
+
+def _made_of(rows: DataFrame, ask: Ask, settings: Settings, by_path: bool, path: str, shape: Shape, mode: Mode) -> None:
+    env, properties = system(), dict(shape.properties)
+    plain = properties.pop(PLAIN, "false").lower() == "true"
+    told = {
+        "mode": {"error": "ErrorIfExists"}.get(ask.mode, ask.mode.capitalize()),
+        "partitionBy": _listed(ask.partitions),
+    }
+    create_with(
+        open_location(path, storage_options=ask.options.storage()),
+        Shape(
+            shape.schema,
+            shape.partition_columns,
+            properties,
+            shape.clustering_columns,
+            description=shape.description,
+            features=shape.features,
+        ),
+        rows_of(rows, rows.sparkSession, env),
+        env,
+        mode=mode,
+        said=said_of(ask.options, settings),
+        plain=plain,
+        operation="WRITE" if by_path else None,
+        parameters=told if by_path else None,
+        stored_as=_stored_as(ask.options),
+    )
+
+
+def _enter(rows: DataFrame, parts: Sequence[str], ask: Ask, settings: Settings, mode: Mode) -> None:
+    """Make a table of rows under a name."""
+    spark = rows.sparkSession
+    if find(spark, parts) is not None:
+        raise dress(Invalid(f"there is a table {'.'.join(parts)} of another format already"), TABLE_EXISTS)
+    location = ask.options.get("path")
+    if location is not None and DeltaTable.isDeltaTable(spark, f"`{location}`", storage_options=ask.options.storage()):
+        raise dress(
+            Invalid(f"there is a Delta table at {location} already: append to it, or use another path"), PATH_EXISTS
+        )
+    entry = enter(spark, parts, location=location, schema=rows.schema, comment=ask.comment)
+    try:
+        _create(rows, location or entry.location, ask, settings, Mode.CREATE if mode is Mode.REPLACE else mode)
+    except BaseException:
+        forget(spark, parts, if_exists=True)
+        raise
+
+
+def _replace(rows: DataFrame, table: DeltaTable, ask: Ask, settings: Settings) -> None:
+    """Put rows and their schema, partitioned otherwise, in the place of a table's."""
+    state = table._at(None, None)
+    kept = tuple((k, v) for k, v in state.snapshot.properties.items() if k not in dict(ask.properties) and _is_asked(k))
+    again = Ask(ask.mode, ask.partitions, ask.clustering, ask.options, (*kept, *ask.properties), ask.comment)
+    path = state.snapshot.location.url
+    describe(partial(_made_of, rows, again, settings, True), Mode.REPLACE, rows, path, again, settings).execute()
+
+
+def _is_asked(name: str) -> bool:
+    return not name.startswith(
+        ("delta.columnMapping.maxColumnId", "delta.rowTracking.", "delta.inCommitTimestampEnablement")
+    )
+
+
+def _write_iceberg(rows: DataFrame, table: IcebergTable, ask: Ask) -> None:
+    if ask.mode == "overwrite":
+        if ask.where is not None:
+            raise Unsupported("rows of an Iceberg table are replaced as a whole here: use its overwrite verbs")
+        table.overwrite(rows)
+    else:
+        table.append(rows)
+
+
+def _is_dynamic(ask: Ask, settings: Settings, partitioned: bool) -> bool:
+    if ask.dynamic is not None:
+        return ask.dynamic
+    option = ask.options.get("partitionOverwriteMode")
+    if option is not None and option.lower() not in ("static", "dynamic"):
+        raise Invalid(f"partitionOverwriteMode is static or dynamic, not {option!r}")
+    chosen = settings.is_dynamic if option is None else option.lower() == "dynamic"
+    return chosen and partitioned
+
+
+def _stored_as(options: Options) -> dict[str, str]:
+    """What counts for the files of one write."""
+    found = {}
+    if (codec := options.get("compression")) is not None:
+        found[CODEC] = codec
+    if (gathers := options.get("optimizeWrite")) is not None:
+        found[OPTIMIZE_WRITE] = gathers
+    return found
+
+
+def refuse_options(options: Options) -> None:
+    """Refuse options that do not work here."""
+    options.refuse_misspelt(KNOWN, "writing a Delta table")
+    for name, instead in _REFUSED.items():
+        if options.get(name) is not None:
+            raise Unsupported(f"the option {name} is not one that Holdfast has: {instead}")
+    if not options.flag("dataChange", True):
+        raise Unsupported("dataChange=false rearranges rows by hand: call optimize(), which keeps the ids of rows too")
+
+
+def _tell_ignored(table: DeltaTable, ask: Ask) -> None:
+    """Properties are of new tables; who gives others for one that is there is told where they are set."""
+    has = {name.lower(): value for name, value in table._at(None, None).snapshot.properties.items()}
+    for name, value in ask.options.items():
+        if name.lower().startswith("delta.") and has.get(name.lower()) != value:
+            _log.warning("%s=%s counts for a new table: set it with ALTER TABLE or setProperties()", name, value)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return "[" + ",".join(f'"{name}"' for name in names) + "]"
