@@ -8,6 +8,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+import holdfast
 from holdfast import DeltaTable
 from holdfast.errors import Invalid, NotATable, Unsupported
 from holdfast.spark import catalog
@@ -87,6 +88,16 @@ def test_readers_inside_of_spark_are_told(enabled: SparkSession, database: str) 
     enabled.range(2).write.format("delta").saveAsTable(f"{database}.t")
     with pytest.raises(AnalysisException, match=r"holdfast\.enable"):
         plain_table(enabled, f"{database}.t").collect()
+
+
+def test_sessions_enter_tables_one_after_the_other(enabled: SparkSession, database: str) -> None:
+    enabled.range(2).write.format("delta").saveAsTable(f"{database}.first")
+    other = enabled.newSession()
+    enabled.createDataFrame([], "x INT")  # the first session is the active one
+    with holdfast.enable(other):
+        other.range(3).write.format("delta").saveAsTable(f"{database}.second")
+        assert other.table(f"{database}.second").count() == 3
+    assert enabled.table(f"{database}.second").count() == 3
 
 
 def test_a_failed_creation_leaves_no_name(enabled: SparkSession, database: str) -> None:

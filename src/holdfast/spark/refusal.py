@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 from weakref import WeakSet
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -21,6 +22,7 @@ _SENTENCE = (
     "TABLE or another session got here. Use it from Python in a session where holdfast.enable(spark) was called: "
     "spark.table, spark.read, df.write, spark.sql, or a temporary view of the DataFrame"
 )
+_KNOWN = "DATA_SOURCE_ALREADY_EXISTS"
 _told: WeakSet[SparkSession] = WeakSet()
 
 
@@ -49,6 +51,15 @@ class Refusal(DataSource):
 
 def let_hold(spark: Any) -> None:
     """Make the provider known to a session."""
-    if spark not in _told:
+    if spark in _told:
+        return
+    try:
         spark.dataSource.register(Refusal)
-        _told.add(spark)
+    except AnalysisException as error:
+        if error.getCondition() != _KNOWN:
+            raise
+        # Spark looks whether there is such a source in the session that is active, which may be another one; making a
+        # DataFrame makes this one active.
+        spark.createDataFrame([], "nothing INT")
+        spark.dataSource.register(Refusal)
+    _told.add(spark)
