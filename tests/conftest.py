@@ -21,7 +21,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--lane",
         choices=LANES,
         default="classic",
-        help="how to run Spark; any lane but classic runs only the tests marked `everywhere`",
+        help="how to run Spark; any lane but classic runs only the tests marked for it",
     )
     parser.addoption(
         "--part",
@@ -36,8 +36,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--lane") != "classic":
-        _keep(config, items, lambda item: item.get_closest_marker("everywhere") is not None)
+    if (lane := config.getoption("--lane")) != "classic":
+        marks = ("everywhere", "connect") if lane == "connect" else ("everywhere",)
+        _keep(config, items, lambda item: any(item.get_closest_marker(mark) is not None for mark in marks))
     if (part := config.getoption("--part")) != "all":
         _keep(config, items, lambda item: ("spark" in getattr(item, "fixturenames", ())) is (part == "spark"))
 

@@ -24,7 +24,7 @@ def database(enabled: SparkSession, tmp_path: Path) -> Iterator[str]:
     enabled.sql(f"DROP DATABASE {name} CASCADE")
 
 
-@pytest.mark.everywhere
+@pytest.mark.connect
 def test_a_table_by_name(enabled: SparkSession, database: str, tmp_path: Path) -> None:
     name = f"{database}.people"
     enabled.range(3).withColumn("s", F.lit("a")).write.format("delta").saveAsTable(name)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ def methods(spark: SparkSession) -> list[object]:
     return [*found, *(vars(frame)[name] for name in ("write", "writeTo", "writeStream", "createOrReplaceTempView"))]
 
 
-@pytest.mark.everywhere
+@pytest.mark.connect
 def test_off_leaves_everything_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
     before = methods(spark)
     place = str(tmp_path / "t")
@@ -103,5 +104,8 @@ spark.stop()
 def test_a_program_whose_first_line_turns_it_on(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM.replace("{home}", str(tmp_path)))
-    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    environ = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}  # as most users have it
+    done = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, timeout=300, cwd=tmp_path, env=environ
+    )
     assert "rows 6 5" in done.stdout, done.stdout + done.stderr

@@ -85,7 +85,7 @@ def test_one_plan_where_no_condition_comes(df: DataFrame, monkeypatch: pytest.Mo
     assert len(df.take(1)) == len(scans) == 1
 
 
-@pytest.mark.everywhere
+@pytest.mark.connect
 def test_metadata_of_rows(df: DataFrame) -> None:
     told = df.where("id = 42").select(
         "id",
@@ -109,7 +109,7 @@ def test_metadata_that_there_is_not(df: DataFrame) -> None:
         df.select("_metadata.file_size")
 
 
-@pytest.mark.everywhere
+@pytest.mark.connect
 def test_it_is_a_dataframe_like_any_other(df: DataFrame, enabled: SparkSession) -> None:
     assert isinstance(df, DataFrame)
     assert type(df.limit(1)) is type(enabled.range(1))

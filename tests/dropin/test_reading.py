@@ -27,7 +27,7 @@ def ids(df: object) -> list[int]:
     return sorted(row.id for row in df.collect())  # type: ignore[attr-defined]
 
 
-@pytest.mark.everywhere
+@pytest.mark.connect
 def test_the_newest_version_and_older_ones(enabled: SparkSession, path: str) -> None:
     read = enabled.read.format("delta")
     assert ids(read.load(path)) == [*range(10, 15), *range(20, 25)]

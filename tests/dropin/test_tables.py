@@ -32,7 +32,7 @@ def rows(table: Any) -> list[tuple[int, int]]:
     return sorted((row.id, row.n) for row in table.toDF().collect())
 
 
-@pytest.mark.everywhere
+@pytest.mark.connect
 def test_verbs_and_what_they_give(enabled: SparkSession, delta: Any, place: str) -> None:
     table = delta.DeltaTable.forPath(enabled, place)
     assert table.delete("id = 0") is None

@@ -19,7 +19,7 @@ def ids(spark: SparkSession, path: str) -> list[int]:
     return sorted(row.id for row in spark.read.format("delta").load(path).collect())
 
 
-@pytest.mark.everywhere
+@pytest.mark.connect
 def test_the_save_modes(enabled: SparkSession, tmp_path: Path) -> None:
     place = str(tmp_path / "t")
     rows(enabled, 0, 2).write.format("delta").partitionBy("p").save(place)

@@ -64,7 +64,7 @@ def test_conditions_leave_out_files(
     assert len(got.inputFiles()) == files
 
 
-@pytest.mark.everywhere
+@pytest.mark.connect
 def test_a_table_can_stand_anywhere(ask: Ask, spark: SparkSession, name: str) -> None:
     spark.range(5).selectExpr("id", "id * 10 AS tens").createOrReplaceTempView("tens")
     joined = ask(
@@ -98,7 +98,7 @@ def test_columns_are_qualified_as_before(ask: Ask, name: str) -> None:
     assert len(got.inputFiles()) == 1
 
 
-@pytest.mark.everywhere
+@pytest.mark.connect
 def test_metadata_is_given_where_it_is_named(ask: Ask, name: str) -> None:
     row = ask(f"SELECT *, _metadata.row_id, t._metadata.file_name FROM {name} t WHERE _metadata.row_id = 12").first()
     assert row is not None

@@ -23,7 +23,7 @@ def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in frame.collect()), key=repr)
 
 
-@pytest.mark.everywhere
+@pytest.mark.connect
 def test_rows_are_inserted_changed_and_deleted(ask: Ask, spark: SparkSession) -> None:
     ask("CREATE TABLE crew (id BIGINT, name STRING DEFAULT 'nobody', x DOUBLE) USING delta")
     ask("INSERT INTO crew VALUES (1, 'ada', 2.5), (2, DEFAULT, 3)")
