@@ -142,6 +142,7 @@ def _made(original: Callable[..., Any]) -> Callable[..., Any]:
         if not sessions.is_everywhere():
             return original(self)
         pip_utils.take_off(self._options)
+        pip_utils.run_this_python(self._options)
         spark = original(self)
         install(family_of(spark))
         return spark

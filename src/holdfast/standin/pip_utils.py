@@ -2,12 +2,16 @@
 
 1. Only settings that would load Delta's JAR are taken off; others in the same lists stay.
 2. It is told in the log, once for each builder that had some.
+3. Tables are written by Python in Spark's tasks, which a JAR was not: where these run on this machine, they run the
+   interpreter that has Holdfast, unless something else was said.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
@@ -31,6 +35,14 @@ def take_off(options: dict[str, Any]) -> None:
     ]
     if gone:
         _log.info("Holdfast stands in for delta-spark in this process, so these settings are left out: %s", gone)
+
+
+def run_this_python(options: Mapping[str, Any]) -> None:
+    """Let tasks run the interpreter of the driver, if they run on its machine and nobody chose another."""
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # by spark-submit, which says where tasks run
+    master = str(options.get("spark.master") or ("" if submitted else "local"))
+    if master.startswith("local") and not options.keys() & {"spark.pyspark.python", "spark.remote"}:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def has_extension(extensions: str) -> bool:
