@@ -43,6 +43,20 @@ def table(path: Path, **kwargs: object) -> Tablesmith:
 
 
 @pytest.mark.everywhere
+def test_a_scan_that_is_cached_does_not_stand_in_the_way_of_others(spark: SparkSession, tmp_path: Path) -> None:
+    spark.range(3).coalesce(1).write.parquet(str(tmp_path / "t"))
+    table = DeltaTable.convertToDelta(spark, f"parquet.`{tmp_path / 't'}`")
+    cached = table.toDF().cache()
+    try:
+        assert cached.count() == 3
+        assert table.toDF().where("id > 0").count() == 2
+        table.delete("id = 1")
+        assert sorted(row.id for row in table.toDF().collect()) == [0, 2]
+        assert cached.count() == 3
+    finally:
+        cached.unpersist()
+
+
 def test_a_live_file_that_was_deleted_is_an_error_that_names_it(spark: SparkSession, tmp_path: Path) -> None:
     smith = table(tmp_path)
     smith.append([{"id": i} for i in range(4)], files=2)

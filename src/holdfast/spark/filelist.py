@@ -23,10 +23,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from holdfast.env import system
 from holdfast.errors import Damaged, Unsupported
 from holdfast.spark.scratch import Scratch
 
 NAMED_AT_MOST = 30
+_OWN = "holdfast.scan"  # an option that means nothing to Spark and keeps two plans apart
 _GLOB = re.compile(r"([\\\[\]{}*?])")
 _OPTIONS = {
     "ignoreCorruptFiles": "false",
@@ -63,16 +65,22 @@ def read_files(
     `dictionaries`: let Spark look into dictionaries for row groups to skip.
     """
     _refuse_hidden(files)
-    reader = spark.read.schema(schema).options(**_OPTIONS)
+    options = dict(_OPTIONS)
     if not dictionaries:
-        reader = reader.option("parquet.filter.dictionary.enabled", "false")
+        options["parquet.filter.dictionary.enabled"] = "false"
     if not hive:
-        reader = reader.option("recursiveFileLookup", "true")
+        options["recursiveFileLookup"] = "true"
     if len(files) <= NAMED_AT_MOST and not hive and not numbered:
-        df = reader.parquet(*(_GLOB.sub(r"\\\1", _one_slash(f.url)) for f in files))
+        paths = [_GLOB.sub(r"\\\1", _one_slash(f.url)) for f in files]
     else:
-        df = reader.parquet(_listed(files, scratch, numbered=numbered))
-    _prove(df, files)
+        paths = [_listed(files, scratch, numbered=numbered)]
+    df = spark.read.schema(schema).options(**options).parquet(*paths)
+    named = df.inputFiles()
+    if files and not named:
+        # Spark names no file of a plan that it has in its cache: one that no other plan equals is not there.
+        df = spark.read.schema(schema).options(**options, **{_OWN: str(system().new_uuid())}).parquet(*paths)
+        named = df.inputFiles()
+    _prove(named, files)
     return df
 
 
@@ -102,10 +110,10 @@ def _listed(files: Sequence[ListedFile], scratch: Scratch, *, numbered: bool = F
     return _one_slash(scratch.url(name))
 
 
-def _prove(df: DataFrame, files: Sequence[ListedFile]) -> None:
+def _prove(named: Sequence[str], files: Sequence[ListedFile]) -> None:
     """Compare what Spark says it will read with what it must read; grows with the files, never with rows."""
     wanted = {f.uri for f in files}
-    found = {_one_slash(uri) for uri in df.inputFiles()}
+    found = {_one_slash(uri) for uri in named}
     if found == wanted:
         return
     missing = sorted(wanted - found)
