@@ -32,7 +32,7 @@ PAGE, TABLES = "holdfast-tour.html", "holdfast-tour"
 
 
 @click.command("tour")
-@click.option("--quick", is_flag=True, help="Smaller tables: well under a minute.")
+@click.option("--quick", is_flag=True, help="Smaller tables: about a minute.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
