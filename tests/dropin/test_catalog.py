@@ -29,7 +29,7 @@ def test_a_table_by_name(enabled: SparkSession, database: str, tmp_path: Path) -
     name = f"{database}.people"
     enabled.range(3).withColumn("s", F.lit("a")).write.format("delta").saveAsTable(name)
     assert enabled.catalog.tableExists(name)
-    assert [t.name for t in enabled.catalog.listTables(database)] == ["people"]
+    assert [t.name for t in enabled.catalog.listTables(database) if not t.isTemporary] == ["people"]
     assert enabled.catalog.getTable(name).tableType == "MANAGED"
     assert enabled.table(name).count() == enabled.read.table(name).count() == 3
     enabled.range(3, 4).withColumn("s", F.lit("b")).write.mode("append").saveAsTable(name)
