@@ -89,6 +89,10 @@ def check_reader(reader: PinnedReader, known: Known, ids: list[int]) -> None:
     found = reader.locate(np.array(order, np.int64))
     assert [i for i, live in zip(order, found.live, strict=True) if live] == [i for i in order if i in known]
     assert found.versions[found.live].tolist() == [known[i][0] for i in order if i in known]
+    some = slice(None, None, -3)  # of what was just asked for
+    again = reader.locate(np.array(order, np.int64)[some])
+    assert again.positions.tolist() == found.positions[some].tolist()
+    assert again.versions.tolist() == found.versions[some].tolist()
     living = take(reader, order, metadata=["_row_id"], missing=Missing.SKIP).column("_row_id").to_pylist()
     assert living == [i for i in order if i in known]
 

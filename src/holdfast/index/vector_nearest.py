@@ -215,15 +215,13 @@ def _read_tail(indexes: Indexes, column: Field, tail: Tail, width: int) -> tuple
 def _near_entries(reader: PinnedReader, ask: Ask, way: Route, allowed: Numbers | None) -> list[list[Near]]:
     """The nearest flat entries of each segment, and the nearest of all that are coded."""
     found: list[list[Near]] = []
-    hits: list[_Hits] = []
     for segment in way.segments:
         if len(segment.flat):
             points = segment.live_flat(reader).among(allowed)
             found.append(nearest_rows(points, ask.queries, ask.k, way.metric))
-        if segment.coder is not None:
-            hits.append(_found(segment, reader, ask, allowed))
-    if hits:
-        found.append(_reranked(reader, ask, way.metric, hits))
+    coded = [segment for segment in way.segments if segment.coder is not None]
+    if coded:
+        found.append(_reranked(reader, ask, way.metric, _found(coded, reader, ask, allowed)))
     return found
 
 
@@ -238,43 +236,90 @@ class _Hits:
     positions: Numbers
 
 
-def _found(segment: OpenSegment, reader: PinnedReader, ask: Ask, allowed: Numbers | None) -> _Hits:
-    """Entries of one segment that look near, and are valid."""
-    coder, trained = segment.coder, segment.trained
-    assert coder is not None, "only coded entries are searched"
-    queries = prepared_queries(ask.queries, trained)
-    assert queries is not None, "such a query takes another way"
-    live = segment.known_live(reader)
-    chosen = None if allowed is None else segment.having(allowed)[: segment.coded]
-    probes = trained.probes if ask.probes is None else ask.probes
-    if chosen is not None and ask.probes is None:
-        share = max(int(chosen.sum()), 1) / segment.coded
-        probes = ceil(probes / sqrt(share))  # the nearest that are allowed lie farther away
-    all_lists = trained.lists or segment.coded  # a graph has no lists, and keeps so many vectors at hand
-    if segment.coded <= 4 * ask.effort:
-        probes = all_lists
-    while True:
-        mask = _both(chosen, None if live is None else live[: segment.coded])
-        numbers, away = coder.search(queries, ask.effort, probes, mask)
-        hits = _valid(segment, reader, numbers, away)
-        possible = segment.coded if mask is None else int(mask.sum())
-        if np.bincount(hits.queries, minlength=len(queries)).min() >= min(ask.k, possible):
-            return hits
-        if live is None and len(hits.queries) < (numbers >= 0).sum():
-            live = segment.live(reader)
-        elif probes < all_lists:
-            probes = all_lists
+@dataclass(slots=True, eq=False)
+class _Search:
+    """A search of the coded entries of one segment, which goes deeper until it has found enough."""
+
+    segment: OpenSegment
+    queries: Floats
+    chosen: NDArray[np.bool_] | None  # of its entries, those about rows that are allowed
+    live: NDArray[np.bool_] | None  # those that are valid, where that is known
+    probes: int
+    numbers: Numbers = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    away: Floats = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+
+    @classmethod
+    def of(cls, segment: OpenSegment, reader: PinnedReader, ask: Ask, allowed: Numbers | None) -> _Search:
+        trained, coded = segment.trained, segment.coded
+        queries = prepared_queries(ask.queries, trained)
+        assert queries is not None, "such a query takes another way"
+        chosen = None if allowed is None else segment.having(allowed)[:coded]
+        probes = trained.probes if ask.probes is None else ask.probes
+        if chosen is not None and ask.probes is None:
+            share = max(int(chosen.sum()), 1) / coded
+            probes = ceil(probes / sqrt(share))  # the nearest that are allowed lie farther away
+        live = segment.known_live(reader)
+        search = cls(segment, queries, chosen, None if live is None else live[:coded], probes)
+        if coded <= 4 * ask.effort:
+            search.probes = search.all_lists
+        return search
+
+    @property
+    def all_lists(self) -> int:
+        return self.segment.trained.lists or self.segment.coded  # a graph has no lists, and keeps so many at hand
+
+    @property
+    def mask(self) -> NDArray[np.bool_] | None:
+        return _both(self.chosen, self.live)
+
+    def run(self, effort: int) -> None:
+        assert self.segment.coder is not None, "only coded entries are searched"
+        self.numbers, self.away = self.segment.coder.search(self.queries, effort, self.probes, self.mask)
+
+    def deepened(self, hits: _Hits, k: int, reader: PinnedReader) -> bool:
+        """Whether too little was found, and there is more to be had by another run."""
+        mask = self.mask
+        possible = self.segment.coded if mask is None else int(mask.sum())
+        if np.bincount(hits.queries, minlength=len(self.queries)).min() >= min(k, possible):
+            return False
+        if self.live is None and len(hits.queries) < (self.numbers >= 0).sum():
+            self.live = self.segment.live(reader)[: self.segment.coded]
+        elif self.probes < self.all_lists:
+            self.probes = self.all_lists
         else:
-            return hits
+            return False
+        return True
 
 
-def _valid(segment: OpenSegment, reader: PinnedReader, numbers: Numbers, away: Floats) -> _Hits:
-    which, at = np.nonzero(numbers >= 0)
-    entries, back = np.unique(numbers[which, at], return_inverse=True)
-    located, valid = segment.locate(entries, reader)
-    kept = valid[back]
-    which, at, back = which[kept], at[kept], back[kept]
-    return _Hits(which, away[which, at], segment.ids[entries[back]], located.files[back], located.positions[back])
+def _found(segments: Sequence[OpenSegment], reader: PinnedReader, ask: Ask, allowed: Numbers | None) -> Sequence[_Hits]:
+    """Entries of segments that look near, and are valid."""
+    searches = [_Search.of(segment, reader, ask, allowed) for segment in segments]
+    found: list[_Hits] = []
+    while searches:
+        for search in searches:
+            search.run(ask.effort)
+        hits = list(zip(searches, _valid(searches, reader), strict=True))
+        searches = [search for search, mine in hits if search.deepened(mine, ask.k, reader)]
+        found += [mine for search, mine in hits if search not in searches]
+    return found
+
+
+def _valid(searches: Sequence[_Search], reader: PinnedReader) -> list[_Hits]:
+    """What searches found, without dead entries; all rows are located at once."""
+    which, at = zip(*(np.nonzero(search.numbers >= 0) for search in searches), strict=True)
+    entries = [search.numbers[rows, ranks] for search, rows, ranks in zip(searches, which, at, strict=True)]
+    ids = [search.segment.ids[mine] for search, mine in zip(searches, entries, strict=True)]
+    located = reader.locate(np.concatenate(ids))
+    hits: list[_Hits] = []
+    first = 0
+    for number, search in enumerate(searches):
+        own = slice(first, first + len(ids[number]))
+        first = own.stop
+        valid = located.live[own] & (located.versions[own] == search.segment.versions[entries[number]])
+        rows, ranks = which[number][valid], at[number][valid]
+        places = located.files[own][valid], located.positions[own][valid]
+        hits.append(_Hits(rows, search.away[rows, ranks], ids[number][valid], *places))
+    return hits
 
 
 def _reranked(reader: PinnedReader, ask: Ask, metric: Metric, hits: Sequence[_Hits]) -> list[Near]:

@@ -24,9 +24,11 @@ from holdfast.index.vector_metric import Metric
 
 VECTOR = "vector"  # the kind of index
 FLAT_ROWS = 20_000  # up to here all vectors are looked at sooner than lists are trained
-LIST_ROWS = 8_192
+LIST_ROWS = 2_048
 FEWEST_LISTS = 16
-MOST_LISTS = 16_384  # unless more are asked for: training them would take too long
+MANY_LISTS = 4_096  # beyond, training takes so long that lists grow first
+LONG_LIST_ROWS = 8_192
+MOST_LISTS = 16_384  # unless more are asked for
 _MOST = 65_536
 _NAMES = ("metric", "method", "lists", "groups", "links")
 _TRAINED_ROWS = 64  # of a list at least, so that its centre means something
@@ -103,7 +105,8 @@ class Options:
         """How many lists there are to be for this many rows."""
         if self.lists is not None:
             return min(self.lists, max(1, rows))
-        return min(max(rows // LIST_ROWS, FEWEST_LISTS), MOST_LISTS, max(1, rows // _TRAINED_ROWS))
+        lists = max(min(rows // LIST_ROWS, MANY_LISTS), rows // LONG_LIST_ROWS, FEWEST_LISTS)
+        return min(lists, MOST_LISTS, max(1, rows // _TRAINED_ROWS))
 
 
 def _chosen(kind: type[Choice], value: Any, name: str) -> Choice:

@@ -21,7 +21,7 @@ from holdfast.index.vector_library import library
 from holdfast.index.vector_metric import Matrix, Metric
 from holdfast.index.vector_options import Method, Options
 
-SAMPLE_PER_LIST = 256
+SAMPLE_PER_LIST = 64
 MOST_SAMPLED = 1_000_000
 FOUND = 0.97  # of the nearest, that the visited lists are to hold
 COMPARED_SHARE = 0.25  # of all rows that a search is measured on
