@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.support.leftovers import Leftovers
 from tests.support.s3 import S3Server, s3_server
 from tests.support.spark import LANES, start
 
 TESTS = Path(__file__).parent
+LEFTOVERS = pytest.StashKey[Leftovers]()
+LEFT = pytest.StashKey[list[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,10 +32,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="all",
         help="only the tests that share the Spark session, or only the others",
     )
+    parser.addoption(
+        "--share",
+        type=_share,
+        default=(1, 1),
+        metavar="K/N",
+        help="of the modules that are left, dealt out to N processes, those of the K-th",
+    )
+
+
+def _share(text: str) -> tuple[int, int]:
+    mine, of = map(int, text.split("/"))
+    if not 1 <= mine <= of:
+        raise ValueError(f"there is no share {text}")
+    return mine, of
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(AreaTimes(), "area-times")
+    config.stash[LEFTOVERS] = Leftovers()
+    config.stash[LEFT] = []
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if left := config.stash[LEFT]:
+        terminalreporter.section("left behind")
+        for line in left:
+            terminalreporter.write_line(line)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -40,12 +66,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         marks = ("everywhere", "connect") if lane == "connect" else ("everywhere",)
         _keep(config, items, lambda item: any(item.get_closest_marker(mark) is not None for mark in marks))
     if (part := config.getoption("--part")) != "all":
-        _keep(config, items, lambda item: ("spark" in getattr(item, "fixturenames", ())) is (part == "spark"))
+        _keep(config, items, lambda item: _shares_spark(item) is (part == "spark"))
+    mine, of = config.getoption("--share")
+    dealt = {path: number % of for number, path in enumerate(dict.fromkeys(item.path for item in items))}
+    _keep(config, items, lambda item: dealt[item.path] == mine - 1)
 
 
 def _keep(config: pytest.Config, items: list[pytest.Item], wanted: Callable[[pytest.Item], bool]) -> None:
-    config.hook.pytest_deselected(items=[item for item in items if not wanted(item)])
-    items[:] = [item for item in items if wanted(item)]
+    if others := [item for item in items if not wanted(item)]:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if wanted(item)]
+
+
+def _shares_spark(item: pytest.Item) -> bool:
+    """By the fixture, or by a parameter whose fixture goes and gets the session."""
+    callspec = getattr(item, "callspec", None)
+    parameters = callspec.params.values() if callspec is not None else ()
+    return "spark" in getattr(item, "fixturenames", ()) or any(isinstance(p, str) and p == "spark" for p in parameters)
 
 
 @pytest.fixture(scope="session")
@@ -55,11 +92,22 @@ def lane(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def spark(lane: str) -> Iterator[SparkSession]:
+def spark(lane: str, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """The one session of this process."""
+    part = request.config.getoption("--part")
+    assert part != "plain", "this test shares Spark unannounced: take the fixture `spark`, or a parameter of that name"
     session = start(lane)
+    request.config.stash[LEFTOVERS].watch(session)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tidied(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a module leaves behind is put away, and named at the end of the run."""
+    yield
+    leftovers = request.config.stash[LEFTOVERS]
+    request.config.stash[LEFT] += [f"{request.node.nodeid}: {one}" for one in leftovers.new()]
 
 
 @pytest.fixture(scope="session")

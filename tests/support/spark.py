@@ -1,6 +1,7 @@
 """The three ways to run Spark that tests know as lanes, one session per process.
 
-Lanes share no process: a classic and a Connect session exclude each other.
+Lanes share no process: a classic and a Connect session exclude each other. The classic lane, which has most tests, runs
+plans without compiling their stages; the marked tests on the other two compile them, as users' sessions do.
 """
 
 from __future__ import annotations
@@ -19,14 +20,21 @@ from holdfast.spark.session import session
 LANES = ("classic", "local-cluster", "connect")
 CONNECT_PORT = 15002  # where remote("local[2]") starts its server; it cannot be told otherwise
 
-_SMALL = {"spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "2"}
+_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a test is over before better code or a better collector pays
+_SMALL = {
+    "spark.driver.memory": "2g",
+    "spark.driver.defaultJavaOptions": _QUICK_JAVA,
+    "spark.executor.defaultJavaOptions": _QUICK_JAVA,
+    "spark.sql.shuffle.partitions": "2",
+}
+_INTERPRETED = {"spark.sql.codegen.wholeStage": "false"}  # compiling a stage takes longer than its few rows
 
 
 def start(lane: str) -> SparkSession:
     """A new session of this lane, small enough for a shared machine."""
     match lane:
         case "classic":
-            return session("holdfast-tests", master="local[2]", **_SMALL)
+            return session("holdfast-tests", master="local[2]", **_SMALL, **_INTERPRETED)
         case "local-cluster":
             return session("holdfast-tests", master="local-cluster[2,1,1024]", **_SMALL)
         case "connect":

@@ -1,4 +1,4 @@
-"""Vacuum, readable versions and pins: what goes, what stays, and who is told."""
+"""Vacuum: what goes, what stays, and what the log says of it."""
 
 from __future__ import annotations
 
@@ -15,65 +15,21 @@ from pyspark.sql import SparkSession
 
 from holdfast import DeltaTable
 from holdfast.delta.checkpoint_write import write_checkpoint
-from holdfast.delta.cleanup import clean_log
 from holdfast.delta.names import commit_name
 from holdfast.delta.state import load
-from holdfast.delta.vacuums import INFO, read_info
+from holdfast.delta.vacuums import read_info
 from holdfast.env import Env, system
-from holdfast.errors import ConcurrentDeleteRead, Damaged, Invalid, TableError, UnknownVersion
+from holdfast.errors import Invalid, TableError, UnknownVersion
 from holdfast.model.mutation import Shape
-from holdfast.schema.types import LONG, STRING, Field, Struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.open import open_location
-from holdfast.table import restoring
 from holdfast.table.builder import Mode
-from holdfast.table.delta import _Latest
 from holdfast.table.vacuuming import vacuum
 from holdfast.table.writing import make
 from tests.support.faulty import CountingStore, every_fault
-
-DAY_MS = 86_400_000
-IDS = ["_row_id", "_row_commit_version"]
-COLUMNS = Struct((Field("id", LONG), Field("v", STRING)))
-
-
-class Days:
-    """A table in a store whose clock is the test's."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, properties: dict[str, str] | None = None) -> None:
-        self.now = 1_700_000_000_000
-        self.env = Env(now_ms=self._tick, new_uuid=system().new_uuid)
-        monkeypatch.setattr("holdfast.table.delta.system", lambda: self.env)
-        self.location = Location(MemoryStore(env=self.env), "t")
-        settings = {"delta.enableChangeDataFeed": "true", "delta.checkpointInterval": "1000"} | (properties or {})
-        make(self.location, Shape(COLUMNS, properties=settings), self.env, mode=Mode.CREATE, plain=False)
-        self.table = _open(self.location.store)
-
-    def _tick(self) -> int:
-        self.now += 1
-        return self.now
-
-    def pass_days(self, count: float) -> None:
-        self.now += int(count * DAY_MS)
-
-    def append(self, *ids: int) -> None:
-        self.table.append(pa.table({"id": pa.array(ids, pa.int64()), "v": ["a"] * len(ids)}))
-
-    @property
-    def names(self) -> set[str]:
-        found = {m.key.removeprefix("t/") for m in self.location.store.list_all("t")}
-        return {name for name in found if not name.startswith("_delta_log")}
-
-
-def _open(store: ObjectStore) -> DeltaTable:
-    return DeltaTable(None, _Latest(load(Location(store, "t"))))
-
-
-def _rows(table: DeltaTable, version: int | None = None) -> list[tuple[Any, ...]]:
-    found = table.toArrow(metadata=IDS, version=version).sort_by("_row_id")
-    return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
+from tests.table.days import COLUMNS, DAY_MS, Days, opened, rows_of
 
 
 def test_files_go_a_week_after_nothing_needs_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +39,7 @@ def test_files_go_a_week_after_nothing_needs_them(monkeypatch: pytest.MonkeyPatc
     days.table.delete("id = 1")  # 2: a vector
     days.table.delete("id = 2")  # 3: the file goes
     days.append(3)  # 4
-    before = {v: _rows(days.table, v) for v in range(5)}
+    before = {v: rows_of(days.table, v) for v in range(5)}
     days.pass_days(6)
     assert days.table.vacuum(dryRun=True).paths == []
     days.pass_days(1.1)
@@ -97,7 +53,7 @@ def test_files_go_a_week_after_nothing_needs_them(monkeypatch: pytest.MonkeyPatc
     assert str(done.lost) == "1 to 2"
     assert str(done.readable) == str(days.table.readableVersions()) == "0, 3 to 6"
     assert not set(done.paths) & days.names
-    assert {v: _rows(days.table, v) for v in (0, 3, 4)} == {v: before[v] for v in (0, 3, 4)}
+    assert {v: rows_of(days.table, v) for v in (0, 3, 4)} == {v: before[v] for v in (0, 3, 4)}
 
 
 def test_what_it_does_is_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +131,7 @@ def test_a_removal_without_a_time_counts_from_its_commit(monkeypatch: pytest.Mon
     for line in lines:
         line.get("remove", {}).pop("deletionTimestamp", None)
     days.location.store.put(key, "\n".join(map(json.dumps, lines)).encode())
-    assert _open(days.location.store).vacuum(dryRun=True).paths == []
+    assert opened(days.location.store).vacuum(dryRun=True).paths == []
 
 
 def test_lite_deletes_what_the_log_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +152,7 @@ def test_lite_deletes_what_the_log_says(monkeypatch: pytest.MonkeyPatch) -> None
     days.table.delete("id = 3")
     days.pass_days(8)
     store = CountingStore(days.location.store)
-    done = _open(store).vacuum(lite=True)
+    done = opened(store).vacuum(lite=True)
     assert (done.files.num_rows, str(done.lost)) == (1, "6")
     assert store.calls["list_all"] == 0
     assert store.calls["delete"] == 1
@@ -212,174 +168,9 @@ def test_lite_needs_the_commits_since_the_last_vacuum(monkeypatch: pytest.Monkey
         days.location.store.delete(days.location.key("_delta_log", commit_name(version)))
     days.pass_days(8)
     with pytest.raises(Invalid, match="every commit since version 0, and the log begins at version 2: run a full"):
-        _open(days.location.store).vacuum(lite=True)
-    _open(days.location.store).vacuum()
-    assert _open(days.location.store).vacuum(lite=True).paths == []
-
-
-def test_pins_keep_files_and_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    days = Days(monkeypatch, {"delta.logRetentionDuration": "interval 3 days"})
-    days.append(1, 2)
-    days.append(3)
-    before = _rows(days.table, 2)
-    assert days.table.pin(2, "audit") == 2
-    assert days.table.pin(2, "audit") == 2
-    assert days.table.pin(None, "now") == 3
-    assert days.table.pins() == {"audit": 2, "now": 3}
-    with pytest.raises(Invalid, match=r"audit is version 2 of .* already"):
-        days.table.pin(1, "audit")
-    days.table.delete()
-    days.pass_days(20)
-    days.append(4)
-    write_checkpoint(load(days.location), days.env)
-    days.pass_days(20)
-    days.append(5)
-    clean_log(load(days.location), days.env)
-    done = days.table.vacuum()
-    assert done.paths == []
-    assert [(k.pin, k.files) for k in done.kept] == [("audit", 2), ("now", 2)]
-    assert "pin audit (version 2) keeps 2 files" in str(done)
-    assert _rows(days.table, 2) == before
-    assert days.table.toArrow(version="audit").num_rows == len(before)
-    with pytest.raises(UnknownVersion, match=r"no version of .* is pinned as 'adit': pinned are audit, now"):
-        days.table.toArrow(version="adit")
-    days.table.unpin("now")
-    days.table.unpin("audit")
-    assert days.table.pins() == {}
-    assert "holdfast.pins" not in load(days.location).domains
-    done = days.table.vacuum()
-    assert len(done.paths) == 2
-    with pytest.raises(UnknownVersion, match="vacuum"):
-        days.table.toArrow(version=2)
-    clean_log(load(days.location), days.env)
-    with pytest.raises(UnknownVersion, match="is not in the log"):
-        days.table.toArrow(version=2)
-
-
-def test_pins_meet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two pins made of one version of the table both land."""
-    days = Days(monkeypatch)
-    days.append(1)
-    one, other = _open(days.location.store), _open(days.location.store)
-    monkeypatch.setattr("holdfast.table.delta.refresh", lambda state: state)
-    one.pin(1, "a")
-    other.pin(0, "b")
-    assert _open(days.location.store).pins() == {"a": 1, "b": 0}
-
-
-def test_pins_are_refused_where_they_cannot_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    days = Days(monkeypatch)
-    anything: Any = 5
-    with pytest.raises(Invalid, match="needs a name"):
-        days.table.pin(0, anything)
-    with pytest.raises(Invalid, match="whole number"):
-        days.table.pin(anything and "audit", "x")
-    with pytest.raises(UnknownVersion):
-        days.table.pin(9, "x")
-    with pytest.raises(Invalid, match="pinned are none"):
-        days.table.unpin("x")
-    plain = DeltaTable.create(None).location("memory://pins/plain").addColumn("id", "long")
-    table = plain.property("holdfast.plain", "true").execute()
-    with pytest.raises(Invalid, match=r"addFeatureSupport\('domainMetadata'\)"):
-        table.pin(0, "x")
-    table.addFeatureSupport("domainMetadata")
-    assert table.pin(0, "x") == 0
-
-
-def test_damaged_pins_stop_a_vacuum(monkeypatch: pytest.MonkeyPatch) -> None:
-    days = Days(monkeypatch)
-    days.table.pin(0, "x")
-    key = days.location.key("_delta_log", commit_name(1))
-    days.location.store.put(key, days.location.store.get(key).replace(b'\\"x\\":0', b'\\"x\\":{}'))
-    with pytest.raises(Damaged, match=r"holdfast\.pins"):
-        _open(days.location.store).vacuum()
-
-
-def test_an_old_version_says_which_vacuum_took_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    days = Days(monkeypatch)
-    for n in (1, 2):
-        days.append(n)
-        days.table.delete(f"id = {n}")
-        days.pass_days(8)
-        days.table.vacuum()
-    first, second = 3, 7
-    assert str(days.table.readableVersions()) == "0, 2 to 4, 6 to 8"
-    with pytest.raises(
-        UnknownVersion, match=f"version 1 of .* vacuum of version {first} at 2023.* 168 hours"
-    ) as caught:
-        days.table.toArrow(version=1)
-    assert caught.value.version == 1
-    with pytest.raises(UnknownVersion, match=f"vacuum of version {second}"):
-        days.table.restoreToVersion(5)
-    assert _rows(days.table, 2) == []
-
-
-def test_the_vacuum_of_another_engine_is_found_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    days = Days(monkeypatch)
-    days.append(1)
-    days.table.delete()
-    days.pass_days(8)
-    days.table.vacuum()
-    log = days.location.key("_delta_log")
-    days.location.store.put(f"{log}/{INFO}", b'{"latestCommitVersionOutsideOfRetentionWindow":2}\n')
-    start = days.location.store.get(f"{log}/{commit_name(3)}").replace(b"versionsLost", b"x")
-    days.location.store.put(f"{log}/{commit_name(3)}", start)
-    with pytest.raises(UnknownVersion, match="vacuum of version 3"):
-        days.table.toArrow(version=1)
-    days.location.store.put(f"{log}/{INFO}", b"{}\n")  # a full one of delta-spark leaves no version
-    with pytest.raises(UnknownVersion, match="vacuum of version 3"):
-        days.table.toArrow(version=1)
-
-
-def test_the_newest_and_unvacuumed_tables_cost_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    days = Days(monkeypatch)
-    for n in range(3):
-        days.append(n)
-    store = CountingStore(days.location.store)
-    table = _open(store)
-    store.keys.clear()
-    table.toArrow()
-    assert not any(INFO in key for _, key in store.keys)
-    table.toArrow(version=1)
-    assert [verb for verb, key in store.keys if INFO in key] == ["get"]
-
-
-def test_files_that_come_back_while_a_vacuum_starts_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    days = Days(monkeypatch)
-    days.append(1)
-    days.table.delete()
-    days.pass_days(8)
-    stale = load(days.location)
-    other = _open(days.location.store)
-
-    def restores(*_: Any) -> Any:
-        monkeypatch.undo()
-        other.restoreToVersion(1)
-        return real(*_)
-
-    real = vacuum.__globals__["land"]
-    monkeypatch.setitem(vacuum.__globals__, "land", restores)
-    done = vacuum(stale, days.env)
-    assert done.paths == []
-    assert _rows(_open(days.location.store))[0][0] == 1
-
-
-def test_a_restore_yields_to_a_vacuum_that_came_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    days = Days(monkeypatch)
-    days.append(1)
-    days.table.delete()
-    days.pass_days(8)
-    stale = load(days.location)
-
-    def vacuums(*asked: Any) -> Any:
-        monkeypatch.undo()
-        vacuum(load(days.location), days.env)
-        return real(*asked)
-
-    real = restoring.land
-    monkeypatch.setattr(restoring, "land", vacuums)
-    with pytest.raises(ConcurrentDeleteRead, match="deletes files of old versions"):
-        restoring.restore(stale, days.env, version=1)
+        opened(days.location.store).vacuum(lite=True)
+    opened(days.location.store).vacuum()
+    assert opened(days.location.store).vacuum(lite=True).paths == []
 
 
 @cache
@@ -387,7 +178,7 @@ def _template() -> tuple[MemoryStore, int]:
     store = MemoryStore()
     shape = Shape(COLUMNS, properties={"delta.enableChangeDataFeed": "true", "delta.checkpointInterval": "1000"})
     make(Location(store, "t"), shape, system(), mode=Mode.CREATE, plain=False)
-    table = _open(store)
+    table = opened(store)
     for first in (0, 5):
         table.append(pa.table({"id": pa.array(range(first, first + 5), pa.int64()), "v": ["a"] * 5}))
     table.delete("id = 1")
@@ -419,7 +210,7 @@ VACUUMS: dict[str, Callable[[ObjectStore], object]] = {
 def test_a_fault_anywhere_leaves_readable_versions_as_they_were(name: str) -> None:
     """Whatever fails, a version is read as it was or refused, those in retention and pinned ones are read."""
     whole, newest = _template()
-    expected = {v: _rows(_open(whole), v) for v in range(newest + 1)}
+    expected = {v: rows_of(opened(whole), v) for v in range(newest + 1)}
 
     seen: set[frozenset[str]] = set()
 
@@ -428,17 +219,17 @@ def test_a_fault_anywhere_leaves_readable_versions_as_they_were(name: str) -> No
         if objects in seen:  # most faults leave what others left
             return
         seen.add(objects)
-        table = _open(store)
+        table = opened(store)
         readable = table.readableVersions()
         assert {1, newest} <= set(readable)
         for version in readable:
             if version <= newest:
-                assert _rows(table, version) == expected[version]
+                assert rows_of(table, version) == expected[version]
         for version in set(range(newest + 1)) - set(readable):
             with pytest.raises(TableError):
-                _rows(table, version)
+                rows_of(table, version)
         VACUUMS[name](store)  # and the next one ends what this one began
-        assert str(_open(store).readableVersions()).startswith("0 to 1, ")
+        assert str(opened(store).readableVersions()).startswith("0 to 1, ")
 
     assert every_fault(VACUUMS[name], check, make=_copied) > 40
     assert len(seen) > 4
@@ -504,8 +295,8 @@ def test_another_store_is_not_looked_at_unasked(monkeypatch: pytest.MonkeyPatch)
             for action in line.keys() & {"add", "remove"}:
                 line[action]["path"] = "s3://nobody.example/part-0.parquet"
         days.location.store.put(key, "\n".join(map(json.dumps, lines)).encode())
-    monkeypatch.setattr("holdfast.delta.vacuums.place", lambda *_: pytest.fail("it was"))
-    assert str(_open(days.location.store).readableVersions()) == "0, 2"
+    monkeypatch.setattr("holdfast.storage.open.place", lambda *_: pytest.fail("it was"))
+    assert str(opened(days.location.store).readableVersions()) == "0, 2"
 
 
 def test_vacuum_on_spark(spark: SparkSession, tmp_path: Path) -> None:
