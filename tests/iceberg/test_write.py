@@ -184,6 +184,17 @@ def test_compaction_keeps_lineage_and_drops_deletes(tmp_path: Path) -> None:
     assert table.optimize().executeCompaction().versions == ()
 
 
+def test_a_purge_goes_by_the_size_that_the_table_wants(tmp_path: Path) -> None:
+    for size, files in ((None, 1), ("400", 2)):
+        own = {} if size is None else {"write.target-file-size-bytes": size}
+        table = IcebergTable.create(None, tmp_path / "c.db", f"db.t{size}", "id long", properties=own)
+        for first in (0, 3):
+            table.append(pa.table({"id": pa.array(range(first, first + 3), pa.int64())}))
+        table.delete("id in (0, 3)", mode="merge-on-read")
+        table.purge()
+        assert len(table._state().snapshot.files) == files
+
+
 def test_overwrites(tmp_path: Path) -> None:
     schema = pa.schema([("id", pa.int64()), ("v", pa.string())])
     table = IcebergTable.create(None, tmp_path / "c.db", "db.t", schema)

@@ -27,6 +27,7 @@ from tests.ops.test_dml_property import (
     drawn,
     rows,
 )
+from tests.ops.test_metadata_stories import MetadataSteps
 from tests.support.depth import DEPTH, examples
 from tests.support.sayings import When
 
@@ -78,6 +79,18 @@ class OlderStories(IceStories):
     def upgrade(self) -> None:
         assert isinstance(self.story, IceStory)
         self.story.upgrade()
+
+
+class IceMetadataStories(IceStories, MetadataSteps):
+    """Steps on a table of version 3 that is asked for rows by what they are."""
+
+    @property
+    def pinned(self) -> Any:
+        return self.story.table
+
+
+def test_stories_of_metadata() -> None:
+    run_state_machine_as_test(IceMetadataStories, settings=settings(examples(2), stateful_step_count=8))
 
 
 @pytest.mark.parametrize("machine", [IceStories, OlderStories])

@@ -148,7 +148,10 @@ def test_a_changed_schema_refuses_a_change_of_rows(tmp_path: Path) -> None:
 def test_an_application_writes_a_version_once(tmp_path: Path) -> None:
     table = made(tmp_path, 3)
     assert table.append(rows(50), txn=("job", 1)).version is not None
+    files = sorted(tmp_path.rglob("*"))
     assert opened(tmp_path).append(rows(51), txn=("job", 1)).version is None
+    assert opened(tmp_path).delete("id = 1", txn=("job", 1)).version is None
+    assert sorted(tmp_path.rglob("*")) == files, "what is not committed is not written either"
     assert opened(tmp_path).append(rows(52), txn=("job", 2)).version is not None
     assert sorted(content(table)) == [0, 1, 2, 3, 4, 5, 50, 52]
 

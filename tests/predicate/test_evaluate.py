@@ -11,7 +11,19 @@ from hypothesis import strategies as st
 
 from holdfast.errors import Invalid, UnknownColumn, Unsupported
 from holdfast.predicate.evaluate import matches, truth
-from holdfast.predicate.records import And, Compare, IsNull, Not, Op, Opaque, Predicate, conjuncts, negate, pushed
+from holdfast.predicate.records import (
+    And,
+    Compare,
+    IsNull,
+    Not,
+    Op,
+    Opaque,
+    Predicate,
+    conjuncts,
+    negate,
+    pushed,
+    untrue,
+)
 from holdfast.schema.arrow import arrow_type
 from tests.predicate import model
 from tests.support.depth import examples
@@ -43,6 +55,13 @@ def test_changes_of_shape_keep_the_truth(rows: list[dict[str, Any]], predicate: 
         assert (model.truth(And(conjuncts(predicate)), row, opaque) is True) == (
             model.truth(pushed(predicate), row, opaque) is True
         )
+
+
+@examples(50)
+@given(ROWS, model.predicates(NAMES))
+def test_untrue_is_false_or_null(rows: list[dict[str, Any]], predicate: Predicate) -> None:
+    for row in rows:
+        assert model.truth(untrue(predicate), row) is (model.truth(predicate, row) is not True)
 
 
 def test_a_field_of_a_null_struct_is_null() -> None:

@@ -34,6 +34,7 @@ from holdfast.plan.scan import Request, ScanPlan, plan_scan
 from holdfast.plan.tasks import planned_files, read_spec
 from holdfast.rows.layers import arrange
 from holdfast.rows.rowmap import RowMap
+from holdfast.rows.segments import NOT_FOUND
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.open import place
@@ -43,6 +44,8 @@ Numbers: TypeAlias = NDArray[np.int64]
 Metadata: TypeAlias = Mapping[str, str] | Sequence[str]
 
 NOWHERE = -1
+_RECENT = 4096  # ids whose places are remembered: who found rows by their places reads some of them next
+_NOTED = 20  # notes in the log cost as much to take apart as one look into a file
 _FORGET = 1000  # vectors more than there are files, before old ones are forgotten
 
 
@@ -58,6 +61,10 @@ class Located:
     def live(self) -> NDArray[np.bool_]:
         found: NDArray[np.bool_] = self.files != NOWHERE
         return found
+
+    def at(self, which: Numbers) -> Located:
+        """Some of them, in another order."""
+        return Located(self.files[which], self.positions[which], self.versions[which])
 
 
 @dataclass
@@ -94,6 +101,7 @@ class PinnedReader:
         self._hidden: dict[int, BitMap64] = {}
         self._tasks: dict[int, tuple[ObjectStore, str, FileTask]] = {}
         self._takings: dict[Any, Taking] = {}
+        self._recent: tuple[Numbers, Located] | None = None  # ids, ascending, and where they are
 
     @property
     def memory(self) -> dict[Any, Any]:
@@ -108,12 +116,47 @@ class PinnedReader:
     def locate(self, ids: NDArray[np.int64] | NDArray[np.uint64]) -> Located:
         """Where the rows with these ids are."""
         wanted = np.asarray(ids).astype(np.int64)  # an id beyond the largest turns negative, and is nowhere
+        if (again := self._remembered(wanted)) is not None:
+            return again
         found = Located(*(np.full(len(wanted), NOWHERE, np.int64) for _ in range(3)))
         self._locate_first(wanted, found)
         left = np.flatnonzero(~found.live & (wanted >= 0))
         if len(left):
             self._locate_moved(wanted, left, found)
+        if len(wanted) <= _RECENT:
+            order = np.argsort(wanted)
+            self._recent = wanted[order], found.at(order)
         return found
+
+    def _remembered(self, wanted: Numbers) -> Located | None:
+        """Where rows are that were just asked for among others."""
+        if self._recent is None or not 0 < len(wanted) <= len(self._recent[0]):
+            return None
+        known, located = self._recent
+        at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        return located.at(at) if (known[at] == wanted).all() else None
+
+    def files_with(self, ids: Numbers, most: int) -> Numbers | None:
+        """The files that hold a live row with one of these ids, and perhaps others, by what the log and footers say.
+
+        None where more than `most` files would have to be opened to tell.
+        """
+        s, wanted = self._spans, ids[ids >= 0]
+        holding = np.unique(np.concatenate([np.zeros(0, np.int64), *(la.holding(wanted)[1] for la in self._ranges)]))
+        if (s.kinds[holding] == UNKNOWN).sum() > most:
+            return None
+        found = Located(*(np.full(len(wanted), NOWHERE, np.int64) for _ in range(3)))
+        self._locate_first(wanted, found)
+        files = found.files[found.live]
+        left = np.sort(wanted[~found.live])
+        if len(left):
+            near = np.flatnonzero(s.kinds != FRESH)
+            near = near[_holding_any(s.lows[near], s.highs[near], left)]
+            unnoted = s.maps.take(pa.array(near)).null_count
+            if unnoted > most or len(near) > _NOTED * most:
+                return None
+            files = np.concatenate((files, self._holding(near, left)))
+        return np.unique(files)
 
     def take_at(
         self, files: Numbers, positions: Numbers, columns: Sequence[str] | None = None, metadata: Metadata = ()
@@ -186,6 +229,16 @@ class PinnedReader:
             here = s.kinds[file] == FRESH
             which, file = which[here], file[here]
             self._note(wanted, found, which, Located(file, wanted[which] - s.bases[file], s.versions[file]))
+
+    def _holding(self, files: Numbers, asked: Numbers) -> Numbers:
+        """Those of some files that hold one of the ids, or may where nobody noted what they hold."""
+        s = self._spans
+        self._rows.resolve(files)
+        files = files[s.kinds[files] == CARRIES]
+        files = files[_holding_any(s.lows[files], s.highs[files], asked)]
+        maps = self._rows.noted(files)
+        may = [known is None or bool((known.ids.find(asked) != NOT_FOUND).any()) for known in maps]
+        return files[np.array(may, np.bool_)]
 
     def _locate_moved(self, wanted: Numbers, left: Numbers, found: Located) -> None:
         """Rows that are in files which carry ids."""

@@ -105,6 +105,17 @@ class RowMaps:
             self._learned.learn(name, known)
         return maps
 
+    def noted(self, files: Numbers) -> list[RowMap | None]:
+        """The maps of files that carry ids as their writers noted them; None where only their columns would tell."""
+        names = self._names(files)
+        texts = self.spans.maps.take(pa.array(files)).to_pylist()
+        found = [self._known(*told) for told in zip(files.tolist(), names, texts, strict=True)]
+        unseen = [at for at, known in enumerate(found) if known is None and names[at] not in self._learned.seen]
+        for at, seen in zip(unseen, _each(self._carriers(files[unseen]), look), strict=True):
+            self._learned.seen[names[at]] = seen
+            found[at] = seen.map
+        return found
+
     def scattered(self, files: Numbers) -> NDArray[np.bool_]:
         """Which of some files that carry ids are to be searched, because their maps would take too much memory."""
         nowhere = np.zeros(len(files), np.bool_)

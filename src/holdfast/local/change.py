@@ -72,7 +72,7 @@ class LocalChanger:
         waiting: list[Pieces] = []
         doubled = kept = 0
         carries = work.store is not None and work.store.data.id_column is not None
-        wanted = Wanted(TARGET_PREFIX, finder.columns, identity=carries)
+        wanted = Wanted(TARGET_PREFIX, finder.columns, carries, work.metadata)
         with ExitStack() as stack:
             location = work.target.snapshot.location
             stores = None if work.store is None else Stores(work.store, location, self.env, stack)
@@ -133,7 +133,8 @@ class LocalChanger:
         names = frozenset(SOURCE_PREFIX + f.name for f in work.source.snapshot.schema.fields)
         finder = Finder(work, self.zone, also=names)
         shown: list[str] = []
-        for _, batches in files_of(work.target, work.hidden, Wanted(TARGET_PREFIX, finder.columns)):
+        wanted = Wanted(TARGET_PREFIX, finder.columns, metadata=work.metadata)
+        for _, batches in files_of(work.target, work.hidden, wanted):
             for batch in batches:
                 shown += _collisions(finder.pool, finder.taken(batch), limit - len(shown))
                 if len(shown) >= limit:

@@ -50,7 +50,7 @@ class Taken:
 
 def target_relation(work: Work) -> Relation:
     """The target's columns, as expressions name them."""
-    return Relation(work.target.snapshot.schema, work.alias or TARGET, TARGET_PREFIX)
+    return Relation(work.named, work.alias or TARGET, TARGET_PREFIX)
 
 
 def source_relation(source: Source) -> Relation:

@@ -1,14 +1,14 @@
 """Rows with their addresses: the columns of one side of a change, and where each row lies.
 
-1. A column has its side's prefix before its name, so that two sides fit into one batch; INDEX, ID and VERSION have
-   none.
+1. A column has its side's prefix before its name, so that two sides fit into one batch, and so does a metadata column
+   that clauses name; INDEX, ID and VERSION have none.
 2. A row's address is the key of its file and its physical position there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,6 @@ from holdfast.storage.open import place
 
 TARGET_PREFIX, SOURCE_PREFIX = "target.", "source."
 INDEX, ID, VERSION = "index", "id", "version"
-_METADATA = {INDEX: ROW_INDEX, ID: ROW_ID, VERSION: ROW_COMMIT_VERSION}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +38,36 @@ class Wanted:
     prefix: str
     columns: Collection[str]
     identity: bool = False
+    metadata: Mapping[str, str] = field(default_factory=dict)  # metadata columns that may be among them -> canonical
+
+    @property
+    def beside(self) -> dict[str, str]:
+        """Columns that files do not store as such: what they are called, and their canonical names."""
+        asked = {self.prefix + name: canonical for name, canonical in self.metadata.items()}
+        return {
+            INDEX: ROW_INDEX,
+            **({ID: ROW_ID, VERSION: ROW_COMMIT_VERSION} if self.identity else {}),
+            **{name: canonical for name, canonical in asked.items() if name in self.columns},
+        }
 
 
 def files_of(plan: ScanPlan, hidden: HiddenRows, wanted: Wanted) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
     """The key of each planned file, and its live rows; the plan's own columns and condition have no say."""
     fields = tuple(f for f in plan.snapshot.schema.fields if wanted.prefix + f.name in wanted.columns)
-    names = (INDEX, ID, VERSION) if wanted.identity else (INDEX,)
-    asked = replace(plan, columns=fields, metadata={_METADATA[name]: name for name in names}, where=None)
+    beside = wanted.beside
+    once = list(dict.fromkeys(beside.values()))  # a column that goes by several names is read once
+    asked = replace(plan, columns=fields, metadata={name: name for name in once}, where=None)
     spec = read_spec(asked, gone=gone_rows(hidden))
-    labels = [*(wanted.prefix + f.name for f in fields), *names]
+    labels = [*(wanted.prefix + f.name for f in fields), *beside]
+    places = [*range(len(fields)), *(len(fields) + once.index(name) for name in beside.values())]
+
+    def labelled(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([batch.column(at) for at in places], labels)
+
     for planned in planned_files(plan, hidden):
         store, key = place(plan.snapshot.location, planned.key)
         source = open_source(store, key, planned.task.size)
-        yield planned.key, (batch.rename_columns(labels) for batch in read_batches(source, spec, planned.task))
+        yield planned.key, map(labelled, read_batches(source, spec, planned.task))
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from holdfast.model.mutation import STAGED
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.curve import Along
-from holdfast.plan.scan import ScanPlan
+from holdfast.plan.scan import ScanPlan, with_metadata
 from holdfast.rows.stamp import PROVISIONAL
 from holdfast.schema.types import Struct
 
@@ -111,6 +111,7 @@ class Work:
     schema: Struct  # of the table once the change is committed: that of the target, or more
     source: Source | None = None
     alias: str | None = None  # of the target
+    metadata: Mapping[str, str] = field(default_factory=dict)  # what clauses call metadata columns -> canonical name
     keep: bool = False  # rows that no clause takes are copied
     together: bool = False  # what is written goes into as few files as their target size allows
     order: Order | None = None  # all rows are of one partition and copied, and are written in this order
@@ -118,6 +119,12 @@ class Work:
     label: str = "changing rows"  # what people are shown while it lasts
     meets: bool = False  # tell which rows of the source found a row, whether a clause took it or not
     store: Storing | None = None  # None: only find
+
+    @property
+    def named(self) -> Struct:
+        """What clauses may name of the target: its columns, and the metadata columns that are read beside them."""
+        snapshot = self.target.snapshot
+        return with_metadata(snapshot, snapshot.schema, self.metadata)
 
     @property
     def has_provisional(self) -> bool:

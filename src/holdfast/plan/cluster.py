@@ -37,7 +37,6 @@ from holdfast.plan.compact import Bin, Limits, groups, purged
 from holdfast.plan.curve import Along
 from holdfast.schema.constraints import quoted
 from holdfast.schema.show import path_text
-from holdfast.storage.arrays import strings
 
 PROVIDER = "liquid"
 CUBE, CUBE_COLUMNS, CUBE_CURVE = "ZCUBE_ID", "ZCUBE_ZORDER_BY", "ZCUBE_ZORDER_CURVE"  # tags, as delta-spark names them
@@ -109,6 +108,11 @@ def plan_z_order(files: FileTable, partition_names: Sequence[str], columns: Path
     return _within(bins, limits.most_bytes)
 
 
+def is_laid_out(files: FileTable) -> bool:
+    """Whether some of these files are in an order that was asked for."""
+    return bool(_tags(files, CUBE).null_count < len(files))
+
+
 def plan_purge(files: FileTable, partition_names: Sequence[str], columns: Paths, limits: Limits) -> tuple[Bin, ...]:
     """Groups that take every file with hidden rows; of a clustered table they are put in order again by that."""
     if not columns or not len(files):
@@ -116,7 +120,7 @@ def plan_purge(files: FileTable, partition_names: Sequence[str], columns: Paths,
     hiding = files.filter(pc.is_valid(files.column("dv")).combine_chunks())
     ordered = plan_clustering(hiding, columns, limits, full=True)
     taken = [key for one in ordered for key in one.keys]  # as many as files with hidden rows
-    rest = hiding.filter(pc.invert(pc.is_in(hiding.column("key").combine_chunks(), value_set=strings(taken))))
+    rest = hiding.outside(taken)
     return (*ordered, *purged(rest, partition_names, limits))
 
 

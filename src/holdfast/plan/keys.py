@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TypeVar
@@ -29,7 +29,8 @@ import pyarrow.compute as pc
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import Snapshot
 from holdfast.plan.change import Key
-from holdfast.plan.prune import is_partition, partition_values, ranges, statistics_leaves
+from holdfast.plan.prune import Want, is_partition, metadata_values, partition_values, ranges, statistics_leaves
+from holdfast.plan.scan import with_metadata
 from holdfast.plan.value_ranges import Ranges
 from holdfast.predicate.bounds import Known, Range, Single
 from holdfast.predicate.literal import INTEGER_BITS, LARGEST_PRECISION
@@ -86,15 +87,25 @@ def gather(
     return KeyValues(rows, tuple(column.done() for column in gathering))
 
 
-def by_keys(files: FileTable, snapshot: Snapshot, values: KeyValues) -> pa.BooleanArray:
-    """Files that may hold a row that a row of the source matches."""
+def by_keys(
+    files: FileTable, snapshot: Snapshot, values: KeyValues, metadata: Mapping[str, str] | None = None
+) -> pa.BooleanArray:
+    """Files that may hold a row that a row of the source matches; `metadata` are the keys that are metadata columns,
+    with their canonical names."""
+    metadata = metadata or {}
     mask = pa.repeat(pa.scalar(values.rows > 0), len(files))
-    wanted = _comparable(values, snapshot.schema) if mask.true_count else []
+    wanted = _comparable(values, with_metadata(snapshot, snapshot.schema, metadata)) if mask.true_count else []
+    on_metadata = [want for want in wanted if want.field.name in metadata]
     on_partitions = [want for want in wanted if is_partition(snapshot, want.column)]
-    on_statistics = [want for want in wanted if not is_partition(snapshot, want.column)]
+    others = {want.column for want in (*on_metadata, *on_partitions)}
+    on_statistics = [want for want in wanted if want.column not in others]
+    if on_metadata:
+        known = metadata_values(files, Want(snapshot, metadata=metadata), [want.column for want in on_metadata])
+        found = [want.may_be_in(known[want.column], files.num_records) for want in on_metadata if want.column in known]
+        mask = reduce(pc.and_, found, mask)
     if on_partitions:
         known = partition_values(files, snapshot, [want.column for want in on_partitions])
-        mask = reduce(pc.and_, [want.may_be_in(known[want.column], mask) for want in on_partitions])
+        mask = reduce(pc.and_, [want.may_be_in(known[want.column], mask) for want in on_partitions], mask)
     if on_statistics and mask.true_count:
         kept = files.filter(mask)
         columns = [want.column for want in on_statistics]
@@ -119,6 +130,11 @@ def few_keys(values: KeyValues, target: Struct, *, most: int = MOST_LISTED) -> P
         return Constant(False)
     parts = [want.listed(most) for want in _comparable(values, target)]
     return conjunction(tuple(part for part in parts if part != ALWAYS))
+
+
+def stored_keys(values: KeyValues, metadata: Mapping[str, str]) -> KeyValues:
+    """The values of those keys that are columns of the target, without its metadata columns."""
+    return KeyValues(values.rows, tuple(column for column in values.columns if column.key.target not in metadata))
 
 
 class _Gathering:

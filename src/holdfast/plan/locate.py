@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from holdfast.errors import Damaged, NoRowIdentity
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import Identity, Snapshot
-from holdfast.plan.cluster import CUBE
 from holdfast.rows.rowmap import ROW_IDS, checksum
 from holdfast.schema.partition import column
 
@@ -61,12 +60,17 @@ def spans(snapshot: Snapshot) -> Spans:
             "call enableRowTracking(), which rewrites nothing"
         )
     files = snapshot.files
-    bases = _numbers(files.column("base_row_id"))
-    counts = _numbers(files.num_records)
-    unknown = np.flatnonzero((bases < 0) | (counts < 0))
+    found = spans_of(files, identity)
+    unknown = np.flatnonzero((found.bases < 0) | (found.counts < 0))
     if len(unknown):
         key = files.column("key")[int(unknown[0])].as_py()
         raise Damaged(f"the log gives no row ids or no row count for {key}; its rows cannot be located", path=key)
+    return found
+
+
+def spans_of(files: FileTable, identity: Identity) -> Spans:
+    """What the log says of some files; a base or a count of -1 is unknown, and then nothing else of the file counts."""
+    bases, counts = _numbers(files.column("base_row_id")), _numbers(files.num_records)
     ends = bases + counts - 1
     if identity.id_column is None:
         nothing = pa.nulls(len(files), pa.string())
@@ -81,13 +85,11 @@ def spans(snapshot: Snapshot) -> Spans:
     return Spans(bases, counts, _versions(files), kinds, lows, highs, pc.if_else(usable, note["map"], None))
 
 
-def is_scattered(files: FileTable, identity: Identity) -> bool:
-    """Whether rows were moved into some of these files, and none was laid out in an order that was asked for."""
+def has_moved_rows(files: FileTable, identity: Identity) -> bool:
+    """Whether rows were moved into some of these files, as far as the log says."""
     if identity.id_column is None or not len(files):
         return False
-    laid = pc.is_valid(column(files.column("tags"), CUBE))
-    kinds = _kinds(files, _notes(files), identity.id_column)
-    return bool((kinds == CARRIES).any()) and not pc.any(laid).as_py()
+    return bool((_kinds(files, _notes(files), identity.id_column) == CARRIES).any())
 
 
 def _kinds(files: FileTable, note: Mapping[str, pa.Array], id_column: str) -> NDArray[np.int8]:

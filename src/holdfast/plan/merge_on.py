@@ -61,8 +61,9 @@ def understand(
         else:
             (alone if all(map(names.of_target, _references(part))) else rest).append(part)
     always: exp.Expr = exp.Boolean(this=True)
-    together = reduce(lambda a, b: exp.And(this=a, expression=b), alone, always)
-    stated = conjuncts(read(_unqualified(together, names), on_text, target, zone=zone))
+    plain = [_unqualified(part, names) for part in alone]  # copies: the tree is not ours
+    together = reduce(lambda a, b: exp.And(this=a, expression=b), plain, always)
+    stated = conjuncts(read(together, on_text, target, zone=zone))
     return On(
         keys=tuple(dict.fromkeys(keys)),
         target_only=conjunction(tuple(p for p in stated if not isinstance(p, Opaque))),

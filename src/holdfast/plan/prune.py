@@ -11,7 +11,7 @@ Pruning is a list of small passes over the table of files. Each looks at one kin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -19,9 +19,11 @@ import pyarrow as pa
 from holdfast.model.files import FileStats, FileTable, LeafPath
 from holdfast.model.snapshot import Snapshot
 from holdfast.plan.buckets import buckets_tested, may_hold
+from holdfast.plan.metadata_bounds import metadata_bounds
 from holdfast.predicate.bounds import Known, Range, Single, may_match
 from holdfast.predicate.records import ALWAYS, Column, Predicate, conjunction, conjuncts, tested_columns
 from holdfast.predicate.render import column_text
+from holdfast.rows.columns import PARTITION
 from holdfast.schema.partition import column as partition_texts
 from holdfast.schema.partition import typed
 from holdfast.schema.types import DataType, Field, Struct
@@ -33,6 +35,7 @@ class Want:
 
     snapshot: Snapshot
     where: Predicate = ALWAYS
+    metadata: Mapping[str, str] = field(default_factory=dict)  # what the condition calls metadata columns -> canonical
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +60,24 @@ Pruner: TypeAlias = Callable[[FileTable, Want], pa.BooleanArray]
 
 
 def prune(files: FileTable, want: Want, more: Sequence[Pruner] = ()) -> Pruned:
-    """The files that may hold a wanted row; `more` are passes that others offer, such as an index."""
+    """The files that may hold a wanted row; `more` are passes that others offer, such as an index.
+
+    One that says it does not apply is no step.
+    """
     steps = []
-    for pruner in (*PRUNERS, *more):
+    asked = [pruner for pruner in more if getattr(pruner, "applies", _always)(want)]
+    for pruner in (by_partition, *([by_metadata] if _on_metadata(want) else []), by_bounds, *asked):
         kept = files.filter(pruner(files, want))
         describe = _DETAILS.get(pruner) or getattr(pruner, "detail", None)
-        name = getattr(pruner, "__name__", type(pruner).__name__)
-        steps.append(Step(name, len(kept), len(files) - len(kept), describe(want) if describe else ""))
+        steps.append(Step(_name(pruner), len(kept), len(files) - len(kept), describe(want) if describe else ""))
         files = kept
     return Pruned(files, tuple(steps))
+
+
+def told_by(pruner: Pruner, want: Want) -> str:
+    """What a pass that others offer went by when it was last asked; nothing where it was not."""
+    text = describe(want) if (describe := getattr(pruner, "detail", None)) else ""
+    return f"{_name(pruner).replace('_', ' ')}: {text}" if text else ""
 
 
 def by_partition(files: FileTable, want: Want) -> pa.BooleanArray:
@@ -96,7 +108,38 @@ def by_bounds(files: FileTable, want: Want) -> pa.BooleanArray:
     return may_match(conjunction(parts), known, stats.num_records)
 
 
-PRUNERS: tuple[Pruner, ...] = (by_partition, by_bounds)
+def by_metadata(files: FileTable, want: Want) -> pa.BooleanArray:
+    """Files whose rows may have the ids, versions or places asked for, as far as the log says."""
+    parts = _on_metadata(want)
+    if not parts or not len(files):
+        return _all(files)
+    known, num_records = knowledge(files, want, _columns(parts))
+    return may_match(conjunction(parts), known, num_records)
+
+
+def knowledge(files: FileTable, want: Want, columns: Iterable[Column]) -> tuple[dict[Column, Known], pa.Array]:
+    """All that is known of columns of any kind, and how many rows each file has."""
+    columns, snapshot = list(columns), want.snapshot
+    known = metadata_values(files, want, columns)
+    stored = [column for column in columns if column[0] not in want.metadata]
+    stats = files.stats(dict(statistics_leaves(snapshot, stored).values()))
+    return {
+        **known,
+        **partition_values(files, snapshot, stored),
+        **ranges(stats, snapshot, stored),
+    }, stats.num_records
+
+
+def metadata_values(files: FileTable, want: Want, columns: Iterable[Column]) -> dict[Column, Known]:
+    """What is known of those of the columns that are metadata columns."""
+    asked = {column: want.metadata[column[0]] for column in columns if column[0] in want.metadata}
+    known = metadata_bounds(files, want.snapshot, asked)
+    if want.snapshot.placement is None:
+        # Partition columns are known by themselves, in a struct or out of it.
+        inner = {column: column[1:] for column, name in asked.items() if name == PARTITION}
+        values = partition_values(files, want.snapshot, inner.values())
+        known |= {column: values[path] for column, path in inner.items() if path in values}
+    return known
 
 
 def partition_values(files: FileTable, snapshot: Snapshot, columns: Iterable[Column]) -> dict[Column, Known]:
@@ -161,6 +204,12 @@ def _on_statistics(want: Want) -> tuple[Predicate, ...]:
     return tuple(p for p in conjuncts(want.where) if statistics_leaves(want.snapshot, tested_columns(p)))
 
 
+def _on_metadata(want: Want) -> tuple[Predicate, ...]:
+    if not want.metadata:
+        return ()
+    return tuple(p for p in conjuncts(want.where) if any(c[0] in want.metadata for c in tested_columns(p)))
+
+
 def _columns(parts: Iterable[Predicate]) -> frozenset[Column]:
     return frozenset[Column]().union(*map(tested_columns, parts))
 
@@ -182,7 +231,23 @@ def _bounds_detail(want: Want) -> str:
     return f"{text}; clustered by {', '.join(map(column_text, clustered))}" if clustered else text
 
 
-_DETAILS: Mapping[Pruner, Callable[[Want], str]] = {by_partition: _partition_detail, by_bounds: _bounds_detail}
+def _metadata_detail(want: Want) -> str:
+    return ", ".join(column_text(c) for c in sorted(_columns(_on_metadata(want))) if c[0] in want.metadata)
+
+
+_DETAILS: Mapping[Pruner, Callable[[Want], str]] = {
+    by_partition: _partition_detail,
+    by_metadata: _metadata_detail,
+    by_bounds: _bounds_detail,
+}
+
+
+def _name(pruner: Pruner) -> str:
+    return str(getattr(pruner, "__name__", type(pruner).__name__))
+
+
+def _always(want: Want) -> bool:
+    return True
 
 
 def _all(files: FileTable) -> pa.BooleanArray:

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from holdfast.model.files import FileTable
-from holdfast.model.snapshot import Snapshot
-from holdfast.plan.prune import partition_values, ranges, statistics_leaves
+from holdfast.plan.prune import Want, knowledge
 from holdfast.plan.scan import ScanPlan
 from holdfast.predicate.bounds import Known, Range, Single, may_match
 from holdfast.predicate.records import (
@@ -60,7 +59,8 @@ def reasons(plan: ScanPlan, *, limit: int = 10) -> tuple[Reason, ...]:
     files = plan.files.filter(pa.concat_arrays([_all(True, shown), _all(False, count - shown)]))
     where = ALWAYS if plan.where is None else plan.where.predicate
     parts = conjuncts(where)
-    facts = _Facts.of(files, plan.snapshot, parts)
+    called = {output: name for name, output in plan.metadata.items()}
+    facts = _Facts.of(files, Want(plan.snapshot, where, called), parts)
     keys = files.column("key").to_pylist()
     return tuple(Reason(key, tuple(_whole(parts, facts, at))) for at, key in enumerate(keys))
 
@@ -74,11 +74,9 @@ class _Facts:
     tight: pa.Array
 
     @classmethod
-    def of(cls, files: FileTable, snapshot: Snapshot, parts: tuple[Predicate, ...]) -> _Facts:
-        columns = frozenset[Column]().union(*map(tested_columns, parts))
-        stats = files.stats(dict(statistics_leaves(snapshot, columns).values()))
-        known = {**partition_values(files, snapshot, columns), **ranges(stats, snapshot, columns)}
-        return cls(known, stats.num_records, stats.tight)
+    def of(cls, files: FileTable, want: Want, parts: tuple[Predicate, ...]) -> _Facts:
+        known, num_records = knowledge(files, want, frozenset[Column]().union(*map(tested_columns, parts)))
+        return cls(known, num_records, files.stats({}).tight)
 
     def may(self, predicate: Predicate, at: int) -> bool:
         return bool(may_match(predicate, self.known, self.num_records)[at].as_py())

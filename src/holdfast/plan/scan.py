@@ -62,7 +62,8 @@ def plan_scan(snapshot: Snapshot, request: Request, *, more: Sequence[Pruner] = 
     columns = _columns(snapshot, request.columns)
     metadata = _metadata(snapshot, columns, request.metadata)
     predicate = Constant(True) if request.where is None else request.where.predicate
-    pruned = prune(snapshot.files, Want(snapshot, predicate), more)
+    called = {output: name for name, output in metadata.items()}
+    pruned = prune(snapshot.files, Want(snapshot, predicate, called), more)
     return ScanPlan(snapshot, pruned.files, pruned.steps, columns, metadata, request.where)
 
 
@@ -80,6 +81,11 @@ def refuse_unknown(unknown: Sequence[str], known: Struct) -> None:
         _field(known, name)
 
 
+def with_metadata(snapshot: Snapshot, schema: Struct, named: Mapping[str, str]) -> Struct:
+    """What a condition may name: the columns of the schema, and these metadata columns."""
+    return Struct((*schema.fields, *(metadata_field(snapshot, canonical, name) for name, canonical in named.items())))
+
+
 def metadata_field(snapshot: Snapshot, name: str, output: str) -> Field:
     """A metadata column, by its canonical name, as a field of the output."""
     match name:
@@ -92,8 +98,29 @@ def metadata_field(snapshot: Snapshot, name: str, output: str) -> Field:
             return Field(output, Primitive("integer"))
         case names.DELETED:
             return Field(output, Primitive("boolean"))
+        case names.FILE_TIME:
+            return Field(output, Primitive("timestamp"))
         case _:
             return Field(output, LONG)
+
+
+def is_available(snapshot: Snapshot, canonical: str) -> bool:
+    """Whether rows of a snapshot have this metadata column."""
+    if canonical in names.NEEDS_TRACKING:
+        return snapshot.identity is not None
+    return canonical != names.SPEC_ID or snapshot.placement is not None
+
+
+def check_available(snapshot: Snapshot, canonical: str, name: str) -> None:
+    """Refuse a metadata column that rows of a snapshot do not have; `name` is what it was called."""
+    if is_available(snapshot, canonical):
+        return
+    if canonical in names.NEEDS_TRACKING:
+        raise NoRowIdentity(
+            f"{name} needs row tracking, which the table at {snapshot.location.url} does not have enabled; "
+            f"{snapshot.to_track}"
+        )
+    raise Invalid(f"the table at {snapshot.location.url} has no partition specs, so its rows have no {name}")
 
 
 def partition_fields(snapshot: Snapshot) -> tuple[Field, ...]:
@@ -143,13 +170,7 @@ def _metadata(
             )
         if canonical in found:
             raise Invalid(f"metadata= asks for {canonical} more than once")
-        if canonical in names.NEEDS_TRACKING and snapshot.identity is None:
-            raise NoRowIdentity(
-                f"{name} needs row tracking, which the table at {snapshot.location.url} does not have enabled; "
-                f"{snapshot.to_track}"
-            )
-        if canonical == names.SPEC_ID and snapshot.placement is None:
-            raise Invalid(f"the table at {snapshot.location.url} has no partition specs, so its rows have no {name}")
+        check_available(snapshot, canonical, name)
         taken[output.lower()] = output
         found[canonical] = output
     return found

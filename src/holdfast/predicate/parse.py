@@ -14,6 +14,7 @@ from __future__ import annotations
 import decimal
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 import sqlglot
 from sqlglot import exp
@@ -112,8 +113,9 @@ def unknown_names(text: str, schema: Struct) -> tuple[str, ...]:
     return tuple(n for n in names if schema.find(n) is None and n.lower() not in _BARE_FUNCTIONS)
 
 
+@lru_cache(16)  # a long list of values is asked for several times, and takes longer to parse than anything else
 def syntax_tree(text: str) -> exp.Expr | None:
-    """The syntax of an expression; None where Spark might read it otherwise."""
+    """The syntax of an expression, which nobody may change; None where Spark might read it otherwise."""
     if _COMMENT_OR_VARIABLE.search(text) or ("\\" in text and ('"' in text or _RAW_STRING.search(text))):
         return None
     try:

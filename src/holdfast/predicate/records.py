@@ -193,6 +193,11 @@ def pushed(predicate: Predicate) -> Predicate:
             return predicate
 
 
+def untrue(predicate: Predicate) -> Predicate:
+    """True where a predicate is false or null, and false elsewhere; nothing of it may be opaque."""
+    return _untrue(pushed(predicate))
+
+
 def is_safe_below(predicate: Predicate) -> bool:
     """Whether it only compares top-level columns with literals, which raises on no row, hidden ones included."""
     match predicate:
@@ -206,6 +211,24 @@ def is_safe_below(predicate: Predicate) -> bool:
             return False
         case _:
             return len(predicate.column) == 1
+
+
+def _untrue(predicate: Predicate) -> Predicate:
+    match predicate:
+        case And(parts):
+            return Or(tuple(map(_untrue, parts)))
+        case Or(parts):
+            return And(tuple(map(_untrue, parts)))
+        case Constant(value):
+            return Constant(value is not True)
+        case IsNull() | Not(IsNull()) | Compare(Op.SAME) | Not(Compare(Op.SAME)):
+            return negate(predicate)
+        case Not(Compare() | In() | StartsWith() as leaf):
+            return Or((leaf, IsNull(leaf.column)))
+        case Compare() | In() | StartsWith():
+            return Or((negate(predicate), IsNull(predicate.column)))
+        case _:
+            raise AssertionError(f"{predicate} is no leaf that can be evaluated")
 
 
 def _conjuncts(predicate: Predicate) -> Iterator[Predicate]:

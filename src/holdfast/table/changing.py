@@ -26,8 +26,10 @@ from holdfast.plan.auto import Auto
 from holdfast.plan.change import Clause, Expression, Set, Side
 from holdfast.plan.follow import Runner
 from holdfast.plan.merge_on import understand
-from holdfast.plan.prune import Pruner, Want
+from holdfast.plan.named import metadata_named, refuse_made_up
+from holdfast.plan.prune import Pruner, Want, told_by
 from holdfast.plan.repeatable import is_repeatable
+from holdfast.plan.scan import with_metadata
 from holdfast.predicate.records import ALWAYS, Predicate
 from holdfast.schema.identity import advanced, identity_of
 from holdfast.schema.properties import Isolation
@@ -37,7 +39,7 @@ from holdfast.spark.column_text import UNREADABLE, sql_of
 from holdfast.table.affected import row_ids
 from holdfast.table.delta_dialect import DELTA
 from holdfast.table.dialect import Dialect, TableState
-from holdfast.table.writing import land, refuse_append_only
+from holdfast.table.writing import is_seen, land, refuse_append_only
 
 Value: TypeAlias = str | Column
 Sets: TypeAlias = Mapping[str, Value]
@@ -147,7 +149,8 @@ def delete_asked(state: TableState, condition: Value | None, caller: Caller) -> 
     """A DELETE, understood."""
     shape = caller.dialect.shape_of(state)
     _writable(state, shape, caller.dialect)
-    predicate, exact = predicate_of(condition, shape.schema, caller)
+    metadata = metadata_named([text_of(condition)], state.snapshot, shape.schema, caller.alias)
+    predicate, exact = predicate_of(condition, with_metadata(state.snapshot, shape.schema, metadata), caller)
     return Asked(
         state.snapshot,
         (Clause(Side.ALONE, _expression(condition)),),
@@ -157,6 +160,7 @@ def delete_asked(state: TableState, condition: Value | None, caller: Caller) -> 
         predicate=predicate,
         is_exact=exact,
         alias=caller.alias,
+        metadata=metadata,
         more=caller.pruners(state, ALWAYS),
     )
 
@@ -167,7 +171,10 @@ def update_asked(state: TableState, condition: Value | None, sets: Sets | None, 
     _writable(state, shape, caller.dialect)
     if not sets:
         raise Invalid("update needs the columns to set and their values, as in update('id = 1', {'name': \"'x'\"})")
-    predicate, _ = predicate_of(condition, shape.schema, caller)
+    values = [text_of(value) for value in sets.values()]
+    metadata = metadata_named([text_of(condition), *values], state.snapshot, shape.schema, caller.alias)
+    refuse_made_up(values, state.snapshot, metadata, caller.alias)
+    predicate, _ = predicate_of(condition, with_metadata(state.snapshot, shape.schema, metadata), caller)
     clause = Clause(Side.ALONE, _expression(condition), assignments(sets, shape.schema, caller.alias))
     return Asked(
         state.snapshot,
@@ -177,6 +184,7 @@ def update_asked(state: TableState, condition: Value | None, sets: Sets | None, 
         caller.dialect.storing(state, shape, feeds=caller.feeds),
         predicate=predicate,
         alias=caller.alias,
+        metadata=metadata,
         more=caller.pruners(state, ALWAYS),
     )
 
@@ -184,7 +192,7 @@ def update_asked(state: TableState, condition: Value | None, sets: Sets | None, 
 def delete(state: TableState, condition: Value | None, caller: Caller) -> Changed:
     """Take rows out."""
     started = caller.env.now_ms()
-    return commit(state, deleted(state, condition, caller), caller, started=started)
+    return seen(state, caller) or commit(state, deleted(state, condition, caller), caller, started=started)
 
 
 def deleted(state: TableState, condition: Value | None, caller: Caller) -> Step:
@@ -198,7 +206,7 @@ def deleted(state: TableState, condition: Value | None, caller: Caller) -> Step:
 def update(state: TableState, condition: Value | None, sets: Sets | None, caller: Caller) -> Changed:
     """Change columns of rows."""
     started = caller.env.now_ms()
-    return commit(state, updated(state, condition, sets, caller), caller, started=started)
+    return seen(state, caller) or commit(state, updated(state, condition, sets, caller), caller, started=started)
 
 
 def updated(state: TableState, condition: Value | None, sets: Sets | None, caller: Caller) -> Step:
@@ -212,11 +220,10 @@ def updated(state: TableState, condition: Value | None, sets: Sets | None, calle
 def planned(asked: Asked, operation: str, caller: Caller, *, notes: tuple[str, ...] = ()) -> ChangePlan:
     """What a change would do."""
     found = preview(asked, caller.changer(), caller.load_hidden)
-    told = [describe(Want(asked.snapshot)) for one in asked.more if (describe := getattr(one, "detail", None))]
-    notes = (*notes, *(f"by index: {text}" for text in told if text))
+    notes = (*notes, *(text for one in asked.more if (text := told_by(one, Want(asked.snapshot)))))
     known = {s.key: s for s in found.strategies}
     files = asked.snapshot.files
-    touched = files.filter(pc.is_in(files.column("key").combine_chunks(), value_set=pa.array(list(known), pa.string())))
+    touched = files.among(known)
     predicted = 0.0
     copied = 0
     for key, size, rows in zip(
@@ -238,6 +245,13 @@ def planned(asked: Asked, operation: str, caller: Caller, *, notes: tuple[str, .
         tuple(f"new column {f.name}" for f in asked.schema.fields if asked.snapshot.schema.find(f.name) is None),
         notes,
     )
+
+
+def seen(state: TableState, caller: Caller) -> Changed | None:
+    """The answer to a change that the table has already, as the version of an application says; None: it has not."""
+    if not is_seen(state, caller.said, caller.dialect):
+        return None
+    return Changed(None, {}, 0, before=state, spark=caller.spark, dialect=caller.dialect)
 
 
 def commit(state: TableState, step: Step, caller: Caller, *, started: int) -> Changed:
@@ -302,16 +316,29 @@ def file_metrics(done: Effect, *, of: str = "") -> dict[str, int]:
     }
 
 
+def kind_metrics(asked: Asked, done: Effect) -> dict[str, int]:
+    """The rows that a merge took by the kind of clause; left out where two kinds share a count."""
+    told = {}
+    for what, total, deletes in (("Updated", done.updated, False), ("Deleted", done.deleted, True)):
+        sides = {clause.side for clause in asked.of_target if (clause.sets is None) is deletes}
+        if len(sides) < 2:
+            told[f"numTargetRowsMatched{what}"] = total if Side.MATCHED in sides else 0
+            told[f"numTargetRowsNotMatchedBySource{what}"] = total if Side.ALONE in sides else 0
+    return told
+
+
 def assignments(sets: Sets, schema: Struct, alias: str | None) -> tuple[Set, ...]:
     """What is set, by the paths of columns as the table spells them."""
     made = [Set(column_path(name, schema, alias), _expression(value)) for name, value in sets.items()]
     for one in made:
         clash = [o for o in made if o is not one and o.path[: len(one.path)] == one.path]
         if clash:
-            raise Invalid(f"{'.'.join(clash[0].path)} and {'.'.join(one.path)} are both set: set one of them")
+            wrong = Invalid(f"{'.'.join(clash[0].path)} and {'.'.join(one.path)} are both set: set one of them")
+            raise wrong.named("DELTA_CONFLICT_SET_COLUMN")
         top = schema.find(one.path[0])
         if top is not None and identity_of(top) is not None:
-            raise Invalid(f"the column {top.name} is numbered by the table itself and cannot be set")
+            wrong = Invalid(f"the column {top.name} is numbered by the table itself and cannot be set")
+            raise wrong.named("DELTA_IDENTITY_COLUMNS_UPDATE_NOT_SUPPORTED")
     return tuple(made)
 
 

@@ -31,9 +31,10 @@ from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.ops.change import Asked, effect
 from holdfast.plan.arithmetic import live_rows
 from holdfast.plan.change import SOURCE_ALIAS, Clause, Pinned, Set, Side, Source
-from holdfast.plan.keys import by_keys, few_keys, gather, row_group_filter
+from holdfast.plan.keys import by_keys, few_keys, gather, row_group_filter, stored_keys
 from holdfast.plan.merge_on import On, source_aliases, understand
-from holdfast.plan.scan import Request, plan_scan
+from holdfast.plan.named import metadata_named, refuse_made_up
+from holdfast.plan.scan import Request, plan_scan, with_metadata
 from holdfast.schema.constraints import quoted
 from holdfast.schema.evolve import evolve
 from holdfast.schema.types import Field, Struct
@@ -49,7 +50,9 @@ from holdfast.table.changing import (
     assignments,
     commit,
     file_metrics,
+    kind_metrics,
     planned,
+    seen,
     text_of,
 )
 from holdfast.table.dialect import TableState
@@ -135,6 +138,8 @@ class DeltaMergeBuilder:
 
     def execute(self) -> Changed:
         """Carry it out."""
+        if (done := seen(self._state, self._caller)) is not None:
+            return done
         started = self._caller.env.now_ms()
         with self._pinned() as pinned:
 
@@ -159,6 +164,7 @@ class DeltaMergeBuilder:
             "numTargetRowsDeleted": done.deleted,
             "numTargetRowsCopied": done.copied,
             "numOutputRows": done.inserted + done.updated + done.copied,
+            **kind_metrics(asked, done),
             **file_metrics(done, of="Target"),
         }
         return Step(
@@ -187,7 +193,7 @@ class DeltaMergeBuilder:
             raise Invalid(
                 f"the clause before takes every row of its kind ({when.side.value}): give it a condition, or leave "
                 "this one out"
-            )
+            ).named("NON_LAST_MATCHED_CLAUSE_OMIT_CONDITION")
         self._whens = (*self._whens, when)
         return self
 
@@ -262,10 +268,21 @@ class DeltaMergeBuilder:
                 yield text_of(when.condition)
             yield from (text_of(value) for value in (when.sets or {}).values())
 
+    def _metadata(self, source: Struct) -> dict[str, str]:
+        """The metadata columns of the target that the condition and the clauses on its rows name."""
+        whens = [when for when in self._whens if when.side is not Side.NEW]
+        conditions = [self._condition, *(when.condition for when in whens if when.condition is not None)]
+        values = [text_of(value) for when in whens for value in (when.sets or {}).values()]
+        snapshot, alias = self._state.snapshot, self._caller.alias
+        found = metadata_named([*map(text_of, conditions), *values], snapshot, snapshot.schema, alias, source)
+        refuse_made_up(values, snapshot, found, alias, source)
+        return found
+
     def _understood(self, source: Struct) -> On:
+        snapshot = self._state.snapshot
         return understand(
             text_of(self._condition),
-            self._state.snapshot.schema,
+            with_metadata(snapshot, snapshot.schema, self._metadata(source)),
             source,
             self._caller.alias,
             self._alias_of_source(source),
@@ -286,6 +303,9 @@ class DeltaMergeBuilder:
         staged = _as_table(state.snapshot, pinned)
         source = Source(staged, self._condition, on.keys, alias, rows)
         clauses = tuple(self._clause(when, shape.schema, pinned.schema, alias) for when in self._whens)
+        metadata = self._metadata(pinned.schema)
+        if taken := [name for name in metadata if shape.schema.find(name) is not None]:
+            raise Invalid(f"the source would add a column {taken[0]}, which here means the metadata column: rename it")
         asked = Asked(
             state.snapshot,
             clauses,
@@ -295,6 +315,7 @@ class DeltaMergeBuilder:
             inserts=caller.dialect.storing(state, shape, carried=False, feeds=caller.feeds),
             source=source,
             alias=caller.alias,
+            metadata=metadata,
         )
         if any(c.side is Side.ALONE for c in clauses):
             return asked, shape
@@ -306,10 +327,11 @@ class DeltaMergeBuilder:
         values = gather(LocalRunner().scan_batches(plan, HiddenRows()), on.keys, pinned.schema)
 
         def keeps(files: FileTable) -> pa.BooleanArray:
-            return by_keys(files, state.snapshot, values)
+            return by_keys(files, state.snapshot, values, metadata)
 
-        more = caller.pruners(state, few_keys(values, state.snapshot.schema))
-        skips = row_group_filter(values, state.snapshot.schema)
+        schema = state.snapshot.schema
+        more = caller.pruners(state, few_keys(values, with_metadata(state.snapshot, schema, metadata)))
+        skips = row_group_filter(stored_keys(values, metadata), schema)
         return replace(asked, keeps=keeps, skips=skips, more=more), shape
 
     def _grown(self, old: Shape, source: Struct) -> Shape:
