@@ -14,16 +14,9 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
-from engine import serve
+from engine import DELTA_SPARK, HEAP, serve
 
-HEAP = "2g"
 ONE_BATCH = "1000000"  # files: all that a stream has, at once
-_DELTA = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # By default it spreads the log of any table over 50 tasks, which for a few files is most of its time.
-    "spark.databricks.delta.snapshotPartitions": "2",
-}
 
 
 def ours() -> Mapping[str, Callable[..., Any]]:
@@ -70,7 +63,7 @@ def delta_spark(jars: str) -> Mapping[str, Callable[..., Any]]:
 
     import holdfast
 
-    spark = holdfast.session("bench", **{"spark.driver.memory": HEAP, "spark.jars": jars}, **_DELTA)
+    spark = holdfast.session("bench", **{"spark.driver.memory": HEAP, "spark.jars": jars}, **DELTA_SPARK)
 
     def feed(path: str, start: int, kind: str) -> tuple[Any, int]:
         reader = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", start)

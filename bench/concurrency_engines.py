@@ -14,20 +14,12 @@ from collections.abc import Callable, Mapping
 from time import perf_counter, sleep
 from typing import Any, TypeAlias
 
-from engine import serve
+from engine import DELTA_SPARK, HEAP, serve
 
-HEAP = "2g"
 PAUSE_S = 0.5  # between two compactions
 
 Attempt: TypeAlias = Callable[[], bool]  # whether it landed; False: it was refused
 Opened: TypeAlias = tuple[Callable[[str], Attempt], Attempt]  # an update of rows that a condition names, a compaction
-
-_DELTA = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # By default it spreads the log of any table over 50 tasks, which for a few files is most of its time.
-    "spark.databricks.delta.snapshotPartitions": "2",
-}
 
 
 def ours(*, on_spark: bool) -> Callable[[str], Opened]:
@@ -61,7 +53,7 @@ def delta_spark(jars: str) -> Callable[[str], Opened]:
 
     import holdfast
 
-    spark = holdfast.session("bench", **{"spark.driver.memory": HEAP, "spark.jars": jars}, **_DELTA)
+    spark = holdfast.session("bench", **{"spark.driver.memory": HEAP, "spark.jars": jars}, **DELTA_SPARK)
 
     def opened(path: str) -> Opened:
         table = DeltaTable.forPath(spark, path)

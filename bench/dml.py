@@ -17,9 +17,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import delta_files
 import dml_tables
 import peers
-from dml_engines import HEAP
+from engine import HEAP
 from harness import (
     DATA,
     LIMIT_S,
@@ -42,6 +43,8 @@ LARGE_SOURCE = 1_000_000
 FASTER = 2.0
 GROWS_LESS_THAN = 2.0
 WORKER_MB = 512
+
+COPIES = DATA / "dml"
 
 _OURS_LIMIT_S = 3_600  # long enough to say what a line takes, whatever it takes
 _LOOK_EVERY_S = 0.25
@@ -87,7 +90,7 @@ def main() -> None:
     rows = dml_tables.whole_files(asked.rows or size.rows)
     if rows > NAMED_ROWS:
         size = replace(size, warm_up=0, least=1, most=1)
-    dml_tables.remove_copies(DATA)
+    delta_files.remove_copies(COPIES)
     begun = perf_counter()
     lines, growing = list(_lines(rows)), list(_growing(size.growing))
     for change in (*lines, *growing):
@@ -198,12 +201,12 @@ class _Engines:
             if stopped := self._stopped.get((engine, change.name)):
                 yield engine, stopped
                 continue
-            with dml_tables.fresh_copy(DATA, _table(engine, change)) as place:
+            with delta_files.fresh_copy(COPIES, _table(engine, change)) as place:
                 took = self._change(engine, change, place)
                 if took is not None:
                     yield engine, took
                 if took is not None and not took.at_least:
-                    answers[engine] = [str(dml_tables.live_rows(place))]
+                    answers[engine] = [str(delta_files.live_rows(delta_files.live_files(place)))]
                     if self._reader is not None:
                         answers[engine] += self._reader.call("check", limit_s=_OURS_LIMIT_S, path=str(place))
         assert len({tuple(answer) for answer in answers.values()}) <= 1, f"after {change.name}: {answers}"

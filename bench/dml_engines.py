@@ -10,22 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from time import perf_counter
 from typing import Any, TypeAlias
 
-from engine import serve
+from engine import DELTA_SPARK, HEAP, serve, timed
 
-HEAP = "2g"
 SPILLS_ABOVE = 2 << 30  # what deltalake may hold in memory in a merge, as many bytes as the heap of the others
 
 Changes: TypeAlias = Mapping[str, Callable[..., Any]]
-
-_DELTA = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # By default it spreads the log of any table over 50 tasks, which for a few files is most of its time.
-    "spark.databricks.delta.snapshotPartitions": "2",
-}
 
 
 def ours() -> Changes:
@@ -41,7 +32,7 @@ def delta_spark(jars: str) -> Changes:
     import holdfast
 
     return _on_spark(
-        holdfast.session("bench", **{"spark.driver.memory": HEAP, "spark.jars": jars}, **_DELTA), DeltaTable
+        holdfast.session("bench", **{"spark.driver.memory": HEAP, "spark.jars": jars}, **DELTA_SPARK), DeltaTable
     )
 
 
@@ -91,15 +82,6 @@ def _on_spark(spark: Any, table: Any) -> Changes:
     return {"delete": delete, "update": update, "merge": merge, "check": check, "version": lambda: spark.version}
 
 
-def _timed(change: Callable[..., None]) -> Callable[..., dict[str, float]]:
-    def call(**arguments: Any) -> dict[str, float]:
-        start = perf_counter()
-        change(**arguments)
-        return {"seconds": perf_counter() - start}
-
-    return call
-
-
 def main() -> None:
     match sys.argv[1:]:
         case ["ours"]:
@@ -111,7 +93,7 @@ def main() -> None:
         case other:
             raise SystemExit(f"no engine {other}")
     answers = {"check", "version"}
-    serve({name: call if name in answers else _timed(call) for name, call in calls.items()})
+    serve({name: call if name in answers else timed(call) for name, call in calls.items()})
 
 
 if __name__ == "__main__":

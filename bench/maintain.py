@@ -14,8 +14,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import perf_counter
 
+import delta_files
 import maintain_tables
 import peers
+from engine import HEAP
 from harness import (
     DATA,
     LIMIT_S,
@@ -31,7 +33,6 @@ from harness import (
     machine,
     not_slower,
 )
-from maintain_engines import HEAP
 from maintain_tables import CLUSTERED_BY, FILES_AFTER, Kind
 
 DELTA, DELTALAKE = "delta-spark", "deltalake"
@@ -40,6 +41,8 @@ APPENDED_SHARE = 0.025
 HIDDEN = "id % 10 < 3"
 AMPLIFICATION = 3.0
 AS_GOOD = 1.05  # of the peer's share of rows read: two samples of queries differ by that much
+
+COPIES = DATA / "maintain"
 
 _OURS_LIMIT_S = 3_600  # long enough to say what a line takes, whatever it takes
 
@@ -77,7 +80,7 @@ def main() -> None:
     asked = arguments(__doc__.splitlines()[0], unit="rows the table has").parse_args()
     size = SIZES["quick" if asked.quick else "full" if asked.full else "default"]
     rows = asked.rows or size.rows
-    maintain_tables.remove_copies(DATA)
+    delta_files.remove_copies(COPIES)
     begun = perf_counter()
     bench = _Bench(rows, size)
     made_s = perf_counter() - begun
@@ -127,19 +130,23 @@ class _Bench:
     def run(self, engines: _Engines, engine: str, figures: dict[str, Figures]) -> Iterator[tuple[str, Took]]:
         """All lines on an engine, one after the other."""
         tracked = engine != DELTALAKE
-        with maintain_tables.fresh_copy(DATA, self._table(self.small, tracked=tracked, clustered=False)) as place:
+        with delta_files.fresh_copy(
+            DATA / "maintain", self._table(self.small, tracked=tracked, clustered=False)
+        ) as place:
             if took := engines.call(engine, self.compaction, "compact", path=str(place)):
                 self._same(place, self.small.rows)
                 yield self.compaction, took
         if tracked:
-            with maintain_tables.fresh_copy(DATA, self._table(self.wide, tracked=True, clustered=False)) as place:
+            with delta_files.fresh_copy(
+                DATA / "maintain", self._table(self.wide, tracked=True, clustered=False)
+            ) as place:
                 engines.call(engine, self.purging, "delete", path=str(place), where=HIDDEN)
                 if took := engines.call(engine, self.purging, "purge", path=str(place)):
                     self._same(place, self.wide.rows - 3 * (self.wide.rows // 10))
-                    assert not any("deletionVector" in f for f in maintain_tables.live_files(place)), "all are gone"
+                    assert not any("deletionVector" in f for f in delta_files.live_files(place)), "all are gone"
                     yield self.purging, took
         original = self._table(self.wide, tracked=tracked, clustered=tracked)
-        with maintain_tables.fresh_copy(DATA, original) as place:
+        with delta_files.fresh_copy(COPIES, original) as place:
             yield from self._cluster(engines, engine, place, figures)
 
     def _cluster(
@@ -150,7 +157,7 @@ class _Bench:
             return
         self._same(place, self.wide.rows)
         yield self.clustering, took
-        files = maintain_tables.live_files(place)
+        files = delta_files.live_files(place)
         found = figures[engine] = Figures(maintain_tables.shares_read(files), files=len(files))
         before = maintain_tables.newest(place)
         engines.call(engine, self.reclustering, "append", path=str(place), source=str(self.more))
@@ -160,10 +167,10 @@ class _Bench:
             yield self.reclustering, took
             added = maintain_tables.written_bytes(place, before) - maintain_tables.written_bytes(place, appended)
             found.rewritten = maintain_tables.written_bytes(place, appended) / added
-            found.later = maintain_tables.shares_read(maintain_tables.live_files(place))
+            found.later = maintain_tables.shares_read(delta_files.live_files(place))
 
     def _same(self, place: Path, rows: int) -> None:
-        found = maintain_tables.live_rows(maintain_tables.live_files(place))
+        found = delta_files.live_rows(delta_files.live_files(place))
         assert found == rows, f"{place} has {found} rows and not {rows}"
 
     def _table(self, kind: Kind, *, tracked: bool, clustered: bool) -> Path:

@@ -9,21 +9,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from time import perf_counter
 from typing import Any, TypeAlias
 
-from engine import serve
-
-HEAP = "2g"
+from engine import DELTA_SPARK, HEAP, serve, timed
 
 Calls: TypeAlias = Mapping[str, Callable[..., Any]]
-
-_DELTA = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # By default it spreads the log of any table over 50 tasks, which for a few files is most of its time.
-    "spark.databricks.delta.snapshotPartitions": "2",
-}
 
 
 def ours() -> Calls:
@@ -56,7 +46,7 @@ def delta_spark(jars: str) -> Calls:
 
     import holdfast
 
-    spark = holdfast.session("bench", **{"spark.driver.memory": HEAP, "spark.jars": jars}, **_DELTA)
+    spark = holdfast.session("bench", **{"spark.driver.memory": HEAP, "spark.jars": jars}, **DELTA_SPARK)
 
     def compact(path: str) -> None:
         DeltaTable.forPath(spark, path).optimize().executeCompaction()
@@ -95,15 +85,6 @@ def deltalake() -> Calls:
     return {"compact": compact, "cluster": cluster, "append": append}
 
 
-def _timed(change: Callable[..., None]) -> Callable[..., dict[str, float]]:
-    def call(**arguments: Any) -> dict[str, float]:
-        start = perf_counter()
-        change(**arguments)
-        return {"seconds": perf_counter() - start}
-
-    return call
-
-
 def main() -> None:
     match sys.argv[1:]:
         case ["ours"]:
@@ -114,7 +95,7 @@ def main() -> None:
             calls = deltalake()
         case other:
             raise SystemExit(f"no engine {other}")
-    serve({name: call if name == "version" else _timed(call) for name, call in calls.items()})
+    serve({name: call if name == "version" else timed(call) for name, call in calls.items()})
 
 
 if __name__ == "__main__":

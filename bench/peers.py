@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +26,6 @@ JARS = HOME / "jars"
 PYSPARK = "4.2.0"
 DELTA = ("4.4.1", "4.4.0")
 
-_READY = HOME / ".ready"
 _MISSING = "HOLDFAST_BENCH_MISSING"  # tells the restarted script, or the same one, what could not be had
 _OWN = {"pyspark", "py4j"}  # pinned here: what requirements.lock says of them does not count
 _BESIDE = ("deltalake", "pandas")  # PySpark asks for pandas before it runs Python in its tasks
@@ -58,40 +58,69 @@ def enter() -> Peers:
 def make() -> str | None:
     """Make the environment unless it is there; gives what is wrong when it cannot be."""
     wanted = f"pyspark {PYSPARK}, delta {DELTA}, {[*_BESIDE, *_dependencies()]}"
-    if _READY.exists() and _READY.read_text() == wanted:
+    return made(HOME, wanted, f"PySpark {PYSPARK}, delta-spark and its JARs", _fill)
+
+
+def made(home: Path, wanted: str, what: str, fill: Callable[[], str | None]) -> str | None:
+    """Make an environment unless it is there as wanted; `fill` puts into it what belongs there.
+
+    Gives what is wrong when it cannot be made, as `fill` does.
+    """
+    ready = home / ".ready"
+    if ready.exists() and ready.read_text() == wanted:
         return None
     if shutil.which("mvn") is None:
         return "Maven is not installed"
-    print(f"making {HOME.name}, once: PySpark {PYSPARK}, delta-spark and its JARs", file=sys.stderr)
-    shutil.rmtree(HOME, ignore_errors=True)
+    print(f"making {home.name}, once: {what}", file=sys.stderr)
+    shutil.rmtree(home, ignore_errors=True)
     try:
-        _run([sys.executable, "-m", "venv", str(HOME)])
-        delta = next((version for version in DELTA if _fetch_jars(version)), None)
-        if delta is None:
-            return f"Maven found no JAR of delta-spark {' or '.join(DELTA)}"
-        _install(delta)
+        run([sys.executable, "-m", "venv", str(home)])
+        trouble = fill()
     except subprocess.CalledProcessError as error:
-        return f"`{' '.join(map(str, error.cmd[:6]))} ...` failed: {_last_line(error.stderr)}"
-    _READY.write_text(wanted)
+        said = (error.stderr or error.stdout or "no message").strip().splitlines()[-1]
+        return f"`{' '.join(map(str, error.cmd[:6]))} ...` failed: {said}"
+    if trouble is None:
+        ready.write_text(wanted)
+    return trouble
+
+
+def fetch_jars(directory: Path, group: str, artifact: str, version: str, *goal: str) -> None:
+    """Put the JARs of an artifact, and of what it depends on, into a directory."""
+    project = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+      <modelVersion>4.0.0</modelVersion>
+      <groupId>holdfast</groupId><artifactId>others</artifactId><version>1</version><packaging>pom</packaging>
+      <dependencies><dependency>
+        <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>
+      </dependency></dependencies>
+    </project>"""
+    with tempfile.TemporaryDirectory() as scratch:
+        pom = Path(scratch) / "pom.xml"
+        pom.write_text(project)
+        command = ["mvn", "-B", "-q", "-f", str(pom), "dependency:copy-dependencies", *goal]
+        run([*command, f"-DoutputDirectory={directory}"])
+
+
+def run(command: list[str]) -> None:
+    """Run a command, whose words are kept for who asks why it failed."""
+    subprocess.run(command, check=True, capture_output=True, text=True)
+
+
+def _fill() -> str | None:
+    delta = next((version for version in DELTA if _has_jars(version)), None)
+    if delta is None:
+        return f"Maven found no JAR of delta-spark {' or '.join(DELTA)}"
+    _install(delta)
     return None
 
 
-def _fetch_jars(version: str) -> bool:
-    """The JARs of delta-spark that Spark itself does not bring."""
+def _has_jars(version: str) -> bool:
+    """Whether there are JARs of a delta-spark; those that Spark itself brings are left out."""
     spark = PYSPARK.rpartition(".")[0]
-    project = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
-      <modelVersion>4.0.0</modelVersion>
-      <groupId>bench</groupId><artifactId>peers</artifactId><version>1</version><packaging>pom</packaging>
-      <dependencies><dependency>
-        <groupId>io.delta</groupId><artifactId>delta-spark_{spark}_2.13</artifactId><version>{version}</version>
-      </dependency></dependencies>
-    </project>"""
-    with tempfile.TemporaryDirectory() as directory:
-        pom = Path(directory) / "pom.xml"
-        pom.write_text(project)
-        goal = ["dependency:copy-dependencies", "-DincludeGroupIds=io.delta,io.unitycatalog"]
-        command = ["mvn", "-B", "-q", "-f", str(pom), *goal, f"-DoutputDirectory={JARS}"]
-        return subprocess.run(command, capture_output=True, text=True).returncode == 0 and JARS.is_dir()
+    try:
+        fetch_jars(JARS, "io.delta", f"delta-spark_{spark}_2.13", version, "-DincludeGroupIds=io.delta,io.unitycatalog")
+    except subprocess.CalledProcessError:
+        return False
+    return JARS.is_dir()
 
 
 def _install(delta: str) -> None:
@@ -101,8 +130,8 @@ def _install(delta: str) -> None:
         constraints = Path(directory) / "constraints.txt"
         constraints.write_text("".join(f"{name}=={version}\n" for name, version in pins if name not in _OWN))
         named = ["hatchling", "editables", *_BESIDE, f"pyspark=={PYSPARK}", f"delta-spark=={delta}"]
-        _run([*pip, "-c", str(constraints), *named, *_dependencies()])
-    _run([*pip, "--no-deps", "--no-build-isolation", "-e", str(ROOT)])
+        run([*pip, "-c", str(constraints), *named, *_dependencies()])
+    run([*pip, "--no-deps", "--no-build-isolation", "-e", str(ROOT)])
 
 
 def _dependencies() -> list[str]:
@@ -111,11 +140,3 @@ def _dependencies() -> list[str]:
     block = re.search(r"^dependencies = \[(.*?)^\]", text, flags=re.MULTILINE | re.DOTALL)
     assert block is not None, "pyproject.toml lists dependencies"
     return [need for need in re.findall(r'"([^"]+)"', block[1]) if not need.startswith("pyspark")]
-
-
-def _run(command: list[str]) -> None:
-    subprocess.run(command, check=True, capture_output=True, text=True)
-
-
-def _last_line(text: str) -> str:
-    return text.strip().splitlines()[-1] if text.strip() else "no message"

@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 import pyspark
-from engine import serve
+from engine import DELTA_SPARK, serve
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from tables import ID_COPY
@@ -56,14 +56,7 @@ def parquet() -> Frame:
 
 
 def delta_spark(jars: str) -> Frame:
-    delta = {
-        "spark.jars": jars,
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        # By default it spreads the log of any table over 50 tasks, which for a few files is most of its time.
-        "spark.databricks.delta.snapshotPartitions": "2",
-    }
-    spark = holdfast.session("bench", **_MEMORY, **delta)
+    spark = holdfast.session("bench", **_MEMORY, **{"spark.jars": jars}, **DELTA_SPARK)
 
     def frame(path: str, columns: list[str], ids: bool) -> DataFrame:
         df = spark.read.format("delta").load(path)

@@ -21,7 +21,7 @@ from harness import DATA, OURS, Case, Goal, Report, Took, arguments, emit, machi
 from tables import once
 
 from holdfast.parquet.read import FileTask, ReadSpec, StoredColumns, output_schema, shape_of
-from holdfast.parquet.take import Pick, take_rows
+from holdfast.parquet.take import Pick, Taking
 from holdfast.parquet.write import file_names, write_batches
 from holdfast.plan.write import write_spec
 from holdfast.schema.types import Array, Field, Primitive, Struct
@@ -58,7 +58,7 @@ def main() -> None:
             spec = ReadSpec(tuple(f for f in _SCHEMA.fields if f.name in names))
             for _ in range(ROUNDS + 1):
                 picks = _picks(files, random)
-                ours, taken = _timed(partial(take_rows, spec, picks))
+                ours, taken = _timed(partial(Taking(spec).rows, picks))
                 theirs, read = _timed(partial(_plain, spec, picks))
                 assert taken.equals(read), "both readers give the same rows"
                 case.add(OURS, Took(ours))
@@ -150,11 +150,11 @@ def _far(files: list[Path], random: np.random.Generator) -> tuple[Case, int, flo
     store = _FarStore()
     case = Case(f"point layout, all columns, {FAR_S * 1000:.0f} ms per request")
     spec = ReadSpec(_SCHEMA.fields)
-    take_rows(spec, _picks(files, random, store), parallel=MOST_AT_ONCE)
+    Taking(spec).rows(_picks(files, random, store), parallel=MOST_AT_ONCE)
     before = store.requests
     for _ in range(ROUNDS):
         picks = _picks(files, random, store)
-        seconds, _ = _timed(partial(take_rows, spec, picks, parallel=MOST_AT_ONCE))
+        seconds, _ = _timed(partial(Taking(spec).rows, picks, parallel=MOST_AT_ONCE))
         case.add(OURS, Took(seconds))
     return case, store.most, (store.requests - before) / ROUNDS
 

@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any
 
 import pyarrow.dataset as ds
-from engine import serve
+from engine import DELTA_SPARK, serve
 
 ZSTD_LEVEL = 1  # what Arrow takes by default; the others are told to do the same
 
@@ -41,14 +41,8 @@ def ours(conf: dict[str, str]) -> tuple[Append, Append]:
 def delta_spark(conf: dict[str, str]) -> tuple[Append, Append]:
     import holdfast
 
-    delta = {
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        # By default it spreads the log of any table over 50 tasks, which for a few files is most of its time.
-        "spark.databricks.delta.snapshotPartitions": "2",
-        "spark.hadoop.parquet.compression.codec.zstd.level": str(ZSTD_LEVEL),
-    }
-    spark = holdfast.session("bench", **conf, **delta)
+    zstd = {"spark.hadoop.parquet.compression.codec.zstd.level": str(ZSTD_LEVEL)}
+    spark = holdfast.session("bench", **conf, **DELTA_SPARK, **zstd)
 
     def write(frame: Any, path: str, partitions: list[str]) -> None:
         frame.write.format("delta").mode("append").partitionBy(*partitions).save(path)

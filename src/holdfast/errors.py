@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class TableError(Exception):
@@ -123,7 +123,14 @@ CONCURRENT_WRITES: Mapping[str, type[ConcurrentWrite]] = {
 
 
 class Invalid(TableError):
-    """Change the request."""
+    """Change the request. `condition` is what users of Spark know the situation by, where it is one of theirs."""
+
+    condition: str | None = None
+
+    def named(self, condition: str) -> Self:
+        """The same error, with the name of a condition."""
+        self.condition = condition
+        return self
 
 
 class NotATable(Invalid):

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
 
+from holdfast import IcebergTable
 from tests.cli.conftest import Run
 
 
@@ -24,6 +25,15 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table.append(rows)
     table.append(rows)
     return home / "cat.db"
+
+
+@pytest.fixture
+def tracked(tmp_path: Path) -> Path:
+    """A catalog with a table of version 3, whose rows have ids."""
+    found = IcebergTable.create(None, str(tmp_path / "own.db"), "shop.tracked", "id long, name string")
+    found.append(pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]}))
+    found.delete("id = 2")
+    return tmp_path / "own.db"
 
 
 def test_both_ways_to_name_a_table_show_the_same(run: Run, catalog: Path) -> None:
@@ -43,6 +53,29 @@ def test_what_the_metadata_tells(run: Run, catalog: Path) -> None:
     assert "2 files" in run("files", *named).stderr
     assert "overlaps id = 2" in run("files", *named, "--explain", "-w", "id = 2").stdout
     assert "has no table shop.other" in run("show", "shop.other", "--catalog", catalog, code=1).stderr
+
+
+def test_a_table_says_whether_it_is_sound_and_what_became_of_a_row(run: Run, tracked: Path, catalog: Path) -> None:
+    named = ["shop.tracked", "--catalog", tracked]
+    metadata = max((tracked.parent / "shop" / "tracked" / "metadata").glob("*.metadata.json"))
+    for target in (named, [metadata]):
+        assert "sound (log and data)" in run("check", *target).stdout
+        assert json.loads(run("check", *target, "--quick", "--json").stdout)["findings"] == []
+        life = json.loads(run("biography", *target, "1", "--json").stdout)
+        assert [event["what"] for event in life["events"]] == ["born", "deleted"]
+        assert "row 1 is not in the table" in run("biography", *target, "1").stdout
+    refused = run("check", *named, "--repair", code=1).stderr
+    assert "shop.tracked is an Iceberg table, which is checked and not repaired" in refused
+    assert "have no ids" in run("biography", "shop.orders", "--catalog", catalog, "1", code=1).stderr
+    assert "check, biography and publish are for both" in run("vacuum", metadata, code=1).stderr
+
+
+def test_a_table_that_lost_a_file_is_not_sound(run: Run, tracked: Path) -> None:
+    next((tracked.parent / "shop" / "tracked" / "data").glob("*.parquet")).unlink()
+    told = run("check", "shop.tracked", "--catalog", tracked, code=1).stdout
+    assert "not sound" in told
+    assert "missing" in told
+    assert "--repair" not in told
 
 
 def test_a_missing_extra_is_said_in_a_sentence(catalog: Path) -> None:

@@ -15,6 +15,7 @@ from holdfast.cli import progress
 from holdfast.cli.bins import size
 from holdfast.cli.screen import Head, age_text, count_text, grid, size_text, time_text
 from holdfast.cli.told import told
+from holdfast.spark import terminal
 from tests.support.depth import examples
 
 
@@ -84,16 +85,17 @@ def test_no_line_is_wider_than_the_terminal(values: list[str], width: int) -> No
 
 def test_signs_of_life_are_for_terminals(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def work() -> None:
-        with progress.working("thinking"), progress.counting("doing") as step:
+        with terminal.phase("thinking"), progress.counting("doing") as step:
             step(3, 7)
             time.sleep(0.05)
 
-    monkeypatch.setattr(progress, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(terminal, "PATIENCE_S", 0.01)
     work()
     assert capsys.readouterr().err == ""
     out = io.StringIO()
-    monkeypatch.setattr(progress, "_on_terminal", lambda: True)
-    monkeypatch.setattr(progress, "Console", lambda stderr: Console(file=out, force_terminal=True, width=80))
+    for module in (progress, terminal):
+        monkeypatch.setattr(module, "on_terminal", lambda: True)
+        monkeypatch.setattr(module, "Console", lambda stderr: Console(file=out, force_terminal=True, width=80))
     work()
     assert "thinking" in out.getvalue()
     assert "3/7" in out.getvalue()

@@ -184,6 +184,8 @@ def test_compaction_keeps_rows_and_ids(run: Run, orders: Path) -> None:
     assert DeltaTable.forPath(None, orders).toArrow(metadata=["_row_id"]).sort_by("id").equals(before)
     assert "nothing to do" in run("compact", orders).stdout
     assert "is no size" in run("compact", orders, "--max-bytes", "many", code=2).stderr
+    for condition in ("dya = '2024-05-01'", "dya = '2024-05-01' AND id > 1"):
+        assert "the table has no column 'dya'" in run("compact", orders, "--where", condition, code=1).stderr
 
 
 def test_clustering_is_chosen_and_done(run: Run, tmp_path: Path) -> None:

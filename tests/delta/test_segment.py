@@ -25,7 +25,6 @@ from holdfast.delta.segment import (
     missing_commit,
     read_listing,
     readable_versions,
-    segment_from,
     segments_from,
     without,
 )
@@ -119,9 +118,7 @@ def test_every_way_covers_every_version_once(names: list[str], at: int) -> None:
     assert checkpoints == sorted(checkpoints, reverse=True)
     if at in readable_versions(found):
         assert ways
-    if ways:
-        assert segment_from(found, at=at) == ways[0]
-    elif found.latest is not None:
+    if not ways and found.latest is not None:
         assert isinstance(missing_commit(found, at=at), Damaged | UnknownVersion)
 
 
@@ -142,28 +139,30 @@ def test_dropping_a_file_leaves_the_ways_that_never_needed_it(names: list[str], 
 
 def test_a_compaction_is_used_where_it_fits() -> None:
     names = [*commits(*range(6)), f"{1:020d}.{3:020d}.compacted.json", f"{1:020d}.{5:020d}.compacted.json"]
-    used = [meta.name for meta in segment_from(listing(*names), at=4).deltas]
+    used = [meta.name for meta in next(segments_from(listing(*names), at=4)).deltas]
     assert used == [commit_name(0), f"{1:020d}.{3:020d}.compacted.json", commit_name(4)]
-    used = [meta.name for meta in segment_from(listing(*names)).deltas]
+    used = [meta.name for meta in next(segments_from(listing(*names))).deltas]
     assert used == [commit_name(0), f"{1:020d}.{5:020d}.compacted.json"]
 
 
 def test_a_compaction_that_reaches_into_a_hole_gives_way_to_commits() -> None:
     names = [*commits(0, 1, 2, 3, 4), f"{0:020d}.{2:020d}.compacted.json", f"{1:020d}.{3:020d}.compacted.json"]
-    assert covered(segment_from(listing(*names))) == [0, 1, 2, 3, 4]
+    assert covered(next(segments_from(listing(*names)))) == [0, 1, 2, 3, 4]
 
 
 def test_what_is_readable_is_said_in_ranges() -> None:
     found = listing(*commits(0, 1, 3, 4, 6), f"{3:020d}.checkpoint.parquet")
     assert readable_versions(found) == [0, 1, 3, 4]
+    assert not [*segments_from(found), *segments_from(found, at=7)]
     with pytest.raises(Damaged, match=r"version 5 is missing .* versions 0 to 1, 3 to 4 can still be read"):
-        segment_from(found)
+        raise missing_commit(found)
     with pytest.raises(UnknownVersion, match="readable are versions 0 to 1, 3 to 4"):
-        segment_from(found, at=7)
+        raise missing_commit(found, at=7)
 
 
 def test_cleaned_up_versions_are_unknown_not_damaged() -> None:
     found = listing(*commits(5, 6, 7), f"{5:020d}.checkpoint.parquet")
-    assert segment_from(found).version == 7
+    assert next(segments_from(found)).version == 7
+    assert not list(segments_from(found, at=4))
     with pytest.raises(UnknownVersion, match="readable are versions 5 to 7"):
-        segment_from(found, at=4)
+        raise missing_commit(found, at=4)

@@ -10,11 +10,9 @@ needed.
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
+
+from bench import peers
 
 ROOT = Path(__file__).parents[2]
 HOME = ROOT / ".venv-verify"
@@ -35,42 +33,14 @@ PACKAGES = (
     "setuptools<81",  # PySpark's Connect client looks for distutils
 )
 _RUNTIME = "iceberg-spark-runtime-4.1_2.13"
-_READY = HOME / ".ready"
 
 
 def make() -> str | None:
     """Make the environment unless it is there; gives what is wrong when it cannot be."""
-    wanted = f"{_RUNTIME} {JAVA_ICEBERG} {PACKAGES}"
-    if _READY.exists() and _READY.read_text() == wanted:
-        return None
-    if shutil.which("mvn") is None:
-        return "Maven is not installed"
-    print(f"making {HOME.name}, once: Iceberg's Java runtime, iceberg-rust, DuckDB and Sail", file=sys.stderr)
-    shutil.rmtree(HOME, ignore_errors=True)
-    try:
-        _run([sys.executable, "-m", "venv", str(HOME)])
-        _run([str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES])
-        _fetch_jar()
-    except subprocess.CalledProcessError as error:
-        said = (error.stderr or error.stdout or "no message").strip().splitlines()[-1]
-        return f"`{' '.join(map(str, error.cmd[:6]))} ...` failed: {said}"
-    _READY.write_text(wanted)
-    return None
+    what = "Iceberg's Java runtime, iceberg-rust, DuckDB and Sail"
+    return peers.made(HOME, f"{_RUNTIME} {JAVA_ICEBERG} {PACKAGES}", what, _fill)
 
 
-def _fetch_jar() -> None:
-    project = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
-      <modelVersion>4.0.0</modelVersion>
-      <groupId>interop</groupId><artifactId>iceberg</artifactId><version>1</version><packaging>pom</packaging>
-      <dependencies><dependency>
-        <groupId>org.apache.iceberg</groupId><artifactId>{_RUNTIME}</artifactId><version>{JAVA_ICEBERG}</version>
-      </dependency></dependencies>
-    </project>"""
-    with tempfile.TemporaryDirectory() as directory:
-        pom = Path(directory) / "pom.xml"
-        pom.write_text(project)
-        _run(["mvn", "-B", "-q", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={JARS}"])
-
-
-def _run(command: list[str]) -> None:
-    subprocess.run(command, check=True, capture_output=True, text=True)
+def _fill() -> None:
+    peers.run([str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES])
+    peers.fetch_jars(JARS, "org.apache.iceberg", _RUNTIME, JAVA_ICEBERG)

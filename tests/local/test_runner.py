@@ -99,6 +99,7 @@ def laid_down(
                 "path": name,
                 "key": name,
                 "size": len(data),
+                "modified_ms": 1_700_000_000_123 + base,
                 "partition_values": [("p", None if made.part is None else str(made.part))],
                 "dv": dv if made.hidden else None,
                 "base_row_id": base,
@@ -147,6 +148,8 @@ def test_a_scan_is_what_a_loop_over_the_rows_would_give(
     location = table_at()
     plan, hidden = laid_down(files, location)
     asked = {name: name.removeprefix("_") for name in METADATA_COLUMNS if name not in (SPEC_ID, DELETED)}
+    sizes = dict(zip(plan.files.column("key").to_pylist(), plan.files.column("size").to_pylist(), strict=True))
+    times = plan.files.column("modified_ms").cast(pa.timestamp("ms", "UTC")).to_pylist()
     plan = replace(plan, columns=SCHEMA.fields[:1], metadata=asked)
     plan = where(plan, And((Not(IsNull(("p",))), Compare(Op.GE, ("v",), 0))))
     expected = []
@@ -165,6 +168,10 @@ def test_a_scan_is_what_a_loop_over_the_rows_would_give(
                     "partition": {"p": made.part},
                     "base_row_id": base,
                     "default_row_commit_version": base % 7,
+                    "file_size": sizes[f"part {i}.parquet"],
+                    "file_modification_time": times[i],
+                    "file_block_start": 0,
+                    "file_block_length": sizes[f"part {i}.parquet"],
                 }
             )
         base += len(made.values)

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from holdfast import DeltaTable
 from holdfast.errors import NoRowIdentity
+from holdfast.local import changes as local_changes
 from tests.ops.test_dml_property import SETS, WHERE, SharedStories, Stories, drawn, fresh, rows
 from tests.support.depth import DEPTH, examples
 from tests.support.diff import State, applied, composed, events, full, net, state, states, text
@@ -124,7 +125,9 @@ def moves_rows(path: str, version: int) -> bool:
     return operation != "RESTORE" and bool(removed) and bool(added - removed)
 
 
-def test_every_stretch_of_random_stories() -> None:
+@pytest.mark.parametrize("many", [local_changes.MANY, 1])
+def test_every_stretch_of_random_stories(monkeypatch: pytest.MonkeyPatch, many: int) -> None:
+    monkeypatch.setattr(local_changes, "MANY", many)  # 1: rows that moved are always told by ids and versions first
     run_state_machine_as_test(ChangeStories, settings=settings(examples(4), stateful_step_count=7))
 
 
@@ -152,3 +155,5 @@ def test_both_runners_tell_the_same(spark: SparkSession, tmp_path: Path, vectors
     assert events(table.changes(3, last, kind="min-delta").toDF().toArrow()) == net(known[2], known[last], last)
     upserts = table.changes(2, last, kind="upsert", includeDeleted=True)
     assert events(upserts.toDF().toArrow()) == events(upserts.toArrow())
+    dropped = table.changes(2, last, kind="min-delta", dropUnchanged=True)
+    assert events(dropped.toDF().toArrow()) == events(dropped.toArrow())

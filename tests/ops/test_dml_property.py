@@ -30,6 +30,7 @@ WHERE = [
     Said("d >= 0", lambda t, _: None if t["d"] is None else not less(t["d"], 0.0)),
     Said("k + v > 3", lambda t, _: less(3, plus(t["k"], t["v"]))),
     Said("k = 77", lambda t, _: equal(t["k"], 77)),
+    Said("k IN (NULL, 1)", lambda t, _: either(equal(t["k"], 1), None)),
 ]
 SETS = [
     ("v", Said("v + 1", lambda t, _: plus(t["v"], 1))),

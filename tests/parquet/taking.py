@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from holdfast.parquet.read import FileTask, ReadSpec, output_schema, read_batches
-from holdfast.parquet.take import Pick, take_rows
+from holdfast.parquet.take import Pick, Taking
 from holdfast.schema.from_arrow import struct_of
 from holdfast.schema.types import Struct
 from holdfast.storage.base import ObjectStore
@@ -41,6 +41,6 @@ def taken(
 ) -> pa.Table:
     """Rows of a file that is put into a store first."""
     store.put(key, data)
-    got = take_rows(spec, [Pick(store, key, task, positions)])
+    got = Taking(spec).rows([Pick(store, key, task, positions)])
     got.validate(full=True)
     return got

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
@@ -16,7 +15,6 @@ from pyspark import cloudpickle
 import holdfast
 from holdfast.parquet.read import FileTask, ReadSpec, read_batches
 from holdfast.parquet.source import open_source
-from holdfast.parquet.take import Pick, take_rows
 from holdfast.schema.types import Array, Decimal, Field, Primitive
 from holdfast.storage.local import LocalStore
 
@@ -26,28 +24,6 @@ sys.modules["holdfast"] = None  # importing it fails
 read, open_source, store, key, spec, task = pickle.load(open(sys.argv[1], "rb"))
 print([row for batch in read(open_source(store, key, None), spec, task) for row in batch.to_pylist()])
 """
-
-TAKER = """
-import pickle, sys
-sys.modules["holdfast"] = None  # importing it fails
-take, spec, pick = pickle.load(open(sys.argv[1], "rb"))
-print(take(spec, [pick]).to_pylist(), "pandas" in sys.modules)
-"""
-
-
-def test_a_worker_without_holdfast_takes_rows(tmp_path: Path) -> None:
-    table = pa.table({"a": range(100), "v": [[i / 2] for i in range(100)]})
-    pq.write_table(table, tmp_path / "data", write_page_index=True)
-    spec = ReadSpec(
-        (Field("a", Primitive("long")), Field("v", Array(Primitive("double")))), metadata={"_row_index": "at"}
-    )
-    pick = Pick(LocalStore(), str(tmp_path / "data")[1:], FileTask("x"), np.array([70, 3]))
-    take_rows(spec, [pick])  # fills what is kept in this process and must not travel
-    cloudpickle.register_pickle_by_value(holdfast)
-    (tmp_path / "task").write_bytes(cloudpickle.dumps((take_rows, spec, pick)))
-    done = subprocess.run([sys.executable, "-c", TAKER, str(tmp_path / "task")], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "[{'a': 70, 'v': [35.0], 'at': 70}, {'a': 3, 'v': [1.5], 'at': 3}] False"
 
 
 def test_a_worker_without_holdfast_reads_a_file(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
-"""Footers by ranged gets, names by id, and files of a store as Arrow sources."""
+"""Footers by ranged gets, columns and their ids, and files of a store as Arrow sources."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.errors import Damaged, MissingFile, Unsupported
 from holdfast.parquet import source as source_module
-from holdfast.parquet.footer import FOOTER_GUESS, Named, columns, physical_names_by_id, read_footer
+from holdfast.parquet.footer import FOOTER_GUESS, Node, columns, read_footer
 from holdfast.parquet.source import open_source
 from holdfast.storage.base import NotFound, ObjectMeta
 
@@ -101,22 +101,28 @@ def numbered(name: str, type_: pa.DataType, number: int) -> pa.Field:
     return pa.field(name, type_, metadata={"PARQUET:field_id": str(number)})
 
 
-def test_names_by_id_reach_into_lists_and_maps() -> None:
+def test_ids_are_known_inside_lists_and_maps() -> None:
     inner = pa.struct([numbered("x", pa.int32(), 3)])
     schema = pa.schema([
         numbered("a", pa.list_(inner), 1),
         numbered("m", pa.map_(pa.string(), pa.struct([numbered("y", pa.int32(), 4)])), 2),
         pa.field("plain", pa.int32()),
     ])  # fmt: skip
-    expected = {1: Named("a", {3: Named("x", {})}), 2: Named("m", {4: Named("y", {})})}
-    assert physical_names_by_id(schema) == expected
     file = pq.ParquetFile(io.BytesIO(file_of(schema.empty_table())))
-    assert physical_names_by_id(file.schema) == expected
+    expected = [("a", 1), ("x", 3), ("m", 2), ("y", 4)]
+    assert _numbered(columns(schema)) == expected
+    assert _numbered(columns(file.schema_arrow)) == expected
     assert [(n.name, n.leaf, n.leaves) for n in columns(file.schema_arrow)] == [
         ("a", 0, 1),
         ("m", 1, 2),
         ("plain", 3, 1),
     ]
+
+
+def _numbered(nodes: Sequence[Node]) -> list[tuple[str, int]]:
+    """Names and ids from the top down; what has no id of its own is passed through."""
+    own = [[(n.name, n.field_id)] if n.field_id is not None else [] for n in nodes]
+    return [each for n, mine in zip(nodes, own, strict=True) for each in (*mine, *_numbered(n.children))]
 
 
 def test_a_large_remote_file_is_read_by_ranges(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from holdfast.errors import Damaged, MissingFile
 from holdfast.parquet import splice, take
 from holdfast.parquet.pagemap import _chunk, load_page_map, page_locations
 from holdfast.parquet.read import FileTask, ReadSpec
-from holdfast.parquet.take import Pick, take_rows
+from holdfast.parquet.take import Pick, Taking
 from holdfast.schema.types import Array, Field, Primitive, Struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.local import LocalStore
@@ -192,8 +192,8 @@ def test_several_files_come_pick_by_pick_in_the_order_asked(tmp_path: Path) -> N
         at = rng.integers(0, 500, number)  # the first has none
         picks.append(Pick(store, key, FileTask(key), at))
         wanted += (at + start).tolist()
-    assert take_rows(spec, picks).column("a").to_pylist() == wanted
-    assert take_rows(spec, []).schema == take_rows(spec, picks).schema
+    assert Taking(spec).rows(picks).column("a").to_pylist() == wanted
+    assert Taking(spec).rows([]).schema == Taking(spec).rows(picks).schema
 
 
 @pytest.mark.parametrize("kind", STORES)
@@ -217,9 +217,9 @@ def test_a_missing_empty_or_broken_file_is_told_by_name(kind: str, tmp_path: Pat
     store, spec, key = STORES[kind](), spec_of(pa.schema([("a", pa.int64())])), f"{str(tmp_path)[1:]}/f"
     pick = Pick(store, key, FileTask(key, size=10), np.array([0]))
     with pytest.raises(MissingFile, match=key):
-        take_rows(spec, [pick])
+        Taking(spec).rows([pick])
     whole = stored(pa.table({"a": range(1000)}), max_rows_per_page=10, compression="zstd")
     for broken in (b"", b"PAR1", whole[:-4], whole[:200] + bytes(400) + whole[600:]):
         store.put(key, broken)
         with pytest.raises(Damaged, match=key):
-            take_rows(spec, [Pick(store, key, FileTask(key, size=len(broken)), np.arange(1000))])
+            Taking(spec).rows([Pick(store, key, FileTask(key, size=len(broken)), np.arange(1000))])

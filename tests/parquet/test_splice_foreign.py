@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from holdfast.parquet.pagemap import load_page_map
 from holdfast.parquet.read import FileTask, ReadSpec
-from holdfast.parquet.take import GUESS, Pick, take_rows
+from holdfast.parquet.take import GUESS, Pick, Taking
 from holdfast.schema.types import Array, Field, Map, Primitive, Struct
 from holdfast.storage.local import LocalStore
 from tests.parquet.taking import expected
@@ -76,7 +76,7 @@ def check(path: Path, seed: int, *, paged: bool | None = None) -> None:
         fields = tuple(f for f in FIELDS if rng.random() < 0.6)
         spec = ReadSpec(fields, metadata=SPEC.metadata)
         task = FileTask(str(path))
-        got = take_rows(spec, [Pick(LocalStore(), str(path)[1:], task, wanted)])
+        got = Taking(spec).rows([Pick(LocalStore(), str(path)[1:], task, wanted)])
         got.validate(full=True)
         assert got.equals(expected(data, spec, task, wanted))
 

@@ -13,7 +13,7 @@ import pytest
 from holdfast.errors import Unavailable
 from holdfast.parquet import take
 from holdfast.parquet.read import FileTask
-from holdfast.parquet.take import Pick, take_rows
+from holdfast.parquet.take import Pick, Taking
 from holdfast.storage.memory import MemoryStore
 from tests.parquet.taking import spec_of, stored
 
@@ -78,7 +78,7 @@ def test_one_read_for_the_map_and_one_for_each_stretch(large: bytes) -> None:
 
     def requests(positions: list[int], columns: pa.Schema = SCHEMA) -> int:
         store.forget()
-        got = take_rows(spec_of(columns), [Pick(store, "f", task, np.array(positions))])
+        got = Taking(spec_of(columns)).rows([Pick(store, "f", task, np.array(positions))])
         assert got.column("at").to_pylist() == positions
         return store.requests
 
@@ -87,7 +87,7 @@ def test_one_read_for_the_map_and_one_for_each_stretch(large: bytes) -> None:
     assert requests([17, 18, 200]) == 3  # pages close to each other come in one read
     assert requests([59_000, 5], SCHEMA.remove(0).remove(1)) == 2
     assert requests([5], pa.schema([])) == 0
-    assert take_rows(spec, [Pick(store, "f", task, np.array([17]))]).column("s").to_pylist() == ["row 17"]
+    assert Taking(spec).rows([Pick(store, "f", task, np.array([17]))]).column("s").to_pylist() == ["row 17"]
     assert store.bytes < len(large) // 20
 
 
@@ -98,9 +98,9 @@ def test_ranges_are_read_side_by_side_but_not_without_end(large: bytes) -> None:
         store.put(f"f{number}", large)
         rows = np.random.default_rng(number).choice(ROWS, 100, replace=False)
         picks.append(Pick(store, f"f{number}", FileTask(f"f{number}", size=len(large)), rows))
-    take_rows(spec_of(SCHEMA), picks)
+    Taking(spec_of(SCHEMA)).rows(picks)
     store.forget()
-    got = take_rows(spec_of(SCHEMA), picks, parallel=8)
+    got = Taking(spec_of(SCHEMA)).rows(picks, parallel=8)
     assert 4 <= store.most <= 8
     assert store.requests <= 6 * 3 * 100
     assert got.column("n").to_pylist() == np.concatenate([pick.positions for pick in picks]).tolist()
@@ -111,7 +111,7 @@ def test_a_small_file_is_one_read_at_first() -> None:
     assert len(file) < take.GUESS
     store.put("f", file)
     pick = Pick(store, "f", FileTask("f", size=len(file)), np.array([3, 400]))
-    assert take_rows(spec_of(SCHEMA), [pick]).column("n").to_pylist() == [3, 400]
+    assert Taking(spec_of(SCHEMA)).rows([pick]).column("n").to_pylist() == [3, 400]
     assert store.requests == 1
 
 
@@ -120,7 +120,7 @@ def test_a_size_that_is_not_known_or_wrong_changes_nothing(large: bytes) -> None
     store.put("f", large)
     for size in (None, len(large) - 1, len(large) + 7, 3):
         pick = Pick(store, "f", FileTask("f", size=size), np.array([59_999, 0]))
-        assert take_rows(spec_of(SCHEMA), [pick]).column("n").to_pylist() == [59_999, 0]
+        assert Taking(spec_of(SCHEMA)).rows([pick]).column("n").to_pylist() == [59_999, 0]
 
 
 def test_what_is_held_in_memory_is_bounded(large: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,13 +130,13 @@ def test_what_is_held_in_memory_is_bounded(large: bytes, monkeypatch: pytest.Mon
     for number in range(4):
         store.put(f"f{number}", large)
         picks.append(Pick(store, f"f{number}", FileTask("f", size=len(large)), np.arange(number, ROWS, 997)))
-    whole = take_rows(spec_of(SCHEMA), picks)
+    whole = Taking(spec_of(SCHEMA)).rows(picks)
     monkeypatch.setattr(take, "_AHEAD", 1)
-    assert take_rows(spec_of(SCHEMA), picks).equals(whole)
+    assert Taking(spec_of(SCHEMA)).rows(picks).equals(whole)
 
 
 def test_a_store_that_cannot_be_reached_says_so(large: bytes) -> None:
     store = FarStore(broken=True)
     store.put("f", large)
     with pytest.raises(Unavailable, match="the network is down"):
-        take_rows(spec_of(SCHEMA), [Pick(store, "f", FileTask("f", size=len(large)), np.array([5]))])
+        Taking(spec_of(SCHEMA)).rows([Pick(store, "f", FileTask("f", size=len(large)), np.array([5]))])

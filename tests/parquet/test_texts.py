@@ -17,7 +17,7 @@ from holdfast.errors import Damaged
 from holdfast.parquet import take
 from holdfast.parquet.read import FileTask
 from holdfast.parquet.splice import spliced
-from holdfast.parquet.take import Pick, Taking, take_rows
+from holdfast.parquet.take import Pick, Taking
 from holdfast.storage.local import LocalStore
 from tests.parquet.taking import expected, spec_of, stored, taken
 from tests.support.depth import examples
@@ -96,7 +96,7 @@ def test_files_share_their_steps_and_keep_their_order(no_decoding: None, tmp_pat
         picks.append(Pick(store, key, FileTask(key), at))
         wanted += [texts[n] for n in at.tolist()]
     spec = spec_of(pa.schema([("s", pa.string())]), metadata={})
-    assert take_rows(spec, picks).column("s").to_pylist() == wanted
+    assert Taking(spec).rows(picks).column("s").to_pylist() == wanted
 
 
 def test_where_most_of_a_page_is_wanted_it_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,6 +129,6 @@ def test_a_damaged_page_gives_what_arrow_gives_or_is_damage(codec: str, tmp_path
     key = f"{str(tmp_path)[1:]}/{uuid4()}"
     LocalStore().put(key, bytes(file))
     with suppress(Damaged):
-        got = take_rows(spec, [Pick(LocalStore(), key, FileTask("x"), wanted)])
+        got = Taking(spec).rows([Pick(LocalStore(), key, FileTask("x"), wanted)])
         got.column("s").cast(pa.binary()).validate(full=True)
         assert got.column("at").to_pylist() == wanted.tolist()

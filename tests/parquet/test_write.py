@@ -157,6 +157,21 @@ def test_files_are_closed_once_they_are_large_enough() -> None:
     assert read_back(location, staged, field) == wanted
 
 
+@examples(30)
+@given(st.lists(st.integers(1, 40), max_size=8), st.integers(1, 30), st.integers(1, 20))
+def test_no_file_has_more_rows_than_it_may(batches: list[int], most: int, group: int) -> None:
+    starts = [sum(batches[:i]) for i in range(len(batches))]
+    location, spec = memory(), WriteSpec(A, file_rows=most, row_group_rows=group)
+    staged = write_table(
+        location, [counting(n, start=at) for at, n in zip(starts, batches, strict=True)], spec, system()
+    )
+    counts = staged["num_records"].to_pylist()
+    assert all(count == most for count in counts[:-1])
+    assert sum(counts) == sum(batches)
+    assert max(counts, default=0) <= most
+    assert [row["a"] for row in read_back(location, staged, A)] == list(range(sum(batches)))
+
+
 def test_rows_carry_their_ids_and_versions() -> None:
     location = memory()
     ids, versions = [5, None, 9], [None, 1, 2]

@@ -17,6 +17,7 @@ def test_an_unknown_name_is_refused_with_what_there_is() -> None:
 
 
 def test_place_is_known_for_every_table_and_identity_only_where_rows_are_tracked() -> None:
-    needs = {name for name in columns.METADATA_COLUMNS if columns.needs_tracking(name)}
-    assert needs == {"_row_id", "_row_commit_version", "_base_row_id", "_default_row_commit_version"}
-    assert not columns.needs_tracking("_pos")
+    offered = (*columns.METADATA_COLUMNS, *columns.OTHER_SPELLINGS)
+    needs = {name for name in offered if columns.canonical(name) in columns.NEEDS_TRACKING}
+    own = {"_row_id", "_row_commit_version", "_base_row_id", "_default_row_commit_version"}
+    assert needs == {*own, "_last_updated_sequence_number"}

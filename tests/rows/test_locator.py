@@ -97,8 +97,8 @@ def test_every_id_is_where_the_model_has_it(table: Table, forward: bool) -> None
     got = {int(i): (int(f), int(p)) for i, f, p in zip(asked, files, positions, strict=True) if f >= 0}
     assert got == live
     assert ((files == -1) == (positions == -1)).all()
-    for i in [-1, 0, table.mark // 2, table.mark]:
-        assert locator.locate_one(i) == live.get(i)
+    for i in [-1, 0, table.mark // 2, table.mark]:  # each by itself, as together
+        assert [found.tolist() for found in locator.locate(np.array([i]))] == [[n] for n in live.get(i, (-1, -1))]
 
 
 @examples(50)
@@ -120,20 +120,20 @@ def test_an_id_live_twice_is_damaged_when_asked_for(table: Table, draw: DataObje
 def test_a_file_that_holds_an_id_twice_is_damaged() -> None:
     locator = RowLocator.build([(4, RowIdSequence.from_ids(np.array([7, 3, 7])), BitMap64([0]))])
     with pytest.raises(Damaged, match="file 4 holds row id 7 twice"):
-        locator.locate_one(7)
+        locator.locate(np.array([7]))
 
 
 def test_ids_at_the_far_end() -> None:
     locator = RowLocator.build([(0, (LARGEST_ID - 1, 2), None), (1, (0, 1), BitMap64([0]))])
-    assert locator.locate_one(LARGEST_ID) == (0, 1)
-    assert locator.locate_one(LARGEST_ID + 1) is None
-    assert locator.locate_one(0) is None
-    assert locator.locate(np.array([2**64 - 1, LARGEST_ID], np.uint64))[0].tolist() == [-1, 0]
+    asked = np.array([2**64 - 1, LARGEST_ID + 1, LARGEST_ID, 0], np.uint64)
+    files, positions = locator.locate(asked)
+    assert files.tolist() == [-1, -1, 0, -1]
+    assert positions.tolist() == [-1, -1, 1, -1]
 
 
 def test_no_files_hold_no_ids() -> None:
     assert RowLocator.build([]).locate(np.array([0, 5]))[0].tolist() == [-1, -1]
-    assert RowLocator.build([(0, (5, 0), None)]).locate_one(5) is None
+    assert RowLocator.build([(0, (5, 0), None)]).locate(np.array([5]))[0].tolist() == [-1]
     assert RowLocator.build([(0, (5, 1), None)]).locate(np.array([], np.int64))[0].tolist() == []
 
 

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from holdfast.schema.arrow import arrow_type
-from holdfast.schema.casts import is_assignable, is_lossless, widens, wider
+from holdfast.schema.casts import is_assignable, is_castable, is_lossless, widens, wider
 from holdfast.schema.types import PRIMITIVES, DataType, Decimal, Primitive
 from tests.schema.strategies import types
 from tests.support.depth import examples
@@ -100,3 +100,14 @@ def test_what_an_insert_converts() -> None:
     assert not is_assignable(P("string"), P("integer"))
     assert not is_assignable(P("boolean"), P("integer"))
     assert not is_assignable(P("variant"), P("string"))
+
+
+def test_what_an_update_converts_beyond_an_insert() -> None:
+    for target in (P("integer"), P("double"), P("boolean"), P("date"), P("timestamp_ntz"), P("binary"), Decimal(5, 2)):
+        assert is_castable(P("string"), target)
+    assert is_castable(P("boolean"), P("integer"))
+    assert is_castable(Decimal(5, 2), P("boolean"))
+    assert is_castable(P("timestamp"), P("date"))
+    assert not is_castable(P("integer"), P("date"))
+    assert not is_castable(P("boolean"), P("date"))
+    assert not is_castable(P("string"), P("variant"))

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.dataframe import DataFrame as ConnectFrame
 
-from holdfast.spark import progress
+from holdfast.spark import progress, terminal
 from holdfast.spark.session import _defaults
 
 LONG = 0.15
@@ -47,38 +47,38 @@ def a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     """From here on somebody looks; not a fixture, because pytest puts its own stderr back before the test."""
     shown = Terminal()
     monkeypatch.setattr(sys, "stderr", shown)
-    monkeypatch.setattr(progress, "PATIENCE_S", 0.02)
+    monkeypatch.setattr(terminal, "PATIENCE_S", 0.02)
     monkeypatch.setenv("TERM", "xterm")
     return shown
 
 
 def test_a_step_is_shown_unless_its_tasks_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch)
+    screen = a_terminal(monkeypatch)
     with progress.step(None, "writing bin 1 of 2"):
         time.sleep(LONG)
     with progress.step(Client(), "hidden"):  # type: ignore[arg-type]
         time.sleep(LONG)
-    assert "writing bin 1 of 2" in terminal.getvalue()
-    assert "hidden" not in terminal.getvalue()
+    assert "writing bin 1 of 2" in screen.getvalue()
+    assert "hidden" not in screen.getvalue()
 
 
 def test_a_phase_that_lasts_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch)
-    with progress.phase("writing a checkpoint"):
+    screen = a_terminal(monkeypatch)
+    with terminal.phase("writing a checkpoint"):
         time.sleep(LONG)
-    assert "writing a checkpoint" in terminal.getvalue()
+    assert "writing a checkpoint" in screen.getvalue()
 
 
 def test_a_phase_that_is_soon_over_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch)
-    monkeypatch.setattr(progress, "PATIENCE_S", 60)
-    with progress.phase("committing"):
+    screen = a_terminal(monkeypatch)
+    monkeypatch.setattr(terminal, "PATIENCE_S", 60)
+    with terminal.phase("committing"):
         pass
-    assert "committing" not in terminal.getvalue()
+    assert "committing" not in screen.getvalue()
 
 
 def test_tasks_of_a_client_are_a_bar_and_the_handler_goes_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = a_terminal(monkeypatch)
+    screen = a_terminal(monkeypatch)
     client = Client()
     client.handlers = ["of the user's own"]
 
@@ -92,18 +92,18 @@ def test_tasks_of_a_client_are_a_bar_and_the_handler_goes_again(monkeypatch: pyt
 
     with pytest.raises(ValueError, match="own"):
         job()
-    assert "writing" in terminal.getvalue()
-    assert "5/10" in terminal.getvalue()
+    assert "writing" in screen.getvalue()
+    assert "5/10" in screen.getvalue()
     assert client.handlers == ["of the user's own"]
 
 
 def test_nobody_looks_so_nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     silent = io.StringIO()
     monkeypatch.setattr(sys, "stderr", silent)
-    monkeypatch.setattr(progress, "PATIENCE_S", 0)
+    monkeypatch.setattr(terminal, "PATIENCE_S", 0)
     monkeypatch.setenv("FORCE_COLOR", "1")
     client = Client()
-    with progress.phase("committing"), progress.tasks(client, "writing"):  # type: ignore[arg-type]
+    with terminal.phase("committing"), progress.tasks(client, "writing"):  # type: ignore[arg-type]
         assert client.handlers == []
         time.sleep(0.05)
     assert silent.getvalue() == ""

@@ -51,6 +51,13 @@ def test_a_removed_file_carries_the_vector_it_had(tmp_path: Path) -> None:
     assert _rows(table) == []
 
 
+@pytest.mark.parametrize("condition", ["id IN (NULL, 2)", "id = 2 OR id = NULL", "id = 2 OR NULL"])
+def test_a_condition_that_is_null_of_other_rows_takes_none_of_them(tmp_path: Path, condition: str) -> None:
+    table = _table(tmp_path)
+    assert table.delete(condition).metrics["numDeletedRows"] == 1
+    assert [row[0] for row in _rows(table)] == [0, 1, 3]
+
+
 def test_what_cannot_be_done_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     table = _table(tmp_path, enableDeletionVectors="false")
     before = sorted(tmp_path.rglob("*"))

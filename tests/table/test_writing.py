@@ -250,3 +250,32 @@ def test_a_fault_anywhere_leaves_the_old_or_the_new_rows() -> None:
         assert len(set(ids)) == len(ids)
 
     assert every_fault(run, check) > 40
+
+
+def test_what_an_application_wrote_already_is_not_written_to_be_thrown_away(tmp_path: Path) -> None:
+    table = simple(tmp_path / "t")
+    table.append(people("a", "b"), txn=("job", 7))
+    before = sorted(file.name for file in (tmp_path / "t").rglob("*"))
+    rows = people("x", start=9)
+    done = [
+        table.append(rows, txn=("job", 7)),
+        table.append(rows, txn=("job", 6)),
+        table.overwrite(rows, txn=("job", 7)),
+        table.overwrite(rows, replaceWhere="id > 1", txn=("job", 7)),
+        table.delete("id = 1", txn=("job", 7)),
+        table.update("id = 1", {"name": "'z'"}, txn=("job", 7)),
+        table.merge(rows, "target.id = source.id", txn=("job", 7)).whenNotMatchedInsertAll().execute(),
+    ]
+    assert [(each.version, dict(each.metrics)) for each in done] == [(None, {})] * 7
+    assert done[4].rowIds().num_rows == 0
+    assert sorted(file.name for file in (tmp_path / "t").rglob("*")) == before
+    assert table.append(rows, txn=("job", 8)).version == 2
+
+
+def test_a_new_schema_keeps_the_columns_that_partition_the_table(tmp_path: Path) -> None:
+    made = DeltaTable.create().location(str(tmp_path / "t")).addColumn("a", "long").addColumn("p", "long")
+    table = made.partitionedBy("p").execute()
+    with pytest.raises(Invalid, match="partitioned by p"):
+        table.overwrite(pa.table({"a": [1]}), overwriteSchema=True)
+    table.overwrite(pa.table({"p": ["x"], "b": [1]}), overwriteSchema=True)
+    assert table.toArrow().to_pylist() == [{"p": "x", "b": 1}]

@@ -13,7 +13,6 @@ from holdfast.cli.answer import Answer
 from holdfast.cli.command import dry_run_option, message_option, on_table, pairs
 from holdfast.cli.done import tell_done, tell_wish
 from holdfast.cli.incoming import files_argument, format_option, read_files
-from holdfast.cli.progress import working
 from holdfast.cli.screen import count_text
 from holdfast.cli.target import Target, columns_of
 from holdfast.delta.detail import describe
@@ -27,6 +26,7 @@ from holdfast.schema.evolve import evolve
 from holdfast.schema.from_arrow import struct_of
 from holdfast.schema.requests import spelled
 from holdfast.schema.show import schema_text
+from holdfast.spark.terminal import phase
 
 
 @click.command("append")
@@ -81,7 +81,7 @@ def command(
     app = _txn(txn)
     is_new = create and not is_table(target.location)
     if is_new:
-        with working("reading files"):
+        with phase("reading files"):
             rows = read_files(files, format_, None)
         if dry_run:
             shape = _described(target.name, rows, partition_by, cluster_by, properties, only_look=True)
@@ -95,7 +95,7 @@ def command(
     else:
         state = _state(target)
         _refuse_other(state, columns_of(partition_by), columns_of(cluster_by), dict(properties))
-        with working("reading files"):
+        with phase("reading files"):
             rows = read_files(files, format_, state.snapshot.schema)
         if dry_run:
             new = _fitted(state, rows, merge_schema, widen_types)
@@ -104,7 +104,7 @@ def command(
             tell_wish(answer, f"would add {count_text(rows.num_rows, 'row')}{more}: all of them fit", wish)
             return
         table = target.table()
-    with working(f"writing {count_text(rows.num_rows, 'row')}"):
+    with phase(f"writing {count_text(rows.num_rows, 'row')}"):
         done = table.append(rows, mergeSchema=merge_schema, widenTypes=widen_types, txn=app, userMetadata=message)
     tell_done(answer, done, nothing=f"the table has seen {txn}: nothing was written")
 

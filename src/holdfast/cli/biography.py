@@ -1,4 +1,7 @@
-"""`holdfast biography`: the life of one row. Reads the log, and of data files only those the row may have been in."""
+"""`holdfast biography`: the life of one row.
+
+Reads the log or the metadata, and of data files only those the row may have been in.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,25 @@ from rich.text import Text
 
 from holdfast.cli.answer import Answer
 from holdfast.cli.command import on_table
-from holdfast.cli.progress import working
 from holdfast.cli.screen import Head, grid, say, time_text
 from holdfast.cli.target import Target
 from holdfast.plan.biography import Event, What
+from holdfast.spark.terminal import phase
 from holdfast.table.biography import biography
 
 _STYLES = {What.BORN: "green", What.RESTORED: "green", What.DELETED: "red", What.PURGED: "red", What.LOST: "yellow"}
 
 
 @click.command("biography")
-@on_table()
+@on_table(iceberg=True)
 @click.argument("row_id", type=int)
 def command(target: Target, answer: Answer, row_id: int) -> None:
     """The life of one row, by its id: born, changed, moved, deleted, restored.
 
     `holdfast show TABLE --ids` shows the ids of rows.
     """
-    with working("following the row"):
-        found = biography(target.delta(), row_id)
+    with phase("following the row"):
+        found = target.either().biography(row_id) if target.is_iceberg else biography(target.delta(), row_id)
     if answer.as_json:
         answer.lines([found])
         return

@@ -8,11 +8,11 @@ import pyarrow.compute as pc
 
 from holdfast.cli.answer import Answer
 from holdfast.cli.command import limit_options, most, on_table
-from holdfast.cli.progress import working
 from holdfast.cli.rows import tell
 from holdfast.cli.screen import count_text
 from holdfast.cli.target import Target, columns_of
 from holdfast.plan.changes import Kind
+from holdfast.spark.terminal import phase
 
 _SHORT = {"_change_type": "change", "_commit_version": "version", "_row_id": "row id"}
 _HELP = "append-only: rows that came; upsert: rows that came or changed; min-delta: what differs between the two ends; "
@@ -55,7 +55,7 @@ def command(
     """
     if (start is None) == (resume is None):
         raise click.UsageError("say where changes begin: --from a version or a time, or --resume with a token")
-    with working("reading changes"):
+    with phase("reading changes"):
         found = target.table().changes(
             _point(start),
             _point(end),

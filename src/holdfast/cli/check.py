@@ -12,14 +12,17 @@ from rich.text import Text
 
 from holdfast.cli.answer import Answer
 from holdfast.cli.command import dry_run_option, on_table, spark_option
-from holdfast.cli.progress import working
 from holdfast.cli.screen import Head, count_text, grid, say
 from holdfast.cli.target import Target
+from holdfast.errors import Unsupported
+from holdfast.spark.terminal import phase
 
 
 @click.command("check")
-@on_table()
-@click.option("--repair", is_flag=True, help="Repair what can be repaired safely; data files are never touched.")
+@on_table(iceberg=True)
+@click.option(
+    "--repair", is_flag=True, help="Repair what can be repaired safely (Delta); data files are never touched."
+)
 @click.option("--drop-missing", is_flag=True, help="With --repair: take files that are gone out of the table.")
 @click.option("--quick", is_flag=True, help="Look at the log and at file sizes, not into files.")
 @dry_run_option
@@ -29,13 +32,19 @@ def command(
 ) -> None:
     """Is the table sound? Repair what can be repaired safely.
 
-    Checks the log, the files, and every row id. Exit code 1 where something is wrong.
+    Checks the log or the metadata, the files, and every row id. Exit code 1 where something is wrong.
     """
     if drop_missing and not repair:
         raise click.UsageError("--drop-missing takes files out of the table, which is a repair: say --repair too")
-    table = target.table(spark=spark)
-    with working("checking the table"):
-        report = table.check(repair=repair and not dry_run, deep=not quick, dropMissing=drop_missing and not dry_run)
+    if target.is_iceberg and (repair or dry_run):
+        raise Unsupported(
+            f"{target.name} is an Iceberg table, which is checked and not repaired: leave out --repair and --dry-run"
+        )
+    writes = repair and not dry_run
+    repairs = {} if target.is_iceberg else {"repair": writes, "dropMissing": writes and drop_missing}
+    table = target.either(spark=spark)
+    with phase("checking the table"):
+        report = table.check(deep=not quick, **repairs)
     if answer.as_json:
         findings = [
             {

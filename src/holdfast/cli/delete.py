@@ -7,8 +7,8 @@ import click
 from holdfast.cli.answer import Answer
 from holdfast.cli.command import change_options, dry_run_option, on_table, where_option, where_or_all
 from holdfast.cli.done import tell_done, tell_plan
-from holdfast.cli.progress import working
 from holdfast.cli.target import Target
+from holdfast.spark.terminal import phase
 
 
 @click.command("delete")
@@ -38,6 +38,6 @@ def command(
     if dry_run:
         tell_plan(answer, table.plan.delete(where, mode=mode))
         return
-    with working("deleting rows"):
+    with phase("deleting rows"):
         done = table.delete(where, mode=mode, retry=retry, userMetadata=message)
     tell_done(answer, done, nothing="no row satisfies the condition: nothing was written")

@@ -12,12 +12,12 @@ import msgspec
 from holdfast.cli.answer import Answer
 from holdfast.cli.command import dry_run_option, on_table, pairs, spark_option
 from holdfast.cli.done import tell_wish
-from holdfast.cli.progress import working
 from holdfast.cli.screen import Head, count_text, facts, grid, say, size_text
 from holdfast.cli.target import Target, columns_of
 from holdfast.errors import Invalid
 from holdfast.plan.arithmetic import live_rows
 from holdfast.plan.scan import known_columns, refuse_unknown
+from holdfast.spark.terminal import phase
 
 
 @click.group("index")
@@ -89,7 +89,7 @@ def create(
         what = f"would index {count_text(rows, 'row')} in {count_text(len(snapshot.files), 'file')} as {called}"
         tell_wish(answer, what, {"name": called, "kind": kind, "columns": names, "rows": rows})
         return
-    with working("reading columns and writing the index"):
+    with phase("reading columns and writing the index"):
         info = table.createIndex(names, name=name, kind=kind, **more, **({"synchronous": True} if synchronous else {}))
     _tell(answer, info)
 
@@ -107,7 +107,7 @@ def refresh(target: Target, answer: Answer, name: str, dry_run: bool, spark: boo
         what = f"would index {count_text(stats.tail_rows, 'row')} of {count_text(stats.tail_files, 'file')} more"
         tell_wish(answer, what, {"name": name, "rows": stats.tail_rows, "files": stats.tail_files})
         return
-    with working("indexing what is new"):
+    with phase("indexing what is new"):
         info = table.refreshIndex(name)
     _tell(answer, info)
 
@@ -128,7 +128,7 @@ def rebuild(target: Target, answer: Answer, name: str, dry_run: bool, spark: boo
             {"name": name},
         )
         return
-    with working("reading columns and writing the index"):
+    with phase("reading columns and writing the index"):
         info = table.rebuildIndex(name)
     _tell(answer, info)
 
@@ -156,7 +156,7 @@ def drop(target: Target, answer: Answer, name: str, dry_run: bool) -> None:
 @click.argument("name")
 def stats(target: Target, answer: Answer, name: str) -> None:
     """What an index holds, and what it leaves to be scanned."""
-    with working("looking at the index"):
+    with phase("looking at the index"):
         found = target.table().indexStats(name)
     if answer.as_json:
         answer.lines([found])
@@ -188,7 +188,7 @@ def stats(target: Target, answer: Answer, name: str) -> None:
 @spark_option
 def verify(target: Target, answer: Answer, name: str, sample: int | None, spark: bool) -> None:
     """Compare an index with its table; exit code 1 where they differ."""
-    with working("comparing the index with the table"):
+    with phase("comparing the index with the table"):
         found = target.table(spark=spark).verifyIndex(name, sample)
     if answer.as_json:
         answer.lines([{"name": found.name, "right": found.is_right, "troubles": found.troubles}])

@@ -10,13 +10,13 @@ import pyarrow as pa
 import holdfast
 from holdfast.cli.answer import Answer
 from holdfast.cli.command import at_option, columns_option, limit_options, most, on_table, pairs, version_option
-from holdfast.cli.progress import working
 from holdfast.cli.rows import IDS, tell
 from holdfast.cli.target import Target, columns_of
 from holdfast.errors import Invalid
 from holdfast.plan.scan import known_columns, refuse_unknown
 from holdfast.schema.arrow import arrow_type
 from holdfast.schema.types import Field, Struct
+from holdfast.spark.terminal import phase
 
 _RANGE = ".."
 
@@ -54,7 +54,7 @@ def command(
     refuse_unknown([name for name, _ in keys], schema)
     asked = {name: _asked(schema, name, text) for name, text in keys}
     number = int(version) if version is not None and version.isdigit() else version
-    with working("looking rows up"):
+    with phase("looking rows up"):
         rows = table.lookup(
             asked, columns=columns_of(columns), version=number, timestamp=at, metadata=IDS if ids else ()
         )

@@ -10,12 +10,12 @@ from holdfast.cli.answer import Answer
 from holdfast.cli.command import change_options, dry_run_option, on_table
 from holdfast.cli.done import tell_done, tell_plan
 from holdfast.cli.incoming import file_argument, format_option, read_files
-from holdfast.cli.progress import working
 from holdfast.cli.target import Target, columns_of
 from holdfast.errors import UnknownColumn
 from holdfast.plan.scan import known_columns, refuse_unknown
 from holdfast.schema.constraints import quoted
 from holdfast.schema.types import Struct
+from holdfast.spark.terminal import phase
 
 
 @click.command("merge")
@@ -86,7 +86,7 @@ def command(
     if dry_run:
         tell_plan(answer, merge.plan())
         return
-    with working("merging rows"):
+    with phase("merging rows"):
         done = merge.execute()
     tell_done(answer, done, nothing="the table had it all: nothing was written")
 

@@ -9,10 +9,10 @@ import click
 import holdfast
 from holdfast.cli.answer import Answer
 from holdfast.cli.command import on_table, spark_option
-from holdfast.cli.progress import working
 from holdfast.cli.screen import count_text, say
 from holdfast.cli.target import Target
 from holdfast.errors import NotATable
+from holdfast.spark.terminal import phase
 
 
 @click.command("publish")
@@ -51,11 +51,11 @@ def command(
     """
     if partition_by and not create:
         raise click.UsageError("--partition-by is for a table that is made: say --create too")
-    source = _opened(target, spark=spark)
+    source = target.either(spark=spark)
     other = Target(there, to_catalog, target.storage, target.allow_outside)
-    with working("publishing"):
+    with phase("publishing"):
         done = source.publish(
-            _made(other, source, partition_by) if create else _opened(other), upto=upto, afresh=afresh
+            _made(other, source, partition_by) if create else other.either(), upto=upto, afresh=afresh
         )
     if answer.as_json:
         answer.lines([{name: getattr(done, name) for name in done.__dataclass_fields__}])
@@ -73,23 +73,10 @@ def command(
     say(f"{versions} published as version {done.version}: {rows or 'no row changed'}")
 
 
-def _opened(target: Target, *, spark: bool = False) -> Any:
-    """A table of either format, with its verbs."""
-    if target.catalog is None:
-        return target.table(spark=spark)
-    return holdfast.IcebergTable.load(
-        holdfast.session() if spark else None,
-        target.catalog,
-        target.name,
-        storage_options=dict(target.storage) or None,
-        allow_outside=target.allow_outside,
-    )
-
-
 def _made(target: Target, like: Any, partitioned_by: tuple[str, ...]) -> Any:
     """The table, made where there is none."""
     try:
-        return _opened(target)
+        return target.either()
     except NotATable:
         if target.catalog is None:
             return holdfast.DeltaTable.createLike(

@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 from holdfast.cli.answer import Answer
 from holdfast.cli.command import at_option, dry_run_option, on_table, version_option
 from holdfast.cli.done import tell_done, tell_wish
-from holdfast.cli.progress import working
 from holdfast.cli.screen import count_text
 from holdfast.cli.target import Target
 from holdfast.model.files import FileTable
 from holdfast.ops.restore import differing
 from holdfast.plan.arithmetic import live_counts
+from holdfast.spark.terminal import phase
 
 
 @click.command("restore")
@@ -49,7 +49,7 @@ def command(target: Target, answer: Answer, version: str | None, at: str | None,
         what = f"would take {count_text(len(removed), 'file')} out and bring {count_text(len(back), 'file')} back"
         tell_wish(answer, f"version {then.version} {what}{rows}", wish)
         return
-    with working("restoring"):
+    with phase("restoring"):
         done = target.table().restoreToVersion(then.version)
     tell_done(answer, done, nothing=f"the table is as it was at version {then.version}: nothing was written")
 

@@ -6,9 +6,9 @@ import click
 
 from holdfast.cli.answer import Answer
 from holdfast.cli.command import at_option, columns_option, limit_options, most, on_table, version_option, where_option
-from holdfast.cli.progress import working
 from holdfast.cli.rows import IDS, read, request_of, tell
 from holdfast.cli.target import Target, columns_of
+from holdfast.spark.terminal import phase
 
 
 @click.command("show")
@@ -40,6 +40,6 @@ def command(
     request = request_of(opened, columns_of(columns), where, IDS if ids else ())
     shown = most(answer, limit, everything)
     found = read(opened, request, limit=shown)
-    with working("reading rows"):
+    with phase("reading rows"):
         rows = found if answer.as_json and shown is None else found.read_all()
     tell(answer, rows, limit=shown)

@@ -19,10 +19,10 @@ import holdfast
 from holdfast.cli.answer import Answer
 from holdfast.cli.command import limit_options, most, pairs, storage_option
 from holdfast.cli.failure import debug_option, json_option
-from holdfast.cli.progress import working
 from holdfast.cli.rows import IDS, tell
 from holdfast.cli.target import Target
 from holdfast.errors import Invalid
+from holdfast.spark.terminal import phase
 
 _BY_PATH = re.compile(r"(?:delta\s*\.\s*)?`([^`]+)`")
 _INSTEAD = {
@@ -74,12 +74,12 @@ def command(
     for target in opened.values():
         target.delta()  # what is not there is said before Spark is started
     shown = most(answer, limit, everything)
-    with working("starting Spark"):
+    with phase("starting Spark"):
         spark = holdfast.session("holdfast sql")
     try:
         for name, target in opened.items():
             target.table(spark=True).scan(metadata=IDS if ids else ()).createOrReplaceTempView(name)
-        with working("running the query"):
+        with phase("running the query"):
             found = spark.sql(text)
             rows = (found if shown is None else found.limit(shown + 1)).toArrow()
     except PySparkException as error:

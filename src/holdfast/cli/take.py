@@ -6,9 +6,9 @@ import click
 
 from holdfast.cli.answer import Answer
 from holdfast.cli.command import at_option, columns_option, on_table, version_option
-from holdfast.cli.progress import working
 from holdfast.cli.rows import IDS, tell
 from holdfast.cli.target import Target, columns_of
+from holdfast.spark.terminal import phase
 
 
 @click.command("take")
@@ -33,7 +33,7 @@ def command(
     holdfast take orders 17 4 1032
     """
     table = target.table()
-    with working("reading rows"):
+    with phase("reading rows"):
         rows = table.take(
             list(row_ids),
             columns_of(columns),

@@ -92,6 +92,16 @@ class Target:
                 session, self.name, storage_options=dict(self.storage) or None, allow_outside=self.allow_outside
             )
 
+    def either(self, *, spark: bool = False) -> Any:
+        """The table with its verbs, of whichever format."""
+        if not self.is_iceberg:
+            return self.table(spark=spark)
+        session = holdfast.session() if spark else None
+        options = {"storage_options": dict(self.storage) or None, "allow_outside": self.allow_outside}
+        if self.catalog is None:
+            return holdfast.IcebergTable.forMetadata(session, self.name, **options)
+        return holdfast.IcebergTable.load(session, self.catalog, self.name, **options)
+
     def _iceberg(self, version: str | None, at: str | None) -> Any:
         iceberg = import_module("holdfast.iceberg.state")
         options = dict(self.storage) or None
@@ -110,8 +120,8 @@ class Target:
     def _refuse_iceberg(self) -> None:
         if self.is_iceberg:
             raise Unsupported(
-                f"{self.name} is an Iceberg table, and this command is about Delta tables: show, history, detail and "
-                "files are for both"
+                f"{self.name} is an Iceberg table, and this command is about Delta tables: show, history, detail, "
+                "files, check, biography and publish are for both"
             )
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from holdfast.cli.progress import working
 from holdfast.spark.java import ADVICE, find_java
+from holdfast.spark.terminal import phase
 from holdfast.table.stream_source import session
 
 
@@ -26,7 +26,7 @@ def prepared() -> Iterator[str]:
         yield f"Spark needs Java: {ADVICE}"
         return
     with tempfile.TemporaryDirectory(prefix="holdfast-spark-") as logs:
-        with working("starting Spark"):
+        with phase("starting Spark"):
             spark = _started(Path(logs) / "spark.log")
         try:
             yield ""

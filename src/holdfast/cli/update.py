@@ -7,8 +7,8 @@ import click
 from holdfast.cli.answer import Answer
 from holdfast.cli.command import change_options, dry_run_option, on_table, pairs, where_option, where_or_all
 from holdfast.cli.done import tell_done, tell_plan
-from holdfast.cli.progress import working
 from holdfast.cli.target import Target
+from holdfast.spark.terminal import phase
 
 
 @click.command("update")
@@ -49,6 +49,6 @@ def command(
     if dry_run:
         tell_plan(answer, table.plan.update(where, dict(sets), mode=mode))
         return
-    with working("updating rows"):
+    with phase("updating rows"):
         done = table.update(where, dict(sets), mode=mode, retry=retry, userMetadata=message)
     tell_done(answer, done, nothing="no row satisfies the condition: nothing was written")

@@ -31,14 +31,13 @@ from holdfast.delta.state import DeltaState
 from holdfast.delta.tombstones import tombstones
 from holdfast.env import Env
 from holdfast.errors import Damaged, Invalid, UnknownVersion
-from holdfast.schema.properties import DELETED_FILE_RETENTION, number, span_ms
+from holdfast.schema.properties import DELETED_FILE_RETENTION, PROTECTED_BEFORE, number, span_ms
 from holdfast.storage.location import Location
 
 Policy: TypeAlias = Literal["classic", "v2"]
 
 CHECKPOINT_POLICY = "delta.checkpointPolicy"
 TXN_RETENTION = "delta.setTransactionRetentionDuration"
-PROTECTED_BEFORE = "delta.requireCheckpointProtectionBeforeVersion"
 DEFAULT_RETENTION = "interval 1 week"
 SIDECAR_ACTIONS = STRETCH
 HINTED_ACTIONS = 30  # a hint repeats the small actions of a V2 checkpoint up to so many of them

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from holdfast.delta.checkpoint import read_checkpoint, survey
-from holdfast.delta.checkpoint_write import PROTECTED_BEFORE, point_to
+from holdfast.delta.checkpoint_write import point_to
 from holdfast.delta.features import reader_features, writer_features
 from holdfast.delta.log import list_log, log_url
 from holdfast.delta.names import (
@@ -41,7 +41,7 @@ from holdfast.delta.state import DeltaState
 from holdfast.delta.times import file_times
 from holdfast.env import Env
 from holdfast.errors import Damaged
-from holdfast.schema.properties import LOG_RETENTION, number, span_ms, truth
+from holdfast.schema.properties import LOG_RETENTION, PROTECTED_BEFORE, number, span_ms, truth
 from holdfast.storage.base import NotFound, ObjectMeta
 from holdfast.storage.location import Location
 
@@ -58,10 +58,10 @@ class Expired:
     kept: Checkpoint | None = None
 
 
-def clean_log(state: DeltaState, env: Env) -> Expired:
+def clean_log(state: DeltaState, env: Env, *, upto_ms: int | None = None) -> Expired:
     """Delete what `expired` lists; what was deleted."""
     location = state.snapshot.location
-    plan = expired(state, env)
+    plan = expired(state, env, upto_ms=upto_ms)
     if plan.kept is not None:
         point_to(location, plan.kept, list_log(location, start=first_name(plan.kept.version)))
     for name in plan.names:
@@ -69,12 +69,14 @@ def clean_log(state: DeltaState, env: Env) -> Expired:
     return plan
 
 
-def expired(state: DeltaState, env: Env) -> Expired:
-    """The log files that are past their retention; nothing is changed."""
+def expired(state: DeltaState, env: Env, *, upto_ms: int | None = None) -> Expired:
+    """The log files that are past their retention, or past a moment that the caller says; nothing is changed."""
     location, properties, now_ms = state.snapshot.location, state.metadata.properties, env.now_ms()
-    if not truth(properties.get(EXPIRED_LOG_CLEANUP), default=True):
+    if upto_ms is None and not truth(properties.get(EXPIRED_LOG_CLEANUP), default=True):
         return Expired()
-    cutoff = cutoff_ms(now_ms, span_ms(LOG_RETENTION, properties.get(LOG_RETENTION, DEFAULT_RETENTION)))
+    cutoff = upto_ms
+    if cutoff is None:
+        cutoff = cutoff_ms(now_ms, span_ms(LOG_RETENTION, properties.get(LOG_RETENTION, DEFAULT_RETENTION)))
     found = _listed(location, cutoff)
     listing = read_listing(found, directory=log_url(location))
     pinned = min(pins_of(state).values(), default=state.version)
@@ -157,7 +159,8 @@ def _is_good(location: Location, checkpoint: Checkpoint) -> bool:
 def _loose_sidecars(state: DeltaState, listing: LogListing, kept: int, now_ms: int) -> list[str]:
     """Old sidecars that no checkpoint from the kept version on names; none where one of those cannot be read."""
     location = state.snapshot.location
-    if "v2Checkpoint" not in reader_features(state.protocol):
+    has = reader_features(state.protocol) | writer_features(state.protocol)
+    if not has & {"v2Checkpoint", "checkpointProtection"}:  # a table that is protected may have had the other
         return []
     found = location.store.list_from(location.key(LOG, SIDECARS))
     old = [meta.name for meta in found if meta.modified_ms < now_ms - DAY_MS]

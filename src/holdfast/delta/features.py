@@ -68,6 +68,7 @@ WRITABLE = READABLE - {"variantShredding", "variantShredding-preview"} | {
     "domainMetadata",
     "clustering",
     "inCommitTimestamp",
+    "checkpointProtection",
 }
 CATALOG = frozenset(("catalogManaged", "catalogManaged-preview", "catalogOwned", "catalogOwned-preview"))
 _LACKING = {

@@ -51,7 +51,8 @@ def versions_between(location: Location, newest: int, start: Point, end: Point |
     first = _first(location, newest, start)
     last = newest if end is None else _last(location, newest, end)
     if last < first and not (end is None and first == newest + 1):
-        raise Invalid(f"changes from version {first} to version {last} are none: the end is before the start")
+        wrong = Invalid(f"changes from version {first} to version {last} are none: the end is before the start")
+        raise wrong.named("DELTA_INVALID_CDC_RANGE")
     return first, last
 
 
@@ -105,7 +106,7 @@ def _first(location: Location, newest: int, start: Point) -> int:
             raise UnknownVersion(
                 f"the changes of version {start} are not there yet: the newest version of {location.url} is {newest}",
                 version=start,
-            )
+            ).named("DELTA_CDC_START_VERSION_AFTER_LATEST")
         return start
     line = timeline(location)
     found = line.last_at(start.ms)

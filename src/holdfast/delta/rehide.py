@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from holdfast.delta.actions import Vector
@@ -59,7 +58,7 @@ def rehide(
     new = {key: rows for key, (rows, physical) in born.items() if len(rows) < physical}
     location = state.snapshot.location
     files = state.snapshot.files
-    touched = files.filter(pc.is_in(files.column("key").combine_chunks(), value_set=strings(list(hidden))))
+    touched = files.among(hidden)
     if len(touched) != len(hidden):
         missing = sorted(set(hidden) - set(touched.column("key").to_pylist()))
         raise Damaged(f"{missing[0]} is no file of version {state.version} of {location.url}", path=missing[0])

@@ -121,15 +121,8 @@ def without(listing: LogListing, names: Collection[str]) -> LogListing:
     )
 
 
-def segment_from(listing: LogListing, *, at: int | None = None) -> LogSegment:
-    """The best way to a version, the latest by default."""
-    for segment in segments_from(listing, at=at):
-        return segment
-    raise missing_commit(listing, at=at)
-
-
 def segments_from(listing: LogListing, *, at: int | None = None) -> Iterator[LogSegment]:
-    """Every way to a version, best first."""
+    """Every way to a version, best first; to the latest by default."""
     target = listing.latest if at is None else at
     if target is None or target < 0:
         return

@@ -156,7 +156,10 @@ def version_at(location: Location, timestamp_ms: int) -> int:
     line = timeline(location)
     found = line.last_at(timestamp_ms)
     if found is None or timestamp_ms > line.time_of(line.versions[-1]):
-        raise UnknownVersion(f"the table at {location.url} has no version at {_shown(timestamp_ms)}: {line.told()}")
+        late = found is not None
+        raise UnknownVersion(
+            f"the table at {location.url} has no version at {_shown(timestamp_ms)}: {line.told()}"
+        ).named("DELTA_TIMESTAMP_GREATER_THAN_COMMIT" if late else "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION")
     return found
 
 

@@ -36,6 +36,7 @@ from holdfast.delta.actions import (
     decode_lines,
 )
 from holdfast.delta.columns import logical_ids
+from holdfast.delta.downgrade import without
 from holdfast.delta.features import check_writable, writer_features
 from holdfast.delta.names import LOG, commit_name
 from holdfast.delta.published import published
@@ -86,7 +87,7 @@ def prepare(location: Location, state: DeltaState | None, mutation: Mutation, en
     now = env.now_ms()
     # Later than the version before, by whatever that is dated: where times in commits begin, by its file.
     moment = max(now, 0 if state is None else state.snapshot.timestamp_ms + 1)
-    new_metadata, new_protocol = _shaped(location, state, mutation.shape, env, moment=moment)
+    new_metadata, new_protocol = _shaped(location, state, mutation, env, moment=moment)
     metadata = new_metadata or (state.metadata if state is not None else None)
     protocol = new_protocol or protocol
     assert metadata is not None, "a table without a shape has one already"
@@ -159,9 +160,10 @@ class _Tracking:
 
 
 def _shaped(
-    location: Location, state: DeltaState | None, shape: Shape | None, env: Env, *, moment: int
+    location: Location, state: DeltaState | None, mutation: Mutation, env: Env, *, moment: int
 ) -> tuple[Metadata | None, Protocol | None]:
     """The metadata and protocol actions a new shape asks for."""
+    shape = mutation.shape
     if shape is None:
         if state is None:
             raise Invalid(f"there is no table at {location.url}: create it first")
@@ -183,6 +185,8 @@ def _shaped(
         created_time=env.now_ms() if old is None else old.created_time,
     )
     protocol = protocol_for(shape, old=None if state is None else state.protocol)
+    if mutation.drops:
+        protocol = without(protocol, mutation.drops)
     unchanged = state is not None and protocol == state.protocol
     return (None if metadata == old else metadata), (None if unchanged else protocol)
 
@@ -289,7 +293,7 @@ def _removes(mutation: Mutation, rehidden: Rehidden, state: DeltaState | None, n
             path=row["path"],
             deletion_timestamp=now,
             data_change=mutation.data_change,
-            extended_file_metadata=True,
+            extended_file_metadata=True if row["size"] is not None else None,
             partition_values=dict(row["partition_values"] or ()),
             size=row["size"],
             tags=dict(row["tags"]) if row["tags"] else None,

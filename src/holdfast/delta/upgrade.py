@@ -38,7 +38,7 @@ _BY_METADATA = {
     "delta.invariants": "invariants",
     "CURRENT_DEFAULT": "allowColumnDefaults",
 }
-_NEEDS = {"rowTracking": "domainMetadata", "clustering": "domainMetadata"}
+NEEDS = {"rowTracking": "domainMetadata", "clustering": "domainMetadata"}
 
 
 def protocol_for(shape: Shape, *, old: Protocol | None = None) -> Protocol:
@@ -82,8 +82,8 @@ def features_of(shape: Shape) -> Iterator[str]:
     """Every feature a shape makes use of, with those they need in turn."""
     for name in _direct(shape):
         yield name
-        if name in _NEEDS:
-            yield _NEEDS[name]
+        if name in NEEDS:
+            yield NEEDS[name]
 
 
 def _direct(shape: Shape) -> Iterator[str]:

@@ -10,9 +10,7 @@ also says which versions could not be read afterwards, so that opening an old ve
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -32,11 +30,10 @@ from holdfast.model.versions import Versions
 from holdfast.storage.arrays import mask
 from holdfast.storage.base import NotFound
 from holdfast.storage.location import Location
-from holdfast.storage.open import place
+from holdfast.storage.open import missing
 
 INFO = "_last_vacuum_info"
 LOOKS = 256  # at files of a version of which no vacuum of ours says whether it can be read
-_HANDS = 16
 
 
 class Unreadable(msgspec.Struct, frozen=True):
@@ -97,30 +94,7 @@ def missing_file(now: DeltaState, then: DeltaState) -> str | None:
     keys = _only(then, now)
     if info.unreadable is None and len(keys) > LOOKS:
         keys = keys.take(pa.array(np.linspace(0, len(keys) - 1, LOOKS).astype(np.int64)))
-    return next(gone(location, keys), None)
-
-
-def gone(location: Location, keys: pa.Array) -> Iterator[str]:
-    """Those of these files that are not there, found by looking at each, some at a time.
-
-    A file in another store, which the user has not allowed, is not looked at: for this table it is not there.
-    """
-    own = f"{location.store.url}/"
-
-    def is_gone(key: str) -> bool:
-        if "://" in key and not key.startswith(own) and not location.allow_outside:
-            return True
-        store, name = place(location, key)
-        try:
-            store.head(name)
-        except NotFound:
-            return True
-        return False
-
-    waiting = iter(keys.to_pylist())
-    with ThreadPoolExecutor(_HANDS) as pool:
-        while some := list(islice(waiting, _HANDS * 4)):
-            yield from (key for key, missing in zip(some, pool.map(is_gone, some), strict=True) if missing)
+    return next(missing(location, keys.to_pylist()), None)
 
 
 def who_took(location: Location, version: int) -> Run | None:

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from holdfast.errors import Invalid, NoRowIdentity, UnknownVersion, Unsupported
 from holdfast.iceberg.metadata import SnapshotEntry
@@ -21,7 +20,6 @@ from holdfast.iceberg.winners import touched
 from holdfast.model.commits import MOVED, CommitFacts, CommitRange, Described
 from holdfast.model.files import FILES, FileTable, Slab
 from holdfast.model.snapshot import Snapshot
-from holdfast.storage.arrays import strings
 
 
 def read_stretch(newest: IcebergState, start: int, end: int | None) -> CommitRange:
@@ -86,11 +84,8 @@ def _moves(before: IcebergState | None, after: IcebergState, entry: SnapshotEntr
     if before is None:
         every = np.ones(len(after.snapshot.files), np.bool_)
         return _moved(after, every, entry), MOVED.empty_table()
-    fresh, rehidden, gone = touched(before, after)
-    keys = after.snapshot.files.table.filter(pa.array(rehidden & ~fresh))["key"].to_pylist()
-    was = before.snapshot.files
-    left = np.asarray(pc.is_in(was.column("key"), value_set=strings([*gone, *keys])).combine_chunks())
-    return _moved(after, fresh | rehidden, entry), _moved(before, left, entry)
+    left, came = touched(before, after)
+    return _moved(after, came, entry), _moved(before, left, entry)
 
 
 def _moved(state: IcebergState, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]], entry: SnapshotEntry) -> pa.Table:

@@ -24,7 +24,6 @@ from holdfast.iceberg.summary import OPERATION
 from holdfast.iceberg.winners import touched
 from holdfast.model.files import DV, FILES, FileTable, Slab
 from holdfast.model.touch import Touch, Trail
-from holdfast.storage.arrays import strings
 
 
 def trail(newest: IcebergState) -> Trail:
@@ -65,11 +64,8 @@ def _touch(before: IcebergState | None, after: IcebergState, entry: SnapshotEntr
     if before is None:
         added, removed = told(after), FILES.empty_table()
     else:
-        fresh, rehidden, gone = touched(before, after)
-        again = after.snapshot.files.table.filter(pa.array(rehidden & ~fresh))["key"].to_pylist()
-        added = told(after, fresh | rehidden)
-        left = pc.is_in(before.snapshot.files.column("key"), value_set=strings([*gone, *again]))
-        removed = told(before, left.to_numpy()).table
+        left, came = touched(before, after)
+        added, removed = told(after, came), told(before, left).table
     vectors = pc.struct_field(removed["dv"].combine_chunks(), "id")
     return Touch(
         entry.sequence_number,

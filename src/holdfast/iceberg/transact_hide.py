@@ -29,7 +29,6 @@ from holdfast.iceberg.match import places_of
 from holdfast.iceberg.puffin_write import puffin
 from holdfast.iceberg.state import IcebergState
 from holdfast.iceberg.transact_manifests import Writing, tuple_at, tuple_schema
-from holdfast.model.files import FileTable
 from holdfast.parquet.fit import stored_field
 from holdfast.storage.arrays import strings
 
@@ -64,7 +63,7 @@ def hides(state: IcebergState, hidden: Mapping[str, BitMap64]) -> Hides:
     """Unite positions to hide with those hidden at this snapshot."""
     if not hidden:
         return Hides()
-    touched = _among(state.snapshot.files, list(hidden))
+    touched = state.snapshot.files.among(hidden)
     if len(touched) != len(hidden):
         missing = sorted(set(hidden) - set(touched.column("key").to_pylist()))
         raise Damaged(
@@ -167,9 +166,3 @@ def _position_file(path: str, positions: BitMap64) -> tuple[bytes, dict[str, Any
     nulls = [{"key": number, "value": 0} for number in (FILE_PATH_ID, POSITION_ID)]
     told = {"value_counts": counts, "null_value_counts": nulls, "lower_bounds": bounds[0], "upper_bounds": bounds[1]}
     return bytes(sink.getvalue()), told
-
-
-def _among(files: FileTable, keys: Sequence[str]) -> FileTable:
-    if not len(files):
-        return files
-    return files.filter(pc.is_in(files.column("key").combine_chunks(), value_set=strings(list(keys))))

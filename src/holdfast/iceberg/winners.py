@@ -49,28 +49,25 @@ def _between(old: IcebergState, new: IcebergState) -> list[SnapshotEntry]:
     return chain[::-1]
 
 
-def touched(before: IcebergState, after: IcebergState) -> tuple[NDArray[np.bool_], NDArray[np.bool_], list[str]]:
-    """Of the files after a snapshot: which are new, and of which the deletes changed; and the keys of those gone."""
+def touched(before: IcebergState, after: IcebergState) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Which files of the one state went and which of the other came; a file whose deletes changed did both."""
     was, now = before.snapshot.files.table, after.snapshot.files.table
-    rehidden = _rehidden(now, before.contents.deletes, after.contents.deletes)
-    fresh = np.asarray(pc.invert(pc.is_in(now["key"], value_set=was["key"].combine_chunks())))
-    gone: list[str] = was.filter(pc.invert(pc.is_in(was["key"], value_set=now["key"].combine_chunks())))[
-        "key"
-    ].to_pylist()
-    return fresh, rehidden, gone
+    old, new = was["key"].combine_chunks(), now["key"].combine_chunks()
+    came = ~np.asarray(pc.is_in(new, value_set=old)) | _rehidden(now, before.contents.deletes, after.contents.deletes)
+    stays = new.filter(pa.array(~came))
+    return ~np.asarray(pc.is_in(old, value_set=stays)), came
 
 
 def _winner(before: IcebergState, after: IcebergState, entry: SnapshotEntry) -> Winner:
-    now = after.snapshot.files.table
-    fresh, rehidden, gone = touched(before, after)
-    hidden = now.filter(pa.array(rehidden & ~fresh))
+    was, now = before.snapshot.files.table, after.snapshot.files.table
+    left, came = touched(before, after)
     summary = entry.summary
     return Winner(
         version=entry.snapshot_id,
         operation=summary.get(OPERATION, entry.operation),
         timestamp_ms=entry.timestamp_ms,
-        added=now.filter(pa.array(fresh | rehidden)),
-        removed_keys=frozenset([*gone, *hidden["key"].to_pylist()]),
+        added=now.filter(pa.array(came)),
+        removed_keys=frozenset(was["key"].filter(pa.array(left)).to_pylist()),
         data_change=entry.operation != "replace",
         blind_append=entry.operation == "append",
         changes_shape=False,

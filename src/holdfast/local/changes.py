@@ -1,5 +1,7 @@
 """Change queries in this process, with Arrow: rows that went and rows that came, paired, and what became of each.
 
+Of rows that may merely have moved, ids and versions are read first, and values only of those that did not.
+
 1. Changes come in the order of their commits, then of row ids or key columns; the row before an update precedes the
    row after it.
 2. Two rows of one side that key columns do not tell apart are refused, never settled.
@@ -14,11 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyroaring import BitMap64
 
 from holdfast.errors import Invalid
-from holdfast.local.join import index
+from holdfast.local.join import Rows, index
 from holdfast.local.runner import LocalRunner
 from holdfast.plan.change_moves import Reading
+from holdfast.plan.change_narrow import Rest, is_wide, labels, narrowed
 from holdfast.plan.changes import (
     AFTER,
     BEFORE,
@@ -40,8 +44,9 @@ from holdfast.rows.words import mask
 from holdfast.schema.arrow import arrow_schema
 from holdfast.schema.types import Field, Struct
 
-_COMMIT, _CHANGE = "__hf_commit", "__hf_change"
+_COMMIT, _CHANGE, _LABEL = "__hf_commit", "__hf_change", "__hf_label"
 _MOMENT = pa.timestamp("us", tz="UTC")
+MANY = 100_000  # rows: to read fewer of them twice costs more than to pair them whole
 _IN_ORDER = (DELETE, BEFORE, AFTER, INSERT)
 
 
@@ -53,12 +58,34 @@ class LocalChangeReader:
 
     def changes(self, plan: ChangesPlan) -> pa.Table:
         """The changes a plan asks for."""
+        plan = self._narrowed(plan)
         parts = [self._certain(plan, r) for r in plan.certain]
         parts += [self._told(plan, r) for r in plan.told]
         if plan.left or plan.arrived:
             left = self._side(plan, plan.left, plan.needs_left)
             parts += _paired(plan, left, self._side(plan, plan.arrived, plan.fields))
         return _ordered(plan, pa.concat_tables([_outputs(plan).empty_table(), *parts]))
+
+    def _narrowed(self, plan: ChangesPlan) -> ChangesPlan:
+        if not is_wide(plan, MANY):
+            return plan
+        left, arrived = (self._places(plan, side) for side in (plan.left, plan.arrived))
+        before, after = _pairs(left, arrived, (ID,), nulls=False)
+        versions = (rows.column(ROW_VERSION).take(pa.array(at)) for rows, at in ((left, before), (arrived, after)))
+        carried = np.asarray(pc.equal(*versions))
+        return narrowed(plan, _rest(left, before, carried), _rest(arrived, after, carried))
+
+    def _places(self, plan: ChangesPlan, readings: Sequence[Reading]) -> pa.Table:
+        """Rows of a side without their columns: what pairs them, and where they are."""
+        parts, first = [], 0
+        for reading in readings:
+            rows = self.runner.scan(scan_of(plan, reading, ()), reading.hidden)
+            which = _which(reading, rows)
+            commits, _ = _labels(reading, which)
+            told = rows.select([ID, ROW_VERSION, INDEX]).append_column(_COMMIT, commits)
+            parts.append(told.append_column(_LABEL, pa.array(which + first)))
+            first += labels([reading])
+        return pa.concat_tables(parts)
 
     def _certain(self, plan: ChangesPlan, reading: Reading) -> pa.Table:
         rows = self._read(plan, reading, plan.fields)
@@ -74,7 +101,7 @@ class LocalChangeReader:
     def _read(self, plan: ChangesPlan, reading: Reading, fields: Sequence[Field]) -> pa.Table:
         """The rows of a reading: columns, id, row version and commit."""
         rows = self.runner.scan(scan_of(plan, reading, fields), reading.hidden)
-        commits, changes = _labels(reading, rows)
+        commits, changes = _labels(reading, _which(reading, rows))
         if ID not in rows.column_names:
             for name in (ID, ROW_VERSION):
                 rows = rows.append_column(name, pa.nulls(rows.num_rows, pa.int64()))
@@ -83,44 +110,68 @@ class LocalChangeReader:
 
     def _told(self, plan: ChangesPlan, reading: Reading) -> pa.Table:
         rows = self.runner.scan(scan_of_told(plan, reading), reading.hidden)
-        commits, _ = _labels(reading, rows)
+        commits, _ = _labels(reading, _which(reading, rows))
         ids = pa.nulls(rows.num_rows, pa.int64())
         types = rows.column(CHANGE_TYPE)
         made = _table(plan, rows, types, commits, ids)
         return made.filter(pc.is_in(types, value_set=pa.array(sorted(plan.shows))))
 
 
-def _labels(reading: Reading, rows: pa.Table) -> tuple[pa.Array, pa.Array]:
-    """The commit each row belongs to, and what happened to it where that is known."""
-    labels = [label for several in reading.labels for label in several]
+def _which(reading: Reading, rows: pa.Table) -> Rows:
+    """The number of each row's label."""
     starts = np.cumsum([0, *(len(several) for several in reading.labels)])
     numbers = rows.column(NUMBER).to_numpy()
-    which = starts[numbers]
+    which: Rows = starts[numbers]
     keys = reading.files.column("key").to_pylist()
+    by_file = np.argsort(numbers, kind="stable")
+    ends = np.searchsorted(numbers[by_file], np.arange(len(keys)), side="right")
     for number, several in enumerate(reading.labels):  # one per file
         if len(several) > 1:
-            mine = np.flatnonzero(numbers == number)
+            mine = by_file[ends[number - 1] if number else 0 : ends[number]]
             positions = rows.column(INDEX).to_numpy()[mine]
             last = int(positions.max(initial=-1)) + 1
             for bit, chosen in enumerate(reading.slices[keys[number]]):
                 which[mine] += mask(chosen, 0, last)[positions].astype(np.int64) << bit
             which[mine] -= 1  # moves are numbered from 1
-    versions = pa.array([label.version for label in labels], pa.int64())
-    changes = pa.array([label.change for label in labels], pa.string())
+    return which
+
+
+def _labels(reading: Reading, which: Rows) -> tuple[pa.Array, pa.Array]:
+    """The commit each row belongs to, and what happened to it where that is known."""
+    known = [label for several in reading.labels for label in several]
+    versions = pa.array([label.version for label in known], pa.int64())
+    changes = pa.array([label.change for label in known], pa.string())
     at = pa.array(which)
     return versions.take(at), changes.take(at)
 
 
-def _paired(plan: ChangesPlan, left: pa.Table, arrived: pa.Table) -> list[pa.Table]:
-    names = plan.keys or (ID,)
-    nulls = [bool(plan.keys)] * len(names)
+def _rest(rows: pa.Table, paired: Rows, carried: NDArray[np.bool_]) -> Rest:
+    """Where the rows of a side are that did not merely move."""
+    is_paired, stays = np.zeros(rows.num_rows, bool), np.ones(rows.num_rows, bool)
+    is_paired[paired], stays[paired[carried]] = True, False
+    groups = rows.column(_LABEL).to_numpy() * 2 + is_paired
+    order = np.flatnonzero(stays)[np.argsort(groups[stays], kind="stable")]
+    groups, positions = groups[order], rows.column(INDEX).to_numpy()[order].astype(np.uint64)
+    ends = [*np.flatnonzero(np.diff(groups)) + 1, len(groups)] if len(groups) else []
+    parts = zip([0, *ends], ends, strict=False)  # one per label that has such rows
+    return {(int(groups[a]) // 2, bool(groups[a] % 2)): BitMap64(positions[a:b]) for a, b in parts}
+
+
+def _pairs(left: pa.Table, arrived: pa.Table, names: Sequence[str], *, nulls: bool) -> tuple[Rows, Rows]:
+    """Rows of both sides that belong together, as their numbers."""
 
     def keys(rows: pa.Table) -> list[pa.Array]:
         return [rows.column(name).combine_chunks() for name in (_COMMIT, *names)]
 
-    found = list(index(keys(left), [True, *nulls], left.num_rows).pairs(keys(arrived), np.arange(arrived.num_rows)))
-    after = np.concatenate([np.zeros(0, np.int64), *(a for a, _ in found)])
+    safe = [True, *([nulls] * len(names))]
+    found = list(index(keys(left), safe, left.num_rows).pairs(keys(arrived), np.arange(arrived.num_rows)))
     before = np.concatenate([np.zeros(0, np.int64), *(b for _, b in found)])
+    after = np.concatenate([np.zeros(0, np.int64), *(a for a, _ in found)])
+    return before, after
+
+
+def _paired(plan: ChangesPlan, left: pa.Table, arrived: pa.Table) -> list[pa.Table]:
+    before, after = _pairs(left, arrived, plan.keys or (ID,), nulls=bool(plan.keys))
     _refuse_doubled(plan, left, arrived)
     old, new = left.take(pa.array(before)), arrived.take(pa.array(after))
     if plan.keys:

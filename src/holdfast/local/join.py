@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from holdfast.local.values import canonical
+from holdfast.rows.distinct import distinct
 
 Rows: TypeAlias = NDArray[np.int64]
 PAIRS_AT_ONCE = 1 << 20
@@ -65,18 +66,25 @@ def index(keys: Sequence[pa.Array], null_safe: Sequence[bool], count: int) -> In
     codes = np.zeros(count, np.int64)
     values, combinations = [], []
     for key, safe in zip(keys, null_safe, strict=True):
-        distinct = canonical(key).drop_null().unique()
-        distinct = distinct.sort() if pa.types.is_integer(distinct.type) else distinct
-        combined = _combined(codes, key, distinct, safe)
-        known = np.unique(combined[combined >= 0])
+        once = _once(key)
+        combined = _combined(codes, key, once, safe)
+        known = distinct(combined[combined >= 0])
         codes = np.where(combined >= 0, np.searchsorted(known, combined), -1)
-        values.append(distinct)
+        values.append(once)
         combinations.append(known)
     order = np.argsort(codes, kind="stable")
     order = order[codes[order] >= 0]
     groups = len(combinations[-1]) if combinations else 1
     starts = np.searchsorted(codes[order], np.arange(groups + 1))
     return Index(tuple(values), tuple(null_safe), tuple(combinations), order, starts)
+
+
+def _once(key: pa.Array) -> pa.Array:
+    """The values of a key, each once; whole numbers ascend."""
+    values = canonical(key).drop_null()
+    if not pa.types.is_integer(values.type):
+        return values.unique()
+    return pa.array(distinct(values.to_numpy(zero_copy_only=False)), values.type)
 
 
 def _combined(codes: Rows, key: pa.Array, values: pa.Array, null_safe: bool) -> Rows:

@@ -11,7 +11,7 @@ statistics, because statistics come in different shapes and are read only when s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, TypeAlias
@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from holdfast.schema.arrow import arrow_type
 from holdfast.schema.types import DataType
+from holdfast.storage.arrays import strings
 
 DV = pa.struct(
     [
@@ -186,6 +187,18 @@ class FileTable:
             kept.append(slab if count == slab.files.num_rows else slab.filter(part))
         return FileTable(tuple(kept))
 
+    def among(self, keys: Collection[str] | pa.Array) -> FileTable:
+        """The files with these keys."""
+        return self.filter(self._has_key(keys)) if len(self) and len(keys) else FileTable()
+
+    def outside(self, keys: Collection[str] | pa.Array) -> FileTable:
+        """The files with none of these keys."""
+        return self.filter(pc.invert(self._has_key(keys))) if len(self) and len(keys) else self
+
+    def _has_key(self, keys: Collection[str] | pa.Array) -> pa.BooleanArray:
+        wanted = keys if isinstance(keys, pa.Array) else strings(list(keys))
+        return pc.is_in(self.column("key").combine_chunks(), value_set=wanted)
+
 
 def may_lose(files: FileTable) -> pa.BooleanArray:
     """Which files hold rows that may be gone by value."""
@@ -199,9 +212,14 @@ def hiding(files: FileTable) -> FileTable:
     slabs = []
     for slab in files.slabs:
         at = slab.files.column_names.index("dv")
-        signs = pa.array([{"id": key, "cardinality": 1} for key in slab.files.column("key").to_pylist()], DV)
-        slabs.append(Slab(slab.files.set_column(at, "dv", signs), slab.stats))
+        slabs.append(Slab(slab.files.set_column(at, "dv", _signs(slab.files.column("key"))), slab.stats))
     return FileTable(tuple(slabs))
+
+
+def _signs(keys: pa.ChunkedArray) -> pa.StructArray:
+    known = {"id": keys.combine_chunks(), "cardinality": pa.repeat(pa.scalar(1, pa.int64()), len(keys))}
+    fields = [known.get(field.name, pa.nulls(len(keys), field.type)) for field in DV]
+    return pa.StructArray.from_arrays(fields, fields=list(DV))
 
 
 def _no_stats(leaves: Mapping[LeafPath, DataType]) -> FileStats:

@@ -46,6 +46,7 @@ STAGED = pa.schema(
 RESTAMPED = pa.schema([*FILES, ("num_records", pa.int64()), ("stats", pa.string())])
 ENABLES_ROW_TRACKING = "rowTrackingEnablementOnly"  # tags a commit that changes nothing else
 HANDS_OUT_NUMBERS = "delta.identity.schemaUpdate"  # tags one that changes only how far identity columns have come
+DROPS_FEATURE = "DROP FEATURE"  # the operation that takes a feature out of the table
 TAKES_FILES = "VACUUM START"  # the operation after which files of old versions go
 KEEPS_ROW_IDS = "delta.rowTracking.preserved"  # tags a commit whose rewritten rows are still themselves
 
@@ -124,6 +125,7 @@ class Mutation:
     tags: Mapping[str, str] = field(default_factory=dict)  # what other writers may go by
     domains: Mapping[str, str | None] = field(default_factory=dict)  # state kept in the table by name; None: dropped
     publishes: Publishing | None = None  # whose rows it brings, where they are another table's
+    drops: frozenset[str] = frozenset()  # features that the table does without from here on
 
     @property
     def is_blind(self) -> bool:

@@ -35,6 +35,7 @@ from holdfast.schema.properties import (
     LAYOUT,
     MATERIALIZED_ROW_COMMIT_VERSION,
     MATERIALIZED_ROW_ID,
+    PROTECTED_BEFORE,
     ROW_TRACKING_SUSPENDED,
     truth,
 )
@@ -49,6 +50,7 @@ _KEPT = frozenset(
         MATERIALIZED_ROW_COMMIT_VERSION,
         IN_COMMIT_TIMESTAMP_VERSION,
         IN_COMMIT_TIMESTAMP_TIME,
+        PROTECTED_BEFORE,
     )
 )
 _SINCE_WHEN = frozenset((IN_COMMIT_TIMESTAMP_VERSION, IN_COMMIT_TIMESTAMP_TIME))
@@ -62,6 +64,7 @@ _LACKING = frozenset(  # properties that stand for features Holdfast does not wr
     )
 )
 _OWN = "holdfast."
+_COMMENT = "comment"  # said like a property, and kept as the table's description
 _MOST_CLUSTERING_COLUMNS = 4
 
 
@@ -77,7 +80,9 @@ def set_properties(snapshot: Snapshot, old: Shape, asked: Mapping[str, str]) -> 
             raise Invalid(f"the property {name} cannot be set on a table that is there: {hint}")
         if name in _LACKING and truth(value):
             raise Unsupported(f"Holdfast does not write tables with {name}=true: leave it out")
-    shape = replace(old, properties={**old.properties, **wanted.properties}, features=wanted.features)
+    properties = {**old.properties, **wanted.properties}
+    description = properties.pop(_COMMENT) or None if _COMMENT in wanted.properties else old.description
+    shape = replace(old, properties=properties, features=wanted.features, description=description)
     return _propertied(
         snapshot, old, shape, "SET TBLPROPERTIES", {"properties": json.dumps({**wanted.properties, **_said(wanted)})}
     )
@@ -90,7 +95,7 @@ def unset_properties(snapshot: Snapshot, old: Shape, names: Sequence[str], *, if
         if name.startswith(CONSTRAINT):
             raise Invalid(f"{name} is a constraint: use dropConstraint({name.removeprefix(CONSTRAINT)!r})")
         if name.startswith(FEATURE):
-            raise Unsupported(f"Holdfast does not drop features: {name} stays")
+            raise Invalid(f"{name} is a feature: use dropFeatureSupport({name.removeprefix(FEATURE)!r})")
         if name in _KEPT:
             raise Invalid(f"the property {name} is kept by the table itself: leave it out")
         if name not in old.properties and not if_exists:
@@ -107,7 +112,7 @@ def add_constraint(old: Shape, name: str, expression: str) -> Mutation:
         raise Invalid(
             f"the table has a constraint {key.removeprefix(CONSTRAINT)} already ({old.properties[key]}): drop it "
             "first, or choose another name"
-        )
+        ).named("DELTA_CONSTRAINT_ALREADY_EXISTS")
     if unknown := unknown_names(expression, old.schema):
         raise UnknownColumn(
             f"the constraint {name} ({expression}) names {unknown[0]}, but the table has {', '.join(old.schema.names)}",
@@ -123,7 +128,8 @@ def drop_constraint(old: Shape, name: str, *, if_exists: bool) -> Mutation:
     key = spelled(CONSTRAINT + name)
     if key not in old.properties and not if_exists:
         there = ", ".join(sorted(k.removeprefix(CONSTRAINT) for k in old.properties if k.startswith(CONSTRAINT)))
-        raise Invalid(f"the table has no constraint {name}: it has {there or 'none'}; or say ifExists=True")
+        wrong = Invalid(f"the table has no constraint {name}: it has {there or 'none'}; or say ifExists=True")
+        raise wrong.named("DELTA_CONSTRAINT_DOES_NOT_EXIST")
     shape = replace(old, properties={k: v for k, v in old.properties.items() if k != key})
     parameters = {"name": key.removeprefix(CONSTRAINT), "expr": old.properties.get(key)}
     return Mutation("DROP CONSTRAINT", parameters, shape=shape)
@@ -197,8 +203,8 @@ def _mapped(old: Shape, shape: Shape) -> Shape:
         return shape
     if (before, after) != ("none", "name"):
         raise Invalid(
-            f"{COLUMN_MAPPING_MODE} is {before} and cannot become {after} without writing every file again: "
-            "only none becomes name"
+            f"{COLUMN_MAPPING_MODE} is {before} and cannot become {after} without writing every file again: only none "
+            "becomes name, and dropFeatureSupport('columnMapping') writes them without"
         )
     mapped = map_existing_columns(shape.schema, max_id=int(shape.properties.get(COLUMN_MAPPING_MAX_ID, "0")))
     properties = {**shape.properties, COLUMN_MAPPING_MAX_ID: str(mapped.max_id)}

@@ -42,7 +42,7 @@ def add_columns(
     """Add columns, last in the table or in the struct that their path leads to; old rows are null in them."""
     schema, new = with_columns(old.schema, columns)
     added = [{"column": _described(path, f)} for path, f in new]
-    _refuse_schema(replace(old, schema=schema))
+    refuse_schema(replace(old, schema=schema))
     return Mutation("ADD COLUMNS", {"columns": json.dumps(added)}, shape=grown(old, schema, new_uuid))
 
 
@@ -69,12 +69,12 @@ def rename_column(old: Shape, name: str, new: str) -> Mutation:
     Files keep the name they know it by, and so do the values that partition the table and the columns that cluster it.
     """
     path = path_of(old.schema, name)
-    _refuse_unmapped(old, f"renaming {path_text(path)}")
+    _refuse_unmapped(old, f"renaming {path_text(path)}", "DELTA_UNSUPPORTED_RENAME_COLUMN")
     if len(parts := split(new)) != 1:
         raise Invalid(f"the new name of {path_text(path)} is one name, not the path {new}: put it in backticks")
     _refuse_held(old, path, "be renamed")
     shape = _renamed(old, path, parts[0])
-    _refuse_schema(shape)
+    refuse_schema(shape)
     parameters = {"oldColumnPath": path_text(path), "newColumnPath": path_text((*path[:-1], parts[0]))}
     return Mutation("RENAME COLUMN", parameters, shape=shape)
 
@@ -82,12 +82,17 @@ def rename_column(old: Shape, name: str, new: str) -> Mutation:
 def drop_column(old: Shape, name: str) -> Mutation:
     """Take a column away; data files keep its values, which nobody sees."""
     path = path_of(old.schema, name)
-    _refuse_unmapped(old, f"dropping {path_text(path)}")
+    refuse_drop(old, path)
+    shape = replace(old, schema=changed(old.schema, path, lambda f: None))
+    refuse_schema(shape)
+    return Mutation("DROP COLUMNS", {"columns": json.dumps([path_text(path)])}, shape=shape)
+
+
+def refuse_drop(old: Shape, path: Path) -> None:
+    """Refuse to take away a column that data files know by its name, or that something else is made of."""
+    _refuse_unmapped(old, f"dropping {path_text(path)}", "DELTA_UNSUPPORTED_DROP_COLUMN")
     _refuse_layout(old, path, "be dropped")
     _refuse_held(old, path, "be dropped")
-    shape = replace(old, schema=changed(old.schema, path, lambda f: None))
-    _refuse_schema(shape)
-    return Mutation("DROP COLUMNS", {"columns": json.dumps([path_text(path)])}, shape=shape)
 
 
 def change_type(old: Shape, name: str, type_: DataType) -> Mutation:
@@ -140,15 +145,16 @@ def split(name: str) -> Path:
     return tuple(p[1:-1].replace("``", "`") if p.startswith("`") else p for p in parts)
 
 
-def _refuse_unmapped(shape: Shape, what: str) -> None:
+def _refuse_unmapped(shape: Shape, what: str, condition: str) -> None:
     if mapping_mode(shape) == "none":
         raise Invalid(
             f"{what} needs column mapping, because data files know columns by their names: turn it on with "
             f"setProperties({{{COLUMN_MAPPING_MODE!r}: 'name'}}), which shuts out readers that do not know it"
-        )
+        ).named(condition)
 
 
-def _refuse_schema(shape: Shape) -> None:
+def refuse_schema(shape: Shape) -> None:
+    """Refuse columns that no data file, or no partition, can hold."""
     refuse_unstorable(shape.schema, mapped=mapping_mode(shape) != "none")
     refuse_partition_columns(shape.schema, shape.partition_columns)
 

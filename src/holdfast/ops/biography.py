@@ -28,9 +28,7 @@ from holdfast.ops.scan import LoadHidden
 from holdfast.parquet.find import Carrier, Spot, find_row
 from holdfast.plan.biography import Biography, Event, What
 from holdfast.storage.arrays import mask, strings, truths
-from holdfast.storage.base import NotFound
-from holdfast.storage.location import Location
-from holdfast.storage.open import place
+from holdfast.storage.open import is_there, place
 
 _Logical = tuple[str, str | None]  # a file and the vector it has
 
@@ -305,16 +303,6 @@ def _deleted_by(touch: Touch, doubt: _Doubt | None) -> tuple[Touch, str]:
     if doubt.first is doubt.last:
         return doubt.first, ""
     return doubt.first, f"or later, until version {doubt.last.version}: vectors that would tell are gone"
-
-
-def is_there(location: Location, key: str) -> bool:
-    """Whether a file is there."""
-    store, name = place(location, key)
-    try:
-        store.head(name)
-    except NotFound:
-        return False
-    return True
 
 
 def _logical(file: dict[str, Any]) -> _Logical:

@@ -47,19 +47,16 @@ from holdfast.plan.scan import Condition, Request, plan_scan
 from holdfast.predicate.floats import may_find_nan
 from holdfast.predicate.records import (
     ALWAYS,
-    IsNull,
-    Or,
     Predicate,
+    columns_of,
     conjunction,
     conjuncts,
     has_opaque,
     is_safe_below,
-    negate,
-    tested_columns,
+    untrue,
 )
 from holdfast.predicate.render import render
 from holdfast.schema.types import Struct
-from holdfast.storage.arrays import strings
 
 Rows = TypeVar("Rows")
 MOSTLY_HIDDEN = 0.5  # of a file's rows: more than that, and reading around them costs more than moving the others
@@ -90,6 +87,7 @@ class Asked:
     keeps: Callable[[FileTable], pa.BooleanArray] | None = None  # files that the source can match
     skips: Predicate = ALWAYS  # beyond the predicate, true of every row that the source can match
     alias: str | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict)  # what clauses call metadata columns -> canonical name
     more: tuple[Pruner, ...] = ()  # passes over the files of this snapshot, and of no other
 
     @property
@@ -154,7 +152,7 @@ def effect(asked: Asked, changer: Changer[Rows], load_hidden: LoadHidden, now_ms
     _refuse_doubled(asked, changer, search, hidden, found)
     if cow and has_feed and len(whole) and (found.updated or found.deleted):
         # The feed of this commit must tell of every deleted row, so these files are read after all.
-        search, whole = asked.snapshot.files.filter(_either(asked.snapshot.files, search, whole)), FileTable()
+        search, whole = asked.snapshot.files.among({*_keys(search), *_keys(whole)}), FileTable()
         hidden = load_hidden(asked.snapshot.location, search)
         found = changer.change(_work(asked, search, hidden, store=None))
     scanned = now_ms()
@@ -221,7 +219,7 @@ def touched(asked: Asked, made: Effect, *, deletes: str) -> Touched:
         return _work(replace(asked, snapshot=snapshot), files, hidden, store=None)
 
     def keeps(snapshot: Snapshot, files: FileTable) -> FileTable:
-        kept = prune(files, Want(snapshot, asked.predicate)).files
+        kept = prune(files, Want(snapshot, asked.predicate, asked.metadata)).files
         return kept if asked.keeps is None else kept.filter(asked.keeps(kept))
 
     return Touched(
@@ -235,19 +233,16 @@ def touched(asked: Asked, made: Effect, *, deletes: str) -> Touched:
 
 def _candidates(asked: Asked) -> tuple[FileTable, FileTable]:
     """Files whose rows are all taken by a delete, proven; and those to be searched."""
-    files = prune(asked.snapshot.files, Want(asked.snapshot, asked.predicate), asked.more).files
+    files = prune(asked.snapshot.files, Want(asked.snapshot, asked.predicate, asked.metadata), asked.more).files
     if asked.keeps is not None:
         files = files.filter(asked.keeps(files))
     only = asked.clauses[0] if len(asked.clauses) == 1 and asked.source is None else None
     if only is None or only.sets is not None or not asked.is_exact:
         return FileTable(), files
-    tested = tested_columns(asked.predicate)
-    otherwise = Or((negate(asked.predicate), *(IsNull(column) for column in sorted(tested))))
-    rest = prune(files, Want(asked.snapshot, otherwise)).files
-    known = pc.is_valid(live_counts(files))
-    is_rest = pc.is_in(files.column("key").combine_chunks(), value_set=_keys(rest)) if len(files) else known
-    searched = pc.or_(is_rest, pc.invert(known))
-    return files.filter(pc.invert(searched)), files.filter(searched)
+    rest = prune(files, Want(asked.snapshot, untrue(asked.predicate), asked.metadata)).files
+    whole = files.outside(rest.column("key").combine_chunks())
+    whole = whole.filter(pc.is_valid(live_counts(whole)))
+    return whole, files.outside(whole.column("key").combine_chunks())
 
 
 def _work(asked: Asked, files: FileTable, hidden: HiddenRows, *, store: Storing | None, keep: bool = False) -> Work:
@@ -261,6 +256,7 @@ def _work(asked: Asked, files: FileTable, hidden: HiddenRows, *, store: Storing 
         schema=asked.schema,
         source=asked.source,
         alias=asked.alias,
+        metadata=asked.metadata,
         keep=keep,
         meets=bool(asked.of_source) and not keep,
         store=store,
@@ -272,7 +268,8 @@ def _skips(asked: Asked) -> Predicate:
     parts = (*conjuncts(asked.predicate), *conjuncts(asked.skips))
     schema = asked.snapshot.schema
     safe = [p for p in parts if is_safe_below(p) and not has_opaque(p) and not may_find_nan(p, schema)]
-    return conjunction(tuple(safe))
+    # Metadata columns are made of what is read, so nothing can be skipped by them there.
+    return conjunction(tuple(p for p in safe if not any(c[0] in asked.metadata for c in columns_of(p))))
 
 
 @dataclass(frozen=True)
@@ -293,7 +290,7 @@ def _choose(asked: Asked, search: FileTable, whole: FileTable, hidden: HiddenRow
     unread = sum(n for n in lives if n is not None)
     told = [Strategy(key, "removed", "every row is deleted", n or 0, n) for key, n in zip(keys, lives, strict=True)]
     touched = found.updated.keys() | found.deleted.keys()
-    some = search.filter(pc.is_in(search.column("key").combine_chunks(), value_set=strings(sorted(touched))))
+    some = search.among(touched)
     removed, rewritten, vectors = set(keys), set[str](), dict[str, BitMap64]()
     for key, live, rows in zip(  # one per touched file
         some.column("key").to_pylist(), live_rows(some), some.num_records.to_pylist(), strict=True
@@ -308,9 +305,7 @@ def _choose(asked: Asked, search: FileTable, whole: FileTable, hidden: HiddenRow
             rewritten.add(key)
         told.append(Strategy(key, how, why, len(taken), live))
     files = asked.snapshot.files
-    return _Choice(
-        files.filter(_among(files, removed)), files.filter(_among(files, rewritten)), vectors, tuple(told), unread
-    )
+    return _Choice(files.among(removed), files.among(rewritten), vectors, tuple(told), unread)
 
 
 def _how(asked: Asked, *, taken: int, live: int | None, rows: int | None) -> tuple[str, str]:
@@ -382,13 +377,6 @@ def _refuse_doubled(asked: Asked, changer: Changer[Rows], files: FileTable, hidd
     )
 
 
-def _keys(files: FileTable) -> pa.Array:
-    return strings(files.column("key").to_pylist())
-
-
-def _among(files: FileTable, keys: set[str]) -> pa.Array:
-    return pc.is_in(files.column("key").combine_chunks(), value_set=strings(sorted(keys)))
-
-
-def _either(files: FileTable, one: FileTable, two: FileTable) -> pa.Array:
-    return _among(files, {*one.column("key").to_pylist(), *two.column("key").to_pylist()})
+def _keys(files: FileTable) -> list[str]:
+    found: list[str] = files.column("key").to_pylist()
+    return found

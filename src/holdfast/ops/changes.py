@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -34,14 +34,12 @@ from holdfast.plan.changes import (
     refuse_taken,
     told_by_files,
 )
-from holdfast.storage.location import Location
-from holdfast.storage.open import place
+from holdfast.storage.open import missing, place
 
 _LOOKERS = 16
-IsThere = Callable[[Location, str], bool]  # whether the file of a key exists
 
 
-def planned(stretch: CommitRange, wanted: Wanted, load_hidden: LoadHidden, is_there: IsThere) -> ChangesPlan:
+def planned(stretch: CommitRange, wanted: Wanted, load_hidden: LoadHidden) -> ChangesPlan:
     """Plan a change query."""
     wanted = check_wanted(wanted, stretch.after.schema)
     refuse_unreadable(stretch)
@@ -56,12 +54,12 @@ def planned(stretch: CommitRange, wanted: Wanted, load_hidden: LoadHidden, is_th
         entries = _counted(stretch, entries)
         hidden = load_hidden(stretch.after.location, entries.hiding())
         moves = moves_of(stretch, entries, hidden, wanted, told)
-        _refuse_missing(stretch, moves, is_there)
+        _refuse_missing(stretch, moves)
         origins = _origins(stretch, asking(stretch, moves, entries, wanted))
     return plan_changes(stretch, entries, moves, wanted, origins=origins, told=told)
 
 
-def planned_feed(stretch: CommitRange, load_hidden: LoadHidden, is_there: IsThere) -> ChangesPlan:
+def planned_feed(stretch: CommitRange, load_hidden: LoadHidden) -> ChangesPlan:
     """Plan a read of the change data feed."""
     _refuse_unrecorded(stretch)
     refuse_taken(stretch.after.schema, ("_change_type", "_commit_version", "_commit_timestamp"))
@@ -71,7 +69,7 @@ def planned_feed(stretch: CommitRange, load_hidden: LoadHidden, is_there: IsTher
         entries = _counted(stretch, entries_within(stretch))
         hidden = load_hidden(stretch.after.location, entries.hiding())
         moves = moves_within(stretch, entries, hidden, without=told)
-        _refuse_missing(stretch, moves, is_there)
+        _refuse_missing(stretch, moves)
     return plan_feed(stretch, entries, moves, told=told)
 
 
@@ -112,16 +110,13 @@ def _origins(stretch: CommitRange, files: pa.Table) -> Mapping[str, Origins]:
         return {key: origin for key, origin in found if origin is not None}
 
 
-def _refuse_missing(stretch: CommitRange, moves: Moves, is_there: IsThere) -> None:
+def _refuse_missing(stretch: CommitRange, moves: Moves) -> None:
     location = stretch.after.location
     moved = pa.array(sorted({m.key for m in (*moves.left, *moves.arrived)}), pa.string())
     live = stretch.after.files.column("key").combine_chunks()
     past = moved.filter(pc.invert(pc.is_in(moved, value_set=live))).to_pylist()
-    with ThreadPoolExecutor(_LOOKERS) as pool:  # one look per file that is no longer part of the table
-        found = pool.map(lambda key: (key, is_there(location, key)), past)
-        gone = [key for key, there in found if not there]
-    if gone:
-        raise MissingFile(f"{gone[0]} is not there", path=gone[0])
+    for key in missing(location, past):  # one look per file that is no longer part of the table
+        raise MissingFile(f"{key} is not there", path=key)
 
 
 @contextmanager

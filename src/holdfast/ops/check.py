@@ -38,7 +38,7 @@ from holdfast.plan.check import (
     repeated,
     without_ids,
 )
-from holdfast.storage.arrays import mask, strings
+from holdfast.storage.arrays import mask
 from holdfast.storage.base import NotFound
 from holdfast.storage.location import Location
 from holdfast.storage.open import place
@@ -257,8 +257,7 @@ def saying_anew(again: pa.Table, unnumbered: pa.Table, mark: int | None) -> Muta
 
 def letting_go(snapshot: Snapshot, missing: frozenset[str]) -> Mutation | None:
     """A commit that takes files out of the table which are not there; None without any."""
-    gone = pc.is_in(snapshot.files.column("key"), value_set=strings(sorted(missing)))
-    removed = snapshot.files.table.filter(gone)
+    removed = snapshot.files.among(missing).table
     if not removed.num_rows:
         return None
     done = [f"took {removed.num_rows} missing files out of the table"]

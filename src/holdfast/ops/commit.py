@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 
 from holdfast.env import Env
 from holdfast.errors import CONCURRENT_WRITES, ConcurrentCreate, ConcurrentWrite, LimitReached
-from holdfast.model.mutation import Committed, Mutation, Outcome, Taken, Winner
+from holdfast.model.mutation import AppVersion, Committed, Mutation, Outcome, Taken, Winner
 from holdfast.model.snapshot import Snapshot
 from holdfast.ops.rebase import Redo, rebased
 from holdfast.plan.rebase import Clash, judge, judge_shape
@@ -69,10 +69,8 @@ def commit(
     """
     read, asked = state, mutation
     for attempt in range(1, ATTEMPTS + 1):
-        if mutation.app is not None and state is not None:
-            done = format_.app_version(state, mutation.app.app_id)
-            if done is not None and done >= mutation.app.version:
-                return Landed(None, attempt - 1)
+        if state is not None and has_seen(format_, state, mutation.app):
+            return Landed(None, attempt - 1)
         match format_.attempt(state, mutation, env):
             case Committed(version):
                 return Landed(version, attempt, mutation.metrics)
@@ -86,6 +84,14 @@ def commit(
     raise LimitReached(f"lost {ATTEMPTS} races for a version in a row; try again when fewer writers are at work")
 
 
+def has_seen(format_: Format[State], state: State, app: AppVersion | None) -> bool:
+    """Whether a table has what a version of an application wrote; never where nobody names one."""
+    if app is None:
+        return False
+    done = format_.app_version(state, app.app_id)
+    return done is not None and done >= app.version
+
+
 def would_conflict(
     format_: Format[State], read: State, mutation: Mutation, *, redo: Redo | None, level: Isolation | None
 ) -> ConcurrentWrite | None:
@@ -94,8 +100,7 @@ def would_conflict(
     assert newest is not None, "a table that was read is there"
     if format_.snapshot(newest).version == format_.snapshot(read).version:
         return None
-    done = None if mutation.app is None else format_.app_version(newest, mutation.app.app_id)
-    if mutation.app is not None and done is not None and done >= mutation.app.version:
+    if has_seen(format_, newest, mutation.app):
         return None
     again = _again(format_, read, read, newest, mutation, redo, level)
     return again if isinstance(again, ConcurrentWrite) else None

@@ -23,8 +23,9 @@ from holdfast.ops.scan import LoadHidden
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.arithmetic import check_rows
 from holdfast.plan.change import Changer, Storing, Work
+from holdfast.plan.cluster import is_laid_out
 from holdfast.plan.compact import Bin
-from holdfast.plan.locate import is_scattered
+from holdfast.plan.locate import has_moved_rows
 from holdfast.plan.scan import Request, plan_scan
 from holdfast.predicate.records import ALWAYS, Predicate
 from holdfast.predicate.render import render
@@ -52,13 +53,20 @@ def rewritten(
             keep=True,
             together=work.order is None,
             order=work.order,
-            by_id=work.order is None and snapshot.identity is not None and is_scattered(work.files, snapshot.identity),
+            by_id=work.order is None and _is_scattered(snapshot, work),
             label=label,
             store=replace(store, feed=None, data=_rolled(store.data, work)),
         )
     )
     check_rows(snapshot, removed=work.files, hidden={}, staged=done.staged, deleted=0, inserted=0)
     return done.staged
+
+
+def _is_scattered(snapshot: Snapshot, work: Bin) -> bool:
+    """Whether rows are to be put back into the order of their ids: some were moved, and no order was asked for."""
+    return (
+        snapshot.identity is not None and has_moved_rows(work.files, snapshot.identity) and not is_laid_out(work.files)
+    )
 
 
 def _rolled(spec: WriteSpec, work: Bin) -> WriteSpec:

@@ -87,11 +87,11 @@ class Overlay:
                 f"row ids of {self.base.location.url} have come to {known.high_water}, which leaves none for rows of a "
                 "transaction: use its verbs one by one"
             )
-        kept = _outside(self.base.files, self.removed)
-        slabs = [*_outside(kept, self.hidden).slabs, *_marked(_among(kept, self.hidden), self.hidden).slabs]
+        kept = self.base.files.outside(self.removed)
+        slabs = [*kept.outside(self.hidden).slabs, *_marked(kept.among(self.hidden), self.hidden).slabs]
         if self.own.num_rows:
             files = self._files(self.own)
-            slabs += [*_outside(files, self.covered).slabs, *_marked(_among(files, self.covered), self.covered).slabs]
+            slabs += [*files.outside(self.covered).slabs, *_marked(files.among(self.covered), self.covered).slabs]
         now = replace(self.base, files=FileTable(tuple(slabs)))
         if self.shape is None:
             return now
@@ -101,7 +101,7 @@ class Overlay:
         """What files of the snapshot hide: what they hid when they were read, and what verbs hid since."""
         keys = set(files.column("key").to_pylist())
         changed = keys & (self.hidden.keys() | self.mine)
-        read = [self.load(location, _outside(files, changed)), self.load(location, _among(self.base.files, changed))]
+        read = [self.load(location, files.outside(changed)), self.load(location, self.base.files.among(changed))]
         since = [{k: rows for k, rows in part.items() if k in keys} for part in (self.hidden, self.covered)]
         return HiddenRows(united(*(found.positions for found in read), *since))
 
@@ -128,7 +128,7 @@ class Overlay:
     @property
     def removed_files(self) -> FileTable:
         """Files of the version that was read, as it has them."""
-        return _among(self.base.files, self.removed)
+        return self.base.files.among(self.removed)
 
     def check(self) -> None:
         """Raise where rows do not add up."""
@@ -180,8 +180,8 @@ class Overlay:
         read = {key: there for key, there in rows.items() if key not in self.mine}
         if not copies or not rewritten:
             return read
-        files = _among(self._files(self.written), copies)
-        old = _among(self.base.files, rewritten)
+        files = self._files(self.written).among(copies)
+        old = self.base.files.among(rewritten)
         place = place_of(self.base, old, self.load(self.base.location, old))
         return united(read, runner.follow(only(self.base, files, copies), place).to)
 
@@ -190,8 +190,8 @@ class Overlay:
 
     def changes(self) -> ChangesPlan:
         """How to tell the net effect row by row: what went of the version that was read, and what came."""
-        went = _among(self.base.files, self.removed | self.hidden.keys())
-        stored = self.load(self.base.location, _among(went, self.removed)).positions
+        went = self.base.files.among(self.removed | self.hidden.keys())
+        stored = self.load(self.base.location, went.among(self.removed)).positions
         left = [
             Move(n, key, 0, self.hidden.get(key), stored.get(key))
             for n, key in enumerate(went.column("key").to_pylist())  # one per file that was touched
@@ -219,15 +219,3 @@ def _marked(files: FileTable, hidden: Mapping[str, BitMap64]) -> FileTable:
         at = slab.files.column_names.index("dv")
         slabs.append(Slab(slab.files.set_column(at, "dv", pa.array(signs, DV)), slab.stats))
     return FileTable(tuple(slabs))
-
-
-def _is_among(files: FileTable, keys: Collection[str]) -> pa.Array:
-    return pc.is_in(files.column("key").combine_chunks(), value_set=strings(sorted(keys)))
-
-
-def _among(files: FileTable, keys: Collection[str]) -> FileTable:
-    return files.filter(_is_among(files, keys)) if len(files) and keys else FileTable()
-
-
-def _outside(files: FileTable, keys: Collection[str]) -> FileTable:
-    return files.filter(pc.invert(_is_among(files, keys))) if len(files) and keys else files

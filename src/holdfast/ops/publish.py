@@ -36,7 +36,6 @@ from holdfast.plan.publish import Arriving, Gone, Publisher, Storage, Whole
 from holdfast.plan.scan import Request, plan_scan
 from holdfast.rows.columns import ROW_ID
 from holdfast.schema.types import Struct
-from holdfast.storage.open import is_there
 
 _MANY = 10_000_000  # rows, which hardly leave a file out, and are too many to be in this process one by one
 
@@ -102,7 +101,7 @@ def difference(origin: Origin, since: Publication | None) -> Difference:
     with _naming_lost(origin, since):
         stretch = origin.since(since.version)
         assert stretch.before is not None, "what was published was a version"
-        return Difference(planned(stretch, wanted, origin.load_hidden, is_there), stretch.before.schema)
+        return Difference(planned(stretch, wanted, origin.load_hidden), stretch.before.schema)
 
 
 def brought(found: Difference, storage: Storage, publisher: Publisher) -> Brought:

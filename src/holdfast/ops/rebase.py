@@ -11,10 +11,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from holdfast.model.files import FileTable, NoStats, Slab, hiding
@@ -26,7 +25,6 @@ from holdfast.plan.follow import Followed, Place, Runner, all_but, common, only,
 from holdfast.plan.rebase import Clash
 from holdfast.plan.write import ENABLE_DELETION_VECTORS
 from holdfast.schema.properties import Isolation, truth
-from holdfast.storage.arrays import strings
 
 Looks = Callable[[Snapshot, FileTable, HiddenRows], Work]
 SHOWN_IDS = 10
@@ -96,7 +94,7 @@ class _Rebase:
         if self.read.identity is None and self.newest.identity is not None and self._writes_again:
             told = self._clash("metadata", "it gave rows ids, which those that this one wrote again do not carry")
             return replace(told, repeats=True)
-        files = _among(self.read.files, removed | touched.taken.keys() | touched.seen.keys())
+        files = self.read.files.among(removed | touched.taken.keys() | touched.seen.keys())
         if any(n is None for n in files.num_records.to_pylist()):
             return self._clash("delete-read", "the log does not say how many rows a file has that both touched")
         before = self.redo.load_hidden(self.read.location, files).positions
@@ -138,20 +136,20 @@ class _Rebase:
     def _drift(self, before: Positions) -> _Drift:
         added = {key for w in self.winners for key in w.added.column("key").to_pylist()}
         removed = {key for w in self.winners for key in w.removed_keys}
-        old, new = (_among(s.files, added | removed) for s in (self.read, self.newest))
+        old, new = (s.files.among(added | removed) for s in (self.read, self.newest))
         was, now = (set(files.column("key").to_pylist()) for files in (old, new))
         both = was & now
         hidden = self.redo.load_hidden
-        then = {**hidden(self.read.location, _among(old, both)).positions, **before}
-        since = hidden(self.newest.location, _among(new, both)).positions
+        then = {**hidden(self.read.location, old.among(both)).positions, **before}
+        since = hidden(self.newest.location, new.among(both)).positions
         hid = {key: since.get(key, BitMap64()) - then.get(key, BitMap64()) for key in both}
         shown = {key: then.get(key, BitMap64()) - since.get(key, BitMap64()) for key in both}
-        fresh = _among(new, now - was)
+        fresh = new.among(now - was)
         moving = {key for w in self.winners if w.removed_keys for key in w.added.column("key").to_pylist()}
         return _Drift(
             gone=frozenset(was - now),
-            movers=_among(fresh, moving),
-            unread=_among(fresh, now - was - self._known(was)),
+            movers=fresh.among(moving),
+            unread=fresh.among(now - was - self._known(was)),
             hid={key: rows for key, rows in hid.items() if rows},
             shown={key: rows for key, rows in shown.items() if rows},
         )
@@ -191,7 +189,7 @@ class _Rebase:
         return self.redo.runner.follow(self._old(rows), place_of(self.newest, drift.movers, hidden))
 
     def _old(self, rows: Positions) -> Place:
-        return only(self.read, _among(self.read.files, rows.keys()), rows)
+        return only(self.read, self.read.files.among(rows.keys()), rows)
 
     def _against_rows(self, lost: _Lost, moved: Followed, seen: Followed, dropped: Positions) -> Clash | None:
         """A row that was read must still be what it was."""
@@ -229,7 +227,7 @@ class _Rebase:
             hidden = self.redo.load_hidden(self.newest.location, files)
             parts.append(self.redo.runner.change(ask.looks(self.newest, files, hidden)))
         if drift.shown:
-            again = _among(self.newest.files, drift.shown.keys())
+            again = self.newest.files.among(drift.shown.keys())
             others = all_but(again, drift.shown)
             parts.append(self.redo.runner.change(ask.looks(self.newest, hiding(again), others)))
         return united(*(rows for done in parts for rows in (done.updated, done.deleted, done.seen)))
@@ -246,7 +244,7 @@ class _Rebase:
     def _made(
         self, drift: _Drift, removed: set[str], lost: _Lost, moved: Followed, cover: Positions, dropped: Positions
     ) -> Mutation:
-        there = _among(self.newest.files, removed)
+        there = self.newest.files.among(removed)
         hidden = without({k: rows for k, rows in self.mutation.hidden.items() if k not in drift.gone}, lost.taken)
         metrics = dict(self.mutation.metrics)
         if dropped and self.touched.deletes is not None:
@@ -263,7 +261,7 @@ class _Rebase:
         """Some ids of rows, where they have any."""
         if snapshot.identity is None:
             return ()
-        return self.redo.runner.ids(only(snapshot, _among(snapshot.files, rows.keys()), rows), SHOWN_IDS)
+        return self.redo.runner.ids(only(snapshot, snapshot.files.among(rows.keys()), rows), SHOWN_IDS)
 
     def _clash(
         self,
@@ -307,9 +305,3 @@ def _displaced(rows: Positions, drift: _Drift) -> Positions:
 def _adds_files(winner: Winner) -> bool:
     """Whether it has files of its own, and not only vectors on those that were there."""
     return not winner.removed_keys >= set(winner.added.column("key").to_pylist())
-
-
-def _among(files: FileTable, keys: Collection[str]) -> FileTable:
-    if not len(files) or not keys:
-        return FileTable()
-    return files.filter(pc.is_in(files.column("key").combine_chunks(), value_set=strings(sorted(keys))))

@@ -1,7 +1,8 @@
 """Restore: the files of an earlier version in the place of those that are there. Pure.
 
 1. Files come back as they were, with their ids, versions and vectors; ids handed out since are never handed out again.
-2. What the table has learnt since stays: its row tracking, and the numbers its columns and identities have used.
+2. What the table has learnt since stays: its row tracking, how far its history is protected, and the numbers that its
+   columns and identities have used.
 """
 
 from __future__ import annotations
@@ -22,10 +23,18 @@ from holdfast.schema.properties import (
     ENABLE_ROW_TRACKING,
     MATERIALIZED_ROW_COMMIT_VERSION,
     MATERIALIZED_ROW_ID,
+    PROTECTED_BEFORE,
+    ROW_TRACKING_SUSPENDED,
 )
 from holdfast.storage.arrays import mask
 
-_LEARNT = (ENABLE_ROW_TRACKING, MATERIALIZED_ROW_ID, MATERIALIZED_ROW_COMMIT_VERSION)
+_LEARNT = (
+    ENABLE_ROW_TRACKING,
+    ROW_TRACKING_SUSPENDED,
+    MATERIALIZED_ROW_ID,
+    MATERIALIZED_ROW_COMMIT_VERSION,
+    PROTECTED_BEFORE,
+)
 
 
 def differing(now: Snapshot, then: Snapshot) -> tuple[FileTable, FileTable]:
@@ -52,6 +61,7 @@ def restored_shape(now: Shape, then: Shape) -> Shape | None:
         clustering_columns=now.clustering_columns if then.clustering_columns is None else then.clustering_columns,
         name=then.name,
         description=then.description,
+        features=then.features,
     )
     return None if shape == now else shape
 

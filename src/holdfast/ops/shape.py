@@ -18,13 +18,14 @@ from holdfast.schema.properties import (
     ENABLE_ROW_TRACKING,
     MATERIALIZED_ROW_COMMIT_VERSION,
     MATERIALIZED_ROW_ID,
+    PROTECTED_BEFORE,
     truth,
 )
 from holdfast.schema.types import Struct
 
 ENABLE_DELETION_VECTORS = "delta.enableDeletionVectors"
 _DEFAULTS = {ENABLE_ROW_TRACKING: "true", ENABLE_DELETION_VECTORS: "true"}
-_KEPT = (MATERIALIZED_ROW_ID, MATERIALIZED_ROW_COMMIT_VERSION, COLUMN_MAPPING_MAX_ID)
+_KEPT = (MATERIALIZED_ROW_ID, MATERIALIZED_ROW_COMMIT_VERSION, COLUMN_MAPPING_MAX_ID, PROTECTED_BEFORE)
 
 
 def created(asked: Shape, new_uuid: Callable[[], uuid.UUID], *, plain: bool = False, old: Shape | None = None) -> Shape:

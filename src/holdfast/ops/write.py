@@ -7,6 +7,7 @@ what was staged.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -102,12 +103,19 @@ def overwritten(
 
 
 def replaced(
-    snapshot: Snapshot, staged: pa.Table, taking: Effect, text: str, said: Said, *, reads: Reads, shape: Shape | None
+    snapshot: Snapshot,
+    staged: pa.Table,
+    taking: Effect,
+    told: Mapping[str, str],
+    said: Said,
+    *,
+    reads: Reads,
+    shape: Shape | None,
 ) -> Mutation:
-    """Put the staged files in the place of rows that were found."""
+    """Put the staged files in the place of rows that were found; `told` says by what."""
     return Mutation(
         "WRITE",
-        {"mode": "Overwrite", "partitionBy": json.dumps(list(snapshot.partition_columns)), "predicate": text},
+        {"mode": "Overwrite", "partitionBy": json.dumps(list(snapshot.partition_columns)), **told},
         {
             **_metrics(staged),
             "numDeletedRows": taking.deleted,

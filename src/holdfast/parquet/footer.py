@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -37,23 +37,9 @@ class Node:
         return sum(child.leaves for child in self.children) if self.children else int(not pa.types.is_struct(self.type))
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
-    """The name a field id has in a file, and the names of the ids inside it."""
-
-    name: str
-    inside: Mapping[int, Named]
-
-
 def columns(schema: pa.Schema) -> tuple[Node, ...]:
     """The columns of a file, from its Arrow schema."""
     return _nodes(schema, 0)
-
-
-def physical_names_by_id(schema: pa.Schema | pq.ParquetSchema) -> Mapping[int, Named]:
-    """What a file calls each of its field ids; structs inside lists and maps count as inside the column."""
-    arrow = schema if isinstance(schema, pa.Schema) else schema.to_arrow_schema()
-    return _names(columns(arrow))
 
 
 def read_footer(store: ObjectStore, key: str, size: int) -> pq.FileMetaData:
@@ -139,14 +125,3 @@ def _field_id(field: pa.Field) -> int | None:
     metadata = field.metadata or {}
     found = metadata.get(b"PARQUET:field_id") or metadata.get(b"iceberg.id")  # the latter in ORC files
     return None if found is None or int(found) < 0 else int(found)
-
-
-def _names(nodes: Iterable[Node]) -> dict[int, Named]:
-    found: dict[int, Named] = {}
-    for node in nodes:
-        inside = _names(node.children)
-        if node.field_id is None:
-            found |= inside
-        else:
-            found[node.field_id] = Named(node.name, inside)
-    return found

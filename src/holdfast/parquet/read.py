@@ -39,6 +39,7 @@ from holdfast.storage.arrays import positions
 from holdfast.storage.base import NotFound
 
 BATCH_ROWS = 65536
+_TIME = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ class FileTask:
     base_row_id: int | None = None
     default_row_commit_version: int | None = None
     size: int | None = None
+    modified_ms: int | None = None
     number: int | None = None  # of the file in its plan
     shown: str | None = None  # what the file column says instead of the URI
     spec_id: int | None = None
@@ -231,6 +233,12 @@ class StoredColumns:
                 return lambda batch, rows: positions(rows)
             case names.FILE:
                 return self._constant(task.shown or task.uri, pa.string())
+            case names.FILE_SIZE | names.FILE_BLOCK_LENGTH:  # a file is read in one go
+                return self._constant(task.size, pa.int64())
+            case names.FILE_BLOCK_START:
+                return self._constant(0, pa.int64())
+            case names.FILE_TIME:
+                return self._constant(None if task.modified_ms is None else task.modified_ms * 1000, _TIME)
             case names.SPEC_ID:
                 return self._constant(task.spec_id, pa.int32())
             case names.DELETED:
@@ -319,6 +327,8 @@ def _metadata_type(canonical: str, spec: ReadSpec) -> pa.DataType:
         return pa.int32()
     if canonical == names.DELETED:
         return pa.bool_()
+    if canonical == names.FILE_TIME:
+        return _TIME
     return pa.int64()
 
 

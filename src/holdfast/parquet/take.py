@@ -1,8 +1,5 @@
 """Single rows of data files, by position.
 
-Runs in this process and inside Spark tasks, where it is pickled by value: it imports only Arrow, numpy, pyroaring
-and modules below its own storey.
-
 1. What comes out equals what `read_batches` gives for the same rows, in the order asked: pick by pick, and within one
    in the order of its positions, which may repeat.
 2. A position is physical, and what the task says is hidden has no say: who asks for a position has found its row.
@@ -66,14 +63,6 @@ class Pick:
     positions: NDArray[np.int64]  # in any order, also more than once
 
 
-def take_rows(spec: ReadSpec, picks: Sequence[Pick], *, parallel: int = 32) -> pa.Table:
-    """Rows of several files, in the order asked, with the columns of `output_schema(spec)`.
-
-    From a remote store at most `parallel` ranges are read at a time.
-    """
-    return Taking(spec).rows(picks, parallel=parallel)
-
-
 class Taking:
     """How rows with some columns are taken; what does not depend on the rows is worked out once for each file."""
 
@@ -84,7 +73,10 @@ class Taking:
         self._lock = Lock()
 
     def rows(self, picks: Sequence[Pick], *, parallel: int = 32) -> pa.Table:
-        """Rows of several files; see `take_rows`."""
+        """Rows of several files, in the order asked, with the columns of `output_schema(spec)`.
+
+        From a remote store at most `parallel` ranges are read at a time.
+        """
         asked = [pick for pick in picks if len(pick.positions)]
         if all(pick.store.url == "file://" for pick in asked):
             found = [batch for some in _grouped(asked) for batch in self._local(some)]

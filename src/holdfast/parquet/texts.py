@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from struct import error, unpack_from
+from struct import error as TooShort
+from struct import unpack_from
 from typing import TypeAlias
 
 import numpy as np
@@ -98,7 +99,7 @@ def text_of(pages: PageMap, node: Node, row: int, window: Window) -> pa.Array | 
         for _ in range(before):
             at += _WIDTH + unpack_from(_LENGTH, body, at)[0]
         last = at + _WIDTH + unpack_from(_LENGTH, body, at)[0]
-    except error:
+    except TooShort:
         return None
     bounds = pa.py_buffer(np.array((at + _WIDTH, last), np.int32))
     return pa.Array.from_buffers(node.type, 1, [None, bounds, pa.py_buffer(body)]) if last <= len(body) else None

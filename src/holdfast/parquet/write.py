@@ -14,6 +14,7 @@ below its own storey.
 from __future__ import annotations
 
 import inspect
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -73,6 +74,7 @@ class WriteSpec:
     tight_bounds: bool | None = None  # None: not said
     codec: str = "zstd"
     target_bytes: int = 128 << 20
+    file_rows: int | None = None  # at most so many in a file; None: nobody said
     row_group_rows: int = 1 << 20
     row_group_bytes: int = 64 << 20
     point: bool = False  # for rows read one by one: small pages, numbers and vectors neither compressed nor encoded
@@ -277,6 +279,7 @@ class _File:
         self._layout = layout
         self._key = key
         self._pending: list[pa.RecordBatch] = []
+        self._room = spec.file_rows or sys.maxsize  # rows that the file may still take
         self._rows = 0
         self._bytes = 0
         self._group_bytes = min(spec.row_group_bytes, spec.target_bytes)
@@ -301,15 +304,16 @@ class _File:
 
     @property
     def is_full(self) -> bool:
-        return not self._pending and self._output.file.tell() >= self._layout.spec.target_bytes
+        return not self._pending and (not self._room or self._output.file.tell() >= self._layout.spec.target_bytes)
 
     def take(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Take rows up to the end of a row group; gives back those that are left."""
         row_bytes = batch.nbytes / batch.num_rows
-        limit = self._layout.spec.row_group_rows - self._rows
+        limit = min(self._layout.spec.row_group_rows - self._rows, self._room)
         by_bytes = int((self._group_bytes - self._bytes) / row_bytes) if row_bytes else limit
         taken = batch.slice(0, max(1, min(limit, by_bytes)))
         self._pending.append(taken)
+        self._room -= taken.num_rows
         self._rows += taken.num_rows
         self._bytes += int(taken.num_rows * row_bytes)
         if taken.num_rows >= min(limit, by_bytes):

@@ -92,9 +92,13 @@ def plan_compaction(files: FileTable, partition_names: Sequence[str], limits: Li
 def purged(files: FileTable, partition_names: Sequence[str], limits: Limits) -> tuple[Bin, ...]:
     """Bins that take every file with hidden rows, or with rows that may be gone by value."""
     hides = pc.or_(pc.is_valid(files.column("dv")).combine_chunks(), may_lose(files)) if len(files) else None
-    hiding = files if hides is None else files.filter(hides)
+    return whole(files if hides is None else files.filter(hides), partition_names, limits)
+
+
+def whole(files: FileTable, partition_names: Sequence[str], limits: Limits) -> tuple[Bin, ...]:
+    """Bins that take every file of which the log gives a count of rows."""
     every = Limits(limits.target_rows, limits.target_bytes, -1.0)
-    return plan_compaction(hiding, partition_names, every)
+    return plan_compaction(files, partition_names, every)
 
 
 def groups(files: FileTable, partition_names: Sequence[str]) -> Iterator[Group]:

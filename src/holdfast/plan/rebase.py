@@ -18,7 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.model.files import FileTable, NoStats, Slab
-from holdfast.model.mutation import HANDS_OUT_NUMBERS, TAKES_FILES, AllRows, Mutation, NoRows, RowsWhere, Winner
+from holdfast.model.mutation import (
+    DROPS_FEATURE,
+    HANDS_OUT_NUMBERS,
+    TAKES_FILES,
+    AllRows,
+    Mutation,
+    NoRows,
+    RowsWhere,
+    Winner,
+)
 from holdfast.model.snapshot import Snapshot
 from holdfast.plan.prune import Want, by_partition
 
@@ -69,6 +78,8 @@ def _against(mutation: Mutation, snapshot: Snapshot, winner: Winner, serializabl
 def _against_shape(mutation: Mutation, winner: Winner) -> Clash | None:
     if winner.changes_protocol and mutation.shape is not None:
         return Clash("protocol", winner, "it changed the table's protocol, and so would this transaction")
+    if winner.operation == DROPS_FEATURE and mutation.domains:
+        return Clash("protocol", winner, "it dropped a feature, which may be the one that domains are kept by")
     if winner.only_hands_out_numbers and HANDS_OUT_NUMBERS in mutation.tags:
         return Clash("numbers", winner, "it handed out the numbers of identity columns that these rows have")
     if winner.changes_shape and not _adopts(mutation, winner):

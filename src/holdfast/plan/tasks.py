@@ -68,6 +68,7 @@ def planned_files(plan: ScanPlan, hidden: HiddenRows) -> Iterator[PlannedFile]:
                 base_row_id=chunk.column("base_row_id")[row].as_py(),
                 default_row_commit_version=chunk.column("default_row_commit_version")[row].as_py(),
                 size=chunk.column("size")[row].as_py(),
+                modified_ms=chunk.column("modified_ms")[row].as_py(),
                 number=number,
                 **(_place(chunk, row) if placed else {}),
             )

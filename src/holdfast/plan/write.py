@@ -14,6 +14,7 @@ from holdfast.schema.types import Struct
 
 TARGET_FILE_SIZE = "delta.targetFileSize"
 CODEC = "delta.parquet.compression.codec"
+FILE_ROWS = "holdfast.maxRecordsPerFile"
 STRING_PREFIX = "delta.dataSkippingStringPrefixLength"
 ENABLE_DELETION_VECTORS = "delta.enableDeletionVectors"
 RANDOM_PREFIXES = "delta.randomizeFilePrefixes"
@@ -62,6 +63,7 @@ def write_spec(
         tight_bounds=True if deletion_vectors else None,
         codec=_codec(properties.get(CODEC, _POINT_CODEC if point else "zstd")),
         target_bytes=_size(properties[TARGET_FILE_SIZE]) if TARGET_FILE_SIZE in properties else _TARGET,
+        file_rows=max(0, number(FILE_ROWS, properties[FILE_ROWS])) if FILE_ROWS in properties else None,
         store_partitions=any(truth(properties.get(name)) for name in STORE_PARTITIONS),
         point=point,
         gathered=truth(properties.get(OPTIMIZE_WRITE)),

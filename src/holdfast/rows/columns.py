@@ -13,6 +13,10 @@ ROW_ID = "_row_id"
 ROW_COMMIT_VERSION = "_row_commit_version"
 ROW_INDEX = "_row_index"  # physical position in the file, 0-based
 FILE = "_file"
+FILE_SIZE = "_file_size"
+FILE_TIME = "_file_modification_time"
+FILE_BLOCK_START = "_file_block_start"  # where the part begins that was read in one go, in bytes
+FILE_BLOCK_LENGTH = "_file_block_length"
 PARTITION = "_partition"
 BASE_ROW_ID = "_base_row_id"
 DEFAULT_ROW_COMMIT_VERSION = "_default_row_commit_version"
@@ -30,6 +34,10 @@ METADATA_COLUMNS = (
     DEFAULT_ROW_COMMIT_VERSION,
     SPEC_ID,
     DELETED,
+    FILE_SIZE,
+    FILE_TIME,
+    FILE_BLOCK_START,
+    FILE_BLOCK_LENGTH,
 )
 OTHER_SPELLINGS = {"_pos": ROW_INDEX, "_last_updated_sequence_number": ROW_COMMIT_VERSION}
 NEEDS_TRACKING = frozenset({ROW_ID, ROW_COMMIT_VERSION, BASE_ROW_ID, DEFAULT_ROW_COMMIT_VERSION})
@@ -42,8 +50,3 @@ def canonical(name: str) -> str:
         offered = ", ".join((*METADATA_COLUMNS, *OTHER_SPELLINGS))
         raise UnknownColumn(f"there is no metadata column {name!r}; ask for one of {offered}", column=name)
     return known
-
-
-def needs_tracking(name: str) -> bool:
-    """Whether this metadata column has a value only on a table that tracks rows."""
-    return canonical(name) in NEEDS_TRACKING

@@ -141,13 +141,6 @@ class RowLocator:
             positions[which] = position
         return files, positions
 
-    def locate_one(self, row_id: int) -> tuple[int, int] | None:
-        """The file number and the position of a live row."""
-        if not 0 <= row_id <= LARGEST_ID:
-            return None
-        files, positions = self.locate(np.array([row_id]))
-        return None if files[0] == NOT_FOUND else (int(files[0]), int(positions[0]))
-
     def candidates(self, ids: Numbers) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
         """Rows that have the ids, hidden or not: index into `ids`, file, position; an index at most once per answer."""
         for layer in self._layers:

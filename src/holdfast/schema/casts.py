@@ -1,10 +1,10 @@
 """Which types hold which other types' values, and which a column may become.
 
-Three relations, from strict to lax. `is_lossless`: every value survives as it is. `widens`: the changes of a column's
+Four relations, from strict to lax. `is_lossless`: every value survives as it is. `widens`: the changes of a column's
 type that the format allows without rewriting files. `is_assignable`: what Spark's ANSI store assignment converts,
-raising for the values that do not fit.
+raising for the values that do not fit. `is_castable`: what a cast converts too, texts and truth values above all.
 
-1. All three are about single values: nested types are taken apart by those who ask.
+1. All four are about single values: nested types are taken apart by those who ask.
 2. A widening is lossless, so a column that was widened still holds what it held.
 3. `wider(a, b)` is a widening of `a` that holds every value of `b`, or None.
 """
@@ -50,6 +50,21 @@ def is_assignable(source: DataType, target: DataType) -> bool:
             return isinstance(source, Decimal) or (isinstance(source, Primitive) and source.name in _TEXTABLE)
         case _:
             return _is_number(source) and _is_number(target)
+
+
+def is_castable(source: DataType, target: DataType) -> bool:
+    """Whether a cast converts the one into the other, where the value allows it."""
+    if is_assignable(source, target):
+        return True
+    match source, target:
+        case (Primitive("string"), Primitive(name)):
+            return name in _TEXTABLE
+        case (Primitive("string" | "boolean"), _) if _is_number(target):
+            return True
+        case (_, Primitive("boolean")):
+            return _is_number(source)
+        case _:
+            return False
 
 
 def widens(source: DataType, target: DataType) -> bool:

@@ -19,7 +19,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from holdfast.errors import Invalid, SchemaMismatch, TypeMismatch
-from holdfast.schema.casts import is_assignable, is_lossless, widens
+from holdfast.schema.casts import is_assignable, is_castable, is_lossless, widens
 from holdfast.schema.identity import Identity, identity_of
 from holdfast.schema.show import Path, path_text, schema_text, side_by_side, type_text
 from holdfast.schema.types import Array, DataType, Field, Map, Struct
@@ -33,6 +33,7 @@ class Assignment(Enum):
 
     LOSSLESS = "every value survives as it is"
     ANSI = "as an INSERT in SQL: a value that does not fit raises"
+    CAST = "as an UPDATE or MERGE in SQL: texts are read too, and a value that does not fit raises"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,8 @@ def _refuse_doubles(type_: DataType, path: Path) -> None:
             twice = [f.name for f in fields if counted[f.name.lower()] > 1]
             if twice:
                 where = f" in {path_text(path)}" if path else ""
-                raise Invalid(f"there is more than one column {twice[0]}{where} ({', '.join(twice)}): rename one")
+                wrong = Invalid(f"there is more than one column {twice[0]}{where} ({', '.join(twice)}): rename one")
+                raise wrong.named("COLUMN_ALREADY_EXISTS")
             for f in fields:
                 _refuse_doubles(f.type, (*path, f.name))
         case Array(element, _):
@@ -215,9 +217,18 @@ class _Fitter:
         if incoming == target:
             return Same()
         lossless = is_lossless(incoming, target)
-        if not lossless and not (self.assignment is Assignment.ANSI and is_assignable(incoming, target)):
+        if not lossless and not self.converts(incoming, target):
             self.wrong[path] = _advice(incoming, target)
         return Cast(target, lossless)
+
+    def converts(self, incoming: DataType, target: DataType) -> bool:
+        match self.assignment:
+            case Assignment.LOSSLESS:
+                return False
+            case Assignment.ANSI:
+                return is_assignable(incoming, target)
+            case Assignment.CAST:
+                return is_castable(incoming, target)
 
 
 def _advice(incoming: DataType, target: DataType) -> str:

@@ -38,6 +38,14 @@ class Identity:
             return self.start
         return self.start + max(0, (self.high_water - self.start) // self.step + 1) * self.step
 
+    def mark_for(self, value: int) -> int | None:
+        """The mark beyond which no number is this value or before it; None where the first number lies beyond it."""
+        steps = -(-(value - self.start) // self.step)
+        mark = self.start + steps * self.step
+        if not SMALLEST <= mark <= LARGEST:
+            raise overflow(self)
+        return None if steps < 0 else mark
+
     def last_of(self, count: int) -> int:
         """The last of the next `count` values; `count` is at least 1."""
         last = self.next_value + (count - 1) * self.step

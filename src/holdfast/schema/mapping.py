@@ -39,7 +39,7 @@ def map_existing_columns(schema: Struct, *, max_id: int = 0) -> Mapped:
 
 def without_mapping(schema: Struct) -> Struct:
     """The schema without ids and physical names, as a new table has it before it is mapped."""
-    return _struct(schema, _unmapped)
+    return each_field(schema, _unmapped)
 
 
 def largest_id(schema: Struct) -> int:
@@ -99,7 +99,7 @@ def _mapped(schema: Struct, max_id: int, name_of: Callable[[Field], str]) -> Map
         named = {} if MAPPING_NAME in f.metadata else {MAPPING_NAME: name_of(f)}
         return replace(f, metadata={**f.metadata, **fresh, **named})
 
-    mapped = _struct(schema, with_mapping)
+    mapped = each_field(schema, with_mapping)
     return Mapped(mapped, next(ids) - 1)
 
 
@@ -107,7 +107,7 @@ def _unmapped(f: Field) -> Field:
     return replace(f, metadata={k: v for k, v in f.metadata.items() if k not in (MAPPING_ID, MAPPING_NAME)})
 
 
-def _struct(schema: Struct, change: Callable[[Field], Field]) -> Struct:
+def each_field(schema: Struct, change: Callable[[Field], Field]) -> Struct:
     """The struct with every field at every depth changed, an outer one before those inside it."""
     changed = []
     for f in schema.fields:
@@ -119,7 +119,7 @@ def _struct(schema: Struct, change: Callable[[Field], Field]) -> Struct:
 def _type(type_: DataType, change: Callable[[Field], Field]) -> DataType:
     match type_:
         case Struct():
-            return _struct(type_, change)
+            return each_field(type_, change)
         case Array(element, _):
             return replace(type_, element=_type(element, change))
         case Map(key, value, _):

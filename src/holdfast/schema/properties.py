@@ -27,6 +27,7 @@ DELETED_FILE_RETENTION = "delta.deletedFileRetentionDuration"
 LOG_RETENTION = "delta.logRetentionDuration"
 CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 ISOLATION_LEVEL = "delta.isolationLevel"
+PROTECTED_BEFORE = "delta.requireCheckpointProtectionBeforeVersion"
 AUTO_OPTIMIZE = "delta.autoOptimize"  # what automatic compaction was called before it had a property of its own
 AUTO_COMPACT = "delta.autoOptimize.autoCompact"
 OPTIMIZE_WRITE = "delta.autoOptimize.optimizeWrite"
@@ -103,7 +104,7 @@ PROPERTIES: dict[str, Kind] = {
     "delta.parquet.format.version": Kind.TEXT,
     "delta.randomPrefixLength": Kind.NUMBER,
     "delta.randomizeFilePrefixes": Kind.TRUTH,
-    "delta.requireCheckpointProtectionBeforeVersion": Kind.NUMBER,
+    PROTECTED_BEFORE: Kind.NUMBER,
     MATERIALIZED_ROW_COMMIT_VERSION: Kind.TEXT,
     MATERIALIZED_ROW_ID: Kind.TEXT,
     ROW_TRACKING_SUSPENDED: Kind.TRUTH,

@@ -108,7 +108,7 @@ def spelled(name: str) -> str:
     if folded.startswith(PREFIX):
         close = nearest(name)
         hint = f": did you mean {close}?" if close else "; names outside of delta. are yours to choose"
-        raise Invalid(f"there is no property {name}{hint}")
+        raise Invalid(f"there is no property {name}{hint}").named("DELTA_UNKNOWN_CONFIGURATION")
     if PREFIX + folded in _FOLDED:
         raise Invalid(f"the property {name} means nothing without its prefix: did you mean {_FOLDED[PREFIX + folded]}?")
     return name

@@ -58,7 +58,7 @@ def _refuse(schema: Struct, path: Path, mapped: bool) -> None:
             raise Invalid(
                 f"the name {path_text(below)!r} has {unsuited[0]!r} in it, which data files do not take: rename it, "
                 "or set the property delta.columnMapping.mode to name"
-            )
+            ).named("DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES")
         _refuse_type(f.type, below, mapped)
 
 

@@ -34,8 +34,11 @@ class Assigned:
     before: Mapping[str, str]
 
 
-def assigned(rows: DataFrame, work: Work, *, alias: str, clause: str, does: Column) -> Assigned:
-    """The rows with the columns of `work.schema`; other columns whose names start with `__hf_` come along."""
+def assigned(
+    rows: DataFrame, work: Work, *, alias: str, clause: str, does: Column, beside: Sequence[Column] = ()
+) -> Assigned:
+    """The rows with the columns of `work.schema`; other columns whose names start with `__hf_` come along, and `beside`
+    are columns made of those that values may name too."""
     assert work.store is not None, "columns are made where rows are stored"
     fields = work.schema.fields
     known = {f.name for f in work.target.snapshot.schema.fields}
@@ -54,7 +57,8 @@ def assigned(rows: DataFrame, work: Work, *, alias: str, clause: str, does: Colu
     flat = rows.select(*own, *old, *_values(joined, clause))
     if len(joined) < len(sets):
         # Rows that stand alone are told by the target's names only, which are ambiguous beside a source's.
-        alone = flat.select("*", *(named(before[f.name]).alias(f.name) for f in fields)).alias(alias)
+        was = (named(before[f.name]).alias(f.name) for f in fields)
+        alone = flat.select("*", *was, *beside).alias(alias)
         rest = [one for one in sets if one not in joined]
         flat = alone.select(*(named(name) for name in flat.columns), *_values(rest, clause))
     # A column that is set in every row that is written need not be read.
@@ -132,7 +136,7 @@ def _fitted(f: Field, place: str, types: Struct) -> Column:
     given = types.find(place)
     assert given is not None, "every value has its column"
     plain = without_identity(replace(f, nullable=True))
-    made: Fit = fit(Struct((replace(given, name=f.name, nullable=True),)), Struct((plain,)), assignment=Assignment.ANSI)
+    made: Fit = fit(Struct((replace(given, name=f.name, nullable=True),)), Struct((plain,)), assignment=Assignment.CAST)
     return converted(made.parts[0].how, named(place), f, f.name)
 
 

@@ -5,7 +5,7 @@ a place; what the table at that place is, its log says. A table without a place 
 database does, and goes when its entry goes.
 
 1. A name has one to three parts; three begin with `spark_catalog`, the only catalog there is for tables of ours.
-2. A view is no entry, and a temporary view hides a table of the same name, as for Spark.
+2. A permanent view is told with its text, and a temporary view hides a table of the same name, as for Spark.
 3. What is entered has the provider `delta` in the catalog, so that other engines with the same metastore find a table.
 """
 
@@ -25,7 +25,11 @@ from holdfast.spark.refusal import let_hold
 CATALOG = "spark_catalog"
 PROVIDER = "delta"
 _PART = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^`.\s]+))\s*(\.|$)")
-_FACT = re.compile(r"^(Type|Provider|Location): (.*)$", re.MULTILINE)
+_FACT = re.compile(
+    r"^(Type|Provider|Location|View Catalog and Namespace|View Query Output Columns): (.*)$", re.MULTILINE
+)
+_VIEW_TEXT = re.compile(r"^View Text: (.*?)\nView Original Text: ", re.MULTILINE | re.DOTALL)
+_QUOTED = re.compile(r"`((?:[^`]|``)*)`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,16 @@ class Entry:
         return f"{CATALOG}.{self.database}.{self.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class View:
+    """A permanent view as the catalog knows it."""
+
+    name: tuple[str, str]
+    text: str
+    database: str  # in which names of the text are looked up
+    outputs: tuple[str, ...]  # what its query gave when it was made
+
+
 def split(text: str) -> tuple[str, ...]:
     """The parts of a name; backquotes keep what is between them together."""
     parts, at = list[str](), 0
@@ -66,6 +80,12 @@ def quoted(parts: Sequence[str]) -> str:
 
 def find(spark: SparkSession, parts: Sequence[str]) -> Entry | None:
     """The table that a name means; None where there is none, or where the name is a view's."""
+    found = look(spark, parts)
+    return found if isinstance(found, Entry) else None
+
+
+def look(spark: SparkSession, parts: Sequence[str]) -> Entry | View | None:
+    """The table or permanent view that a name means; None where there is neither."""
     database, name = _within(parts)
     if database is not None and not spark.catalog.databaseExists(f"{CATALOG}.{quoted([database])}"):
         return None
@@ -78,7 +98,18 @@ def find(spark: SparkSession, parts: Sequence[str]) -> Entry | None:
         facts = dict(_FACT.findall(row.information))
         if not row.isTemporary and facts.get("Type") in ("MANAGED", "EXTERNAL") and "Location" in facts:
             return Entry(row.namespace, row.tableName, facts.get("Provider", ""), facts["Location"], _managed(facts))
+        if not row.isTemporary and facts.get("Type") == "VIEW" and (text := _VIEW_TEXT.search(row.information)):
+            within = split(facts.get("View Catalog and Namespace", row.namespace))[-1]
+            outputs = tuple(n.replace("``", "`") for n in _QUOTED.findall(facts.get("View Query Output Columns", "")))
+            return View((row.namespace, row.tableName), text[1], within, outputs)
     return None
+
+
+def columns_of(spark: SparkSession, parts: Sequence[str]) -> list[str]:
+    """The columns of a table or view as the catalog has them."""
+    rows = plain_sql(spark, f"DESCRIBE TABLE {quoted(parts)}").collect()  # one per column
+    names = [row.col_name for row in rows]
+    return names[: next((at for at, name in enumerate(names) if name == "" or name.startswith("# ")), len(names))]
 
 
 def enter(

@@ -54,6 +54,7 @@ from holdfast.spark.matching import (
     alias_of_target,
     looked,
     matches,
+    named_metadata,
     source_rows,
 )
 from holdfast.spark.progress import tasks
@@ -116,7 +117,8 @@ class SparkChanger:
             return self._found(matched.rows, only, work)
         if work.store is None:
             return self._run(matched.rows.select(*addresses), task.Layout(only=only), work.target.snapshot, work)
-        made = assigned(matched.rows, work, alias=alias_of_target(work), clause=CLAUSE, does=does)
+        beside = named_metadata(work)
+        made = assigned(matched.rows, work, alias=alias_of_target(work), clause=CLAUSE, does=does, beside=beside)
         spec = _without_void(work.store.data)
         stored = [
             *(named(f.name) for f in spec.fields),
@@ -144,7 +146,7 @@ class SparkChanger:
             frame = _new_rows(self.spark, work, number)
             values = [value_of(s.value).alias(s.path[0]) for s in clause.sets or ()]
             incoming = frame.select(*values)
-            fitted = fit(spark_to_struct(incoming.schema), schema, assignment=Assignment.ANSI)
+            fitted = fit(spark_to_struct(incoming.schema), schema, assignment=Assignment.CAST)
             prepared = prepare(incoming, fitted, demands(schema, work.store.properties, fitted))
             spec = _without_void(work.store.data)
             feed = None if work.store.feed is None else _without_void(work.store.feed)

@@ -11,23 +11,29 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from pyspark.sql import Column
 
 UNREADABLE = "holdfast_unreadable()"
-_INFIX = {">", ">=", "<", "<=", "=", "==", "<=>", "and", "or"}
+_INFIX = {">", ">=", "<", "<=", "=", "==", "<=>", "and", "or", "+", "-", "*", "/", "%"}
+_PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
-def sql_of(column: Column) -> str:
-    """SQL text that means what the Column means, with UNREADABLE in place of what was not understood."""
+def sql_of(column: Column, *, bound: str | None = None) -> str:
+    """SQL text that means what the Column means, with UNREADABLE in place of what was not understood.
+
+    Columns of a certain DataFrame are qualified by `bound`; without it they are not understood.
+    """
     held = vars(column)  # not getattr: a Column answers to any name, with one of its fields
     if "_expr" in held:
-        return _connect(held["_expr"])
+        return _connect(held["_expr"], bound)
     node = getattr(held.get("_jc"), "node", None)
-    return _classic(node()) if callable(node) else UNREADABLE
+    return _classic(node(), bound) if callable(node) else UNREADABLE
 
 
 def is_bound(column: Column) -> bool:
@@ -48,13 +54,21 @@ def _is_bound(node: Any) -> bool:
     return found.get("_plan_id") is not None or any(_is_bound(part) for part in found.values())
 
 
-def _connect(node: Any) -> str:
+def _connect(node: Any, bound: str | None) -> str:
     found = vars(node)
     match type(node).__name__:
         case "UnresolvedFunction":
-            return _call(str(found.get("_name")), found.get("_args", ()), _connect)
+            return _call(str(found.get("_name")), found.get("_args", ()), partial(_connect, bound=bound))
         case "ColumnReference" if found.get("_plan_id") is None:
             return str(found["_unparsed_identifier"])
+        case "ColumnReference" if bound is not None:
+            parts = _PART.findall(found["_unparsed_identifier"])
+            return ".".join(map(_quoted, (bound, *(quoted.replace("``", "`") or plain for quoted, plain in parts))))
+        case "CastExpression" if found.get("_eval_mode") is None:
+            type_ = found["_data_type"]
+            return f"CAST({_connect(found['_expr'], bound)} AS {getattr(type_, 'simpleString', lambda: type_)()})"
+        case "CaseWhen":
+            return _case(found["_branches"], found["_else_value"], partial(_connect, bound=bound))
         case "SQLExpression":
             return f"({found['_expr']})"
         case "LiteralExpression":
@@ -63,14 +77,23 @@ def _connect(node: Any) -> str:
             return UNREADABLE
 
 
-def _classic(node: Any) -> str:
-    match str(node.getClass().getSimpleName()):
+def _classic(node: Any, bound: str | None) -> str:
+    match _simple(node):
         case "UnresolvedFunction":
-            arguments = node.arguments()
-            return _call(node.functionName(), [arguments.apply(i) for i in range(arguments.size())], _classic)
+            arguments = [node.arguments().apply(i) for i in range(node.arguments().size())]
+            return _call(node.functionName(), arguments, partial(_classic, bound=bound))
         case "UnresolvedAttribute" if node.planId().isEmpty() and not node.isMetadataColumn():
             parts = node.nameParts()
             return ".".join(_quoted(parts.apply(i)) for i in range(parts.size()))
+        case "ExpressionColumnNode" if bound is not None and _simple(node.expression()) == "AttributeReference":
+            return f"{_quoted(bound)}.{_quoted(node.expression().name())}"
+        case "Cast" if node.evalMode().isEmpty():
+            return f"CAST({_classic(node.child(), bound)} AS {node.dataType().sql()})"
+        case "CaseWhenOtherwise":
+            branches = [node.branches().apply(i) for i in range(node.branches().size())]
+            pairs = [(branch._1(), branch._2()) for branch in branches]
+            otherwise = None if node.otherwise().isEmpty() else node.otherwise().get()
+            return _case(pairs, otherwise, partial(_classic, bound=bound))
         case "SqlExpression":
             return f"({node.expression()})"
         case "Literal":
@@ -100,6 +123,11 @@ def _call(name: str, arguments: Sequence[Any], render: Callable[[Any], str]) -> 
             return UNREADABLE
 
 
+def _case(branches: Sequence[tuple[Any, Any]], otherwise: Any, render: Callable[[Any], str]) -> str:
+    whens = " ".join(f"WHEN {render(when)} THEN {render(then)}" for when, then in branches)
+    return f"(CASE {whens}{'' if otherwise is None else f' ELSE {render(otherwise)}'} END)"
+
+
 def _connect_literal(value: Any, type_name: str) -> str:
     match type_name, value:
         case "DateType", int():
@@ -108,7 +136,7 @@ def _connect_literal(value: Any, type_name: str) -> str:
             return _timestamp(value)
         case (("BooleanType" | "IntegerType" | "LongType" | "ShortType" | "ByteType" | "DoubleType"), _):
             return _plain(value)
-        case (("StringType" | "DecimalType"), _):
+        case (("StringType" | "DecimalType" | "NullType"), _):
             return _plain(value)
         case _:
             return UNREADABLE
@@ -148,6 +176,10 @@ def _plain(value: Any) -> str:
             return f"'{escaped}'"
         case _:
             return UNREADABLE
+
+
+def _simple(thing: Any) -> str:
+    return str(thing.getClass().getSimpleName())
 
 
 def _quoted(name: str) -> str:

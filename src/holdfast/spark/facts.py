@@ -26,6 +26,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from holdfast.errors import LimitReached
+from holdfast.rows.distinct import distinct
 from holdfast.rows.words import words
 from holdfast.schema.types import LONG, Array, DataType, Field
 from holdfast.spark.types import spark_struct
@@ -36,6 +37,10 @@ VERSION = "__hf_version"
 PLACE = "__hf_place"  # number of the file in its plan
 SHOWN = "__hf_shown"  # what a file is called where that is not Spark's own spelling
 SPEC = "__hf_spec"
+SIZE = "__hf_size"
+MODIFIED = "__hf_modified"
+BLOCK_START = "__hf_block_start"  # where the part of a file begins that a task reads
+BLOCK_LENGTH = "__hf_block_length"
 SEQUENCE = "__hf_sequence"
 GROUP = "__hf_group"
 GONE = "__hf_gone"  # flag of a row that is gone by its values, where it is told of and not taken out
@@ -133,7 +138,7 @@ def _unknown(numbered: bool) -> str:
 def hashed(uris: Sequence[str]) -> NDArray[np.int64]:
     """The keys of files by the hash of their paths, as Spark computes it."""
     keys = np.fromiter((xxhash.xxh64_intdigest(uri.encode(), _SPARK_SEED) for uri in uris), np.uint64, len(uris))
-    if len(np.unique(keys)) != len(keys):
+    if len(distinct(keys)) != len(keys):
         raise LimitReached("two files of the table have paths with the same hash; compact one of them to read it")
     return keys.view(np.int64)
 

@@ -150,7 +150,15 @@ def source_rows(spark: SparkSession, source: Source, met: Positions) -> DataFram
 
 def _target(spark: SparkSession, work: Work) -> DataFrame:
     plan = replace(work.target, where=_readable(work.target.where), metadata=_target_metadata(work))
-    return SparkRunner(spark).scan(plan, work.hidden).alias(alias_of_target(work))
+    rows = SparkRunner(spark).scan(plan, work.hidden)
+    rows = rows.select("*", *named_metadata(work)) if work.metadata else rows
+    return rows.alias(alias_of_target(work))
+
+
+def named_metadata(work: Work) -> list[Column]:
+    """The metadata columns that clauses name, under the names they call them by."""
+    scanned = _target_metadata(work)
+    return [named(scanned[canonical]).alias(name) for name, canonical in work.metadata.items()]
 
 
 def _target_metadata(work: Work) -> Mapping[str, str]:
@@ -159,7 +167,7 @@ def _target_metadata(work: Work) -> Mapping[str, str]:
         asked[names.ROW_ID] = T_ID
     if work.store is not None and work.store.data.version_column is not None:
         asked[names.ROW_COMMIT_VERSION] = T_VERSION
-    return asked
+    return {**{canonical: f"__hf_m{canonical}" for canonical in work.metadata.values()}, **asked}
 
 
 def _reads_more(work: Work) -> bool:
@@ -204,7 +212,7 @@ def _may_fail(clause: Clause, work: Work) -> bool:
     """Whether a condition can raise on some row: anything but comparisons of columns with literals."""
     if clause.condition is None:
         return False
-    return not is_safe_below(parse(_text(clause.condition), work.target.snapshot.schema, zone="UTC"))
+    return not is_safe_below(parse(_text(clause.condition), work.named, zone="UTC"))
 
 
 def _with_met(target: DataFrame, rows: DataFrame, on: Column) -> DataFrame:

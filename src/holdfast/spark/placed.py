@@ -16,6 +16,7 @@ from holdfast.schema.types import LONG, STRING, DataType
 from holdfast.spark import facts
 
 Facts: TypeAlias = dict[str, tuple[pa.Array, DataType]]
+_OF_FILES = {names.FILE_SIZE: (facts.SIZE, "size"), names.FILE_TIME: (facts.MODIFIED, "modified_ms")}
 _MUST = ("base_row_id", "default_row_commit_version")
 
 
@@ -25,7 +26,7 @@ def more_facts(plan: ScanPlan, files: FileTable, *, hive: bool, loses: bool, loo
     `loses`: rows are gone by value, so sequences and groups are asked for; `looks_up`: whole numbers are not joined.
     """
     table, asked, placement = files.table, plan.metadata.keys(), plan.snapshot.placement
-    found: Facts = {}
+    found: Facts = {} if looks_up else _joined(table, [each for name, each in _OF_FILES.items() if name in asked])
     if placement is None:
         texts, where = table.column("partition_values"), plan.snapshot.location.url
         for i, f in enumerate(() if hive else plan.partition_fields):
@@ -39,8 +40,13 @@ def more_facts(plan: ScanPlan, files: FileTable, *, hive: bool, loses: bool, loo
     if not looks_up:
         wanted = [(facts.SPEC, "spec_id")] if names.SPEC_ID in asked else []
         wanted += [(facts.SEQUENCE, "sequence"), (facts.GROUP, "group")] if loses else []
-        found |= {name: (table.column(source).combine_chunks().cast("int64"), LONG) for name, source in wanted}
+        found |= _joined(table, wanted)
     return found
+
+
+def _joined(files: pa.Table, wanted: list[tuple[str, str]]) -> Facts:
+    """Whole numbers of files, by the names they are joined under."""
+    return {name: (files.column(source).combine_chunks().cast("int64"), LONG) for name, source in wanted}
 
 
 def known_of(plan: ScanPlan, files: pa.Table, name: str) -> pa.Array:

@@ -13,7 +13,6 @@ from inspect import unwrap
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.readwriter import DataFrameReader
 
 IN_FRONT = "__holdfast__"  # what a function is marked by that stands in front of a method
 
@@ -28,16 +27,4 @@ def plain_sql(spark: SparkSession, text: str, args: Any = None, **more: Any) -> 
     """Run a statement as Spark understands it."""
     run = plain(type(spark).sql)
     found: DataFrame = run(spark, text, **more) if args is None else run(spark, text, args, **more)
-    return found
-
-
-def plain_table(spark: SparkSession, name: str) -> DataFrame:
-    """A table or view as Spark finds it."""
-    found: DataFrame = plain(type(spark).table)(spark, name)
-    return found
-
-
-def plain_read(spark: SparkSession) -> DataFrameReader:
-    """A reader of Spark's own formats."""
-    found: DataFrameReader = plain(type(spark).__dict__["read"].fget)(spark)
     return found

@@ -28,9 +28,9 @@ from holdfast.errors import Damaged, MissingFile
 from holdfast.model.files import FileTable, may_lose
 from holdfast.model.snapshot import GoneByValue, HiddenRows
 from holdfast.plan.run import files_text
-from holdfast.plan.scan import ScanPlan, metadata_field
+from holdfast.plan.scan import ScanPlan
 from holdfast.predicate.floats import may_find_nan
-from holdfast.predicate.records import columns_of, conjuncts, has_opaque, is_of_ranges, is_safe_below
+from holdfast.predicate.records import columns_of, conjuncts, is_of_ranges, is_safe_below
 from holdfast.rows import columns as names
 from holdfast.schema.types import LONG, Field
 from holdfast.spark import facts
@@ -41,6 +41,7 @@ from holdfast.spark.filelist import NAMED_AT_MOST, ListedFile, file_number, read
 from holdfast.spark.footers import Spelling, spellings
 from holdfast.spark.gone import Place, Scan, flagged, in_memory, rows_of, without
 from holdfast.spark.hive import directories_agree
+from holdfast.spark.outputs import all_outputs, logical, needed, outputs_of
 from holdfast.spark.placed import Facts, known_of, more_facts, not_parquet, partition_name
 from holdfast.spark.scratch import Scratch, scratch_for
 from holdfast.spark.types import has_time, has_void, named, refuse_time, spark_struct, spark_type
@@ -50,7 +51,8 @@ _POSITIONS_LIMIT = 1 << 40  # more rows than a Parquet file can hold in practice
 _LOOKED_UP_AT_MOST = 20_000  # files; beyond, the text of the numbers would weigh on the plan
 _NEED_BASE = {names.ROW_ID, names.BASE_ROW_ID}
 _NEED_VERSION = {names.ROW_COMMIT_VERSION, names.DEFAULT_ROW_COMMIT_VERSION}
-_PER_FILE = _NEED_BASE | _NEED_VERSION | {names.FILE_NUMBER, names.SPEC_ID}
+_PER_FILE = _NEED_BASE | _NEED_VERSION | {names.FILE_NUMBER, names.SPEC_ID, names.FILE_SIZE, names.FILE_TIME}
+_BLOCKS = {names.FILE_BLOCK_START: facts.BLOCK_START, names.FILE_BLOCK_LENGTH: facts.BLOCK_LENGTH}
 
 
 @dataclass(frozen=True)
@@ -71,21 +73,21 @@ class SparkRunner:
 
     def scan(self, plan: ScanPlan, hidden: HiddenRows) -> DataFrame:
         """The rows a plan asks for."""
-        refuse_time(self.spark, _needed(plan))
+        refuse_time(self.spark, needed(plan))
         scratch = scratch_for(plan.snapshot.location)
         if not len(plan.files):
-            df = self.spark.createDataFrame([], spark_struct(_all_outputs(plan)))
+            df = self.spark.createDataFrame([], spark_struct(all_outputs(plan)))
         elif self._is_native(plan):
             df = _NativeScan(self.spark, plan, hidden, scratch, self._rows_to_delete).frame()
         else:
-            full = replace(plan, columns=_needed(plan))
+            full = replace(plan, columns=needed(plan))
             gone = tuple(in_memory(self.spark, g, self._rows_to_delete, scratch) for g in hidden.by_value)
-            df = scan_by_arrow(self.spark, full, hidden, _outputs_of(full), gone)
+            df = scan_by_arrow(self.spark, full, hidden, outputs_of(full), gone)
         if plan.where is not None:
             df = df.where(plan.where.source)
         if plan.columns == plan.snapshot.schema.fields:
             return df
-        return df.select(*(named(f.name) for f in _outputs_of(plan)))
+        return df.select(*(named(f.name) for f in outputs_of(plan)))
 
     def describe(self, plan: ScanPlan) -> tuple[str, ...]:
         """How the plan would be read."""
@@ -130,8 +132,8 @@ class _NativeScan:
         lots = list(self._lots())
         if not any(lot.spelling.by_arrow for lot in lots):
             return reduce(DataFrame.unionAll, [self._lot(lot) for lot in lots])
-        full = replace(self.plan, columns=_needed(self.plan))
-        outputs = [named(f.name) for f in _outputs_of(full)]
+        full = replace(self.plan, columns=needed(self.plan))
+        outputs = [named(f.name) for f in outputs_of(full)]
         frames = [
             self._by_arrow(replace(full, files=lot.files), lot)
             if lot.spelling.by_arrow
@@ -142,7 +144,7 @@ class _NativeScan:
 
     def _by_arrow(self, plan: ScanPlan, lot: Lot) -> DataFrame:
         gone = tuple(in_memory(self.spark, g, self.rows_to_delete, self.scratch) for g in lot.gone)
-        return scan_by_arrow(self.spark, plan, self.hidden, _outputs_of(plan), gone)
+        return scan_by_arrow(self.spark, plan, self.hidden, outputs_of(plan), gone)
 
     def _lots(self) -> Iterator[Lot]:
         """Files apart by whether they hide rows, whether they lose some by value, and how they name columns."""
@@ -176,7 +178,7 @@ class _NativeScan:
         """Whether something is wanted that data files store; otherwise it is all the same how they call it."""
         partition = set(self.plan.snapshot.partition_columns)
         ids = len(self._stored_fields()) > sum(f.name not in partition for f in self.plan.snapshot.schema.fields)
-        return ids or any(f.name not in partition for f in _needed(self.plan))
+        return ids or any(f.name not in partition for f in needed(self.plan))
 
     def _compared(self, gone: tuple[GoneByValue, ...]) -> list[Field]:
         """Columns that are read only to be compared, because the table has them no more."""
@@ -213,6 +215,7 @@ class _NativeScan:
         shows_path = names.FILE in asked and self.plan.snapshot.placement is None
         if shows_path or (table is not None and not numbered):
             extra.append(source["file_path"].alias(facts.PATH))
+        extra += [source[name.removeprefix("_")].alias(_BLOCKS[name]) for name in _BLOCKS if name in asked]
         extra += [F.col(facts.STORED_INDEX).alias(facts.INDEX)] if indexed else []
         if extra:
             df = df.select(*(named(f.name) for f in read_as), *extra)
@@ -242,7 +245,7 @@ class _NativeScan:
         flags = []
         for i, gone in enumerate(lot.gone):
             rows = rows_of(self.spark, gone, self.rows_to_delete, self.scratch)
-            values = [_logical(own.get(f.field_id, f), lot.spelling) for f in gone.deletes.schema.fields]
+            values = [logical(own.get(f.field_id, f), lot.spelling) for f in gone.deletes.schema.fields]
             if names.DELETED in self.plan.metadata:
                 flags.append(f"{facts.GONE}_{i}")
                 df = flagged(df, gone, rows, values, place, flags[-1])
@@ -283,9 +286,10 @@ class _NativeScan:
             inside = [k for k in keys if "://" not in k or k.startswith(location.store.url + "/")]
             with ThreadPoolExecutor(max_workers=8) as pool:
                 sizes |= zip(inside, pool.map(self._look, inside), strict=True)
+        uris = location.spark_uris(files.column("key").combine_chunks()).to_pylist()
         return [
-            ListedFile(location.spark_uri(key), location.file_url(key), sizes[key], modified or 0)
-            for key, modified in zip(keys, files.column("modified_ms").to_pylist(), strict=True)
+            ListedFile(uri, location.file_url(key), sizes[key], modified or 0)
+            for key, uri, modified in zip(keys, uris, files.column("modified_ms").to_pylist(), strict=True)
         ]
 
     def _look(self, key: str) -> int:
@@ -344,7 +348,7 @@ class _NativeScan:
             return df
         defaulted = {f.name for f in self._stored_fields() if lot.spelling.defaults(f)}
         stored = [f for f in self._stored_fields() if not has_void(f.type) and f.name not in defaulted]
-        tops = {f.name: lot.spelling.top(f) for f in stored}
+        tops = {f.name: lot.spelling.top(f) for f in stored if f in self.plan.snapshot.schema.fields}  # no stored ids
         for part in conjuncts(self.plan.where.predicate):
             safe = is_safe_below(part) and not may_find_nan(part, self.plan.snapshot.schema)
             if safe and all(column[0] in tops for column in columns_of(part)):
@@ -358,7 +362,7 @@ class _NativeScan:
             if f.name in positions:
                 made.append(self._partition_value(f, positions[f.name], hive, numbered).alias(f.name))
             else:
-                made.append(_logical(f, lot.spelling).alias(f.name))
+                made.append(logical(f, lot.spelling).alias(f.name))
         asked = self.plan.metadata.items()
         return [*made, *(self._metadata(name, lot, hive, numbered).alias(out) for name, out in asked)]
 
@@ -385,6 +389,12 @@ class _NativeScan:
                 if self.plan.snapshot.placement is None:
                     return F.col(facts.PATH)
                 return facts.known(facts.SHOWN, numbered=numbered)
+            case names.FILE_SIZE:
+                return self._per_file(lot, facts.SIZE, "size", numbered)
+            case names.FILE_TIME:
+                return F.timestamp_millis(self._per_file(lot, facts.MODIFIED, "modified_ms", numbered))
+            case names.FILE_BLOCK_START | names.FILE_BLOCK_LENGTH:
+                return F.col(_BLOCKS[name])
             case names.SPEC_ID:
                 return self._per_file(lot, facts.SPEC, "spec_id", numbered).cast("int")
             case names.DELETED:
@@ -416,34 +426,3 @@ class _NativeScan:
             return fresh
         found = F.coalesce(named(lot.spelling.top(stored)), fresh)
         return F.when(base.isNotNull(), found) if identity.has_gaps else found
-
-
-def _logical(f: Field, spelling: Spelling) -> Column:
-    """A stored column under its logical type: nested fields take their logical names."""
-    if has_void(f.type):
-        return F.lit(None).cast(spark_type(f.type))
-    if spelling.defaults(f):
-        return F.lit(f.initial_default).cast(spark_type(f.type))
-    stored = named(spelling.top(f))
-    shown = spark_type(f.type)
-    return stored if spark_type(spelling.type(f)) == shown else stored.cast(shown)
-
-
-def _all_outputs(plan: ScanPlan) -> tuple[Field, ...]:
-    return _outputs_of(replace(plan, columns=plan.snapshot.schema.fields))
-
-
-def _outputs_of(plan: ScanPlan) -> tuple[Field, ...]:
-    """The columns a plan gives, then its metadata columns."""
-    return (*plan.columns, *(metadata_field(plan.snapshot, name, output) for name, output in plan.metadata.items()))
-
-
-def _needed(plan: ScanPlan) -> tuple[Field, ...]:
-    """The asked columns and those the condition may use: all, where it is not fully understood."""
-    if plan.where is None:
-        return plan.columns
-    used = {column[0] for column in columns_of(plan.where.predicate)}
-    if has_opaque(plan.where.predicate):
-        used |= set(plan.snapshot.schema.names)
-    asked = {f.name for f in plan.columns}
-    return (*plan.columns, *(f for f in plan.snapshot.schema.fields if f.name in used - asked))

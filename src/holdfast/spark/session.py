@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from holdfast.errors import Invalid, Unavailable
 from holdfast.spark.home import two_sparks
 from holdfast.spark.java import ADVICE, find_java
-from holdfast.spark.progress import on_terminal
+from holdfast.spark.terminal import on_terminal
 
 LOCAL = "local[*]"
 REMOTE = "sc://"

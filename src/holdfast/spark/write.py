@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.env import system
 from holdfast.errors import Unsupported
@@ -30,6 +30,7 @@ from holdfast.storage.location import Location
 from holdfast.storage.remote import RemoteStore
 from holdfast.storage.sink import Sink, open_sink
 
+_FILE_ROWS = "spark.sql.files.maxRecordsPerFile"
 _ANSWER = (
     Field("key", STRING),
     Field("size", LONG),
@@ -63,6 +64,12 @@ def write_frame(df: DataFrame, spec: WriteSpec, location: Location) -> pa.Table:
     task = by_value(_writer(spec, sink, notes), needs, work="write this table")
     # As many rows as there are files.
     return rows.mapInArrow(task, spark_struct(_ANSWER)).toArrow().cast(STAGED)
+
+
+def as_session_says(spec: WriteSpec, spark: SparkSession) -> WriteSpec:
+    """A spec with what a session says of the rows of a file, where nothing else does."""
+    said = spark.conf.get(_FILE_ROWS, "0") if spec.file_rows is None else None
+    return replace(spec, file_rows=int(said)) if said and said.isdigit() else spec
 
 
 def gathered(df: DataFrame, spec: WriteSpec) -> DataFrame:

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import islice
 
 from holdfast.errors import Invalid
 from holdfast.storage.base import NotFound, ObjectStore
@@ -23,6 +25,7 @@ from holdfast.storage.location import Location, canonical_scheme
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.remote import RemoteStore
 
+_LOOKERS = 16
 _SPELLED = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)(?://([^/]*))?(.*)", re.DOTALL)
 _KNOWN = "a local path, file:, s3://, s3a://, s3n://, gs://, gcs://, abfs://, abfss://, az://, memory://"
 
@@ -74,6 +77,24 @@ def is_there(location: Location, file_key: str) -> bool:
     except NotFound:
         return False
     return True
+
+
+def missing(location: Location, file_keys: Iterable[str]) -> Iterator[str]:
+    """Those of some files that do not exist, found by looking at each, a few at a time and no further than is asked.
+
+    A file in another store, which the user has not allowed, is not looked at: for this table it is not there.
+    """
+    own = f"{location.store.url}/"
+
+    def is_gone(key: str) -> bool:
+        if "://" in key and not key.startswith(own) and not location.allow_outside:
+            return True
+        return not is_there(location, key)
+
+    waiting = iter(file_keys)
+    with ThreadPoolExecutor(_LOOKERS) as pool:
+        while some := list(islice(waiting, _LOOKERS * 4)):
+            yield from (key for key, gone in zip(some, pool.map(is_gone, some), strict=True) if gone)
 
 
 def open_store(config: StoreConfig) -> ObjectStore:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import reduce
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -26,7 +25,6 @@ from holdfast.plan.scan import Request, ScanPlan, plan_scan
 from holdfast.rows.columns import ROW_ID
 from holdfast.schema.constraints import quoted
 from holdfast.spark.scan import SparkRunner
-from holdfast.storage.arrays import strings
 from holdfast.table.dialect import Dialect, TableState
 
 CHANGE = "_change_type"
@@ -61,23 +59,19 @@ def _parts(
     updated, deleted = effect.taken
     for change, positions in (("update", updated), ("delete", deleted)):
         if positions:
-            files = _among(old.files, list(positions))
+            files = old.files.among(positions)
             yield change, _plan(old, hiding(files)), HiddenRows(_others(files, positions))
     unread = [s.key for s in effect.strategies if s.key not in updated and s.key not in deleted]
     if unread:
-        files = _among(old.files, unread)
+        files = old.files.among(unread)
         yield "delete", _plan(old, files), dialect.load_hidden(old.location, files)
     if effect.new_keys and version is not None:
         new = dialect.at(before, version).snapshot
-        yield "insert", _plan(new, _among(new.files, list(effect.new_keys))), HiddenRows()
+        yield "insert", _plan(new, new.files.among(effect.new_keys)), HiddenRows()
 
 
 def _plan(snapshot: Snapshot, files: FileTable) -> ScanPlan:
     return replace(plan_scan(snapshot, Request(columns=(), metadata=[ROW_ID])), files=files)
-
-
-def _among(files: FileTable, keys: list[str]) -> FileTable:
-    return files.filter(pc.is_in(files.column("key").combine_chunks(), value_set=strings(keys)))
 
 
 def _others(files: FileTable, positions: Positions) -> dict[str, BitMap64]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 import msgspec
-import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql import types as spark
 
 from holdfast.delta.features import WRITABLE, check_writable, reader_features, writer_features
@@ -25,26 +25,17 @@ from holdfast.local.runner import LocalRunner
 from holdfast.model.mutation import Mutation
 from holdfast.model.snapshot import Snapshot
 from holdfast.ops import alter, alter_columns
+from holdfast.ops.replace_columns import replace_columns as replacing
+from holdfast.ops.scan import scan
 from holdfast.plan.scan import Condition, Request, plan_scan
 from holdfast.predicate.parse import parse
-from holdfast.predicate.records import (
-    And,
-    Compare,
-    Constant,
-    IsNull,
-    Not,
-    Op,
-    Opaque,
-    Or,
-    Predicate,
-    columns_of,
-    has_opaque,
-    negate,
-    pushed,
-)
+from holdfast.predicate.records import columns_of, has_opaque, untrue
+from holdfast.schema.constraints import references
 from holdfast.schema.ddl import parse_type
 from holdfast.schema.requests import least_versions
 from holdfast.schema.types import DataType
+from holdfast.spark.conditions import condition
+from holdfast.spark.scan import SparkRunner
 from holdfast.spark.types import spark_to_struct
 from holdfast.table.delta_dialect import DELTA
 from holdfast.table.writing import Written, land
@@ -76,6 +67,11 @@ def add_columns(state: DeltaState, columns: Columns, env: Env) -> Written:
     return commit_shape(state, mutation, env)
 
 
+def replace_columns(state: DeltaState, columns: Columns, env: Env) -> Written:
+    """Let the table have these columns and no others."""
+    return commit_shape(state, replacing(DELTA.shape_of(state), columns_asked(columns), env.new_uuid), env)
+
+
 def rename_column(state: DeltaState, old: str, new: str, env: Env) -> Written:
     """Give a column another name."""
     return commit_shape(state, alter_columns.rename_column(DELTA.shape_of(state), old, new), env)
@@ -101,12 +97,20 @@ def default_column(state: DeltaState, name: str, expression: str | None, env: En
     return commit_shape(state, alter_columns.default_column(DELTA.shape_of(state), name, expression), env)
 
 
-def add_constraint(state: DeltaState, name: str, expression: str, env: Env, *, zone: str = "UTC") -> Written:
+def add_constraint(
+    state: DeltaState,
+    name: str,
+    expression: str,
+    env: Env,
+    *,
+    zone: str = "UTC",
+    session: SparkSession | None = None,
+) -> Written:
     """Demand an expression of every row, if those that are there satisfy it."""
     mutation = alter.add_constraint(DELTA.shape_of(state), name, expression)
     check_writable(state.protocol, table=state.snapshot.location.url)
     if len(state.snapshot.files):
-        refuse_violated(state.snapshot, mutation.parameters["name"], expression, zone)
+        refuse_violated(state.snapshot, mutation.parameters["name"], expression, zone, session)
     return commit_shape(state, mutation, env)
 
 
@@ -175,18 +179,28 @@ def type_of(name: str, type_: TypeLike) -> DataType:
     raise Invalid(f"the type of {name} is SQL text or a Spark type, not {type(type_).__name__}")
 
 
-def refuse_violated(snapshot: Snapshot, name: str, expression: str, zone: str) -> None:
-    """Refuse a constraint that some row breaks; only files whose statistics leave it open are read."""
+def refuse_violated(
+    snapshot: Snapshot, name: str, expression: str, zone: str, session: SparkSession | None = None
+) -> None:
+    """Refuse a constraint that some row breaks; only files whose statistics leave it open are read.
+
+    Where Spark alone understands the expression, a session is asked to read every row.
+    """
     predicate = parse(expression, snapshot.schema, zone=zone)
     if has_opaque(predicate):
-        raise Unsupported(
-            f"Holdfast cannot check yet whether the rows that are there satisfy the constraint {name} ({expression}): "
-            "compare columns with literals, or add it while the table is empty"
-        )
-    broken = Condition(expression, f"NOT ({expression})", _untrue(pushed(predicate)))
-    named = sorted({column[0] for column in columns_of(predicate)})
-    plan = plan_scan(snapshot, Request(named or None, broken))
-    found: pa.Table = LocalRunner().scan(plan, load_hidden(snapshot.location, plan.files), limit=1)
+        if session is None:
+            raise Unsupported(
+                f"whether the rows that are there satisfy the constraint {name} ({expression}) is checked with Spark: "
+                "open the table with a session, or compare columns with literals"
+            )
+        text = f"NOT coalesce(({expression}), false)"
+        asked = Request(references(expression, snapshot.schema) or None, condition(session, text, snapshot.schema))
+        found = scan(snapshot, asked, SparkRunner(session), load_hidden).limit(1).toArrow()  # one row
+    else:
+        broken = Condition(expression, f"NOT ({expression})", untrue(predicate))
+        named = sorted({column[0] for column in columns_of(predicate)})
+        plan = plan_scan(snapshot, Request(named or None, broken))
+        found = LocalRunner().scan(plan, load_hidden(snapshot.location, plan.files), limit=1)
     if found.num_rows:
         row = ", ".join(f"{k}={'null' if v is None else v}" for k, v in found.to_pylist()[0].items())
         raise ConstraintViolated(
@@ -194,23 +208,4 @@ def refuse_violated(snapshot: Snapshot, name: str, expression: str, zone: str) -
             "or the constraint; nothing was written",
             constraint=name,
             row=row,
-        )
-
-
-def _untrue(predicate: Predicate) -> Predicate:
-    """True where a predicate is false or null, and false elsewhere; NOT must stand above leaves only."""
-    match predicate:
-        case And(parts):
-            return Or(tuple(map(_untrue, parts)))
-        case Or(parts):
-            return And(tuple(map(_untrue, parts)))
-        case Constant(value):
-            return Constant(value is not True)
-        case IsNull() | Not(IsNull()) | Compare(Op.SAME) | Not(Compare(Op.SAME)):
-            return negate(predicate)
-        case Not(leaf) if not isinstance(leaf, And | Or | Not | Constant | Opaque):
-            return Or((leaf, IsNull(leaf.column)))
-        case Not() | Opaque():
-            raise AssertionError(f"{predicate} is no leaf that can be evaluated")
-        case _:
-            return Or((negate(predicate), IsNull(predicate.column)))
+        ).named("DELTA_NEW_CHECK_CONSTRAINT_VIOLATION")

@@ -219,7 +219,7 @@ def _unlimited_field(f: spark.StructField) -> spark.StructField:
 def _read(where: str, struct: spark.StructType) -> Struct:
     names = [name.lower() for name in struct.names]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise Invalid(f"there is more than one column {twice[0]}: rename one")
+        raise Invalid(f"there is more than one column {twice[0]}: rename one").named("COLUMN_ALREADY_EXISTS")
     return spark_to_struct(struct, where=where)
 
 

@@ -28,7 +28,6 @@ from holdfast.ops.changes import planned, planned_feed
 from holdfast.ops.write import Said
 from holdfast.plan.changes import Kind, Wanted, check_wanted, no_changes
 from holdfast.spark.changes import SparkChangeReader
-from holdfast.storage.open import is_there
 from holdfast.table.applying import applied_up_to, apply_rows, refuse_unpaired
 from holdfast.table.changing import Caller, Changed
 from holdfast.table.moment import moment_ms
@@ -127,7 +126,7 @@ class ChangeVerbs(ABC):
         if first > state.version:
             raise UnknownVersion(f"the newest version is {state.version}, so none is from {first} on", version=first)
         stretch = read_range(_before(state, first, is_needed=False), _at(state, last), start=first)
-        plan = planned_feed(stretch, load_hidden, is_there)
+        plan = planned_feed(stretch, load_hidden)
         return ChangeSet(first, last, "feed", plan, caller.spark, state, None)
 
 
@@ -137,7 +136,7 @@ def _asked(state: DeltaState, first: int, last: int, wanted: Wanted, spark: Spar
         check_wanted(wanted, state.snapshot.schema)
         return ChangeSet(first, last, kind, no_changes(state.snapshot, wanted), spark, state, wanted)
     before = _before(state, first, is_needed=not wanted.by_commit)
-    plan = planned(read_range(before, _at(state, last), start=first), wanted, load_hidden, is_there)
+    plan = planned(read_range(before, _at(state, last), start=first), wanted, load_hidden)
     return ChangeSet(first, last, kind, plan, spark, state, wanted)
 
 

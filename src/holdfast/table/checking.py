@@ -36,7 +36,6 @@ from holdfast.ops.backfill import row_counts
 from holdfast.ops.check import FilesChecked, check_files, letting_go, saying_anew
 from holdfast.plan.check import Looker
 from holdfast.spark.look import SparkLooker
-from holdfast.storage.arrays import strings
 from holdfast.table.changing import Caller
 from holdfast.table.delta_dialect import DELTA
 
@@ -126,12 +125,11 @@ def _check(state: DeltaState, caller: Caller, *, deep: bool) -> _Checked:
 def _mutation(checked: _Checked, *, drop_missing: bool) -> Mutation | None:
     """What the log must say anew next; None: nothing. Files go in a commit of their own: that one changes rows."""
     snapshot, found = checked.state.snapshot, checked.files
-    keys = snapshot.files.column("key").combine_chunks()
-    again = described(snapshot.files.filter(pc.is_in(keys, value_set=strings(sorted(found.counts)))))
+    again = described(snapshot.files.among(found.counts))
     bare = FileTable()
     if snapshot.identity is not None:
-        there = pc.invert(pc.is_in(keys, value_set=strings(sorted(found.missing))))
-        bare = snapshot.files.filter(pc.and_(pc.is_null(snapshot.files.column("base_row_id")).combine_chunks(), there))
+        there = snapshot.files.outside(found.missing)
+        bare = there.filter(pc.is_null(there.column("base_row_id")).combine_chunks())
     unnumbered = described(bare)
     unnumbered = with_counts(unnumbered, row_counts(snapshot.location, unnumbered, found.counts))
     said = saying_anew(recounted(again, found.counts), recounted(unnumbered, found.counts), found.mark)

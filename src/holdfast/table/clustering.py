@@ -33,7 +33,7 @@ def z_ordered_by(state: TableState, names: Sequence[str]) -> Paths:
         raise Invalid(
             f"the table is clustered by {shown}, and that is the order of its rows: use executeCompaction(), or "
             "cluster it by other columns with clusterBy"
-        )
+        ).named("DELTA_CLUSTERING_WITH_ZORDER_BY")
     if not names:
         raise Invalid("name the columns to put rows in order by, as in executeZOrderBy('day', 'store')")
     paths = tuple(path_of(snapshot.schema, name) for name in names)
@@ -45,7 +45,8 @@ def z_ordered_by(state: TableState, names: Sequence[str]) -> Paths:
     for path in paths:
         type_ = fields_along(snapshot.schema, path)[-1].type
         if path[0] in snapshot.partition_columns:
-            raise Invalid(f"the table is partitioned by {path_text(path)}: every file has one value of it already")
+            wrong = Invalid(f"the table is partitioned by {path_text(path)}: every file has one value of it already")
+            raise wrong.named("DELTA_ZORDERING_ON_PARTITION_COLUMN")
         if not is_bounded(type_):
             raise Invalid(f"rows cannot be put in order by {path_text(path)}, because it is {type_text(type_)}")
         if physical_path(snapshot.schema, path) not in kept:

@@ -40,8 +40,11 @@ from holdfast.table.builder import PLAIN, DeltaTableBuilder, Mode
 from holdfast.table.changing import Caller
 from holdfast.table.compacting import LogCompaction, compact_log
 from holdfast.table.delta_publishing import DeltaPublishing
+from holdfast.table.dropping import Dropped, drop_feature_support
 from holdfast.table.erasing import ErasureVerbs
 from holdfast.table.lookup import Pins
+from holdfast.table.making import MakingVerbs
+from holdfast.table.matched import Met, replace_matched
 from holdfast.table.moment import moment_ms
 from holdfast.table.names import place_of
 from holdfast.table.nearest import NearestVerbs
@@ -53,7 +56,7 @@ from holdfast.table.transaction import TransactionVerbs
 from holdfast.table.upkeep import UpkeepVerbs
 from holdfast.table.vacuuming import VersionVerbs, pinned_version, refuse_vacuumed
 from holdfast.table.verbs import RowVerbs, said
-from holdfast.table.writing import How, Written, make, rows_of, write
+from holdfast.table.writing import How, Written, is_seen, make, rows_of, write
 
 _BY_PATH = re.compile(r"(?:delta\.)?`(.+)`", re.DOTALL)
 
@@ -77,6 +80,7 @@ class DeltaTable(
     TransactionVerbs,
     RestoreVerbs,
     RowVerbs,
+    MakingVerbs[DeltaTableBuilder["DeltaTable"]],
 ):
     """A Delta table at a path."""
 
@@ -142,26 +146,6 @@ class DeltaTable(
         return cls(sparkSession, _Latest(converting.convert(location, partitions, asked, system(), plain=plain)))
 
     @classmethod
-    def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """Describe a table to be created; refused where there is one."""
-        return cls._builder(sparkSession, Mode.CREATE)
-
-    @classmethod
-    def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """Describe a table to be created where there is none."""
-        return cls._builder(sparkSession, Mode.CREATE_IF_NOT_EXISTS)
-
-    @classmethod
-    def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """Describe a table to take the place of one that is there, without its rows."""
-        return cls._builder(sparkSession, Mode.REPLACE)
-
-    @classmethod
-    def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """Describe a table to be created, or to take the place of one that is there."""
-        return cls._builder(sparkSession, Mode.CREATE_OR_REPLACE)
-
-    @classmethod
     def _builder(cls, spark: SparkSession | None, mode: Mode) -> DeltaTableBuilder[DeltaTable]:
         def execute(path: str, shape: Shape, mode: Mode) -> DeltaTable:
             plain = shape.properties.get(PLAIN, "false").lower() == "true"
@@ -170,28 +154,13 @@ class DeltaTable(
 
         return DeltaTableBuilder(execute, mode)
 
-    def append(
-        self,
-        rows: DataFrame | pa.Table,
-        *,
-        mergeSchema: bool = False,
-        widenTypes: bool = False,
-        txn: tuple[str, int] | None = None,
-        userMetadata: str | None = None,
-    ) -> Written:
-        """Add rows, from a DataFrame or, without Spark, an Arrow table.
-
-        `mergeSchema` adds columns the table lacks, `widenTypes` widens the types of those it has. `txn` names an
-        application and its version: one the table has seen is not written again.
-        """
-        how = How(add_columns=mergeSchema, widen_types=widenTypes, said=said(txn, userMetadata))
-        return self._write(rows, how)
-
     def overwrite(
         self,
         rows: DataFrame | pa.Table,
         *,
         replaceWhere: str | None = None,
+        replaceUsing: str | Sequence[str] | None = None,
+        replaceOn: str | None = None,
         partitionOverwriteMode: str = "static",
         mergeSchema: bool = False,
         widenTypes: bool = False,
@@ -199,7 +168,11 @@ class DeltaTable(
         txn: tuple[str, int] | None = None,
         userMetadata: str | None = None,
     ) -> Written:
-        """Put rows in the place of all, of the partitions `replaceWhere` names, or (dynamic) of their own."""
+        """Put rows in the place of all, of those `replaceWhere` names, or (dynamic) of the partitions they have.
+
+        Or of those they match: by equal values in the columns `replaceUsing`, or by a condition `replaceOn`, in which
+        the table has the name that `alias` gave it.
+        """
         mode = partitionOverwriteMode.lower()
         if mode not in ("static", "dynamic"):
             raise Invalid(f"partitionOverwriteMode is static or dynamic, not {partitionOverwriteMode!r}")
@@ -216,12 +189,19 @@ class DeltaTable(
             replace_schema=overwriteSchema,
             said=said(txn, userMetadata),
         )
-        return self._write(rows, how)
+        return self._write(rows, how, Met(replaceUsing, replaceOn, self._alias))
 
-    def _write(self, rows: DataFrame | pa.Table, how: How) -> Written:
-        env, state = system(), self._state()
-        done = write(state, rows_of(rows, self._spark, env), found(state, how, self._caller()), env)
-        return after(state, done, self._caller())
+    def _write(self, rows: DataFrame | pa.Table, how: How, met: Met | None = None) -> Written:
+        env, state, caller = system(), self._state(), self._caller()
+        if is_seen(state, how.said, caller.dialect):
+            return Written(None, {}, 0)
+        given = rows_of(rows, self._spark, env)
+        matching = None if met is None else met.matching(state.snapshot.schema, given.schema(), how)
+        if matching is None:
+            done = write(state, given, found(state, how, caller), env)
+        else:
+            done = replace_matched(state, given, how, matching, caller)
+        return after(state, done, caller)
 
     def setProperties(self, properties: Mapping[str, str]) -> Written:
         """Set properties of the table; a misspelt one is refused with the nearest name."""
@@ -264,7 +244,9 @@ class DeltaTable(
 
     def addConstraint(self, name: str, expression: str) -> Written:
         """Demand that an expression is true of every row, those that are there included; null breaks it too."""
-        return altering.add_constraint(self._state(), name, expression, system(), zone=self._zone())
+        return altering.add_constraint(
+            self._state(), name, expression, system(), zone=self._zone(), session=self._spark
+        )
 
     def dropConstraint(self, name: str, ifExists: bool = False) -> Written:
         """Demand no more what a constraint said."""
@@ -277,6 +259,14 @@ class DeltaTable(
     def addFeatureSupport(self, featureName: str) -> Written:
         """Let the table have a feature, with the protocol it needs."""
         return altering.add_feature_support(self._state(), featureName, system())
+
+    def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> Dropped:
+        """Take a feature out of the table, with all its traces: who does not know it can read the table then.
+
+        Old versions stay, and the table asks its writers to protect them (`checkpointProtection`); with
+        `truncateHistory` they go, once they are old enough. Row ids go with `rowTracking`, and indexes with them.
+        """
+        return drop_feature_support(self._state(), featureName, self._caller(), truncate=bool(truncateHistory))
 
     def enableRowTracking(self, batchFiles: int = BATCH_FILES, progress: Report | None = None) -> Tracked:
         """Give every row an id, while others go on writing.

@@ -30,7 +30,7 @@ from holdfast.schema.mapping import all_fields
 from holdfast.schema.properties import COLUMN_MAPPING_MODE, truth
 from holdfast.schema.storable import refuse_unstorable
 from holdfast.schema.types import STRING, Field, Struct
-from holdfast.spark.progress import phase
+from holdfast.spark.terminal import phase
 from holdfast.storage.location import Location
 from holdfast.table.dialect import Dialect, mode_asked
 from holdfast.table.manifests import SYMLINK_FORMAT, generate

@@ -228,8 +228,7 @@ def _purge(state: DeltaState, such: Sought, caller: Caller) -> tuple[DeltaState,
         left = _hiding_such(state.snapshot, such, caller)
         if not left:
             break
-        files = state.snapshot.files
-        some = files.filter(pc.is_in(files.column("key").combine_chunks(), value_set=strings(list(left))))
+        some = state.snapshot.files.among(left)
         names = [f.physical_name for f in partition_fields(state.snapshot)]
         done = run_bins(state, purged(some, names, limits_of(state)), caller, purges=True)
         versions += done.versions

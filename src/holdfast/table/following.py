@@ -55,7 +55,7 @@ from holdfast.plan.stream import (
 from holdfast.rows.columns import ROW_ID
 from holdfast.schema.properties import truth
 from holdfast.schema.types import LONG, STRING, Array, DataType, Field, Map, Primitive, Struct
-from holdfast.storage.open import is_there, open_location
+from holdfast.storage.open import open_location
 from holdfast.table.moment import moment_ms
 
 WINDOW = 1000  # commits that are looked at for one batch
@@ -160,8 +160,8 @@ class Follower:
             times = Times(stretch.start, tuple(c.timestamp_ms for c in stretch.commits))
             return planned_rows(stretch.after, appended(stretch, told, start, end), times, load_hidden, with_ids=False)
         if self._told is not None:
-            return planned(stretch, self._told, load_hidden, is_there)
-        return planned_feed(stretch, load_hidden, is_there)
+            return planned(stretch, self._told, load_hidden)
+        return planned_feed(stretch, load_hidden)
 
     def _refuse_without_feed(self) -> None:
         if not any(truth(self._pinned.metadata.properties.get(name)) for name in ENABLE_FEED):

@@ -21,6 +21,7 @@ from holdfast.iceberg.history import history
 from holdfast.iceberg.narrow import narrowed
 from holdfast.iceberg.state import IcebergState, load, moved
 from holdfast.ops.scan import LoadHidden
+from holdfast.plan.prune import Pruner
 from holdfast.plan.scan import Condition
 from holdfast.table.iceberg_altering import NEWEST_FORMAT
 from holdfast.table.iceberg_changes import IcebergReadingById
@@ -146,6 +147,9 @@ class IcebergTable(ReadVerbs, IcebergPublishing, IcebergReadingById, IcebergInde
 
     def _hidden(self, state: IcebergState) -> LoadHidden:
         return state.hidden.load
+
+    def _passes(self, state: IcebergState) -> tuple[Pruner, ...]:
+        return self._pruners(state)
 
     def _needed(self, state: IcebergState, where: Condition | None) -> IcebergState:
         return state if where is None else narrowed(state, where.predicate)

@@ -10,7 +10,6 @@ import datetime
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +27,7 @@ from holdfast.model.mutation import AllRows, Mutation
 from holdfast.ops.alter_columns import changed, path_of, split, with_columns
 from holdfast.ops.write import Said
 from holdfast.schema.types import Field, Struct
-from holdfast.storage.open import is_there
+from holdfast.storage.open import missing
 from holdfast.table.altering import Columns, TypeLike, columns_asked, type_of
 from holdfast.table.changing import Caller, Changed
 from holdfast.table.iceberg_latest import Latest
@@ -37,7 +36,6 @@ from holdfast.table.retrying import retried, retry_of
 from holdfast.table.writing import land
 
 NEWEST_FORMAT = 3
-_LOOKERS = 16
 
 
 class IcebergAltering(ABC):
@@ -151,11 +149,7 @@ def _restore(state: IcebergState, then: IcebergState, caller: Caller) -> Changed
     if then.version == state.version:
         return Changed(None, metrics, before=state, dialect=caller.dialect)
     location = state.snapshot.location
-    keys = state.paths.keys(paths).to_pylist()  # one per file that comes back
-    with ThreadPoolExecutor(_LOOKERS) as pool:
-        lost = [
-            key for key, there in zip(keys, pool.map(lambda k: is_there(location, k), keys), strict=True) if not there
-        ]
+    lost = list(missing(location, state.paths.keys(paths).to_pylist()))  # one look per file that comes back
     if lost:
         raise MissingFile(
             f"snapshot {then.version} of {location.url} cannot be restored: {len(lost)} of its files are gone, such as "

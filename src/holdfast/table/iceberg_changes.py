@@ -24,7 +24,6 @@ from holdfast.model.files import may_lose
 from holdfast.ops import take as taking
 from holdfast.ops.changes import planned
 from holdfast.ops.take import Missing, RowIds
-from holdfast.storage.open import is_there
 from holdfast.table.iceberg_latest import Latest
 from holdfast.table.told_changes import ToldChanges, wanted_of
 
@@ -58,7 +57,7 @@ class IcebergReadingById(ABC):
         wanted = wanted_of(kind, keys, include_deleted=includeDeleted, drop_unchanged=dropUnchanged)
         state = self._state()
         refuse_imported(state)
-        plan = planned(read_stretch(state, start, end), wanted, self._latest.dialect.load_hidden, is_there)
+        plan = planned(read_stretch(state, start, end), wanted, self._latest.dialect.load_hidden)
         return ToldChanges(start, state.version if end is None else end, kind, plan, self._spark)
 
     def take(

@@ -23,8 +23,11 @@ from holdfast.errors import Invalid
 from holdfast.iceberg.catalog import CatalogTable, catalog_table
 from holdfast.iceberg.create import create_table
 from holdfast.iceberg.state import IcebergState
+from holdfast.index.by_row_id import ByRowId
+from holdfast.index.reader import PinnedReader
 from holdfast.ops.write import Said
-from holdfast.plan.compact import HIDDEN_SHARE, TARGET_ROWS
+from holdfast.plan.prune import Pruner
+from holdfast.predicate.records import ALWAYS, Predicate
 from holdfast.schema.ddl import parse_type
 from holdfast.schema.from_arrow import struct_of
 from holdfast.schema.properties import isolation as level_named
@@ -33,11 +36,9 @@ from holdfast.spark.types import spark_to_struct
 from holdfast.table.changing import Caller
 from holdfast.table.iceberg_altering import IcebergAltering
 from holdfast.table.iceberg_latest import Latest
-from holdfast.table.lease import Lease
-from holdfast.table.optimizing import DeltaOptimizeBuilder
 from holdfast.table.replacing import found
 from holdfast.table.verbs import RowVerbs, said
-from holdfast.table.writing import How, Written, rows_of, write
+from holdfast.table.writing import How, Written, is_seen, rows_of, write
 
 
 class IcebergWriting(RowVerbs, IcebergAltering):
@@ -52,23 +53,6 @@ class IcebergWriting(RowVerbs, IcebergAltering):
 
     @abstractmethod
     def _zone(self) -> str: ...
-
-    def append(
-        self,
-        rows: DataFrame | pa.Table,
-        *,
-        mergeSchema: bool = False,
-        widenTypes: bool = False,
-        txn: tuple[str, int] | None = None,
-        userMetadata: str | None = None,
-    ) -> Written:
-        """Add rows, from a DataFrame or, without Spark, an Arrow table.
-
-        `mergeSchema` adds columns the table lacks, `widenTypes` widens the types of those it has, in the same commit.
-        `txn` names an application and its version: one the table has seen is not written again.
-        """
-        how = How(add_columns=mergeSchema, widen_types=widenTypes, said=said(txn, userMetadata))
-        return self._write(rows, how, self._caller())
 
     def overwrite(
         self,
@@ -101,41 +85,21 @@ class IcebergWriting(RowVerbs, IcebergAltering):
             widen_types=widenTypes,
             said=said(txn, userMetadata),
         )
-        return self._write(rows, how, self._caller(mode))
+        return self._write(rows, how, mode)
 
-    def optimize(
-        self,
-        *,
-        full: bool = False,
-        targetRows: int = TARGET_ROWS,
-        targetBytes: int | None = None,
-        materializeDeletionsThreshold: float = HIDDEN_SHARE,
-        maxBytes: int | None = None,
-        lease: bool | str | Lease = False,
-    ) -> DeltaOptimizeBuilder:
-        """Begin a compaction: `optimize().where(...).executeCompaction()`; row ids and versions stay.
-
-        Small files of a partition are written together, up to the table's `write.target-file-size-bytes` unless
-        `targetBytes` is given, and a file anew that hides more than a share of its rows.
-        """
-        if targetBytes is None:
-            state = self._state()
-            dialect = self._latest.dialect
-            targetBytes = dialect.storing(state, dialect.shape_of(state), carried=False).data.target_bytes
-        return super().optimize(
-            full=full,
-            targetRows=targetRows,
-            targetBytes=targetBytes,
-            materializeDeletionsThreshold=materializeDeletionsThreshold,
-            maxBytes=maxBytes,
-            lease=lease,
-        )
-
-    def _write(self, rows: DataFrame | pa.Table, how: How, caller: Caller) -> Written:
-        state = self._state()
+    def _write(self, rows: DataFrame | pa.Table, how: How, mode: str | None = None) -> Written:
+        state, caller = self._state(), self._caller(mode)
+        if is_seen(state, how.said, caller.dialect):
+            return Written(None, {}, 0)
         return write(
             state, rows_of(rows, self._spark, caller.env), found(state, how, caller), caller.env, caller.dialect
         )
+
+    def _pruners(self, state: IcebergState, also: Predicate = ALWAYS) -> tuple[Pruner, ...]:
+        """What ids offer to whoever reads a snapshot; `also` is true of every row that is wanted."""
+        if state.snapshot.identity is None:
+            return ()
+        return (ByRowId(lambda: PinnedReader(state.snapshot, state.hidden.load), also),)
 
     def _caller(self, mode: str | None = None, said: Said | None = None, isolation: str | None = None) -> Caller:
         level = None if isolation is None else level_named(isolation)
@@ -150,6 +114,7 @@ class IcebergWriting(RowVerbs, IcebergAltering):
             level,
             load_hidden=dialect.load_hidden,
             feeds=False,
+            pruners=self._pruners,
             dialect=dialect,
         )
 

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.delta.state import DeltaState
 from holdfast.delta.vectors import load_hidden
 from holdfast.errors import Damaged, NoRowIdentity, TableError
+from holdfast.index.by_row_id import ByRowId
 from holdfast.index.keyed import condition_of
 from holdfast.index.pruning import ByIndex
 from holdfast.index.registry import DOMAIN
@@ -146,14 +147,17 @@ class IndexVerbs(LookupVerbs):
         return scanning.scan(state.snapshot, request, SparkRunner(spark), load_hidden, self._pruners(state))
 
     def _pruners(self, state: DeltaState, also: Predicate = ALWAYS) -> tuple[Pruner, ...]:
-        """What indexes offer to whoever reads a version; `also` is true of every row that is wanted."""
-        if not self._has_indexes(state):
+        """What ids and indexes offer to whoever reads a version; `also` is true of every row that is wanted."""
+        if state.snapshot.identity is None:
             return ()
+        by_id = ByRowId(lambda: self._pins.at(state).reader, also)
+        if not self._has_indexes(state):
+            return (by_id,)
 
         def opened() -> Indexes:
             return reindexing.opened(self._pins.at(state), self._seen())
 
-        return (ByIndex(opened, also),)
+        return (by_id, ByIndex(opened, also))
 
     def _reindex(self) -> None:
         """Refresh the indexes that ask for it after every write; one that fails is behind, and no less right."""

@@ -26,15 +26,16 @@ from holdfast.ops.rebase import Redo, Touched
 from holdfast.plan.cluster import plan_clustering, plan_purge, plan_z_order
 from holdfast.plan.compact import HIDDEN_SHARE, TARGET_ROWS, Bin, Limits, plan_compaction
 from holdfast.plan.prune import Want, prune
-from holdfast.plan.scan import partition_fields
-from holdfast.plan.write import write_spec
+from holdfast.plan.scan import partition_fields, refuse_unknown
+from holdfast.predicate.parse import unknown_names
 from holdfast.predicate.records import ALWAYS, Predicate
 from holdfast.schema.show import path_text
 from holdfast.spark.progress import step
 from holdfast.storage.arrays import strings
-from holdfast.table.changing import Caller, predicate_of
+from holdfast.table.changing import Caller, predicate_of, text_of
 from holdfast.table.clustering import clustered_by, z_ordered_by
-from holdfast.table.dialect import TableState
+from holdfast.table.delta_dialect import DELTA
+from holdfast.table.dialect import Dialect, TableState
 from holdfast.table.lease import Lease, Leases
 from holdfast.table.writing import land
 
@@ -96,7 +97,9 @@ class DeltaOptimizeBuilder:
                 f"the table is clustered by {shown}, and its rows are put in order together: leave where() out, and "
                 "bound what is written with optimize(maxBytes=...)"
             )
-        predicate, _ = predicate_of(condition, self.state.snapshot.schema, self.caller)
+        schema = self.state.snapshot.schema
+        refuse_unknown(unknown_names(text_of(condition), schema), schema)
+        predicate, _ = predicate_of(condition, schema, self.caller)
         if predicate == ALWAYS:
             raise Invalid(f"nothing of {condition!r} says which files to leave out: compare columns with literals")
         return replace(self, predicate=predicate)
@@ -294,14 +297,16 @@ def limits_of(
     target_bytes: int | None = None,
     threshold: float = HIDDEN_SHARE,
     most_bytes: int | None = None,
+    dialect: Dialect = DELTA,
 ) -> Limits:
     """What a compaction strives for: what the call says, else the table's target size."""
     if target_rows < 1 or (target_bytes is not None and target_bytes < 1):
         raise Invalid("a target is at least one row, and at least one byte")
     if not 0 <= threshold <= 1:
         raise Invalid(f"a share of hidden rows is between 0 and 1, not {threshold}")
-    spec = write_spec(state.snapshot.schema, state.snapshot.partition_columns, state.snapshot.properties)
-    return Limits(target_rows, target_bytes or spec.target_bytes, threshold, most_bytes)
+    if target_bytes is None:
+        target_bytes = dialect.storing(state, dialect.shape_of(state), carried=False).data.target_bytes
+    return Limits(target_rows, target_bytes, threshold, most_bytes)
 
 
 def _partitions(state: TableState) -> list[str]:

@@ -37,8 +37,8 @@ from holdfast.schema.enforce import fit
 from holdfast.schema.evolve import evolve
 from holdfast.schema.properties import truth
 from holdfast.schema.types import Struct
-from holdfast.spark.progress import phase
 from holdfast.spark.publish import SparkPublisher
+from holdfast.spark.terminal import phase
 from holdfast.table.changing import Caller
 from holdfast.table.dialect import TableState
 from holdfast.table.verbs import RowVerbs

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import datetime
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
-from holdfast.delta.features import check_writable
+from holdfast.delta.features import check_writable, reader_features, writer_features
 from holdfast.delta.restamp import described, with_counts
 from holdfast.delta.state import DeltaState, load
 from holdfast.delta.vectors import load_hidden
@@ -15,18 +14,16 @@ from holdfast.env import Env
 from holdfast.errors import MissingFile
 from holdfast.model.files import FileTable
 from holdfast.ops.backfill import row_counts
+from holdfast.ops.drop_feature import without_ids
 from holdfast.ops.restore import differing, restored, restored_shape
-from holdfast.storage.base import NotFound
 from holdfast.storage.location import Location
-from holdfast.storage.open import place
+from holdfast.storage.open import missing
 from holdfast.table.changing import Caller, Changed
 from holdfast.table.delta_dialect import DELTA
 from holdfast.table.moment import moment_ms
 from holdfast.table.retrying import retried, retry_of
 from holdfast.table.vacuuming import refuse_vacuumed
 from holdfast.table.writing import land, refuse_append_only
-
-_LOOKERS = 16
 
 
 def restore(state: DeltaState, env: Env, *, version: int | None = None, timestamp_ms: int | None = None) -> Changed:
@@ -38,7 +35,9 @@ def restore(state: DeltaState, env: Env, *, version: int | None = None, timestam
     removed, back = differing(state.snapshot, then.snapshot)
     if len(removed):
         refuse_append_only(DELTA.shape_of(state), location)
-    shape = restored_shape(DELTA.shape_of(state), DELTA.shape_of(then))
+    # Files come back with vectors and columns as they are, so what was dropped that reads them comes back too.
+    lacking = reader_features(then.protocol) - reader_features(state.protocol)
+    shape = restored_shape(DELTA.shape_of(state), replace(DELTA.shape_of(then), features=lacking))
     if not len(removed) and not len(back) and shape is None:
         return Changed(None, {"numRemovedFiles": 0, "numRestoredFiles": 0}, before=state)
     _refuse_missing(location, back, then.version)
@@ -49,6 +48,8 @@ def restore(state: DeltaState, env: Env, *, version: int | None = None, timestam
     asked = {"version": version, "timestamp": moment}
     files = described(back)
     files = with_counts(files, row_counts(location, files, {}))
+    if "rowTracking" not in writer_features(state.protocol):
+        files = without_ids(files)
     mutation = restored(state.snapshot, then.snapshot, removed, files, shape, asked)
     landed = land(state, location, mutation, env)
     return Changed(landed.version, mutation.metrics, landed.attempts, before=state)
@@ -56,18 +57,7 @@ def restore(state: DeltaState, env: Env, *, version: int | None = None, timestam
 
 def _refuse_missing(location: Location, files: FileTable, version: int) -> None:
     """Refuse a version whose files are gone: a restored table must be readable."""
-
-    def is_there(key: str) -> bool:
-        store, name = place(location, key)
-        try:
-            store.head(name)
-        except NotFound:
-            return False
-        return True
-
-    keys: Iterator[str] = iter(files.column("key").to_pylist())  # one per file
-    with ThreadPoolExecutor(_LOOKERS) as pool:
-        gone = [key for key, there in pool.map(lambda key: (key, is_there(key)), keys) if not there]
+    gone = list(missing(location, files.column("key").to_pylist()))  # one look per file
     if gone:
         raise MissingFile(
             f"version {version} of {location.url} cannot be restored: {len(gone)} of its files are gone, such as "

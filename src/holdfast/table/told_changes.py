@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.errors import Invalid
@@ -37,7 +38,7 @@ class ToldChanges:
     @property
     def bytesRead(self) -> int:
         """The size of the files that reading the changes opens."""
-        return sum(sum(size or 0 for size in r.files.column("size").to_pylist()) for r in self.plan.files)
+        return sum(pc.sum(reading.files.column("size")).as_py() or 0 for reading in self.plan.files)
 
 
 def wanted_of(kind: str, keys: Sequence[str], *, include_deleted: bool, drop_unchanged: bool) -> Wanted:

@@ -26,7 +26,7 @@ from holdfast.delta.names import LOG
 from holdfast.delta.pins import PINS_DOMAIN, pins_of, refuse_without_domains, rendered
 from holdfast.delta.reachable import Past, Reach, reach, removed_between, walk
 from holdfast.delta.state import DeltaState, load, refresh
-from holdfast.delta.vacuums import gone, missing_file, read_info, who_took, write_info
+from holdfast.delta.vacuums import missing_file, read_info, who_took, write_info
 from holdfast.env import Env
 from holdfast.errors import ConcurrentTransaction, Invalid, TableError, UnknownVersion
 from holdfast.model.mutation import Mutation
@@ -38,8 +38,9 @@ from holdfast.ops.write import Said
 from holdfast.plan.scan import partition_fields
 from holdfast.plan.vacuum import Layout, VacuumPlan, plan_vacuum
 from holdfast.schema.properties import DEFAULTS, DELETED_FILE_RETENTION, span_ms
-from holdfast.spark.progress import phase
+from holdfast.spark.terminal import phase
 from holdfast.storage.arrays import strings
+from holdfast.storage.open import missing
 from holdfast.table.changing import Caller
 from holdfast.table.delta_dialect import CHANGE_DIRECTORY
 from holdfast.table.index_files import of_indexes
@@ -266,7 +267,7 @@ def _retention(state: DeltaState, hours: Any, *, enforced: bool) -> tuple[int | 
             f"the table at {state.snapshot.location.url} keeps files for {default_ms / HOUR_MS:g} hours "
             f"({DELETED_FILE_RETENTION}), and {hours:g} is less: a writer at work or a reader of an older version may "
             "lose files, so say enforceRetention=False if there are none"
-        )
+        ).named("DELTA_VACUUM_RETENTION_PERIOD_TOO_SHORT")
     return asked_ms, default_ms
 
 
@@ -306,10 +307,10 @@ def _told_by_log(state: DeltaState, past: Past, horizon_ms: int) -> pa.Table:
 def _readable(past: Past, there: pa.Array) -> Versions:
     """Versions of which nothing is missing; files outside of the table's directory are looked at one by one."""
     needed = pc.unique(past.keys())
-    missing = needed.filter(pc.invert(pc.is_in(needed, value_set=there)))
-    outside = pc.match_substring(missing, "://")
-    away = strings(list(gone(past.location, missing.filter(outside))))
-    return past.described - past.needing(pa.concat_arrays([missing.filter(pc.invert(outside)), away]))
+    lacking = needed.filter(pc.invert(pc.is_in(needed, value_set=there)))
+    outside = pc.match_substring(lacking, "://")
+    away = strings(list(missing(past.location, lacking.filter(outside).to_pylist())))
+    return past.described - past.needing(pa.concat_arrays([lacking.filter(pc.invert(outside)), away]))
 
 
 def _still_idle(state: DeltaState, found: _Found, landed: int, horizon_ms: int) -> pa.Array:

@@ -1,4 +1,4 @@
-"""What a table of any format does to its rows: delete, update, merge, compaction, and the plans of these."""
+"""What a table of any format does to its rows: append, delete, update, merge, compaction, and the plans of these."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from holdfast.table.lease import Lease, lease_of
 from holdfast.table.merging import DeltaMergeBuilder, Duplicates
 from holdfast.table.optimizing import Compacted, DeltaOptimizeBuilder, limits_of, purge
 from holdfast.table.retrying import Retry, retried, retry_of
+from holdfast.table.writing import How, Written
 
 
 class RowVerbs(ABC):
@@ -28,6 +29,26 @@ class RowVerbs(ABC):
 
     @abstractmethod
     def _caller(self, mode: str | None = None, said: Said | None = None, isolation: str | None = None) -> Caller: ...
+
+    @abstractmethod
+    def _write(self, rows: DataFrame | pa.Table, how: How) -> Written: ...
+
+    def append(
+        self,
+        rows: DataFrame | pa.Table,
+        *,
+        mergeSchema: bool = False,
+        widenTypes: bool = False,
+        txn: tuple[str, int] | None = None,
+        userMetadata: str | None = None,
+    ) -> Written:
+        """Add rows, from a DataFrame or, without Spark, an Arrow table.
+
+        `mergeSchema` adds columns the table lacks, `widenTypes` widens the types of those it has, in the same commit.
+        `txn` names an application and its version: one the table has seen is not written again.
+        """
+        how = How(add_columns=mergeSchema, widen_types=widenTypes, said=said(txn, userMetadata))
+        return self._write(rows, how)
 
     def delete(
         self,
@@ -125,13 +146,14 @@ class RowVerbs(ABC):
             target_bytes=targetBytes,
             threshold=materializeDeletionsThreshold,
             most_bytes=maxBytes,
+            dialect=caller.dialect,
         )
         return DeltaOptimizeBuilder(state, caller, limits, full, lease=lease_of(lease, caller.env))
 
     def purge(self) -> Compacted:
         """Write files that hide rows anew, so that readers without deletion vectors see the same rows."""
-        state = self._state()
-        return purge(state, self._caller(), limits_of(state))
+        state, caller = self._state(), self._caller()
+        return purge(state, caller, limits_of(state, dialect=caller.dialect))
 
 
 class Plans:

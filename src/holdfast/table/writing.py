@@ -22,7 +22,7 @@ from holdfast.local.constraints import prepare as prepare_locally
 from holdfast.local.write import write_table
 from holdfast.model.mutation import HANDS_OUT_NUMBERS, Mutation, RowsWhere, Shape
 from holdfast.ops.change import Effect
-from holdfast.ops.commit import Landed, commit
+from holdfast.ops.commit import Landed, commit, has_seen
 from holdfast.ops.rebase import Redo
 from holdfast.ops.shape import created
 from holdfast.ops.write import Said, appended, made, overwritten, refuse_outside, replaced
@@ -38,9 +38,10 @@ from holdfast.schema.identity import advanced
 from holdfast.schema.properties import Isolation
 from holdfast.schema.types import Struct
 from holdfast.spark.constraints import prepare, violation_of
-from holdfast.spark.progress import phase, tasks
+from holdfast.spark.progress import tasks
+from holdfast.spark.terminal import phase
 from holdfast.spark.types import spark_to_struct
-from holdfast.spark.write import write_frame
+from holdfast.spark.write import as_session_says, write_frame
 from holdfast.storage.location import Location
 from holdfast.table.builder import Mode
 from holdfast.table.delta_dialect import DELTA
@@ -103,6 +104,7 @@ class SparkRows:
         self, fitted: Fit, wanted: tuple[Demand, ...], spec: WriteSpec, location: Location
     ) -> tuple[pa.Table, Mapping[str, int]]:
         prepared = prepare(self.frame, fitted, wanted)
+        spec = as_session_says(spec, self.frame.sparkSession)
         try:
             with tasks(self.frame.sparkSession, "writing"):
                 staged = write_frame(prepared.frame, spec, location)
@@ -141,6 +143,11 @@ def rows_of(data: DataFrame | pa.Table, spark: SparkSession | None, env: Env) ->
     if isinstance(data, DataFrame):
         return SparkRows(data)
     raise Invalid(f"the rows to write are a DataFrame or an Arrow table, not {type(data).__name__}")
+
+
+def is_seen(state: TableState, said: Said, dialect: Dialect) -> bool:
+    """Whether a table has what is said to be written: asked before rows are, and again by the commit."""
+    return has_seen(dialect.commits(state.snapshot.location, state), state, said.app)
 
 
 def write(state: TableState, rows: Rows, how: How, env: Env, dialect: Dialect = DELTA) -> Written:
@@ -213,7 +220,8 @@ def _mutation(state: TableState, stored: Stored, how: How, dialect: Dialect) -> 
     if not how.replace:
         made = appended(snapshot, staged, how.said, shape=shape)
     elif how.taking is not None and where is not None:
-        made = replaced(snapshot, staged, how.taking, text, how.said, reads=RowsWhere(where), shape=shape)
+        told = {"predicate": text}
+        made = replaced(snapshot, staged, how.taking, told, how.said, reads=RowsWhere(where), shape=shape)
     else:
         if where is not None:
             refuse_outside(snapshot, staged, where, text)
@@ -268,7 +276,13 @@ def make(location: Location, asked: Shape, env: Env, *, mode: Mode, plain: bool)
 
 def _new_schema(old: Shape, incoming: Struct, how: How) -> Struct:
     if how.replace_schema:
-        return overwrite(incoming)
+        new = overwrite(incoming)
+        if gone := [name for name in old.partition_columns if new.find(name) is None]:
+            raise Invalid(
+                f"the table is partitioned by {', '.join(gone)}, which these rows do not have: make it anew with "
+                "createOrReplace and append them"
+            )
+        return new
     if how.add_columns or how.widen_types:
         new = evolve(
             old.schema,
