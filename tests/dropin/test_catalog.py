@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import holdfast
 from holdfast import DeltaTable
 from holdfast.errors import Invalid, NotATable, Unsupported
 from holdfast.spark import catalog
-from holdfast.spark.plain import plain_table
+from holdfast.spark.plain import plain
 
 
 @pytest.fixture
@@ -52,6 +53,38 @@ def test_a_table_by_name(enabled: SparkSession, database: str, tmp_path: Path) -
         enabled.table(f"{database}.folk").collect()
 
 
+@pytest.mark.connect
+def test_the_catalog_tells_what_a_table_is_now(enabled: SparkSession, database: str) -> None:
+    name = f"{database}.changing"
+    rows = enabled.range(3).withColumn("p", F.col("id") % 2)
+    rows.write.format("delta").partitionBy("p").saveAsTable(name)
+    enabled.sql(f"ALTER TABLE {name} ADD COLUMNS (note STRING COMMENT 'of anything')")
+    rows.withColumn("more", F.lit(1.5)).write.format("delta").mode("append").option("mergeSchema", True).saveAsTable(
+        name
+    )
+    told = {c.name: c for c in enabled.catalog.listColumns(name)}
+    assert [(c.name, c.dataType) for c in told.values()] == [
+        *(("id", "bigint"), ("p", "bigint"), ("note", "string"), ("more", "double")),
+    ]
+    assert [c.name for c in told.values() if c.isPartition] == ["p"]
+    assert told["note"].description == "of anything"
+    described = enabled.sql(f"DESCRIBE TABLE {name}").collect()
+    assert [row.col_name for row in described][:4] == list(told)
+    enabled.sql(f"CREATE TABLE {database}.told (a INT) USING delta COMMENT 'for telling'")
+    assert enabled.catalog.getTable(f"{database}.told").description == "for telling"
+    assert enabled.catalog.getTableProperties(name)["delta.enableRowTracking"] == "true"
+    assert "`more` DOUBLE" in enabled.catalog.getCreateTableString(name)
+    rows.select(F.col("id").alias("n")).write.format("delta").mode("overwrite").option(
+        "overwriteSchema", True
+    ).saveAsTable(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        assert [c.name for c in enabled.catalog.listColumns("changing", database)] == ["n"]
+    enabled.range(1).createOrReplaceTempView("plain_view")
+    assert [c.name for c in enabled.catalog.listColumns("plain_view")] == ["id"]
+    enabled.catalog.dropTempView("plain_view")
+
+
 def test_a_table_at_a_place_of_its_own(enabled: SparkSession, database: str, tmp_path: Path) -> None:
     name, place = f"{database}.outside", tmp_path / "out side"
     enabled.range(2).write.format("delta").option("path", str(place)).saveAsTable(name)
@@ -87,7 +120,7 @@ def test_write_to(enabled: SparkSession, database: str, tmp_path: Path) -> None:
 def test_readers_inside_of_spark_are_told(enabled: SparkSession, database: str) -> None:
     enabled.range(2).write.format("delta").saveAsTable(f"{database}.t")
     with pytest.raises(AnalysisException, match=r"holdfast\.enable"):
-        plain_table(enabled, f"{database}.t").collect()
+        plain(type(enabled).table)(enabled, f"{database}.t").collect()
 
 
 def test_sessions_enter_tables_one_after_the_other(enabled: SparkSession, database: str) -> None:

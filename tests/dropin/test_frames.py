@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
@@ -46,6 +47,8 @@ NARROWED: dict[str, Callable[[DataFrame], DataFrame]] = {
     "columns of the frame later": lambda df: df.where(df.id == 42).orderBy(df.s.desc()).select(df.id, df.s),
     "its row id": lambda df: df.where("_metadata.row_id = 42"),
     "with its row id": lambda df: df.select("*", "_metadata.row_id").where("id = 42"),
+    "after an order": lambda df: df.orderBy(df.id.desc()).where("id = 42"),
+    "spread anew": lambda df: df.repartition(2, "id").coalesce(1).where(df.id == 42),
     "under another name": lambda df: df.alias("t").where("t.id = 42"),
 }
 
@@ -54,7 +57,7 @@ NARROWED: dict[str, Callable[[DataFrame], DataFrame]] = {
 def test_a_condition_put_later_leaves_out_files(df: DataFrame, how: str) -> None:
     found = NARROWED[how](df)
     assert [row.id for row in found.collect()] == [42]
-    assert files(found) == (10 if how == "its row id" else 1)  # as many as scan(where="_row_id = 42") reads
+    assert files(found) == 1
 
 
 def test_it_reads_no_more_files_than_a_scan(df: DataFrame, path: str, enabled: SparkSession) -> None:
@@ -101,12 +104,37 @@ def test_metadata_of_rows(df: DataFrame) -> None:
     assert "_metadata" not in df.columns
     assert "_metadata" not in df.withColumn("rid", F.col("_metadata.row_id")).columns
     assert df.select("_metadata").columns == ["_metadata"]
+    assert df.alias("x").select("x.*", "_metadata.row_id").columns == ["id", "s", "n", "row_id"]
     assert df.where("_metadata.row_id < 3").select("s").where("_metadata.row_id > 0").count() == 2
 
 
-def test_metadata_that_there_is_not(df: DataFrame) -> None:
-    with pytest.raises(PySparkException, match="file_size"):
-        df.select("_metadata.file_size")
+@pytest.mark.connect
+def test_metadata_of_files(df: DataFrame, enabled: SparkSession, path: str) -> None:
+    written = {f.as_uri().replace("file:///", "file:/"): f.stat() for f in Path(path).glob("*.parquet")}
+    told = df.select("_metadata").where("_metadata.file_size > 0").collect()
+    assert len(told) == 100
+    for row in told:
+        of = row["_metadata"]
+        stat = written[of.file_path]
+        assert (of.file_size, of.file_block_start, of.file_block_length) == (stat.st_size, 0, stat.st_size)
+        assert of.file_name == of.file_path.rpartition("/")[2]
+        assert abs(of.file_modification_time.timestamp() - stat.st_mtime) < 60
+    by_sql = enabled.sql(f"SELECT _metadata FROM delta.`{path}` WHERE _metadata.file_size > 0 AND id = 42").collect()
+    assert by_sql[0] in told
+    assert by_sql[0]["_metadata"].__fields__ == [
+        *("file_path", "file_name", "file_size", "file_block_start", "file_block_length", "file_modification_time"),
+        *("row_index", "row_id", "base_row_id", "default_row_commit_version", "row_commit_version"),
+    ]
+    assert not enabled.sql(f"SELECT id FROM delta.`{path}` WHERE _metadata.file_size > 1000000000").inputFiles()
+    late = df.where("_metadata.file_modification_time > timestamp'2100-01-01'").select("id", "_metadata.file_size")
+    assert (late.columns, late.count()) == (["id", "file_size"], 0)
+
+
+def test_metadata_that_there_is_not(df: DataFrame, enabled: SparkSession, path: str) -> None:
+    with pytest.raises(PySparkException, match="file_owner"):
+        df.select("_metadata.file_owner")
+    with pytest.raises(PySparkException, match="file_owner"):
+        enabled.sql(f"SELECT _metadata.file_owner FROM delta.`{path}`")
 
 
 @pytest.mark.connect
@@ -137,6 +165,7 @@ def test_what_is_wrong_is_said_at_once(df: DataFrame) -> None:
         lambda: df.where("nope = 1"),
         lambda: df.select("nope"),
         lambda: df.withColumn("x", F.col("nope")),
+        lambda: df.orderBy("nope"),
         lambda: df["nope"],
     ):
         with pytest.raises(AnalysisException) as error:

@@ -62,3 +62,30 @@ def test_into_a_name_and_by_batches(enabled: SparkSession, tmp_path: Path) -> No
     query.trigger(availableNow=True).start().awaitTermination()
     assert enabled.read.format("delta").load(merged).count() == 3
     assert enabled.read.format("delta").load(merged + "2").count() == 3
+
+
+@pytest.mark.connect
+def test_batches_are_merged_as_the_documentation_teaches(enabled: SparkSession, tmp_path: Path) -> None:
+    source, target = str(tmp_path / "source"), str(tmp_path / "target")
+    enabled.range(3).withColumn("n", F.lit("new")).write.format("delta").save(source)
+    enabled.range(1).withColumn("n", F.lit("old")).write.format("delta").save(target)
+
+    def upsertToDelta(microBatchOutputDF: DataFrame, batchId: int) -> None:
+        from delta.tables import DeltaTable
+
+        deltaTable = DeltaTable.forPath(microBatchOutputDF.sparkSession, target)
+        merge = deltaTable.alias("t").merge(microBatchOutputDF.alias("s"), "s.id = t.id")
+        merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+        microBatchOutputDF.createOrReplaceTempView("updates")
+        microBatchOutputDF.sparkSession.sql(f"""
+            MERGE INTO delta.`{target}` t USING updates s ON s.id + 10 = t.id
+            WHEN NOT MATCHED THEN INSERT (id, n) VALUES (s.id + 10, 'by sql')
+        """)
+
+    stream = enabled.readStream.format("delta").load(source).writeStream.foreachBatch(upsertToDelta)
+    query = stream.outputMode("update").option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True)
+    query.start().awaitTermination()
+    found = enabled.read.format("delta").load(target).orderBy("id").collect()
+    assert [tuple(row) for row in found] == [
+        *((0, "new"), (1, "new"), (2, "new"), (10, "by sql"), (11, "by sql"), (12, "by sql")),
+    ]

@@ -106,8 +106,8 @@ def test_what_is_caught(enabled: SparkSession, delta: Any, place: str, tmp_path:
         assert table.vacuum(0).columns == ["path"]
     finally:
         enabled.conf.unset("spark.databricks.delta.retentionDurationCheck.enabled")
-    with pytest.raises(PySparkException, match="feature"):
-        table.dropFeatureSupport("deletionVectors")
+    with pytest.raises(PySparkException, match="every version of the protocol has it"):
+        table.dropFeatureSupport("invariants", truncateHistory=False)
     table.upgradeTableProtocol(1, 3)
     assert delta.DeltaTable.isDeltaTable(enabled, place)
     assert not delta.DeltaTable.isDeltaTable(enabled, str(tmp_path))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,8 @@ def test_schemas_meet_or_are_refused(enabled: SparkSession, tmp_path: Path) -> N
     other.write.format("delta").mode("overwrite").option("overwriteSchema", True).partitionBy("k").save(place)
     assert enabled.read.format("delta").load(place).columns == ["name", "k"]
     assert DeltaTable.forPath(enabled, place).detailArrow().column("partitionColumns").to_pylist() == [["k"]]
+    other.drop("k").write.format("delta").mode("overwrite").option("overwriteSchema", True).save(place)
+    assert DeltaTable.forPath(enabled, place).detailArrow().column("partitionColumns").to_pylist() == [[]]
     with pytest.raises(AnalysisException, match="partitioned by"):
         other.write.format("delta").mode("append").partitionBy("name").save(place)
 
@@ -90,11 +94,10 @@ def test_what_a_write_says_of_itself(enabled: SparkSession, tmp_path: Path) -> N
 def test_options_work_or_are_refused(enabled: SparkSession, tmp_path: Path) -> None:
     write = rows(enabled, 0, 2).write.format("delta")
     for name, value in {
-        "maxRecordsPerFile": "10",
+        "maxRecordsPerFile": "ten",
         "dataChange": "false",
         "mergeShema": "true",
         "txnAppId": "a",
-        "replaceOn": "x",
     }.items():
         with pytest.raises(PySparkException, match=name.replace("mergeShema", "mergeSchema")):
             rows(enabled, 0, 2).write.format("delta").option(name, value).save(str(tmp_path / "no"))
@@ -102,6 +105,79 @@ def test_options_work_or_are_refused(enabled: SparkSession, tmp_path: Path) -> N
     write.option("checkpointLocation", "of nobody's").save(str(tmp_path / "yes"))
     with pytest.raises(AnalysisException):
         write.mode("upsert").save(str(tmp_path / "yes"))
+
+
+def counts(spark: SparkSession, path: str) -> list[int]:
+    """How many rows each file has, the fewest first."""
+    per_file = spark.read.format("delta").load(path).groupBy("_metadata.file_name").count()
+    return sorted(row["count"] for row in per_file.collect())
+
+
+def test_files_have_no_more_rows_than_they_may(enabled: SparkSession, tmp_path: Path) -> None:
+    place = str(tmp_path / "t")
+    enabled.range(0, 10, 1, 1).write.format("delta").option("maxRecordsPerFile", 4).save(place)
+    assert counts(enabled, place) == [2, 4, 4]
+    enabled.conf.set("spark.sql.files.maxRecordsPerFile", "3")
+    try:
+        enabled.range(0, 7, 1, 1).write.format("delta").mode("overwrite").save(place)
+        assert counts(enabled, place) == [1, 3, 3]
+        enabled.range(0, 7, 1, 1).write.format("delta").mode("overwrite").option("maxRecordsPerFile", 0).save(place)
+        assert counts(enabled, place) == [7]
+    finally:
+        enabled.conf.unset("spark.sql.files.maxRecordsPerFile")
+
+
+@pytest.mark.connect
+def test_rows_rearranged_by_hand_stay_themselves(enabled: SparkSession, tmp_path: Path) -> None:
+    place = str(tmp_path / "t")
+    rows(enabled, 0, 20).repartition(4).write.format("delta").partitionBy("p").save(place)
+    DeltaTable.forPath(enabled, place).delete("id = 7")
+    told = ["id", "_metadata.row_id", "_metadata.row_commit_version"]
+    before = sorted(tuple(row) for row in enabled.read.format("delta").load(place).select(told).collect())
+
+    def write(read: DataFrame, **options: str) -> None:
+        read.write.option("dataChange", "false").options(**options).format("delta").mode("overwrite").save(place)
+
+    write(enabled.read.format("delta").load(place).repartition(1))
+    assert counts(enabled, place) == [9, 10]
+    half = enabled.read.format("delta").load(place).where("p = 1").repartition(2)
+    write(half.sortWithinPartitions("id"), replaceWhere="p = 1", maxRecordsPerFile="3")
+    assert max(counts(enabled, place)) == 10
+    assert sum(counts(enabled, place)) == 19
+    after = enabled.read.format("delta").load(place).select(told)
+    assert sorted(tuple(row) for row in after.collect()) == before
+    table = DeltaTable.forPath(enabled, place)
+    assert table.changes(2, 3).toDF().count() == 0
+    entries = [json.loads(x) for x in (Path(place) / "_delta_log" / f"{2:020}.json").read_text().splitlines()]
+    assert {entry[kind]["dataChange"] for entry in entries for kind in ("add", "remove") if kind in entry} == {False}
+    read = enabled.read.format("delta").load(place)
+    attempts: list[tuple[Callable[[], None], str]] = [
+        (lambda: write(read.limit(19)), "optimize"),
+        (lambda: write(read.where("id > 3")), "no 19"),
+        (lambda: write(read.where("p = 0"), replaceWhere="p = 1"), "replaceWhere"),
+        (lambda: write(read, mergeSchema="true"), "mergeSchema"),
+        (lambda: read.write.format("delta").mode("append").option("dataChange", "false").save(place), "overwrite"),
+    ]
+    for wrong, why in attempts:
+        with pytest.raises(PySparkException, match=why):
+            wrong()
+    rows(enabled, 20, 21).write.format("delta").mode("append").save(place)
+    with pytest.raises(PySparkException, match="read them again"):
+        write(read.coalesce(1))
+    assert DeltaTable.forPath(enabled, place).version == 4
+
+
+def test_rows_without_ids_are_rearranged_too(enabled: SparkSession, tmp_path: Path) -> None:
+    place = str(tmp_path / "t")
+    plain = {"delta.enableRowTracking": "false", "delta.enableDeletionVectors": "false"}
+    rows(enabled, 0, 20).repartition(4).write.format("delta").options(**plain).save(place)
+    read = enabled.read.format("delta").load(place)
+    again = read.distinct().repartition(2).write.format("delta").mode("overwrite").option("dataChange", "false")
+    again.save(place)
+    assert ids(enabled, place) == list(range(20))
+    assert len(counts(enabled, place)) == 2
+    with pytest.raises(PySparkException, match="columns"):
+        read.select("id").write.format("delta").mode("overwrite").option("dataChange", "false").save(place)
 
 
 def test_delta_as_the_default_source(enabled: SparkSession, tmp_path: Path) -> None:

@@ -18,12 +18,14 @@ from typing import NamedTuple
 from pyspark.errors import (
     AnalysisException,
     IllegalArgumentException,
+    ParseException,
     PySparkException,
     SparkRuntimeException,
     UnsupportedOperationException,
 )
 
 from holdfast import errors
+from holdfast.sql.cursor import NotUnderstood
 from holdfast.table.writing import REPLACE_WHERE
 
 
@@ -89,6 +91,13 @@ _AS: dict[type[errors.TableError], As] = {  # the first that fits counts
     errors.Unsupported: As(UnsupportedOperationException),
     errors.TableError: As(PySparkException),
 }
+_ARGUMENTS = frozenset(  # conditions of what delta-spark raises as IllegalArgumentException
+    (
+        *("DELTA_VACUUM_RETENTION_PERIOD_TOO_SHORT", "DELTA_ZORDERING_ON_PARTITION_COLUMN"),
+        *("DELTA_CDC_START_VERSION_AFTER_LATEST", "DELTA_INVALID_CDC_RANGE"),
+        *("DELTA_ONEOF_IN_TIMETRAVEL", "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS"),
+    )
+)
 _made: dict[tuple[type[errors.TableError], type[PySparkException]], type[errors.TableError]] = {}
 TABLE_NOT_FOUND = As(AnalysisException, "DELTA_TABLE_NOT_FOUND")
 PATH_NOT_FOUND = As(AnalysisException, "DELTA_PATH_DOES_NOT_EXIST")
@@ -107,9 +116,9 @@ def as_delta_spark(*, missing: As | None = None, invalid: As | None = None) -> I
     try:
         yield
     except errors.TableError as error:
-        if missing is not None and isinstance(error, errors.NotATable):
+        if missing is not None and isinstance(error, errors.NotATable) and error.condition is None:
             dress(error, missing)
-        elif invalid is not None and type(error) is errors.Invalid:
+        elif invalid is not None and type(error) is errors.Invalid and error.condition is None:
             dress(error, invalid)
         else:
             dress(error)
@@ -128,6 +137,10 @@ def dress(error: errors.TableError, become: As | None = None) -> errors.TableErr
 
 
 def _meaning(error: errors.TableError) -> As:
+    if isinstance(error, errors.Invalid) and error.condition is not None:
+        if isinstance(error, NotUnderstood):
+            return As(ParseException, error.condition)
+        return As(IllegalArgumentException if error.condition in _ARGUMENTS else AnalysisException, error.condition)
     if isinstance(error, errors.ConstraintViolated) and error.constraint == REPLACE_WHERE:
         return _AS[errors.OutsideReplaced]
     return next(found for kind, found in _AS.items() if isinstance(error, kind))

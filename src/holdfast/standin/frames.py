@@ -1,17 +1,18 @@
 """DataFrames that remember their table.
 
 A subclass of the session's own class, classic or Connect. `select`, `where`, `filter`, `withColumn` and `alias` give
-frames that remember too; for everything else the frame becomes what it stands for, and what comes of that is an
-ordinary DataFrame.
+frames that remember too, and so do those that only put rows elsewhere, as `orderBy` and `repartition` do; for
+everything else the frame becomes what it stands for, and what comes of that is an ordinary DataFrame.
 
 1. Whatever a DataFrame does, this does: its plan is made when something first asks for it.
 2. Its columns (`df.id`) are named by a qualifier that every plan of it carries, so that they mean the same in a frame
-   that was planned anew with more conditions.
+   that was planned anew with more conditions. What goes by another qualifier since (see `calling`) is planned anew.
 3. Expressions that hold columns of a certain plan are applied to that plan, and end the remembering.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -19,6 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from holdfast.spark.column_text import is_bound
+from holdfast.standin.calling import Calling
 from holdfast.standin.errors import as_delta_spark
 from holdfast.standin.memory import Memory, Pinned, ViewRows
 
@@ -55,16 +57,39 @@ def rows_of(df: DataFrame) -> ViewRows | None:
     return None if memory is None or memory.is_shaped or memory.fields else ViewRows(memory)
 
 
+def _keeping(name: str) -> Callable[..., Any]:
+    """A method that keeps every row as it is."""
+
+    def keep(self: _Remembering, *args: Any, **kwargs: Any) -> Any:
+        def act(df: DataFrame) -> DataFrame:
+            found: DataFrame = getattr(df, name)(*args, **kwargs)
+            return found
+
+        given = [each for arg in args for each in (arg if isinstance(arg, list | tuple) else [arg])]
+        known = not kwargs.keys() - {"ascending", "numPartitions"} and all(
+            isinstance(g, str | int | Column) for g in given
+        )
+        if not known or _binds(given):
+            return act(self._holdfast_frame())
+        with as_delta_spark():
+            named = [each for each in given if isinstance(each, str | Column)]
+            return self._holdfast_after(self._holdfast_memory.kept(named, act))
+
+    return keep
+
+
 class _Remembering:
     """The part of a frame that remembers."""
 
     _holdfast_memory: Memory
     _holdfast_planned: DataFrame | None
+    _holdfast_planned_as: str
 
     def _holdfast_frame(self) -> Any:
-        if self._holdfast_planned is None:
+        called = self._holdfast_memory.calling.qualifier
+        if self._holdfast_planned is None or self._holdfast_planned_as != called:
             with as_delta_spark():
-                self.__dict__["_holdfast_planned"] = self._holdfast_memory.frame()
+                vars(self).update(_holdfast_planned=self._holdfast_memory.frame(), _holdfast_planned_as=called)
         return self._holdfast_planned
 
     @property
@@ -107,10 +132,13 @@ class _Remembering:
             return self._holdfast_after(self._holdfast_memory.with_columns(colsMap[0]))
 
     def alias(self, alias: str) -> Any:
-        return _made(self._holdfast_memory.pinned.spark, self._holdfast_memory.aliased(alias))
+        return _made(self._holdfast_memory.pinned.spark, self._holdfast_memory.aliased(Calling(alias)))
+
+    repartition, repartitionByRange, coalesce = map(_keeping, ("repartition", "repartitionByRange", "coalesce"))
+    sort, orderBy, sortWithinPartitions = map(_keeping, ("sort", "orderBy", "sortWithinPartitions"))
 
     def metadataColumn(self, colName: str) -> Column:
-        named = self._holdfast_memory.column(colName)
+        named = self._holdfast_named(colName)
         return self._holdfast_frame().metadataColumn(colName) if named is None else F.col(named)
 
     def __getattr__(self, name: str) -> Any:
@@ -124,7 +152,7 @@ class _Remembering:
         if isinstance(item, int) and not isinstance(item, bool) and -len(self.columns) <= item < len(self.columns):
             item = self.columns[item]
         if isinstance(item, str):
-            named = self._holdfast_memory.column(item)
+            named = self._holdfast_named(item)
             return self._holdfast_frame()[item] if named is None else F.col(named)
         if isinstance(item, Column):
             return self.filter(item)
@@ -135,6 +163,11 @@ class _Remembering:
     @property
     def columns(self) -> list[str]:
         return list(self.schema.names)
+
+    def _holdfast_named(self, name: str) -> str | None:
+        """A column that is given out, by name; None where only a plan has it, which is then not made anew."""
+        self._holdfast_memory.calling.taken()
+        return self._holdfast_memory.column(name)
 
     def _holdfast_after(self, memory: Memory) -> Any:
         """The frame after a step; what Spark would refuse at once is refused at once."""
@@ -149,7 +182,7 @@ def _made(spark: SparkSession, memory: Memory) -> Any:
     kind = _class_of(like, spark)
     made: Any = object.__new__(kind)
     kept = {name: value for name, value in vars(like).items() if not isinstance(vars(kind).get(name), property)}
-    vars(made).update(kept, _holdfast_memory=memory, _holdfast_planned=None)
+    vars(made).update(kept, _holdfast_memory=memory, _holdfast_planned=None, _holdfast_planned_as="")
     return made
 
 

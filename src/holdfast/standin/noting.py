@@ -4,6 +4,7 @@ PySpark's classic readers and writers keep what they are told in the JVM. A part
 well and hands it on, so that whatever is none of ours goes on as without the drop-in.
 
 1. A reader or writer stays the object that PySpark made, of a subclass of its class.
+2. Parts stand before PySpark's class, so what follows the last of them is that class.
 """
 
 from __future__ import annotations
@@ -20,13 +21,18 @@ class Noting:
 
     _holdfast_options: Options
 
+    @property
+    def _holdfast_plain(self) -> Any:
+        """The same reader or writer, with PySpark's own methods."""
+        return super()
+
     def option(self, key: str, value: Any) -> Any:
         self._holdfast_options.set(key, value)
-        return super().option(key, value)  # type: ignore[misc]
+        return self._holdfast_plain.option(key, value)
 
     def options(self, **options: Any) -> Any:
         self._holdfast_note(options)
-        return super().options(**options)  # type: ignore[misc]
+        return self._holdfast_plain.options(**options)
 
     def _holdfast_note(self, options: dict[str, Any]) -> None:
         for name, value in options.items():
@@ -40,7 +46,7 @@ class NotingFormat(Noting):
 
     def format(self, source: str) -> Any:
         self._holdfast_format = source
-        return super().format(source)  # type: ignore[misc]
+        return self._holdfast_plain.format(source)
 
 
 def noting(plain: Any, part: type[Noting], **noted: Any) -> Any:

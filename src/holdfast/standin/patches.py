@@ -20,9 +20,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from holdfast.spark.plain import IN_FRONT
+from holdfast.sql.known import Found
 from holdfast.sql.run import run
-from holdfast.standin import frames, pip_utils, reading, sessions, streams, tables, writing
+from holdfast.standin import frames, listing, pip_utils, reading, sessions, streams, tables, writing
 from holdfast.standin.errors import as_delta_spark
+from holdfast.standin.merge_into import merge_into
 from holdfast.standin.options import is_delta
 
 
@@ -62,6 +64,7 @@ def install(family: Family) -> None:
         (session.Builder, "create", _made),
         (frame, "write", _write),
         (frame, "writeTo", _write_to),
+        (frame, "mergeInto", _merge_into),
         (frame, "writeStream", _write_stream),
         (frame, "createTempView", _new_view),
         (frame, "createOrReplaceTempView", _new_view),
@@ -69,6 +72,10 @@ def install(family: Family) -> None:
         (catalog, "dropTempView", _dropped_view),
         (catalog, "createTable", _new_table),
         (catalog, "createExternalTable", _new_table),
+        (catalog, "listColumns", _columns),
+        (catalog, "getTable", _told),
+        (catalog, "getTableProperties", _properties),
+        (catalog, "getCreateTableString", _create_text),
     ):
         if name in vars(owner):
             original = vars(owner)[name]
@@ -170,6 +177,20 @@ def _write_to(original: Callable[..., Any]) -> Callable[..., Any]:
     return write_to
 
 
+def _merge_into(original: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def into(self: Any, table: str, condition: Any) -> Any:
+        known = sessions.known(self.sparkSession)
+        if known is not None:
+            with as_delta_spark():
+                begun = merge_into(self.sparkSession, self, table, condition, known)
+            if begun is not None:
+                return begun
+        return original(self, table, condition)
+
+    return into
+
+
 def _write_stream(original: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(original)
     def write_stream(self: Any) -> Any:
@@ -209,6 +230,49 @@ def _new_table(original: Callable[..., Any]) -> Callable[..., Any]:
         return spark.table(tableName)
 
     return new_table
+
+
+def _columns(original: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def columns(self: Any, tableName: str, dbName: str | None = None) -> Any:
+        found = _found(self, tableName, dbName)
+        return original(self, tableName, dbName) if found is None else listing.columns_of(found)
+
+    return columns
+
+
+def _told(original: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def told(self: Any, tableName: str) -> Any:
+        found = _found(self, tableName)
+        return original(self, tableName) if found is None else listing.described(original(self, tableName), found)
+
+    return told
+
+
+def _properties(original: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def properties(self: Any, tableName: str) -> Any:
+        if _found(self, tableName) is None:
+            return original(self, tableName)
+        return dict(map(tuple, self._sparkSession.sql(f"SHOW TBLPROPERTIES {tableName}").collect()))
+
+    return properties
+
+
+def _create_text(original: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def create_text(self: Any, tableName: str, asSerde: bool = False) -> Any:
+        if asSerde or _found(self, tableName) is None:
+            return original(self, tableName, asSerde)
+        return self._sparkSession.sql(f"SHOW CREATE TABLE {tableName}").collect()[0][0]
+
+    return create_text
+
+
+def _found(catalog: Any, name: str, database: str | None = None) -> Found | None:
+    known = sessions.known(catalog._sparkSession)
+    return None if known is None else listing.found(catalog._sparkSession, known, name, database)
 
 
 def _dropped_view(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,15 +13,16 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.errors import Invalid
-from holdfast.spark.catalog import split
+from holdfast.spark.catalog import quoted, split
 from holdfast.sql.known import Known
+from holdfast.sql.run import run
 from holdfast.standin.errors import ILLEGAL_OPTION, PATH_NOT_FOUND, TABLE_NOT_FOUND, as_delta_spark
 from holdfast.standin.frames import going_on, remembering
 from holdfast.standin.memory import ViewRows, pinned
 from holdfast.standin.noting import NotingFormat, noting
 from holdfast.standin.options import Options, is_delta
 from holdfast.table.delta import DeltaTable
-from holdfast.table.iceberg import IcebergTable
+from holdfast.table.either import IcebergTable
 
 _VERSIONS = ("versionAsOf", "timestampAsOf")
 _FEED = ("readChangeFeed", "readChangeData")
@@ -49,6 +50,8 @@ def by_name(spark: SparkSession, name: str, known: Known, options: Options | Non
         if view is not None:
             return None
         found = known.table(spark, parts)
+        if found is None and known.stored(parts) is not None:
+            return run(spark, f"SELECT * FROM {quoted(parts)}", known=known)
         return None if found is None else rows_of(spark, found.table, options or Options(), name=parts[-1])
 
 
@@ -67,7 +70,8 @@ def rows_of(
     options.refuse_misspelt(_KNOWN, "reading a Delta table")
     version, moment = options.get("versionAsOf"), options.get("timestampAsOf")
     if version is not None and moment is not None:
-        raise Invalid("versionAsOf and timestampAsOf exclude each other: choose one")
+        wrong = Invalid("versionAsOf and timestampAsOf exclude each other: choose one")
+        raise wrong.named("DELTA_ONEOF_IN_TIMETRAVEL")
     if any(options.flag(each) for each in _FEED):
         return _changes(table, options)
     if version is not None and not version.strip().isdigit():
@@ -122,7 +126,7 @@ class _Reader(NotingFormat):
 
     def schema(self, schema: Any) -> Any:
         self._holdfast_schema = schema
-        return super().schema(schema)  # type: ignore[misc]
+        return self._holdfast_plain.schema(schema)
 
     def load(self, path: Any = None, format: str | None = None, schema: Any = None, **options: Any) -> Any:
         spark, _ = self._holdfast_asking
@@ -130,7 +134,7 @@ class _Reader(NotingFormat):
         if source is None:
             source = spark.conf.get("spark.sql.sources.default", "parquet")
         if not is_delta(source):
-            return super().load(path, format, schema, **options)  # type: ignore[misc]
+            return self._holdfast_plain.load(path, format, schema, **options)
         self._holdfast_note(options)
         with as_delta_spark(invalid=ILLEGAL_OPTION):
             if schema is not None or self._holdfast_schema is not None:
@@ -145,4 +149,4 @@ class _Reader(NotingFormat):
     def table(self, tableName: str) -> Any:
         spark, known = self._holdfast_asking
         found = by_name(spark, tableName, known, self._holdfast_options)
-        return super().table(tableName) if found is None else found  # type: ignore[misc]
+        return self._holdfast_plain.table(tableName) if found is None else found

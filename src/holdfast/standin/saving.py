@@ -19,25 +19,31 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.env import system
 from holdfast.errors import Invalid, NotATable, Unsupported
 from holdfast.model.mutation import AppVersion, Shape
+from holdfast.model.snapshot import Snapshot
 from holdfast.ops.write import Said
-from holdfast.plan.write import CODEC
+from holdfast.plan.write import CODEC, FILE_ROWS
 from holdfast.schema.properties import OPTIMIZE_WRITE, truth
 from holdfast.spark.catalog import enter, find, forget, split
+from holdfast.spark.types import spark_struct, spark_to_struct
 from holdfast.sql.known import Known, path_of
 from holdfast.standin.errors import PATH_EXISTS, TABLE_EXISTS, TABLE_NOT_FOUND, as_delta_spark, dress
-from holdfast.standin.frames import ordinary
+from holdfast.standin.frames import memory_of, ordinary
 from holdfast.standin.options import Options
 from holdfast.standin.settings import Settings, settings_of
 from holdfast.storage.open import open_location
 from holdfast.table.builder import PLAIN, DeltaTableBuilder, Mode
 from holdfast.table.creating import create_with
 from holdfast.table.delta import DeltaTable
-from holdfast.table.iceberg import IcebergTable
+from holdfast.table.either import IcebergTable
+from holdfast.table.following import nullable
+from holdfast.table.matched import Met
+from holdfast.table.rearranging import rearrange
 from holdfast.table.writing import How, rows_of
 
 KNOWN = (
     *("mergeSchema", "overwriteSchema", "replaceWhere", "partitionOverwriteMode", "txnAppId", "txnVersion"),
     *("userMetadata", "dataChange", "optimizeWrite", "maxRecordsPerFile", "compression", "path"),
+    *("replaceOn", "replaceUsing", "targetAlias"),
 )
 _MODES = {
     "append": "append",
@@ -47,12 +53,11 @@ _MODES = {
     "default": "error",
     "ignore": "ignore",
 }
-_REFUSED = {
-    "maxRecordsPerFile": "Holdfast sizes files by bytes: set the property delta.targetFileSize of the table",
-    "replaceOn": "use a merge, or INSERT INTO ... REPLACE WHERE",
-    "replaceUsing": "use a merge, or INSERT INTO ... REPLACE WHERE",
-    "targetAlias": "it goes with replaceOn, which there is not",
-}
+_OTHER_ROWS = ("mergeSchema", "overwriteSchema", "partitionOverwriteMode", "replaceOn", "replaceUsing")
+_LOST = (
+    "with dataChange=false rows keep their ids, and these have lost them: write what was read of the table as it is, "
+    "with where, repartition, coalesce or sort and nothing else, or call optimize()"
+)
 _log = logging.getLogger(__name__)
 
 
@@ -152,26 +157,29 @@ def insert_into(rows: DataFrame, name: str, ask: Ask, known: Known) -> None:
 def write_into(rows: DataFrame, table: DeltaTable | IcebergTable, ask: Ask) -> None:
     """Append to a table that is there, or overwrite it."""
     settings = settings_of(rows.sparkSession)
-    rows = ordinary(rows)
     if isinstance(table, IcebergTable):
-        return _write_iceberg(rows, table, ask)
+        return _write_iceberg(ordinary(rows), table, ask)
+    if not ask.options.flag("dataChange", True):
+        return _rearrange(rows, table, ask, settings)
+    rows = ordinary(rows)
     refuse_options(ask.options)
     snapshot = table._at(None, None).snapshot
     replaces_schema = ask.mode == "overwrite" and ask.options.flag("overwriteSchema")
     where = ask.where if ask.where is not None else ask.options.get("replaceWhere")
-    if ask.partitions and ask.partitions != snapshot.partition_columns:
-        if not replaces_schema:
-            raise Invalid(
-                f"the table is partitioned by {', '.join(snapshot.partition_columns) or 'nothing'}, not by "
-                f"{', '.join(ask.partitions)}: leave partitionBy out, or overwrite with overwriteSchema=true"
-            )
-        return _replace(rows, table, ask, settings)
+    if ask.partitions and ask.partitions != snapshot.partition_columns and not replaces_schema:
+        raise Invalid(
+            f"the table is partitioned by {', '.join(snapshot.partition_columns) or 'nothing'}, not by "
+            f"{', '.join(ask.partitions)}: leave partitionBy out, or overwrite with overwriteSchema=true"
+        ).named("DELTA_METADATA_MISMATCH")
     merges = ask.options.flag("mergeSchema", settings.merges_schema)
     dynamic = ask.mode == "overwrite" and where is None and _is_dynamic(ask, settings, bool(snapshot.partition_columns))
     if ask.mode != "overwrite" and ask.options.get("replaceWhere") is not None:
         raise Invalid("replaceWhere goes with mode overwrite")
     if replaces_schema and (where is not None or (dynamic and ask.options.get("partitionOverwriteMode"))):
         raise Invalid("overwriteSchema replaces the whole table: leave replaceWhere and dynamic mode out")
+    met = _met(ask)
+    if replaces_schema and ask.partitions != snapshot.partition_columns and met == Met():
+        return _replace(rows, table, ask, settings)
     _tell_ignored(table, ask)
     how = How(
         replace=ask.mode == "overwrite",
@@ -183,8 +191,18 @@ def write_into(rows: DataFrame, table: DeltaTable | IcebergTable, ask: Ask) -> N
         said=said_of(ask.options, settings),
         stored_as=_stored_as(ask.options),
     )
-    table._write(rows, how)
+    table._write(rows, how, met)
     return None
+
+
+def _met(ask: Ask) -> Met:
+    """Which rows are to be replaced by those they meet."""
+    using, on, alias = (ask.options.get(name) for name in ("replaceUsing", "replaceOn", "targetAlias"))
+    if ask.mode != "overwrite" and (using is not None or on is not None):
+        raise Invalid(f"{'replaceOn' if using is None else 'replaceUsing'} goes with mode overwrite")
+    if alias is not None and on is None:
+        raise Invalid("targetAlias goes with replaceOn: it is what the condition calls the table")
+    return Met(using, on, alias)
 
 
 def said_of(options: Options, settings: Settings) -> Said:
@@ -194,7 +212,8 @@ def said_of(options: Options, settings: Settings) -> Said:
         options.get("txnVersion") or settings.txn("txnVersion"),
     )
     if (app is None) != (version is None):
-        raise Invalid("txnAppId and txnVersion go together: give both, or none")
+        wrong = Invalid("txnAppId and txnVersion go together: give both, or none")
+        raise wrong.named("DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS")
     if version is not None and not version.lstrip("-").isdigit():
         raise Invalid(f"txnVersion is a whole number, not {version!r}")
     done = None if app is None or version is None else AppVersion(app, int(version))
@@ -204,6 +223,7 @@ def said_of(options: Options, settings: Settings) -> Said:
 def _create(rows: DataFrame, path: str, ask: Ask, settings: Settings, mode: Mode, *, by_path: bool = False) -> None:
     """Make a table of rows at a path."""
     refuse_options(ask.options)
+    _met(ask)
     rows = ordinary(rows)
     describe(partial(_made_of, rows, ask, settings, by_path), mode, rows, path, ask, settings).execute()
 
@@ -212,7 +232,8 @@ def describe(
     make: Callable[[str, Shape, Mode], None], mode: Mode, rows: DataFrame, path: str, ask: Ask, settings: Settings
 ) -> DeltaTableBuilder[None]:
     """The table that rows and what is asked beside them describe."""
-    builder = DeltaTableBuilder(make, mode).location(path).addColumns(rows.schema)
+    schema = spark_struct(nullable(spark_to_struct(rows.schema)).fields)  # a frame demands nothing of rows to come
+    builder = DeltaTableBuilder(make, mode).location(path).addColumns(schema)
     given = {name: value for name, value in ask.options.items() if name.lower().startswith(("delta.", PLAIN))}
     for name, value in {**settings.properties, **given, **dict(ask.properties)}.items():
         builder = builder.property(name, value)
@@ -284,6 +305,38 @@ def _is_asked(name: str) -> bool:
     )
 
 
+def _rearrange(rows: DataFrame, table: DeltaTable, ask: Ask, settings: Settings) -> None:
+    """Put rows of a table in their own place, laid out otherwise."""
+    state = table._state()
+    snapshot = state.snapshot
+    if ask.mode != "overwrite":
+        raise Invalid("dataChange=false is for rows of a table that take their own place: it goes with mode overwrite")
+    for option in _OTHER_ROWS:
+        if ask.options.get(option) is not None:
+            raise Invalid(
+                f"{option} is for other rows than the table has, and dataChange=false for the same: choose one"
+            )
+    if ask.partitions and ask.partitions != snapshot.partition_columns:
+        raise Invalid("dataChange=false keeps the partitions of the table: leave partitionBy out")
+    frame = ordinary(rows) if snapshot.identity is None else _with_ids(rows, snapshot)
+    where = ask.where if ask.where is not None else ask.options.get("replaceWhere")
+    said, stored = said_of(ask.options, settings), _stored_as(ask.options)
+    rearrange(state, frame, where, system(), said=said, stored_as=stored)
+
+
+def _with_ids(rows: DataFrame, snapshot: Snapshot) -> DataFrame:
+    """Rows that were read of a table, with the ids they have there."""
+    memory = memory_of(rows)
+    if memory is None or memory.pinned.snapshot.location.url != snapshot.location.url:
+        raise Unsupported(_LOST)
+    if (read := memory.pinned.snapshot.version) != snapshot.version:
+        raise Invalid(f"the rows were read at version {read} and the table is at {snapshot.version}: read them again")
+    frame = memory.carrying()
+    if frame is None:
+        raise Unsupported(_LOST)
+    return frame
+
+
 def _write_iceberg(rows: DataFrame, table: IcebergTable, ask: Ask) -> None:
     if ask.mode == "overwrite":
         if ask.where is not None:
@@ -308,6 +361,8 @@ def _stored_as(options: Options) -> dict[str, str]:
     found = {}
     if (codec := options.get("compression")) is not None:
         found[CODEC] = codec
+    if (most := options.number("maxRecordsPerFile")) is not None:
+        found[FILE_ROWS] = str(most)
     if (gathers := options.get("optimizeWrite")) is not None:
         found[OPTIMIZE_WRITE] = gathers
     return found
@@ -316,11 +371,8 @@ def _stored_as(options: Options) -> dict[str, str]:
 def refuse_options(options: Options) -> None:
     """Refuse options that do not work here."""
     options.refuse_misspelt(KNOWN, "writing a Delta table")
-    for name, instead in _REFUSED.items():
-        if options.get(name) is not None:
-            raise Unsupported(f"the option {name} is not one that Holdfast has: {instead}")
     if not options.flag("dataChange", True):
-        raise Unsupported("dataChange=false rearranges rows by hand: call optimize(), which keeps the ids of rows too")
+        raise Invalid("dataChange=false is for rows of a table that take their own place: it goes with mode overwrite")
 
 
 def _tell_ignored(table: DeltaTable, ask: Ask) -> None:

@@ -37,6 +37,7 @@ _WRITES_ONLY = (
     "txnVersion",
     "compression",
     "optimizeWrite",
+    "maxRecordsPerFile",
 )
 _registered: WeakSet[SparkSession] = WeakSet()
 
@@ -60,7 +61,7 @@ class _Reader(NotingFormat):
         spark, _ = self._holdfast_asking
         source = format or self._holdfast_format or spark.conf.get("spark.sql.sources.default", "parquet")
         if not is_delta(source):
-            return super().load(path, format, schema, **options)  # type: ignore[misc]
+            return self._holdfast_plain.load(path, format, schema, **options)
         self._holdfast_note(options)
         with as_delta_spark(missing=PATH_NOT_FOUND, invalid=ILLEGAL_OPTION):
             if schema is not None:
@@ -77,7 +78,7 @@ class _Reader(NotingFormat):
             if found is not None:
                 place = found.delta("a stream")._at(None, None).snapshot.location.url
                 return _stream(spark, place, self._holdfast_options)
-        return super().table(tableName)  # type: ignore[misc]
+        return self._holdfast_plain.table(tableName)
 
 
 def _stream(spark: SparkSession, place: str, options: Options) -> DataFrame:
@@ -117,20 +118,20 @@ class _Writer(NotingFormat):
 
     def partitionBy(self, *cols: Any) -> Any:
         self._holdfast_partitions = names(cols)
-        return super().partitionBy(*cols)  # type: ignore[misc]
+        return self._holdfast_plain.partitionBy(*cols)
 
     def clusterBy(self, *cols: Any) -> Any:
         self._holdfast_clustering = names(cols)
-        return super().clusterBy(*cols)  # type: ignore[misc]
+        return self._holdfast_plain.clusterBy(*cols)
 
     def foreach(self, f: Any) -> Any:
         self._holdfast_calls = True
-        return super().foreach(f)  # type: ignore[misc]
+        return self._holdfast_plain.foreach(f)
 
     def foreachBatch(self, func: Callable[[DataFrame, int], None]) -> Any:
         self._holdfast_calls = True
         remote = ".connect." in type(self._holdfast_asking[0]).__module__
-        return super().foreachBatch(_with_drop_in(func) if remote else func)  # type: ignore[misc]
+        return self._holdfast_plain.foreachBatch(_with_drop_in(func) if remote else func)
 
     def start(
         self,
@@ -144,7 +145,7 @@ class _Writer(NotingFormat):
         self._holdfast_told(partitionBy, options)
         if self._holdfast_calls or not is_delta(format or self._holdfast_format):
             self._holdfast_hand_on()
-            return super().start(path, format, outputMode, partitionBy, queryName)  # type: ignore[misc]
+            return self._holdfast_plain.start(path, format, outputMode, partitionBy, queryName)
         with as_delta_spark():
             place = path or self._holdfast_options.get("path")
             if place is None:
@@ -169,7 +170,7 @@ class _Writer(NotingFormat):
                 ours = is_delta(rows.sparkSession.conf.get("spark.sql.sources.default", "parquet"))
         if not ours:
             self._holdfast_hand_on()
-            return super().toTable(tableName, format, outputMode, partitionBy, queryName)  # type: ignore[misc]
+            return self._holdfast_plain.toTable(tableName, format, outputMode, partitionBy, queryName)
         with as_delta_spark():
             return self._holdfast_start(None, tableName, outputMode, queryName)
 
@@ -180,7 +181,7 @@ class _Writer(NotingFormat):
 
     def _holdfast_hand_on(self) -> None:
         for name, value in list(self._holdfast_options.items()):
-            super().option(name, value)
+            self._holdfast_plain.option(name, value)
 
     def _holdfast_start(self, path: str | None, name: str | None, mode: str | None, query: str | None) -> Any:
         rows, known = self._holdfast_asking
@@ -192,11 +193,11 @@ class _Writer(NotingFormat):
         place = self._holdfast_table(rows, known, path, name)
         for option in _SINK:
             if (value := options.get(option)) is not None:
-                super().option(option, value)
+                self._holdfast_plain.option(option, value)
         for option, value in (options.storage() or {}).items():
-            super().option(f"storage.{option}", value)
+            self._holdfast_plain.option(f"storage.{option}", value)
         _let_stream(rows.sparkSession)
-        return super().start(place, FORMAT, mode, None, query)  # type: ignore[misc]
+        return self._holdfast_plain.start(place, FORMAT, mode, None, query)
 
     def _holdfast_table(self, rows: DataFrame, known: Known, path: str | None, name: str | None) -> str:
         """Where the table is, which is made where there is none."""

@@ -10,29 +10,30 @@ Signatures and what is given back are delta-spark's; the table behind is `.holdf
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from holdfast.errors import Invalid, NotATable, Unsupported
 from holdfast.spark.catalog import Entry, enter, find, split
 from holdfast.sql import answers
+from holdfast.sql.row_fields import natively
 from holdfast.standin import sessions
 from holdfast.standin.errors import RETENTION_TOO_SHORT, TABLE_NOT_FOUND, as_delta_spark, dress
 from holdfast.standin.frames import ordinary, remembering
 from holdfast.standin.memory import pinned
+from holdfast.standin.merging import DeltaMergeBuilder, Expression, by_name
 from holdfast.standin.settings import RETENTION_CHECK, settings_of
 from holdfast.standin.table_builder import DeltaTableBuilder, Mode
-from holdfast.table import delta, merging, optimizing
+from holdfast.table import delta, optimizing
 from holdfast.table.builder import IdentityGenerator
+from holdfast.table.making import MakingVerbs
 from holdfast.table.names import entry_of, path_in
 
-Expression = str | Column
 __all__ = ["DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder", "IdentityGenerator"]
 
 
-class DeltaTable:
+class DeltaTable(MakingVerbs[DeltaTableBuilder["DeltaTable"]]):
     """A Delta table, as delta-spark's users know it."""
 
     def __init__(
@@ -89,27 +90,9 @@ class DeltaTable:
         cls, sparkSession: SparkSession, identifier: str, partitionSchema: str | StructType | None = None
     ) -> DeltaTable:
         """Make a table of the Parquet files in a directory, "parquet.`/path`"."""
-        return cls(sparkSession, delta.DeltaTable.convertToDelta(sparkSession, identifier, partitionSchema))
-
-    @classmethod
-    def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """Describe a table to be created; refused where there is one."""
-        return cls._builder(sparkSession, Mode.CREATE)
-
-    @classmethod
-    def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """Describe a table to be created where there is none."""
-        return cls._builder(sparkSession, Mode.CREATE_IF_NOT_EXISTS)
-
-    @classmethod
-    def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """Describe a table to take the place of one that is there."""
-        return cls._builder(sparkSession, Mode.REPLACE)
-
-    @classmethod
-    def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """Describe a table to be created, or to take the place of one that is there."""
-        return cls._builder(sparkSession, Mode.CREATE_OR_REPLACE)
+        defaults = settings_of(sparkSession).properties
+        made = delta.DeltaTable.convertToDelta(sparkSession, identifier, partitionSchema, properties=defaults)
+        return cls(sparkSession, made)
 
     @classmethod
     def _builder(cls, spark: SparkSession | None, mode: Mode) -> DeltaTableBuilder[DeltaTable]:
@@ -121,7 +104,8 @@ class DeltaTable:
     @as_delta_spark()
     def toDF(self) -> DataFrame:
         """The rows of the newest version."""
-        return remembering(pinned(self._spark, self._table, name=self._alias))
+        name = self._alias or (None if self._entry is None else self._entry.name)
+        return remembering(pinned(self._spark, self._table, name=name))
 
     def alias(self, aliasName: str) -> DeltaTable:
         """The same table under a name that conditions can use."""
@@ -135,21 +119,25 @@ class DeltaTable:
     @as_delta_spark()
     def delete(self, condition: Expression | None = None) -> None:
         """Take out the rows that satisfy a condition; all without one."""
-        self._table.delete(condition, userMetadata=self._words())
+        self._table.delete(None if condition is None else self._natively(condition), userMetadata=self._words())
 
     @as_delta_spark()
     def update(self, condition: Expression | None = None, set: Mapping[str, Expression] | None = None) -> None:
         """Set columns of the rows that satisfy a condition."""
         if isinstance(condition, Mapping):
             raise TypeError("update takes a condition first: update(set={...}), or update(condition, {...})")
-        self._table.update(condition, set, userMetadata=self._words())
+        where = None if condition is None else self._natively(condition)
+        if isinstance(set, Mapping):
+            set = {name: self._natively(value) for name, value in set.items()}
+        self._table.update(where, set, userMetadata=self._words())
 
     @as_delta_spark()
     def merge(self, source: DataFrame, condition: Expression) -> DeltaMergeBuilder:
         """Begin a merge of a source into the table."""
         settings = settings_of(self._spark)
-        begun = self._table.merge(ordinary(source), condition, userMetadata=settings.user_metadata)
-        return DeltaMergeBuilder(self._spark, begun.withSchemaEvolution() if settings.merges_schema else begun)
+        rows, on = ordinary(source), self._natively(by_name(condition))
+        begun = self._table.merge(rows, on, userMetadata=settings.user_metadata)
+        return DeltaMergeBuilder(self._spark, begun.withSchemaEvolution() if settings.merges_schema else begun, rows)
 
     @as_delta_spark(invalid=RETENTION_TOO_SHORT)
     def vacuum(self, retentionHours: float | None = None) -> DataFrame:
@@ -237,10 +225,11 @@ class DeltaTable:
 
     @as_delta_spark()
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> None:
-        """Refused: Holdfast takes no feature out of a table."""
-        raise Unsupported(
-            f"Holdfast does not take the feature {featureName} out of a table: write its rows to a new table without it"
-        )
+        """Take a feature out of the table, with all its traces; `truncateHistory` lets old versions go."""
+        self._table.dropFeatureSupport(featureName, truncateHistory)
+
+    def _natively(self, expression: Expression) -> Expression:
+        return natively(expression, lambda: self._table._state().snapshot.schema, self._alias)
 
     def _words(self) -> str | None:
         return settings_of(self._spark).user_metadata
@@ -259,68 +248,6 @@ class DeltaTable:
             raise dress(NotATable(f"{target} is a table of {entry.provider}, not of delta", location=target))
         entry = entry or enter(self._spark, parts, location=None, schema=self.toDF().schema)
         return DeltaTable(self._spark, clone(entry.location), entry=entry)
-
-
-class DeltaMergeBuilder:
-    """A MERGE in the making."""
-
-    def __init__(self, spark: SparkSession, begun: merging.DeltaMergeBuilder) -> None:
-        self._spark = spark
-        self._begun = begun
-
-    @as_delta_spark()
-    def whenMatchedUpdate(
-        self, condition: Expression | None = None, set: Mapping[str, Expression] | None = None
-    ) -> DeltaMergeBuilder:
-        """Set columns of matched rows."""
-        return self._with(self._begun.whenMatchedUpdate(condition, _given(set, "set", "whenMatchedUpdate")))
-
-    @as_delta_spark()
-    def whenMatchedUpdateAll(self, condition: Expression | None = None) -> DeltaMergeBuilder:
-        """Set every column that the source has."""
-        return self._with(self._begun.whenMatchedUpdateAll(condition))
-
-    @as_delta_spark()
-    def whenMatchedDelete(self, condition: Expression | None = None) -> DeltaMergeBuilder:
-        """Delete matched rows."""
-        return self._with(self._begun.whenMatchedDelete(condition))
-
-    @as_delta_spark()
-    def whenNotMatchedInsert(
-        self, condition: Expression | None = None, values: Mapping[str, Expression] | None = None
-    ) -> DeltaMergeBuilder:
-        """Insert rows of the source that match nothing, with these values."""
-        return self._with(self._begun.whenNotMatchedInsert(condition, _given(values, "values", "whenNotMatchedInsert")))
-
-    @as_delta_spark()
-    def whenNotMatchedInsertAll(self, condition: Expression | None = None) -> DeltaMergeBuilder:
-        """Insert rows of the source that match nothing, as they are."""
-        return self._with(self._begun.whenNotMatchedInsertAll(condition))
-
-    @as_delta_spark()
-    def whenNotMatchedBySourceUpdate(
-        self, condition: Expression | None = None, set: Mapping[str, Expression] | None = None
-    ) -> DeltaMergeBuilder:
-        """Set columns of rows that no row of the source matches."""
-        given = _given(set, "set", "whenNotMatchedBySourceUpdate")
-        return self._with(self._begun.whenNotMatchedBySourceUpdate(condition, given))
-
-    @as_delta_spark()
-    def whenNotMatchedBySourceDelete(self, condition: Expression | None = None) -> DeltaMergeBuilder:
-        """Delete rows that no row of the source matches."""
-        return self._with(self._begun.whenNotMatchedBySourceDelete(condition))
-
-    def withSchemaEvolution(self) -> DeltaMergeBuilder:
-        """Add columns of the source that the table lacks."""
-        return self._with(self._begun.withSchemaEvolution())
-
-    @as_delta_spark()
-    def execute(self) -> DataFrame:
-        """Carry it out; one row says how many rows it touched."""
-        return answers.merged(self._spark, self._begun.execute())
-
-    def _with(self, begun: merging.DeltaMergeBuilder) -> DeltaMergeBuilder:
-        return DeltaMergeBuilder(self._spark, begun)
 
 
 class DeltaOptimizeBuilder:
@@ -345,11 +272,3 @@ class DeltaOptimizeBuilder:
     def executeZOrderBy(self, *cols: str | list[str] | tuple[str, ...]) -> DataFrame:
         """Put rows with near values of some columns into the same files."""
         return answers.optimized(self._spark, self._begun.executeZOrderBy(*cols), self._at)
-
-
-def _given(sets: Any, name: str, method: str) -> Mapping[str, Expression]:
-    if sets is None:
-        raise ValueError(f"{name!r} of {method} cannot be None")
-    if not isinstance(sets, Mapping):
-        raise TypeError(f"{name!r} of {method} is a dict, not {type(sets).__name__}")
-    return sets

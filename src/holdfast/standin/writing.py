@@ -33,7 +33,7 @@ from holdfast.table.builder import Mode
 
 def writer(plain: Any, rows: DataFrame, known: Known) -> Any:
     """A writer of a session with the drop-in."""
-    return noting(plain, _Writer, asking=(rows, known), mode=None, partitions=(), clustering=())
+    return noting(plain, _Writer, asking=(rows, known), mode=None, partitions=(), clustering=(), buckets=False)
 
 
 def writer_to(plain: Any, rows: DataFrame, name: str, known: Known) -> Any:
@@ -49,18 +49,23 @@ class _Writer(NotingFormat):
     _holdfast_mode: str | None
     _holdfast_partitions: tuple[str, ...]
     _holdfast_clustering: tuple[str, ...]
+    _holdfast_buckets: bool
 
     def mode(self, saveMode: str | None) -> Any:
         self._holdfast_mode = saveMode or self._holdfast_mode
-        return super().mode(saveMode)  # type: ignore[misc]
+        return self._holdfast_plain.mode(saveMode)
 
     def partitionBy(self, *cols: Any) -> Any:
         self._holdfast_partitions = names(cols)
-        return super().partitionBy(*cols)  # type: ignore[misc]
+        return self._holdfast_plain.partitionBy(*cols)
 
     def clusterBy(self, *cols: Any) -> Any:
         self._holdfast_clustering = names(cols)
-        return super().clusterBy(*cols)  # type: ignore[misc]
+        return self._holdfast_plain.clusterBy(*cols)
+
+    def bucketBy(self, numBuckets: int, col: Any, *cols: Any) -> Any:
+        self._holdfast_buckets = True
+        return self._holdfast_plain.bucketBy(numBuckets, col, *cols)
 
     def save(
         self,
@@ -71,7 +76,7 @@ class _Writer(NotingFormat):
         **options: Any,
     ) -> None:
         if not is_delta(self._holdfast_source(format)):
-            super().save(path, format, mode, partitionBy, **options)  # type: ignore[misc]
+            self._holdfast_plain.save(path, format, mode, partitionBy, **options)
             return
         with as_delta_spark():
             ask = self._holdfast_ask(mode, partitionBy, options)
@@ -94,7 +99,7 @@ class _Writer(NotingFormat):
             with as_delta_spark():
                 ours = _is_ours(rows, name, known)
         if not ours:
-            super().saveAsTable(name, format, mode, partitionBy, **options)  # type: ignore[misc]
+            self._holdfast_plain.saveAsTable(name, format, mode, partitionBy, **options)
             return
         with as_delta_spark():
             save_as_table(rows, name, self._holdfast_ask(mode, partitionBy, options), known)
@@ -104,7 +109,7 @@ class _Writer(NotingFormat):
         with as_delta_spark():
             ours = _is_ours(rows, tableName, known)
         if not ours:
-            super().insertInto(tableName, overwrite)  # type: ignore[misc]
+            self._holdfast_plain.insertInto(tableName, overwrite)
             return
         with as_delta_spark():
             if self._holdfast_partitions:
@@ -119,6 +124,8 @@ class _Writer(NotingFormat):
 
     def _holdfast_ask(self, mode: str | None, partitions: Any, options: dict[str, Any]) -> Ask:
         self._holdfast_note(options)
+        if self._holdfast_buckets:
+            raise Invalid("Delta tables have no buckets: use clusterBy").named("DELTA_OPERATION_NOT_ALLOWED_DETAIL")
         named = self._holdfast_partitions if partitions is None else names([partitions])
         return Ask(mode_of(mode or self._holdfast_mode), named, self._holdfast_clustering, self._holdfast_options)
 
@@ -135,19 +142,19 @@ class _WriterTo(Noting):
 
     def using(self, provider: str) -> Any:
         self._holdfast_provider = provider
-        return super().using(provider)  # type: ignore[misc]
+        return self._holdfast_plain.using(provider)
 
     def tableProperty(self, property: str, value: str) -> Any:
         self._holdfast_properties[property] = value
-        return super().tableProperty(property, value)  # type: ignore[misc]
+        return self._holdfast_plain.tableProperty(property, value)
 
     def partitionedBy(self, col: Any, *cols: Any) -> Any:
         self._holdfast_partitions = tuple(_column_name(c) for c in (col, *cols))
-        return super().partitionedBy(col, *cols)  # type: ignore[misc]
+        return self._holdfast_plain.partitionedBy(col, *cols)
 
     def clusterBy(self, col: str, *cols: str) -> Any:
         self._holdfast_clustering = (col, *cols)
-        return super().clusterBy(col, *cols)  # type: ignore[misc]
+        return self._holdfast_plain.clusterBy(col, *cols)
 
     def create(self) -> None:
         self._holdfast_made(Mode.CREATE, "create")
@@ -162,19 +169,19 @@ class _WriterTo(Noting):
         if self._holdfast_is_ours():
             self._holdfast_write(Ask("append", options=self._holdfast_options))
         else:
-            super().append()  # type: ignore[misc]
+            self._holdfast_plain.append()
 
     def overwrite(self, condition: Any) -> None:
         if self._holdfast_is_ours():
             self._holdfast_write(Ask("overwrite", options=self._holdfast_options, where=_condition_text(condition)))
         else:
-            super().overwrite(condition)  # type: ignore[misc]
+            self._holdfast_plain.overwrite(condition)
 
     def overwritePartitions(self) -> None:
         if self._holdfast_is_ours():
             self._holdfast_write(Ask("overwrite", options=self._holdfast_options, dynamic=True))
         else:
-            super().overwritePartitions()  # type: ignore[misc]
+            self._holdfast_plain.overwritePartitions()
 
     def _holdfast_is_ours(self) -> bool:
         rows, known = self._holdfast_asking
@@ -190,7 +197,7 @@ class _WriterTo(Noting):
         rows, known = self._holdfast_asking
         provider = self._holdfast_provider or rows.sparkSession.conf.get("spark.sql.sources.default", "parquet")
         if not is_delta(provider):
-            getattr(super(), method)()
+            getattr(self._holdfast_plain, method)()
             return
         with as_delta_spark():
             ask = Ask(
