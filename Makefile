@@ -9,8 +9,8 @@ SHELL := bash
 BIN := .venv/bin
 READY := .venv/.ready
 BENCHES := bench/open.py bench/scan.py bench/write.py bench/commits.py bench/dml.py bench/maintain.py bench/changes.py \
-	bench/concurrency.py bench/take.py bench/lookup.py bench/nearest.py bench/iceberg.py bench/iceberg_write.py \
-	bench/iceberg_spark.py
+	bench/concurrency.py bench/take.py bench/lookup.py bench/by_row_id.py bench/nearest.py bench/iceberg.py \
+	bench/iceberg_write.py bench/iceberg_spark.py
 BENCH_ARGS ?=
 TOUR_ARGS ?=
 
@@ -53,7 +53,7 @@ check: $(READY) ## lint, format, types and layers
 	$(BIN)/lint-imports
 
 .PHONY: test
-test: check java browser ## everything: check, the whole suite, and the marked tests on the other two ways to run Spark
+test: $(READY) java browser ## everything: check, the whole suite, and the marked tests on the other two ways to run Spark
 	@$(WITH_JAVA) scripts/tests.sh
 
 .PHONY: soak

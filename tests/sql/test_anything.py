@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import TableError
-from holdfast.schema.types import Struct
+from holdfast.schema.types import Field, Primitive, Struct
 from holdfast.sql import alter, change, create, describe, insert, maintain, merge, view
 from holdfast.sql.conjuncts import Subject, conditions, understood
 from holdfast.sql.cursor import Cursor
+from holdfast.sql.handing import Handing
 from holdfast.sql.parameters import Parameters
 from holdfast.sql.text import statement_of
 from holdfast.sql.walk import expression_of, query_of, relation_of
@@ -39,7 +40,8 @@ HEADS = (
     *("INSERT INTO t", "OPTIMIZE t", "VACUUM t", "RESTORE t", "MERGE INTO t USING s ON a WHEN", "DESCRIBE", "SELECT"),
     *("CONVERT TO DELTA", "SELECT * FROM t WHERE", "WITH x AS (SELECT 1)", "DROP TABLE"),
 )
-SUBJECT = Subject("t", Struct(()), ("a",))
+COLUMNS = Struct((Field("a", Primitive("long")), Field("t", Primitive("string"))))
+SUBJECT = Subject("t", COLUMNS, ("a",))
 
 
 @examples(300)
@@ -52,11 +54,12 @@ def test_whatever_is_written_is_read_or_refused(head: str, words: list[str]) -> 
         for reference in query.references:
             assert 0 <= reference.span[0] < reference.span[1] <= size
             assert reference.parts
+        handing = Handing(statement, query, Parameters({"p": 1}), lambda _: COLUMNS)
         for block in query.blocks:
-            for relation in block.relations:
-                for span in conditions(statement, block, relation):
-                    assert span[0] <= span[1] <= size
-                    understood(statement, span, SUBJECT, Parameters({"p": 1}))
+            for at in range(len(block.relations)):
+                assert all(first <= last <= size for first, last in conditions(statement, block, at))
+                for said in handing.said(block, at):
+                    understood(said, SUBJECT)
     for parse in PARSERS:
         try:
             parse(Cursor(statement))

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.schema.ddl import parse_type
 from holdfast.schema.types import Struct
-from holdfast.sql.conjuncts import Subject, conditions, understood
+from holdfast.sql.conjuncts import Subject, condition_of, conditions, understood
 from holdfast.sql.parameters import Parameters, literal
 from holdfast.sql.text import statement_of
 from holdfast.sql.walk import query_of
@@ -25,14 +25,14 @@ def said(text: str, args: Mapping[str, Any] | Sequence[Any] | None = None) -> li
     statement = statement_of(text)
     assert statement is not None
     for block in query_of(statement).blocks:
-        for relation in block.relations:
+        for at, relation in enumerate(block.relations):
             if relation.reference is None or relation.reference.parts[-1] != "t":
                 continue
             others = {r.called.lower() for r in block.relations if r is not relation and r.called is not None}
             parts = () if relation.reference.alias else relation.reference.parts
-            subject = Subject(relation.called or "", COLUMNS, others, {"row_id": "__row_id"}, parts)
-            spans = conditions(statement, block, relation)
-            return [told for span in spans if (told := understood(statement, span, subject, Parameters(args)))]
+            subject = Subject(relation.called or "", COLUMNS, others, {"row_id": "__row_id"}, parts, at)
+            found = (condition_of(statement, span, Parameters(args)) for span in conditions(statement, block, at))
+            return [told for each in found if each is not None and (told := understood(each, subject))]
     raise AssertionError("no table called t")
 
 
@@ -66,8 +66,8 @@ def test_conditions_of_where(where: str, told: list[str]) -> None:
     assert statement is not None
     block = query_of(statement).blocks[-1]
     subject = Subject("t", columns, (), {"row_id": "__row_id"})
-    spans = conditions(statement, block, block.relations[0])
-    assert [text for span in spans if (text := understood(statement, span, subject, Parameters()))] == told
+    found = (condition_of(statement, span, Parameters()) for span in conditions(statement, block, 0))
+    assert [text for each in found if each is not None and (text := understood(each, subject))] == told
 
 
 def _row_id() -> Struct:

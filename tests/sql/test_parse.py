@@ -99,6 +99,23 @@ def _plain(value: Any, statement: Statement) -> Any:
             "INSERT INTO t REPLACE WHERE a = 1 AND b < 3 SELECT 1",
             {"table": "t", "query": "SELECT 1", "replace_where": "a = 1 AND b < 3"},
         ),
+        (
+            "INSERT INTO t REPLACE USING (a, `b c`) SELECT 1",
+            {"table": "t", "query": "SELECT 1", "replace_using": "a.b c"},
+        ),
+        (
+            "INSERT INTO t AS x REPLACE ON x.a = y.a AND x.b IN (SELECT 1) SELECT 1 AS a",
+            {
+                "table": "t",
+                "query": "SELECT 1 AS a",
+                "alias": "x",
+                "replace_on": "x.a = y.a AND x.b IN (SELECT 1)",
+            },
+        ),
+        (
+            "INSERT INTO t x REPLACE ON (x.a <=> y.a) (SELECT 1 AS a) AS y",
+            {"table": "t", "query": "SELECT 1 AS a", "alias": "x", "replace_on": "(x.a <=> y.a)"},
+        ),
         ("INSERT WITH SCHEMA EVOLUTION INTO t SELECT 1", {"table": "t", "query": "SELECT 1", "evolves": True}),
     ],
 )
@@ -257,6 +274,15 @@ def test_columns_say_all_that_can_be_said_of_them() -> None:
         ("CLUSTER BY (a, s.b)", alter.ClusterBy((("a",), ("s", "b")))),
         ("CLUSTER BY NONE", alter.ClusterBy(())),
         ("SET LOCATION '/p'", alter.SetLocation("/p")),
+        ("DROP FEATURE deletionVectors", alter.DropFeature("deletionVectors", False)),
+        ("DROP FEATURE 'typeWidening-preview' TRUNCATE HISTORY", alter.DropFeature("typeWidening-preview", True)),
+        ("ALTER COLUMN a SYNC IDENTITY", alter.SyncIdentity(("a",))),
+        (
+            "REPLACE COLUMNS (a INT, b MAP<INT, INT> COMMENT 'x')",
+            alter.ReplaceColumns(
+                (create.ColumnDef("a", "INT"), create.ColumnDef("b", "MAP < INT , INT >", comment="x"))
+            ),
+        ),
     ],
 )
 def test_alter_table(change: str, asked: alter.Change) -> None:
@@ -325,6 +351,8 @@ def test_statements_about_whole_tables(text: str, asked: dict[str, Any]) -> None
         "MERGE INTO t USING s ON a = b WHEN NOT MATCHED THEN DELETE",
         "INSERT INTO t",
         "INSERT OVERWRITE DIRECTORY '/p' SELECT 1",
+        "INSERT OVERWRITE t REPLACE USING (a) SELECT 1",
+        "INSERT INTO t AS x SELECT 1",
         "OPTIMIZE t SOMEHOW",
         "VACUUM t RETAIN many HOURS",
         "ALTER TABLE t DANCE",
@@ -343,10 +371,8 @@ def test_what_is_not_understood_is_said_with_its_place(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("ALTER TABLE t DROP FEATURE f", "CLONE"),
-        ("ALTER TABLE t REPLACE COLUMNS (a INT)", "one by one"),
+        ("ALTER TABLE t REPLACE COLUMNS (a INT NOT NULL)", "ALTER COLUMN"),
         ("ALTER TABLE t ADD PARTITION (p = 1)", "insert"),
-        ("ALTER TABLE t ALTER COLUMN a SYNC IDENTITY", "identity"),
         ("ALTER TABLE t CHANGE COLUMN a b INT", "RENAME COLUMN"),
         ("ALTER TABLE t ADD COLUMN a INT NOT NULL", "rows that are there"),
         ("TRUNCATE TABLE t PARTITION (p = 1)", "DELETE"),
@@ -356,7 +382,6 @@ def test_what_is_not_understood_is_said_with_its_place(text: str) -> None:
         ("CREATE TABLE t (a TIMESTAMP) USING delta PARTITIONED BY (years(a))", "GENERATED"),
         ("CREATE TABLE t (a INT) USING delta CLUSTER BY AUTO", "name the columns"),
         ("CREATE TABLE t (a INT) USING delta OPTIONS (x 1)", "TBLPROPERTIES"),
-        ("INSERT INTO t REPLACE USING (a) SELECT 1", "MERGE"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_what_to_do(text: str, word: str) -> None:

@@ -22,18 +22,17 @@ from holdfast.sql.create import ColumnDef, parse_column, parse_key, parse_proper
 from holdfast.sql.cursor import Cursor
 from holdfast.sql.known import Found
 from holdfast.sql.references import Span
-from holdfast.sql.text import Statement
-from holdfast.table import placing
+from holdfast.sql.text import Kind, Statement
+from holdfast.table import altering, placing
 from holdfast.table.delta import DeltaTable
 from holdfast.table.following import nullable
+from holdfast.table.numbering import sync_identity
 
 Path: TypeAlias = tuple[str, ...]
 _LACKED = {
     ("ADD", "PARTITION"): "partitions of a Delta table come with their rows: insert them",
     ("DROP", "PARTITION"): "delete the rows of the partition instead, DELETE FROM ... WHERE ...",
     ("RECOVER", "PARTITIONS"): "a Delta table knows its partitions: there is nothing to recover",
-    ("REPLACE", "COLUMNS"): "add, drop and rename columns one by one, or overwrite the table with its schema",
-    ("DROP", "FEATURE"): "Holdfast does not take features away yet: copy the table with CLONE to be rid of one",
     ("SET", "SERDE"): "a Delta table has no serde",
     ("ADD", "PRIMARY"): "no catalog here keeps keys: leave it out",
 }
@@ -49,6 +48,11 @@ class AddColumns:
 class DropColumns:
     names: tuple[Path, ...]
     if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceColumns:
+    columns: tuple[ColumnDef, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,17 @@ class ChangeColumn:
     drops_default: bool = False
     first: bool = False
     after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SyncIdentity:
+    name: Path
+
+
+@dataclass(frozen=True, slots=True)
+class DropFeature:
+    name: str
+    truncates: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +127,11 @@ class SetLocation:
 Change: TypeAlias = (
     AddColumns
     | DropColumns
+    | ReplaceColumns
     | RenameColumn
     | ChangeColumn
+    | SyncIdentity
+    | DropFeature
     | SetProperties
     | UnsetProperties
     | AddConstraint
@@ -151,8 +169,13 @@ def _change(cursor: Cursor) -> Change:
     if cursor.take("DROP", "CONSTRAINT"):
         if_exists = cursor.take("IF", "EXISTS")
         return DropConstraint(cursor.identifier(), if_exists)
+    if cursor.take("DROP", "FEATURE"):
+        name = cursor.text() if cursor.statement.kind(cursor.at) is Kind.TEXT else ".".join(cursor.name())
+        return DropFeature(name, cursor.take("TRUNCATE", "HISTORY"))
     if cursor.take("ADD"):
         return _add(cursor)
+    if cursor.take("REPLACE", "COLUMNS"):
+        return _replace(cursor)
     if cursor.take("DROP", "COLUMNS") or cursor.take("DROP", "COLUMN"):
         if_exists = cursor.take("IF", "EXISTS")
         names = cursor.names_in(cursor.group() if cursor.sees("(") else cursor.rest())
@@ -208,6 +231,20 @@ def _add(cursor: Cursor) -> AddColumns:
     return AddColumns(tuple(columns), places)
 
 
+def _replace(cursor: Cursor) -> ReplaceColumns:
+    inner, columns = Cursor(cursor.statement, *cursor.group()), list[ColumnDef]()
+    while not inner.is_over:
+        column = parse_column(inner)
+        if not inner.take(","):
+            inner.end()
+        if column.generated or column.identity or column.default or not column.nullable:
+            raise Unsupported(
+                f"REPLACE COLUMNS says names, types and comments: say the rest of {column.name} with ALTER COLUMN"
+            )
+        columns.append(column)
+    return ReplaceColumns(tuple(columns))
+
+
 def _option_end(cursor: Cursor) -> int:
     """Where the definition of a column ends, before its place and the next column."""
     look = Cursor(cursor.statement, cursor.at, cursor.last)
@@ -218,10 +255,10 @@ def _option_end(cursor: Cursor) -> int:
     return look.at
 
 
-def _column(cursor: Cursor) -> ChangeColumn:
+def _column(cursor: Cursor) -> ChangeColumn | SyncIdentity:
     name = cursor.name()
     if cursor.take("SYNC", "IDENTITY"):
-        raise Unsupported("SYNC IDENTITY is not done: Holdfast counts the numbers of an identity column as it writes")
+        return SyncIdentity(name)
     if cursor.take("SET", "NOT", "NULL"):
         return ChangeColumn(name, nullable=False)
     if cursor.take("DROP", "NOT", "NULL"):
@@ -258,6 +295,14 @@ def run_alter(asking: Asking, statement: Statement, asked: Alter, found: Found) 
             found.delta("ADD CONSTRAINT").addConstraint(name, asking.given.written(statement, *check))
         case DropConstraint(name, if_exists):
             found.delta("DROP CONSTRAINT").dropConstraint(name, if_exists)
+        case DropFeature(name, truncates):
+            found.delta("DROP FEATURE").dropFeatureSupport(name, truncates)
+        case SyncIdentity(path):
+            table = found.delta("SYNC IDENTITY")
+            sync_identity(table._state(), _dotted(path), table._caller())
+        case ReplaceColumns(defined):
+            asked_for = [(column.name, column.type, column.comment) for column in defined]
+            altering.replace_columns(found.delta("REPLACE COLUMNS")._state(), asked_for, system())
         case ClusterBy(columns):
             found.delta("CLUSTER BY").clusterBy(*(".".join(path) for path in columns))
         case change:
@@ -283,8 +328,8 @@ def _altered(found: Found, change: Change) -> None:
             table.renameColumn(_dotted(name), quoted(to))
         case SetProperties(properties):
             table.setProperties(properties)
-        case UnsetProperties(names, if_exists) if isinstance(table, DeltaTable):
-            table.unsetProperties(names, if_exists)
+        case UnsetProperties(names) if isinstance(table, DeltaTable):
+            table.unsetProperties(names, True)  # as delta-spark, which asks for nothing to be there
         case UnsetProperties(names):
             table.unsetProperties(names)
         case _:
@@ -313,7 +358,7 @@ def _rename(asking: Asking, found: Found, to: tuple[str, ...]) -> None:
     if found.entry is None:
         raise Unsupported(f"{found.name} is a path and has no name that could be changed")
     if find(asking.spark, to) is not None:
-        raise Invalid(f"there is a table {'.'.join(to)} already")
+        raise Invalid(f"there is a table {'.'.join(to)} already").named("TABLE_OR_VIEW_ALREADY_EXISTS")
     rename(asking.spark, found.parts, to)
 
 

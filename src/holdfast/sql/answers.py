@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from holdfast.ops.vacuum import Vacuumed
-from holdfast.table.changing import Changed
+from holdfast.table.changing import Changed, ChangePlan
 from holdfast.table.delta import DeltaTable
-from holdfast.table.iceberg import IcebergTable
+from holdfast.table.either import IcebergTable
 from holdfast.table.optimizing import Compacted
 
 _LONG = pa.int64()
@@ -34,6 +34,24 @@ _Z_ORDER = pa.struct(
         ("mergedNumCubes", _LONG),
     ]
 )
+_FILES = pa.struct([("numFiles", _LONG), ("size", _LONG)])
+_CLUSTERING = pa.struct(
+    [
+        ("inputZCubeFiles", _FILES),
+        ("inputOtherFiles", _FILES),
+        ("inputNumZCubes", _LONG),
+        ("mergedFiles", _FILES),
+        ("numOutputZCubes", _LONG),
+    ]
+)
+_PARALLELISM = pa.struct(
+    [
+        ("maxClusterActiveParallelism", _LONG),
+        ("minClusterActiveParallelism", _LONG),
+        ("maxSessionActiveParallelism", _LONG),
+        ("minSessionActiveParallelism", _LONG),
+    ]
+)
 _METRICS = pa.struct(
     [
         ("numFilesAdded", _LONG),
@@ -42,6 +60,7 @@ _METRICS = pa.struct(
         ("filesRemoved", _SIZES),
         ("partitionsOptimized", _LONG),
         ("zOrderStats", _Z_ORDER),
+        ("clusteringStats", _CLUSTERING),
         ("numBins", _LONG),
         ("numBatches", _LONG),
         ("totalConsideredFiles", _LONG),
@@ -53,10 +72,13 @@ _METRICS = pa.struct(
         ("endTimeMs", _LONG),
         ("totalClusterParallelism", _LONG),
         ("totalScheduledTasks", _LONG),
+        ("autoCompactParallelismStats", _PARALLELISM),
         (
             "deletionVectorStats",
             pa.struct([("numDeletionVectorsRemoved", _LONG), ("numDeletionVectorRowsRemoved", _LONG)]),
         ),
+        ("numTableColumns", _LONG),
+        ("numTableColumnsWithStats", _LONG),
     ]
 )
 OPTIMIZED = pa.schema([("path", pa.string()), ("metrics", _METRICS)])
@@ -67,6 +89,14 @@ _RESTORED = {
     "num_restored_files": "numRestoredFiles",
     "removed_files_size": "removedFilesSize",
     "restored_files_size": "restoredFilesSize",
+}
+_CLONED = {
+    "source_table_size": "sourceTableSize",
+    "source_num_of_files": "sourceNumOfFiles",
+    "num_removed_files": "numRemovedFiles",
+    "num_copied_files": "numCopiedFiles",
+    "removed_files_size": "removedFilesSize",
+    "copied_files_size": "copiedFilesSize",
 }
 _DETAIL = (
     *("format", "id", "name", "description", "location", "createdAt", "lastModified", "partitionColumns"),
@@ -124,12 +154,24 @@ def restored(spark: SparkSession, done: Changed) -> DataFrame:
     return of_rows(spark, schema, [{name: counts.get(count, 0) for name, count in _RESTORED.items()}])
 
 
+def cloned(spark: SparkSession, table: DeltaTable) -> DataFrame:
+    """What a CLONE answers: six counts, from the commit that made the table."""
+    made = dict(table.historyArrow(1).column("operationMetrics")[0].as_py() or ())
+    schema = pa.schema([(name, _LONG) for name in _CLONED])
+    return of_rows(spark, schema, [{name: int(made.get(count, 0)) for name, count in _CLONED.items()}])
+
+
 def merged(spark: SparkSession, done: Changed) -> DataFrame:
     """What a MERGE answers: the rows it touched, and how."""
     kinds = {
         each: done.metrics.get(f"numTargetRows{each.capitalize()}", 0) for each in ("updated", "deleted", "inserted")
     }
     return _counts(spark, {"num_affected_rows": sum(kinds.values()), **{f"num_{k}_rows": n for k, n in kinds.items()}})
+
+
+def explained(spark: SparkSession, plan: ChangePlan) -> DataFrame:
+    """What EXPLAIN says of a change."""
+    return of_rows(spark, pa.schema([("plan", pa.string())]), [{"plan": str(plan)}])
 
 
 def deleted(spark: SparkSession, done: Changed) -> DataFrame:

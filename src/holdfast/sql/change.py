@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from holdfast.errors import Unsupported
+from holdfast.errors import Invalid, Unsupported
 from holdfast.schema.enforce import DEFAULT
 from holdfast.schema.types import Struct
 from holdfast.sql import answers
@@ -79,28 +81,64 @@ def parse_sets(cursor: Cursor, *stops: str) -> tuple[tuple[tuple[str, ...], Span
         cursor.expect("=")
         sets.append((column, cursor.until(",", *stops)))
         if not cursor.take(","):
+            refuse_doubled([path for path, _ in sets])
             return tuple(sets)
 
 
+def refuse_doubled(columns: Sequence[tuple[str, ...]], condition: str = "DELTA_CONFLICT_SET_COLUMN") -> None:
+    """Refuse columns among which one is named twice."""
+    seen = set[tuple[str, ...]]()
+    for path in columns:
+        folded = tuple(part.lower() for part in path)
+        if folded in seen:
+            raise Invalid(f"{'.'.join(path)} is set twice: set it once").named(condition)
+        seen.add(folded)
+
+
 def run_delete(asking: Asking, statement: Statement, asked: Delete, found: Found) -> DataFrame:
-    table = called(found, asked.alias)
-    with expressions(asking, statement, target_of(asked.table, asked.alias)) as text_of:
-        condition = None if asked.where is None else text_of(asked.where)
+    with _deletion(asking, statement, asked, found) as (table, condition):
         done = table.delete(condition, userMetadata=asking.user_metadata)
     return answers.deleted(asking.spark, done)
 
 
+def explain_delete(asking: Asking, statement: Statement, asked: Delete, found: Found) -> DataFrame:
+    with _deletion(asking, statement, asked, found) as (table, condition):
+        return answers.explained(asking.spark, table.plan.delete(condition))
+
+
+@contextmanager
+def _deletion(asking: Asking, statement: Statement, asked: Delete, found: Found) -> Iterator[tuple[Table, str | None]]:
+    """The table and what to delete from it."""
+    table = called(found, asked.alias)
+    with expressions(asking, statement, target_of(asked.table, asked.alias), table) as text_of:
+        yield table, None if asked.where is None else text_of(asked.where)
+
+
 def run_update(asking: Asking, statement: Statement, asked: Update, found: Found) -> DataFrame:
+    with _setting(asking, statement, asked, found) as (table, condition, sets):
+        done = table.update(condition, sets, userMetadata=asking.user_metadata)
+    return answers.updated(asking.spark, done)
+
+
+def explain_update(asking: Asking, statement: Statement, asked: Update, found: Found) -> DataFrame:
+    with _setting(asking, statement, asked, found) as (table, condition, sets):
+        return answers.explained(asking.spark, table.plan.update(condition, sets))
+
+
+@contextmanager
+def _setting(
+    asking: Asking, statement: Statement, asked: Update, found: Found
+) -> Iterator[tuple[Table, str | None, dict[str, str]]]:
+    """The table, which rows of it to change, and what to set."""
     table = called(found, asked.alias)
     schema = table._state().snapshot.schema
-    with expressions(asking, statement, target_of(asked.table, asked.alias)) as text_of:
+    with expressions(asking, statement, target_of(asked.table, asked.alias), table) as text_of:
         condition = None if asked.where is None else text_of(asked.where)
         sets = {
             dotted(_unqualified(column, asked.table)): value_of(statement, span, column, schema) or text_of(span)
             for column, span in asked.sets
         }
-        done = table.update(condition, sets, userMetadata=asking.user_metadata)
-    return answers.updated(asking.spark, done)
+        yield table, condition, sets
 
 
 def run_truncate(asking: Asking, statement: Statement, asked: Truncate, found: Found) -> DataFrame:

@@ -70,22 +70,38 @@ def run_create(asking: Asking, statement: Statement, asked: Create) -> DataFrame
             raise Invalid(f"the table's name says {path}, and LOCATION {asked.location}: leave LOCATION out")
         if asked.mode is not Mode.CREATE_IF_NOT_EXISTS or not DeltaTable.isDeltaTable(spark, path):
             _making(asking, statement, asked, path).at(path)
+            return _answer(asking, asked, path)
         return answers.nothing(spark)
     name = ".".join(asked.table)
     entry = find(spark, asked.table)
     if entry is None:
         if asked.mode is Mode.REPLACE:
-            raise NotATable(f"there is no table {name} to replace: use CREATE OR REPLACE TABLE", location=name)
+            missing = NotATable(f"there is no table {name} to replace: use CREATE OR REPLACE TABLE", location=name)
+            raise missing.named("TABLE_OR_VIEW_NOT_FOUND")
         _entered(asking, statement, asked)
     elif asked.mode is Mode.CREATE:
-        raise Invalid(f"there is a table {name} already: drop it, or use CREATE OR REPLACE TABLE")
+        wrong = Invalid(f"there is a table {name} already: drop it, or use CREATE OR REPLACE TABLE")
+        raise wrong.named("TABLE_OR_VIEW_ALREADY_EXISTS")
     elif asked.mode is not Mode.CREATE_IF_NOT_EXISTS:
         if not entry.is_delta:
             raise Invalid(f"{name} is a table of {entry.provider}: drop it before a Delta table takes its name")
         if asked.location is not None and not _is_at(entry, asked.location):
             raise Invalid(f"{name} is at {entry.location}: a table is replaced where it is, so leave LOCATION out")
         _making(asking, statement, asked, entry.location).at(entry.location)
-    return answers.nothing(spark)
+    else:
+        return answers.nothing(spark)
+    return _answer(asking, asked, None)
+
+
+def _answer(asking: Asking, asked: Create, path: str | None) -> DataFrame:
+    """What a statement answers that made a table: of a clone its counts, otherwise nothing."""
+    if asked.clone is None:
+        return answers.nothing(asking.spark)
+    if path is None:
+        entry = find(asking.spark, asked.table)
+        assert entry is not None, "the table was entered"
+        path = entry.location
+    return answers.cloned(asking.spark, DeltaTable.forPath(asking.spark, path))
 
 
 def run_drop(asking: Asking, asked: Drop) -> DataFrame | None:
@@ -132,7 +148,7 @@ def _enter_existing(asking: Asking, statement: Statement, asked: Create, path: s
                 table=schema_text(snapshot.schema),
                 incoming=schema_text(wanted),
                 columns=(),
-            )
+            ).named("DELTA_CREATE_TABLE_SCHEME_MISMATCH")
     if asked.partitions and tuple(asked.partitions) != snapshot.partition_columns:
         raise Invalid(f"the table at {path} is partitioned by {', '.join(snapshot.partition_columns) or 'nothing'}")
     enter(asking.spark, asked.table, location=path, schema=_shown(snapshot.schema), comment=asked.comment)
@@ -212,6 +228,9 @@ def _described(
     if like is not None:
         snapshot = like._state().snapshot
         builder.addColumns(StructType.fromJson(to_json(without_mapping(snapshot.schema))))
+        description = like.detailArrow().column("description")[0].as_py()
+        if description:
+            builder.comment(description)
         if snapshot.partition_columns:
             builder.partitionedBy(*snapshot.partition_columns)
         for name, value in snapshot.properties.items():

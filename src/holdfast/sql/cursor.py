@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from holdfast.errors import Invalid
-from holdfast.sql.references import BEGINS_QUERY, Span, name_end, names
+from holdfast.sql.references import BEGINS_QUERY, Span, name_end, names, split_parts
 from holdfast.sql.text import Kind, Statement
 
 
@@ -80,7 +80,7 @@ class Cursor:
         elif self.sees("IDENTIFIER", "(") and self.statement.kind(self.at + 2) is Kind.TEXT:
             inner = self.statement.words[self.at + 2].value
             self.at = self.statement.after(self.at + 1)
-            self.named = tuple(part.strip("`") for part in inner.split("."))
+            self.named = split_parts(inner)
         else:
             self.named = self.name()
         return self.named
@@ -164,9 +164,10 @@ class Cursor:
         if not self.is_over:
             raise self.wrong("nothing more is expected")
 
-    def wrong(self, reason: str) -> NotUnderstood:
+    def wrong(self, reason: str, condition: str = "PARSE_SYNTAX_ERROR") -> NotUnderstood:
         """What to raise at the word that comes next."""
         words = self.statement.words
         here = f"at {words[self.at].text!r}" if self.at < self.last else "at the end"
         near = self.statement.slice(max(0, self.at - 4), min(len(words), self.at + 4))
-        return NotUnderstood(f"the statement is not understood {here}, in “… {near} …”: {reason}")
+        message = f"the statement is not understood {here}, in “… {near} …”: {reason}"
+        return NotUnderstood(message).named(condition)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from holdfast.errors import Invalid, UnknownColumn
@@ -16,7 +15,7 @@ from holdfast.plan.scan import partition_fields
 from holdfast.schema.constraints import quoted
 from holdfast.schema.enforce import DEFAULT, GENERATION
 from holdfast.schema.identity import identity_of
-from holdfast.schema.partition import column
+from holdfast.schema.partition import column, typed
 from holdfast.schema.types import Field
 from holdfast.spark.types import spark_struct
 from holdfast.sql import answers
@@ -28,13 +27,16 @@ from holdfast.sql.maintain import place_of
 from holdfast.sql.parameters import literal
 from holdfast.sql.text import Statement
 from holdfast.table.delta import DeltaTable
-from holdfast.table.iceberg import IcebergTable
+from holdfast.table.either import IcebergTable
 
 T = TypeVar("T")
+_FEATURES_LISTED = 7  # the writer version from which a protocol lists features
 _STRING = pa.string()
-_COLUMNS = pa.schema([("col_name", _STRING), ("data_type", _STRING), ("comment", _STRING)])
-_FACTS = pa.schema([("info_name", _STRING), ("info_value", _STRING)])
-_NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_COLUMNS = pa.schema(
+    [pa.field("col_name", _STRING, False), pa.field("data_type", _STRING, False), pa.field("comment", _STRING)]
+)
+_FACTS = pa.schema([pa.field("info_name", _STRING, False), pa.field("info_value", _STRING, False)])
+_PROPERTIES = pa.schema([pa.field("key", _STRING, False), pa.field("value", _STRING, False)])
 _NOT_TABLES = frozenset(("QUERY", "FUNCTION", "DATABASE", "SCHEMA", "CATALOG", "NAMESPACE", "SELECT", "WITH", "VALUES"))
 
 
@@ -154,12 +156,12 @@ def run_show(
     match asked:
         case ShowProperties(_, key):
             rows = _properties(found, key)
-            return answers.of_rows(spark, pa.schema([("key", _STRING), ("value", _STRING)]), rows)
+            return answers.of_rows(spark, _PROPERTIES, rows)
         case ShowColumns():
             names = [{"col_name": f.name} for f in snapshot.schema.fields]
             return answers.of_rows(spark, pa.schema([("col_name", _STRING)]), names)
         case ShowPartitions():
-            return spark.createDataFrame(pa.table({"partition": _partitions(found, snapshot)}))
+            return spark.createDataFrame(_partitions(found, snapshot, asking.zone))
         case ShowCreate():
             text = _create_text(found, found.delta("SHOW CREATE TABLE"))
             return answers.of_rows(spark, pa.schema([("createtab_stmt", _STRING)]), [{"createtab_stmt": text}])
@@ -175,7 +177,7 @@ def _described(found: Found, *, extended: bool) -> Iterator[dict[str, str | None
         yield heading
         for f in partition_fields(snapshot):
             yield _row(f.name, _type(f), f.metadata.get("comment"))
-    clustering = _clustering(found.table)
+    clustering = _clustering(found.table) if extended else ()
     if clustering:
         yield _row("# Clustering Information", "", "")
         yield heading
@@ -219,25 +221,26 @@ def _properties(found: Found, key: str | None) -> list[dict[str, str]]:
         row = found.table.detailArrow().to_pylist()[0]
         told["delta.minReaderVersion"] = str(row["minReaderVersion"])
         told["delta.minWriterVersion"] = str(row["minWriterVersion"])
-        told |= {f"delta.feature.{name}": "supported" for name in row["tableFeatures"] or ()}
+        if row["minWriterVersion"] >= _FEATURES_LISTED:
+            told |= {f"delta.feature.{name}": "supported" for name in row["tableFeatures"] or ()}
     if key is None:
         return [{"key": name, "value": told[name]} for name in sorted(told)]
-    value = told.get(key, f"Table {found.name.replace('`', '')} does not have property: {key}")
+    name = found.name.replace("`", "") if found.entry is None else found.entry.full_name
+    value = told.get(key, f"Table {name} does not have property: {key}")
     return [{"key": key, "value": value}]
 
 
-def _partitions(found: Found, snapshot: Snapshot) -> pa.ChunkedArray:
-    """The partitions that rows are in, as Spark spells them, in their order."""
+def _partitions(found: Found, snapshot: Snapshot, zone: str) -> pa.Table:
+    """The partitions that rows are in, a column for each that divides them, in their order."""
     if isinstance(found.table, IcebergTable) or not snapshot.partition_columns:
         raise Invalid(f"{found.name} is not partitioned by columns, so there is nothing to show")
     values = snapshot.files.column("partition_values")
-    parts = []
-    for f in partition_fields(snapshot):
-        told = pc.fill_null(column(values, f.physical_name).cast(_STRING), _NO_PARTITION)
-        parts.append(pc.binary_join_element_wise(f.name, told, "="))
-    joined = pc.binary_join_element_wise(*parts, "/") if len(parts) > 1 else parts[0]
-    unique = pc.unique(joined)
-    return pa.chunked_array([unique.take(pc.array_sort_indices(unique))], _STRING)
+    parts = {
+        f.name: typed(column(values, f.physical_name), f.type, where=f"{f.name} of {found.name}", zone=zone)
+        for f in partition_fields(snapshot)
+    }
+    unique = pa.table(parts).group_by(list(parts)).aggregate([])
+    return unique.sort_by([(name, "ascending") for name in parts])
 
 
 def _create_text(found: Found, table: DeltaTable) -> str:

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -22,13 +22,15 @@ from holdfast.schema.types import Field, Struct
 from holdfast.spark.types import spark_struct
 from holdfast.sql import answers
 from holdfast.sql.asking import Asking
-from holdfast.sql.change import target_of
+from holdfast.sql.change import called, refuse_doubled, target_of
 from holdfast.sql.cursor import Cursor
 from holdfast.sql.known import Found
 from holdfast.sql.query import expressions, frame_of
 from holdfast.sql.references import Span
 from holdfast.sql.text import Edit, Statement
+from holdfast.table.delta import DeltaTable
 
+_QUERY = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
 _NESTED = (spark.StructType, spark.ArrayType, spark.MapType, spark.VariantType)
 
 
@@ -45,6 +47,9 @@ class Insert:
     replace_where: Span | None = None
     evolves: bool = False
     given: Span | None = None  # the WITH before the statement
+    alias: str | None = None  # what REPLACE ON calls the table
+    replace_using: tuple[str, ...] | None = None
+    replace_on: Span | None = None
 
 
 def parse_insert(cursor: Cursor, given: Span | None = None) -> Insert:
@@ -59,6 +64,8 @@ def parse_insert(cursor: Cursor, given: Span | None = None) -> Insert:
         cursor.take("INTO")
     cursor.take("TABLE")
     table = cursor.table()
+    is_called = cursor.sees("AS") or (cursor.upper(1) in ("REPLACE", "BY") and not cursor.sees("BY"))
+    alias = cursor.alias() if is_called else None
     partition = _partition(cursor) if cursor.take("PARTITION") else {}
     if cursor.take("IF", "NOT", "EXISTS"):
         raise Unsupported("INSERT ... IF NOT EXISTS is not done for Delta tables: leave it out")
@@ -66,15 +73,40 @@ def parse_insert(cursor: Cursor, given: Span | None = None) -> Insert:
     columns = None
     if cursor.sees("(") and not cursor.begins_query():
         columns = tuple(".".join(path) for path in cursor.names_in(cursor.group()))
-    where = None
-    if cursor.take("REPLACE"):
-        if cursor.upper() in ("USING", "ON"):
-            raise Unsupported(f"INSERT ... REPLACE {cursor.upper()} is not done: use REPLACE WHERE, or MERGE INTO")
+    asked = Insert(table, (0, 0), overwrite, columns, by_name, partition, None, evolves, given, alias)
+    if cursor.take("REPLACE", "USING"):
+        asked = replace(asked, replace_using=tuple(".".join(path) for path in cursor.names_in(cursor.group())))
+    elif cursor.take("REPLACE", "ON"):
+        asked = replace(asked, replace_on=_condition(cursor))
+    elif cursor.take("REPLACE"):
         cursor.expect("WHERE")
-        where = cursor.until("SELECT", "WITH", "FROM", "VALUES", "TABLE")
+        asked = replace(asked, replace_where=cursor.until(*_QUERY))
+    matches = asked.replace_using is not None or asked.replace_on is not None
+    if (matches and (overwrite or partition)) or (alias is not None and not matches):
+        raise cursor.wrong("a name for the table goes with INSERT INTO t ... REPLACE ON, and that with no partition")
     if not cursor.begins_query():
         raise cursor.wrong("a query is expected")
-    return Insert(table, cursor.rest(), overwrite, columns, by_name, partition, where, evolves, given)
+    if asked.replace_on is not None and cursor.sees("("):
+        asked = replace(asked, query=cursor.group())
+        cursor.alias()  # what qualifies columns in the condition and is not the table is the query
+        cursor.end()
+        return asked
+    return replace(asked, query=cursor.rest())
+
+
+def _condition(cursor: Cursor) -> Span:
+    """The condition of REPLACE ON: up to a query, which may be in brackets at the end and have a name there."""
+    begun = cursor.at
+    while not cursor.is_over and cursor.upper() not in _QUERY:
+        after = Cursor(cursor.statement, cursor.statement.after(cursor.at), cursor.last)
+        if cursor.sees("(") and cursor.begins_query() and cursor.at > begun:
+            after.alias()
+            if after.is_over:
+                break
+        cursor.at = cursor.statement.after(cursor.at)
+    if cursor.at == begun:
+        raise cursor.wrong("a condition is expected")
+    return begun, cursor.at
 
 
 def run_insert(asking: Asking, statement: Statement, asked: Insert, found: Found) -> DataFrame:
@@ -83,8 +115,10 @@ def run_insert(asking: Asking, statement: Statement, asked: Insert, found: Found
     places = _places(asked, snapshot.schema)
     defaults = _defaults(statement, asked.query, places)
     rows = frame_of(asking, statement, asked.query, asked.given, defaults)
+    if asked.replace_on is not None and places is not None:
+        _refuse_renamed(rows.columns, places)
     evolves = asked.evolves or asking.evolves
-    with expressions(asking, statement, target_of(asked.table, None)) as text_of:
+    with expressions(asking, statement, target_of(asked.table, asked.alias)) as text_of:
         static = {name: text_of(span) for name, span in asked.partition.items() if span is not None}
         where = None if asked.replace_where is None else text_of(asked.replace_where)
         rows = _fitted(asking, rows, asked, places, static, snapshot.schema, evolves=evolves)
@@ -92,7 +126,10 @@ def run_insert(asking: Asking, statement: Statement, asked: Insert, found: Found
             where = " AND ".join(
                 f"{quoted(name)} <=> {_typed(text, name, snapshot.schema)}" for name, text in static.items()
             )
-        if asked.overwrite or where is not None:
+        if asked.replace_using is not None or asked.replace_on is not None:
+            on = None if asked.replace_on is None else text_of(asked.replace_on)
+            _replace_matched(found, asked, rows, on, evolves=evolves, said=said)
+        elif asked.overwrite or where is not None:
             dynamic = where is None and bool(snapshot.partition_columns) and _is_dynamic(asking)
             mode = "dynamic" if dynamic else "static"
             table.overwrite(
@@ -101,6 +138,25 @@ def run_insert(asking: Asking, statement: Statement, asked: Insert, found: Found
         else:
             table.append(rows, mergeSchema=evolves, userMetadata=said)
     return answers.nothing(asking.spark)
+
+
+def _replace_matched(
+    found: Found, asked: Insert, rows: DataFrame, on: str | None, *, evolves: bool, said: str | None
+) -> None:
+    found.delta("REPLACE USING and ON")
+    table = called(found, asked.alias)
+    assert isinstance(table, DeltaTable), "an alias of a Delta table is one"
+    table.overwrite(rows, replaceUsing=asked.replace_using, replaceOn=on, mergeSchema=evolves, userMetadata=said)
+
+
+def _refuse_renamed(given: Sequence[str], places: Sequence[Field]) -> None:
+    """Refuse columns that the condition would call otherwise than the table does."""
+    for name, f in zip(given, places, strict=False):
+        if name.lower() != f.name.lower():
+            raise Unsupported(
+                f"the column {name} of the query is for {f.name}: with REPLACE ON, name columns of the query as the "
+                f"table does, {name} AS {f.name}"
+            )
 
 
 def _partition(cursor: Cursor) -> dict[str, Span | None]:
@@ -118,6 +174,7 @@ def _is_dynamic(asking: Asking) -> bool:
 
 def _places(asked: Insert, schema: Struct) -> list[Field] | None:
     """The columns that values are for, in the order of the query; None where their names say so."""
+    refuse_doubled([(name,) for name in (*asked.partition, *(asked.columns or ()))], "COLUMN_ALREADY_EXISTS")
     for name in (*asked.partition, *(asked.columns or ())):
         if schema.find(name) is None:
             raise UnknownColumn(f"the table has no column {name!r}; it has {', '.join(schema.names[:20])}", column=name)
@@ -165,7 +222,8 @@ def _names(given: Sequence[str], places: Sequence[Field], *, is_listed: bool, ev
         return [*(f.name for f in places), *given[len(places) :]]
     if len(given) > len(places) or (fewer and (is_listed or not all(map(_fills_itself, fewer)))):
         told = ", ".join(f.name for f in places)
-        raise Invalid(f"the query gives {len(given)} columns, and {len(places)} are to be filled ({told})")
+        wrong = Invalid(f"the query gives {len(given)} columns, and {len(places)} are to be filled ({told})")
+        raise wrong.named("DELTA_INSERT_COLUMN_ARITY_MISMATCH")
     return [f.name for f in places[: len(given)]]
 
 

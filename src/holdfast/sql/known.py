@@ -17,16 +17,15 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.delta.state import DeltaState
 from holdfast.delta.vectors import load_hidden
 from holdfast.errors import Invalid, Unsupported
-from holdfast.iceberg.state import IcebergState
 from holdfast.ops.scan import scan
 from holdfast.plan.scan import Request, known_columns
 from holdfast.schema.constraints import quoted
 from holdfast.schema.types import Struct
-from holdfast.spark.catalog import CATALOG, PROVIDER, Entry, find, split
+from holdfast.spark.catalog import CATALOG, PROVIDER, Entry, View, look, split
 from holdfast.spark.conditions import condition
 from holdfast.spark.scan import SparkRunner
 from holdfast.table.delta import DeltaTable
-from holdfast.table.iceberg import IcebergTable
+from holdfast.table.either import IcebergState, IcebergTable
 
 Table: TypeAlias = DeltaTable | IcebergTable
 
@@ -99,16 +98,13 @@ class Known:
     def __init__(self) -> None:
         self._tables: dict[tuple[str, ...], Table] = {}
         self._views: dict[str, Rows | Callable[[], Rows]] = {}
+        self._stored: dict[tuple[str, ...], View] = {}
 
     def register(self, name: str, table: Table) -> None:
         """Let statements call a table by a name, such as an Iceberg table of a catalog that Spark does not know."""
         if not isinstance(table, DeltaTable | IcebergTable):
             raise Invalid(f"a registered table is a DeltaTable or an IcebergTable, not {type(table).__name__}")
         self._tables[_key(split(name))] = table
-
-    def unregister(self, name: str) -> None:
-        """Forget what a name was registered for."""
-        self._tables.pop(_key(split(name)), None)
 
     def remember(self, view: str, rows: Rows | Callable[[], Rows]) -> None:
         """Know what a temporary view is of, so that conditions on it leave out files; a function is asked each time."""
@@ -134,8 +130,15 @@ class Known:
             return None
         if len(parts) > 3 or (len(parts) == 3 and parts[0].lower() != CATALOG):
             return None  # in a catalog of Spark's own
-        entry = find(spark, parts)
-        return entry if entry is not None and entry.is_delta else None
+        found = look(spark, parts)
+        self._stored.pop(_key(parts), None)
+        if isinstance(found, View):
+            self._stored[_key(parts)] = found
+        return found if isinstance(found, Entry) and found.is_delta else None
+
+    def stored(self, parts: tuple[str, ...]) -> View | None:
+        """The permanent view that a name means, of which it was just asked whether it is a table."""
+        return self._stored.get(_key(parts))
 
     def table(self, spark: SparkSession, parts: tuple[str, ...]) -> Found | None:
         """The table a name means; None where it is not one of ours."""

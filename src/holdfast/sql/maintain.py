@@ -237,7 +237,9 @@ def run_convert(asking: Asking, asked: Convert) -> DataFrame:
     spark, parts = asking.spark, asked.source
     if len(parts) == 2 and parts[0].lower() in ("parquet", "delta", "iceberg"):
         if parts[0].lower() != "delta":
-            DeltaTable.convertToDelta(spark, f"{parts[0]}.`{parts[1]}`", asked.partitions)
+            DeltaTable.convertToDelta(
+                spark, f"{parts[0]}.`{parts[1]}`", asked.partitions, properties=asking.table_defaults
+            )
         return answers.nothing(spark)
     name, entry = ".".join(parts), find(spark, parts)
     if entry is None:
@@ -248,7 +250,9 @@ def run_convert(asking: Asking, asked: Convert) -> DataFrame:
             f"CONVERT TO DELTA parquet.`{entry.location}`, after copying it elsewhere"
         )
     if not entry.is_delta:
-        table = DeltaTable.convertToDelta(spark, f"{entry.provider}.`{entry.location}`", asked.partitions)
+        table = DeltaTable.convertToDelta(
+            spark, f"{entry.provider}.`{entry.location}`", asked.partitions, properties=asking.table_defaults
+        )
         forget(spark, parts)
         schema = spark_struct(nullable(table._state().snapshot.schema).fields)
         enter(spark, parts, location=entry.location, schema=schema)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -12,7 +13,7 @@ from holdfast.schema.constraints import quoted
 from holdfast.schema.types import Struct
 from holdfast.sql import answers
 from holdfast.sql.asking import Asking
-from holdfast.sql.change import called, dotted, parse_sets, target_of, value_of
+from holdfast.sql.change import called, dotted, parse_sets, refuse_doubled, target_of, value_of
 from holdfast.sql.cursor import Cursor
 from holdfast.sql.known import Found
 from holdfast.sql.query import expressions, relation_frame
@@ -62,16 +63,29 @@ def parse_merge(cursor: Cursor, given: Span | None = None) -> Merge:
         clauses.append(_clause(cursor))
     cursor.end()
     if not clauses:
-        raise cursor.wrong("at least one WHEN is expected")
+        raise cursor.wrong("at least one WHEN is expected", "MERGE_WITHOUT_WHEN")
     return Merge(table, alias, source, on, tuple(clauses), evolves, given)
 
 
 def run_merge(asking: Asking, statement: Statement, asked: Merge, found: Found) -> DataFrame:
+    with _merging(asking, statement, asked, found) as builder:
+        done = builder.execute()
+    return answers.merged(asking.spark, done)
+
+
+def explain_merge(asking: Asking, statement: Statement, asked: Merge, found: Found) -> DataFrame:
+    with _merging(asking, statement, asked, found) as builder:
+        return answers.explained(asking.spark, builder.plan())
+
+
+@contextmanager
+def _merging(asking: Asking, statement: Statement, asked: Merge, found: Found) -> Iterator[DeltaMergeBuilder]:
+    """The merge that a statement asks for."""
     table = called(found, asked.alias)
     source = relation_frame(asking, statement, asked.source, asked.given)
     relation = relation_of(statement, asked.source).blocks[-1].relations[0]
     schema = table._state().snapshot.schema
-    with expressions(asking, statement, target_of(asked.table, asked.alias)) as text_of:
+    with expressions(asking, statement, target_of(asked.table, asked.alias), table) as text_of:
         builder = table.merge(source, text_of(asked.on), userMetadata=asking.user_metadata)
         if asked.evolves or asking.evolves:
             builder = builder.withSchemaEvolution()
@@ -79,8 +93,7 @@ def run_merge(asking: Asking, statement: Statement, asked: Merge, found: Found) 
             condition = None if clause.condition is None else text_of(clause.condition)
             sets = _sets(clause, statement, schema, source.columns, relation.called, text_of)
             builder = _added(builder, clause, condition, sets)
-        done = builder.execute()
-    return answers.merged(asking.spark, done)
+        yield builder
 
 
 def _added(
@@ -149,6 +162,7 @@ def _insert(cursor: Cursor, condition: Span | None) -> Clause:
     columns = cursor.names_in(cursor.group())
     cursor.expect("VALUES")
     values = [each.until() for each in cursor.listed(cursor.group())]
+    refuse_doubled(columns, "DELTA_DUPLICATE_COLUMN_ON_INSERT")
     if len(columns) != len(values):
         raise Invalid(f"INSERT names {len(columns)} columns and gives {len(values)} values: give one for each")
     return Clause(NEW, condition, sets=tuple(zip(columns, values, strict=True)))

@@ -12,22 +12,26 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from holdfast.errors import Unsupported
-from holdfast.rows.columns import BASE_ROW_ID, DEFAULT_ROW_COMMIT_VERSION, FILE, ROW_COMMIT_VERSION, ROW_ID, ROW_INDEX
+from holdfast.rows import columns
 from holdfast.sql.conjuncts import METADATA
 from holdfast.sql.references import Block, Query, Relation, name_end, names
 from holdfast.sql.text import Edit, Statement
 
-FIELDS = {
-    "file_path": FILE,
-    "file_name": FILE,
-    "row_index": ROW_INDEX,
-    "row_id": ROW_ID,
-    "row_commit_version": ROW_COMMIT_VERSION,
-    "base_row_id": BASE_ROW_ID,
-    "default_row_commit_version": DEFAULT_ROW_COMMIT_VERSION,
+FIELDS = {  # in the order in which delta-spark has them
+    "file_path": columns.FILE,
+    "file_name": columns.FILE,
+    "file_size": columns.FILE_SIZE,
+    "file_block_start": columns.FILE_BLOCK_START,
+    "file_block_length": columns.FILE_BLOCK_LENGTH,
+    "file_modification_time": columns.FILE_TIME,
+    "row_index": columns.ROW_INDEX,
+    "row_id": columns.ROW_ID,
+    "base_row_id": columns.BASE_ROW_ID,
+    "default_row_commit_version": columns.DEFAULT_ROW_COMMIT_VERSION,
+    "row_commit_version": columns.ROW_COMMIT_VERSION,
 }
-OF_ANY_TABLE = ("file_path", "file_name", "row_index")
-OF_TRACKED = (*OF_ANY_TABLE, "row_id", "row_commit_version", "base_row_id", "default_row_commit_version")
+OF_TRACKED = tuple(FIELDS)
+OF_ANY_TABLE = tuple(name for name, column in FIELDS.items() if column not in columns.NEEDS_TRACKING)
 _PREFIX = "__holdfast"
 
 
@@ -41,9 +45,7 @@ def fields_of(
             continue
         found.update((OF_TRACKED if tracked else OF_ANY_TABLE) if field is None else (field,))
     if unknown := sorted(found - FIELDS.keys()):
-        raise Unsupported(
-            f"{METADATA}.{unknown[0]} cannot be given without Spark's own Delta source: there are {', '.join(FIELDS)}"
-        )
+        raise Unsupported(f"{METADATA} has no field {unknown[0]}: there are {', '.join(FIELDS)}")
     return tuple(name for name in FIELDS if name in found)
 
 
@@ -59,8 +61,8 @@ def in_conditions(fields: Sequence[str]) -> Mapping[str, str]:
 
 def with_struct(frame: DataFrame, fields: Sequence[str]) -> DataFrame:
     """Put what a scan gave into the struct."""
-    columns = [_field(name) for name in fields]
-    return frame.withColumn(METADATA, F.struct(*columns)).drop(*columns_for(fields).values())
+    values = [_field(name) for name in fields]
+    return frame.withColumn(METADATA, F.struct(*values)).drop(*columns_for(fields).values())
 
 
 def star_edits(statement: Statement, block: Block, called: Sequence[str]) -> Iterator[Edit]:

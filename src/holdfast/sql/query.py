@@ -25,10 +25,13 @@ from holdfast.schema.constraints import quoted
 from holdfast.schema.types import Struct
 from holdfast.sql import metadata
 from holdfast.sql.asking import Asking
-from holdfast.sql.conjuncts import METADATA, Subject, conditions, understood
-from holdfast.sql.known import Found, Rows, TableRows, path_of
+from holdfast.sql.conjuncts import METADATA, Said, Subject, all_of, understood
+from holdfast.sql.handing import Handing
+from holdfast.sql.known import Found, Rows, Table, TableRows, path_of
 from holdfast.sql.references import Block, Query, Reference, Relation, Span, name_end, names, split_parts
-from holdfast.sql.text import Edit, Statement, applied
+from holdfast.sql.row_fields import field_edits
+from holdfast.sql.stored import stored_rows
+from holdfast.sql.text import Edit, Kind, Statement, applied
 from holdfast.sql.walk import expression_of, query_of, relation_of
 from holdfast.table.delta import DeltaTable
 
@@ -76,6 +79,15 @@ def frame_of(
     return _framed(asking, statement, found, span, given)
 
 
+def view_frame(
+    asking: Asking, statement: Statement, span: Span, columns: tuple[str, ...], said: Sequence[Said] = ()
+) -> DataFrame:
+    """The rows of a view, those of files left out that cannot have any of which something is true."""
+    query = query_of(statement, span, columns=columns)
+    frame = _framed(asking, statement, replaced(asking, statement, query, said), span, None)
+    return frame.toDF(*columns) if columns else frame
+
+
 def relation_frame(asking: Asking, statement: Statement, span: Span, given: Span | None = None) -> DataFrame:
     """The rows of what could stand in a FROM clause."""
     found = replaced(asking, statement, relation_of(statement, span, given))
@@ -83,10 +95,13 @@ def relation_frame(asking: Asking, statement: Statement, span: Span, given: Span
 
 
 @contextmanager
-def expressions(asking: Asking, statement: Statement, target: Reference) -> Iterator[Callable[[Span], str]]:
+def expressions(
+    asking: Asking, statement: Statement, target: Reference, table: Table | None = None
+) -> Iterator[Callable[[Span], str]]:
     """A function that gives expressions of a statement about a table as text, with their values written in.
 
-    Queries within them read views, where they name our tables; those are gone when the statement is over.
+    Queries within them read views, where they name our tables; those are gone when the statement is over. Where the
+    table is handed over, its rows change, and fields of `_metadata` are the columns that verbs take.
     """
     views: list[str] = []
 
@@ -100,9 +115,12 @@ def expressions(asking: Asking, statement: Statement, target: Reference) -> Iter
         words, start, end = statement.words, *span
         edits = asking.given.edits(statement, start, end)
         edits += [Edit(e.start, e.end, named.get(e.text, e.text)) for e in found.edits]
+        if table is not None:
+            edits += field_edits(statement, span, lambda: table._state().snapshot.schema, target.called)
         if len(target.parts) > 1 and target.alias is None:
             edits += _shortened(statement, Query(()), [(target, target.called)])
-        return applied(statement.text, edits, start=words[start].start, end=words[end - 1].end)
+        text = applied(statement.text, edits, start=words[start].start, end=words[end - 1].end)
+        return f"({text})" if _may_be_alias(statement, end - 1) and end - start > 1 else text
 
     try:
         yield text_of
@@ -111,21 +129,31 @@ def expressions(asking: Asking, statement: Statement, target: Reference) -> Iter
             asking.spark.catalog.dropTempView(view)
 
 
-def replaced(asking: Asking, statement: Statement, query: Query) -> Replaced:
-    """Scans for our tables, and where they go."""
+def _may_be_alias(statement: Statement, at: int) -> bool:
+    """Whether Spark could take the last word of an expression for its name: in brackets it refuses it instead."""
+    before = statement.words[at - 1]
+    ends = before.kind is not Kind.MARK or before.text in (")", "]")
+    return statement.words[at].is_name and ends and before.upper not in ("IS", "NOT", "AND", "OR")
+
+
+def replaced(asking: Asking, statement: Statement, query: Query, said: Sequence[Said] = ()) -> Replaced:
+    """Scans for our tables, and where they go; `said` is what holds of the rows that are wanted of the query."""
     done = Replaced()
+    sources = _Sources(asking, statement)
+    handing = Handing(statement, query, asking.given, sources.columns, said)
     qualified: list[tuple[Reference, str]] = []
     for block in query.blocks:
         shown: list[str] = []
         called = [(relation.called or "").lower() for relation in block.relations]
-        for relation in block.relations:
+        for at, relation in enumerate(block.relations):
             reference = relation.reference
-            if reference is None:
+            if reference is None or (source := sources.of(reference)) is None:
                 continue
-            frame, fields = _scanned(asking, statement, query, block, relation)
-            if frame is None:
-                continue
+            fields = _fields_of(statement, query, block, relation, source)
+            where = _where(asking, handing, block, at, source.columns(metadata.columns_for(fields)), fields)
+            frame = source.read(where, metadata.columns_for(fields))
             if fields:
+                frame = metadata.with_struct(frame, fields)
                 shown.append((relation.called or "").lower())
             twice = called.count(reference.called.lower()) > 1  # as in FROM a.t JOIN b.t
             alias = ".".join(reference.parts) if twice else reference.called
@@ -135,11 +163,32 @@ def replaced(asking: Asking, statement: Statement, query: Query) -> Replaced:
         if shown:
             done.edits += metadata.star_edits(statement, block, shown)
     for reference in query.loose:
-        if (source := source_of(asking, statement, reference)) is not None:
-            done.add(statement, reference, source.read(None, {}), None)
+        if (loose := sources.of(reference)) is not None:
+            done.add(statement, reference, loose.read(None, {}), None)
     if qualified:
         done.edits += _shortened(statement, query, qualified)
     return done
+
+
+@dataclass(frozen=True)
+class _Sources:
+    """What the references of a statement read, looked up once."""
+
+    asking: Asking
+    statement: Statement
+    found: dict[Span, Rows | None] = field(default_factory=dict)
+
+    def of(self, reference: Reference) -> Rows | None:
+        """What a reference reads; None where it is not ours."""
+        if reference.span not in self.found:
+            self.found[reference.span] = source_of(self.asking, self.statement, reference)
+        return self.found[reference.span]
+
+    def columns(self, reference: Reference) -> Struct | None:
+        """The columns of what a reference reads; None where they are not known."""
+        source = self.of(reference)
+        columns = None if source is None else source.columns({})
+        return columns if columns else None
 
 
 @dataclass(frozen=True)
@@ -158,33 +207,33 @@ class _Changes:
         return self.frame
 
 
-def _scanned(
-    asking: Asking, statement: Statement, query: Query, block: Block, relation: Relation
-) -> tuple[DataFrame | None, Sequence[str]]:
-    """A scan of what a relation names, with what its block says of it; None where it is not ours."""
+def _fields_of(statement: Statement, query: Query, block: Block, relation: Relation, source: Rows) -> Sequence[str]:
+    """The fields of `_metadata` that a block names of one of its relations, where that has them."""
+    if source.columns({}).find(METADATA) is not None:
+        return ()
+    fields = metadata.fields_of(statement, query, block, relation, tracked=source.is_tracked())
+    columns = source.columns(metadata.columns_for(fields))
+    if any(columns.find(name) is None for name in metadata.columns_for(fields).values()):
+        return ()  # a view that has none: Spark says so
+    return fields
+
+
+def _where(
+    asking: Asking, handing: Handing, block: Block, at: int, columns: Struct, fields: Sequence[str]
+) -> str | None:
+    """What a query says of one of our tables."""
+    said = handing.said(block, at)
+    if not said:
+        return None
+    relation = block.relations[at]
     assert relation.reference is not None, "only what is named is scanned"
-    source = source_of(asking, statement, relation.reference)
-    if source is None:
-        return None, ()
-    columns = source.columns({})
-    fields: Sequence[str] = ()
-    if columns.find(METADATA) is None:
-        fields = metadata.fields_of(statement, query, block, relation, tracked=source.is_tracked())
-    if fields:
-        columns = source.columns(metadata.columns_for(fields))
-        if any(columns.find(name) is None for name in metadata.columns_for(fields).values()):
-            fields = ()  # a view that has none: Spark says so
     others = {r.called.lower() for r in block.relations if r is not relation and r.called is not None}
-    reference = relation.reference
-    whole = reference.parts if reference.alias is None else ()
-    subject = Subject(relation.called or "", columns, others, metadata.in_conditions(fields), whole)
+    whole = relation.reference.parts if relation.reference.alias is None else ()
+    subject = Subject(
+        relation.called or "", columns, others, metadata.in_conditions(fields), whole, at, relation.columns
+    )
     zone = asking.zone
-    said = [
-        understood(statement, each, subject, asking.given, zone=zone) for each in conditions(statement, block, relation)
-    ]
-    where = " AND ".join(f"({text})" for text in dict.fromkeys(filter(None, said))) or None
-    frame = source.read(where, metadata.columns_for(fields))
-    return (metadata.with_struct(frame, fields) if fields else frame), fields
+    return all_of(text for each in said if (text := understood(each, subject, zone=zone))) or None
 
 
 def source_of(asking: Asking, statement: Statement, reference: Reference) -> Rows | None:
@@ -199,7 +248,7 @@ def source_of(asking: Asking, statement: Statement, reference: Reference) -> Row
         parts, suffix = (parts[0], dated[1]), dated[2]
     found = asking.table(parts)
     if found is None:
-        return None
+        return None if asked else stored_rows(asking, parts, view_frame)
     if reference.when is not None:
         if reference.when.is_version:
             return asking.rows_of(found, asking.version(statement, reference.when.span))

@@ -5,6 +5,8 @@ These are the values that the walk through a query finds, and what is read of si
 1. Every reference is a span of words that holds a name, or a call of a function that reads a table, and the version
    asked for; an alias is not part of it.
 2. A block is one SELECT with its FROM and WHERE. Each relation of its FROM is listed, in order, whoever provides it.
+3. A body is a query as a whole: blocks between set operators. Relations that are queries, or names that WITH gives to
+   one, know their bodies.
 """
 
 from __future__ import annotations
@@ -66,17 +68,33 @@ class Relation:
     called: str | None
     join: Join
     on: Span | None = None
+    merges: bool = False  # NATURAL or USING: columns of one name become one
+    columns: tuple[str, ...] = ()  # the names that its alias gives to columns
+    body: Body | None = None  # of a query
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One SELECT."""
+    """One SELECT, or relations between brackets."""
 
     span: Span
     relations: tuple[Relation, ...]
     where: Span | None
     is_plain: bool  # no sample or pivot stands between the tables and the condition
     stars: tuple[int, ...] = ()  # in its list of columns
+    select: Span | None = None  # the list of columns; None: all there are
+    has_views: bool = False  # LATERAL VIEW adds columns
+    passes: bool = False  # each row that comes out is of rows that go in with the same values, and of all of those
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A query as a whole."""
+
+    span: Span
+    branches: tuple[Block | Body | None, ...]  # between set operators; None for what is no SELECT
+    columns: tuple[str, ...] = ()  # the names that WITH gives to them
+    passes: bool = False  # all rows of its branches count, not only some
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +103,8 @@ class Query:
 
     blocks: tuple[Block, ...]
     loose: tuple[Reference, ...] = ()  # after TABLE: in no block
+    body: Body | None = None
+    shut: frozenset[Span] = frozenset()  # bodies that may be read in places which the walk does not know
 
     @property
     def references(self) -> tuple[Reference, ...]:

@@ -11,14 +11,17 @@ from typing import Any, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.errors import NotATable, TableError
-from holdfast.sql import alter, change, create, creating, describe, insert, maintain, merge, view
+from holdfast.errors import NotATable, TableError, Unsupported
+from holdfast.spark.catalog import find
+from holdfast.sql import alter, answers, change, comment, create, creating, describe, insert, maintain, merge, view
 from holdfast.sql.asking import Asking
 from holdfast.sql.cursor import Cursor, NotUnderstood
+from holdfast.sql.immediate import identified, parse_immediate, refuse_script, said
 from holdfast.sql.known import Found, Known
 from holdfast.sql.parameters import Parameters
 from holdfast.sql.query import run_query
 from holdfast.sql.references import BEGINS_QUERY, Span
+from holdfast.sql.several import inserts_in
 from holdfast.sql.text import Statement, statement_of
 
 _Parse: TypeAlias = Callable[..., Any]
@@ -26,6 +29,7 @@ _Run: TypeAlias = Callable[[Asking, Statement, Any, Found], DataFrame]
 _VERBS: Mapping[str, tuple[_Parse, _Run]] = {
     "ALTER": (alter.parse_alter, alter.run_alter),
     "ANALYZE": (maintain.parse_analyze, maintain.run_refresh),
+    "COMMENT": (comment.parse_comment, comment.run_comment),
     "DELETE": (change.parse_delete, change.run_delete),
     "DESC": (describe.parse_describe, describe.run_describe),
     "DESCRIBE": (describe.parse_describe, describe.run_describe),
@@ -42,6 +46,10 @@ _VERBS: Mapping[str, tuple[_Parse, _Run]] = {
 _WITH_QUERY: Mapping[str, tuple[_Parse, _Run]] = {
     "INSERT": (insert.parse_insert, insert.run_insert),
     "MERGE": (merge.parse_merge, merge.run_merge),
+}
+_EXPLAINED: Mapping[str, tuple[_Parse, _Run]] = {
+    "DELETE": (change.parse_delete, change.explain_delete),
+    "UPDATE": (change.parse_update, change.explain_update),
 }
 # What Spark has no statement for.
 _OURS_ALONE = (
@@ -71,6 +79,7 @@ def run(
     if statement is None or not statement.words:
         return None
     asking = Asking(spark, known, Parameters(args, dict(fields or {})))
+    statement = identified(asking, statement)
     given = _with(statement)
     begun = 0 if given is None else given[1]
     head = statement.upper(begun)
@@ -87,11 +96,40 @@ def run(
         return _dropped(asking, statement)
     if statement.upper(0) == "CONVERT":
         return maintain.run_convert(asking, maintain.parse_convert(Cursor(statement)))
-    if head == "EXPLAIN" and {"DELETE", "UPDATE", "MERGE"} & {statement.upper(1), statement.upper(2)}:
-        return None  # Spark explains what it would run itself
-    if head in BEGINS_QUERY or head in ("(", "EXPLAIN", "CACHE"):
+    if head == "EXPLAIN":
+        return _explained(asking, statement)
+    if head in ("FROM", "WITH") and (inserts := inserts_in(statement)):
+        return _inserted(asking, statement, inserts)
+    if head == "EXECUTE":
+        return _executed(asking, statement)
+    if head == "BEGIN":
+        refuse_script(asking, statement)
+    if head == "DECLARE" or (head == "SET" and statement.upper(1) in ("VAR", "VARIABLE")):
         return run_query(asking, statement)
-    return None
+    if head == "CACHE":
+        return run_query(asking, statement, _query_in(statement, 0))
+    return run_query(asking, statement) if head in BEGINS_QUERY or head == "(" else None
+
+
+def _explained(asking: Asking, statement: Statement) -> DataFrame | None:
+    """What a query or a change would do; Spark explains queries, our tables their changes."""
+    begun = 1 + (statement.upper(1) in ("EXTENDED", "CODEGEN", "COST", "FORMATTED", "LOGICAL"))
+    given = _with(statement, begun)
+    begun = begun if given is None else given[1]
+    head = statement.upper(begun)
+    if head == "MERGE":
+        return _about(asking, Cursor(statement, begun), merge.parse_merge, merge.explain_merge, given)
+    if head == "INSERT":
+        return _about(asking, Cursor(statement, begun), insert.parse_insert, _refuse_explain, given)
+    if head in _EXPLAINED:
+        return _about(asking, Cursor(statement, begun), *_EXPLAINED[head])
+    return run_query(
+        asking, statement, _query_in(statement, begun) if head != "TABLE" else (begun, len(statement.words))
+    )
+
+
+def _refuse_explain(asking: Asking, statement: Statement, asked: Any, found: Found) -> DataFrame:
+    raise Unsupported(f"EXPLAIN says nothing of an INSERT into {found.name}: explain the query that gives its rows")
 
 
 def _about(asking: Asking, cursor: Cursor, parse: _Parse, run_: _Run, *more: Span | None) -> DataFrame | None:
@@ -105,12 +143,40 @@ def _about(asking: Asking, cursor: Cursor, parse: _Parse, run_: _Run, *more: Spa
     found = asking.table(cursor.named or ())
     if found is None and isinstance(asked, _OURS_ALONE):
         name = ".".join(asked.table)
-        raise NotATable(
+        wrong = NotATable(
             f"{name} is no Delta table: there is none of that name in Spark's catalog, and a path is written "
             "delta.`/path`",
             location=name,
         )
+        is_other = find(asking.spark, asked.table) is not None
+        raise wrong.named("DELTA_ONLY_OPERATION" if is_other else "TABLE_OR_VIEW_NOT_FOUND")
     return None if found is None else run_(asking, cursor.statement, asked, found)
+
+
+def _inserted(asking: Asking, statement: Statement, inserts: Sequence[tuple[tuple[str, ...], str]]) -> DataFrame | None:
+    """Inserts that share a FROM, one after the other."""
+    if all(asking.table(table) is None for table, _ in inserts):
+        return run_query(asking, statement)
+    args, fields = asking.given.args, asking.given.fields
+    for _, text in inserts:
+        if run(asking.spark, text, args, fields, known=asking.known) is None:
+            asking.sql(text, args, **fields)
+    return answers.nothing(asking.spark)
+
+
+def _executed(asking: Asking, statement: Statement) -> DataFrame | None:
+    """EXECUTE IMMEDIATE of a statement about tables of ours; None where it is about none."""
+    try:
+        asked = parse_immediate(Cursor(statement))
+    except NotUnderstood:
+        return None
+    text, args = said(asking, statement, asked)
+    if not asked.is_kept:
+        return run(asking.spark, text, args, known=asking.known)
+    inner = statement_of(text)
+    if inner is not None and run_query(Asking(asking.spark, asking.known, Parameters(args)), inner) is not None:
+        raise Unsupported("EXECUTE IMMEDIATE ... INTO takes no query over Delta tables: use SET VAR x = (SELECT ...)")
+    return None
 
 
 def _created(asking: Asking, statement: Statement) -> DataFrame | None:
@@ -153,16 +219,16 @@ def _dropped(asking: Asking, statement: Statement) -> DataFrame | None:
         return None
 
 
-def _with(statement: Statement) -> Span | None:
+def _with(statement: Statement, begun: int = 0) -> Span | None:
     """The WITH that stands before a statement that is no query."""
-    if statement.upper(0) != "WITH":
+    if statement.upper(begun) != "WITH":
         return None
-    at = 0
+    at = begun
     while at < len(statement.words) and statement.upper(at) not in _WITH_QUERY:
         if statement.upper(at) in ("SELECT", "FROM", "VALUES"):
             return None
         at = statement.after(at)
-    return (0, at) if at < len(statement.words) else None
+    return (begun, at) if at < len(statement.words) else None
 
 
 def _query_in(statement: Statement, at: int) -> Span:

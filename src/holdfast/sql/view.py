@@ -1,7 +1,11 @@
-"""CREATE VIEW over our tables: temporary views, which are read anew each time they are named.
+"""CREATE VIEW over our tables: temporary views are read anew each time they are named. Permanent ones Spark keeps, see
+`sql.stored`.
 
 Spark keeps the text of a view and reads it each time. A view over our tables is kept both ways: as a frame under its
 name, for whoever asks Spark for it, and as text here, so that statements see the newest rows and leave out files.
+
+1. A view that is all of a table is that table: with `_metadata`.
+2. Conditions on any other count for its query as if they stood around it.
 """
 
 from __future__ import annotations
@@ -11,14 +15,17 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
-from holdfast.errors import Unsupported
+from holdfast.errors import TableError
 from holdfast.schema.types import Struct
+from holdfast.spark.types import spark_to_struct
 from holdfast.sql import answers
 from holdfast.sql.asking import Asking
+from holdfast.sql.conjuncts import conditions_in
 from holdfast.sql.cursor import Cursor
 from holdfast.sql.known import Rows
-from holdfast.sql.query import frame_of, replaced, source_of
+from holdfast.sql.query import replaced, source_of, view_frame
 from holdfast.sql.references import Reference, Span
+from holdfast.sql.stored import refuse_unstorable
 from holdfast.sql.text import Statement
 from holdfast.sql.walk import query_of
 
@@ -37,21 +44,22 @@ class CreateView:
 
 @dataclass(frozen=True, slots=True)
 class _Viewed:
-    """The rows of a view that is more than a table by another name; conditions on it leave out nothing."""
+    """The rows of a view that is more than a table by another name."""
 
     asking: Asking
     statement: Statement
     asked: CreateView
+    shape: Struct
 
     def columns(self, metadata: Mapping[str, str]) -> Struct:
-        return Struct(())
+        return self.shape
 
     def is_tracked(self) -> bool:
         return False
 
     def read(self, where: str | None, metadata: Mapping[str, str]) -> DataFrame:
-        frame = frame_of(self.asking.anew(), self.statement, self.asked.query)
-        return frame.toDF(*self.asked.columns) if self.asked.columns else frame
+        said = conditions_in(where)
+        return view_frame(self.asking.anew(), self.statement, self.asked.query, self.asked.columns, said)
 
 
 def parse_view(cursor: Cursor) -> CreateView:
@@ -84,12 +92,10 @@ def run_view(asking: Asking, statement: Statement, asked: CreateView) -> DataFra
         return None
     name = ".".join(asked.name)
     if not asked.temporary:
-        raise Unsupported(
-            f"the view {name} would be read by Spark alone, which cannot read Delta tables without a JAR: make it a "
-            "TEMPORARY VIEW"
-        )
-    rows = _Viewed(asking, statement, asked)
-    frame = rows.read(None, {})
+        refuse_unstorable(asking, query, statement, name)
+        return asking.sql(statement.text, asking.given.args, **asking.given.fields)
+    frame = view_frame(asking, statement, asked.query, asked.columns)
+    rows = _Viewed(asking, statement, asked, _shape(frame))
     if asked.is_global:
         (frame.createOrReplaceGlobalTempView if asked.replaces else frame.createGlobalTempView)(asked.name[-1])
         return answers.nothing(asking.spark)
@@ -104,18 +110,23 @@ def run_view(asking: Asking, statement: Statement, asked: CreateView) -> DataFra
     return answers.nothing(asking.spark)
 
 
+def _shape(frame: DataFrame) -> Struct:
+    """The columns of a view, as far as conditions on them may count."""
+    try:
+        return spark_to_struct(frame.schema)
+    except TableError:
+        return Struct(())  # of a type that no table has
+
+
 def _whole(statement: Statement, asked: CreateView) -> Reference | None:
     """The table that a view is all of: SELECT * FROM t, and nothing else."""
     blocks = query_of(statement, asked.query).blocks
     if asked.columns or len(blocks) != 1 or len(blocks[0].relations) != 1:
         return None
-    reference, first = blocks[0].relations[0].reference, asked.query[0]
-    if reference is None or (statement.upper(first), statement.upper(first + 1), statement.upper(first + 2)) != (
-        "SELECT",
-        "*",
-        "FROM",
-    ):
+    reference, (first, last) = blocks[0].relations[0].reference, asked.query
+    if reference is None:
         return None
-    rest = asked.query[1] - reference.span[1] - (reference.alias is not None)
-    as_ = reference.alias is not None and statement.upper(reference.span[1]) == "AS"
-    return replace(reference, alias=None) if rest - as_ == 0 and reference.span[0] == first + 3 else None
+    before = [statement.upper(at) for at in range(first, reference.span[0])]
+    after = [word.name for word in statement.words[reference.span[1] : last] if word.upper != "AS"]
+    is_whole = before == ["SELECT", "*", "FROM"] and after == ([reference.alias] if reference.alias else [])
+    return replace(reference, alias=None) if is_whole else None
