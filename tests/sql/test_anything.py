@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.errors import TableError
@@ -46,6 +46,8 @@ SUBJECT = Subject("t", COLUMNS, ("a",))
 
 @examples(300)
 @given(st.sampled_from(HEADS), st.lists(PHRASES, max_size=14))
+@example("WITH x AS ( )", ["SELECT", "*", "FROM", "x"])  # queries of nothing
+@example("SELECT * FROM t WHERE", ["a", "IN", "( ( WITH x AS ( ) TABLE x ) UNION ( ) )"])
 def test_whatever_is_written_is_read_or_refused(head: str, words: list[str]) -> None:
     statement = statement_of(" ".join((head, *words)))
     assert statement is not None

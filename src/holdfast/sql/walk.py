@@ -135,7 +135,8 @@ class _Walk:
 
     def query(self, first: int, last: int, given: Given, columns: tuple[str, ...] = ()) -> Body:
         """A query expression: WITH, then blocks between set operators."""
-        self.queries[first] = last
+        if first < last:  # else there is nothing between the brackets, and Spark says so
+            self.queries[first] = last
         at, given = self.with_(first, last, given)
         begun = at
         branches = []
