@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 from holdfast import DeltaTable, IcebergTable
 from holdfast.errors import ConcurrentAppend, ConcurrentDeleteRead, Invalid, NoRowIdentity, UnknownColumn
 from holdfast.index import by_row_id
-from tests.table.test_races import meanwhile  # noqa: F401 (a fixture)
 
 COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.string())])
 _fresh = count()
@@ -256,7 +255,7 @@ def ids_by_key(t: DeltaTable) -> dict[int, int]:
 
 @pytest.mark.parametrize("mine", ["_row_id IN (3, 14)", "_row_index = 3 AND _row_id < 20", "{file} AND _row_index = 3"])
 @pytest.mark.parametrize("mode", ["merge-on-read", "copy-on-write"])
-def test_rows_that_a_compaction_moved_are_deleted_where_they_are(mine: str, mode: str, meanwhile: Any) -> None:  # noqa: F811
+def test_rows_that_a_compaction_moved_are_deleted_where_they_are(mine: str, mode: str, meanwhile: Any) -> None:
     t = table(3)
     other = DeltaTable.forPath(None, t.toArrow(metadata=["_file"])["_file"][0].as_py().rpartition("/")[0])
     file = t.toArrow(where="k = 3", metadata=["_file"])["_file"][0].as_py()
@@ -269,7 +268,7 @@ def test_rows_that_a_compaction_moved_are_deleted_where_they_are(mine: str, mode
     assert len(after) < len(before)
 
 
-def test_a_row_that_was_changed_meanwhile_is_a_conflict(meanwhile: Any) -> None:  # noqa: F811
+def test_a_row_that_was_changed_meanwhile_is_a_conflict(meanwhile: Any) -> None:
     t = table(3)
     other = opened_again(t)
     meanwhile(lambda: other.update("k = 3", {"v": "'theirs'"}))
@@ -278,7 +277,7 @@ def test_a_row_that_was_changed_meanwhile_is_a_conflict(meanwhile: Any) -> None:
     assert caught.value.row_ids == (3,)
 
 
-def test_rows_that_came_meanwhile_have_other_ids(meanwhile: Any) -> None:  # noqa: F811
+def test_rows_that_came_meanwhile_have_other_ids(meanwhile: Any) -> None:
     t = table(3, isolationLevel="Serializable")
     other = opened_again(t)
     meanwhile(lambda: other.append(pa.table({"k": [100], "v": ["theirs"]})))
@@ -286,7 +285,7 @@ def test_rows_that_came_meanwhile_have_other_ids(meanwhile: Any) -> None:  # noq
     assert sorted(t.toArrow()["k"].to_pylist()) == [k for k in (*range(30), 100) if k != 3]
 
 
-def test_rows_that_came_meanwhile_and_would_have_been_taken_are_a_conflict(meanwhile: Any) -> None:  # noqa: F811
+def test_rows_that_came_meanwhile_and_would_have_been_taken_are_a_conflict(meanwhile: Any) -> None:
     t = table(3, isolationLevel="Serializable")
     other = opened_again(t)
     meanwhile(lambda: other.append(pa.table({"k": [100], "v": ["theirs"]})))

@@ -13,31 +13,12 @@ from holdfast import DeltaTable
 from holdfast.delta.history import history
 from holdfast.errors import ConcurrentAppend, ConcurrentDeleteDelete, ConcurrentDeleteRead, ConcurrentWrite
 from holdfast.storage.open import open_location
-from holdfast.table import writing
 from holdfast.table.retrying import Retry
 
 COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 _fresh = count()
 
 Verb = Callable[[DeltaTable], Any]
-
-
-@pytest.fixture
-def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None]:
-    """Arrange that others commit after the next transaction has read the table and written its rows."""
-
-    def arrange(others: Callable[[], Any]) -> None:
-        commit = writing.commit
-        waiting = [others]
-
-        def late(*given: Any, **named: Any) -> Any:
-            if waiting:
-                waiting.pop()()
-            return commit(*given, **named)
-
-        monkeypatch.setattr(writing, "commit", late)
-
-    return arrange
 
 
 _paths: dict[int, str] = {}

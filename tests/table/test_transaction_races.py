@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -15,7 +14,6 @@ from holdfast.errors import (
     ConcurrentDeleteRead,
     ConcurrentWrite,
 )
-from holdfast.table import writing
 from holdfast.table.transaction import Transaction
 from tests.support.depth import examples
 from tests.table.transactions import (
@@ -34,25 +32,6 @@ from tests.table.transactions import (
     values_in,
     verbs,
 )
-
-
-@pytest.fixture
-def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None]:
-    """Arrange that others commit after the next transaction has read the table and written its rows."""
-
-    def arrange(others: Callable[[], Any]) -> None:
-        commit = writing.commit
-        waiting = [others]
-
-        def late(*given: Any, **named: Any) -> Any:
-            if waiting:
-                waiting.pop()()
-            return commit(*given, **named)
-
-        monkeypatch.setattr(writing, "commit", late)
-
-    return arrange
-
 
 MINE: dict[str, list[Verb]] = {
     "changes": [update("k = 1", {"v": "5"}), delete("k = 2"), update("k = 1", {"v": "v + 1"})],
