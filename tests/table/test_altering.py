@@ -11,8 +11,6 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyspark.sql import types as spark
 
 from holdfast import DeltaTable, Invalid
@@ -22,9 +20,6 @@ from holdfast.env import system
 from holdfast.errors import ConcurrentWrite, ConstraintViolated, TableError, UnknownColumn, Unsupported
 from holdfast.model.mutation import Shape
 from holdfast.ops import alter_columns
-from holdfast.predicate.evaluate import truth
-from holdfast.predicate.parse import parse
-from holdfast.predicate.records import untrue
 from holdfast.schema.types import LONG, STRING, Field, Struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
@@ -35,7 +30,6 @@ from holdfast.table.builder import IdentityGenerator, Mode
 from holdfast.table.delta import _Latest
 from holdfast.table.delta_dialect import DELTA
 from holdfast.table.writing import How, LocalRows, land, make, write
-from tests.support.depth import examples
 from tests.support.faulty import every_fault
 
 MAPPED = {"delta.columnMapping.mode": "name"}
@@ -517,23 +511,3 @@ def test_a_fault_anywhere_leaves_the_table_before_or_after_a_change() -> None:
         assert there["_row_id"].to_pylist() == [0, 1, 2]
 
     assert every_fault(run, check, make=harbour_in_memory) > 30
-
-
-LEAVES = ("a > 1", "a <> 2", "a <=> 1", "a IS NULL", "a IN (1, 3)", "b LIKE 'x%'", "b = 'y'", "true", "null")
-CONDITIONS = st.recursive(
-    st.sampled_from(LEAVES),
-    lambda inner: st.one_of(
-        inner.map(lambda c: f"NOT ({c})"),
-        st.tuples(inner, st.sampled_from(("AND", "OR")), inner).map(lambda c: f"({c[0]}) {c[1]} ({c[2]})"),
-    ),
-    max_leaves=5,
-)
-
-
-@examples(60)
-@given(CONDITIONS)
-def test_untrue_is_true_exactly_where_a_condition_is_not(text: str) -> None:
-    predicate = parse(text, Struct((Field("a", LONG), Field("b", STRING))))
-    table = pa.table({"a": [None, 1, 2, 3] * 3, "b": ["x", "x", "x", "x", "y", "y", "y", "y", None, None, None, None]})
-    held = truth(table, predicate).to_pylist()
-    assert truth(table, untrue(predicate)).to_pylist() == [value is not True for value in held]

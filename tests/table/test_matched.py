@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +19,6 @@ from holdfast.schema.types import LONG, STRING, Field, Primitive, Struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
-from holdfast.table import matched
 from holdfast.table.builder import Mode
 from holdfast.table.delta import _Latest
 from holdfast.table.writing import make
@@ -122,18 +122,12 @@ def test_tables_that_keep_rows_keep_them() -> None:
     ]
 
 
-def test_rows_that_others_only_moved_are_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_others_only_moved_are_found_again(meanwhile: Callable[[Callable[[], Any]], None]) -> None:
     store = MemoryStore()
     table = made(store, **VECTORS)
     table.append(rows([(6, 7, "f")]))
-    real, beaten = matched.land, list[int]()
-
-    def lost(*args: Any, **more: Any) -> Any:
-        if not beaten:
-            beaten.extend(opened(store).optimize().executeCompaction().versions)
-        return real(*args, **more)
-
-    monkeypatch.setattr(matched, "land", lost)
+    beaten = list[int]()
+    meanwhile(lambda: beaten.extend(opened(store).optimize().executeCompaction().versions))
     done = table.overwrite(rows(COMING), replaceUsing="k")
     assert beaten
     assert done.version == beaten[0] + 1

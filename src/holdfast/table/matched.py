@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.errors import ConcurrentWrite, Invalid, UnknownColumn, Unsupported
+from holdfast.errors import Invalid, UnknownColumn, Unsupported
 from holdfast.local.runner import LocalRunner
 from holdfast.model.files import FileTable, NoStats, Slab
-from holdfast.model.mutation import AllRows, RowsWhere, Shape, staged_files
+from holdfast.model.mutation import AllRows, Mutation, RowsWhere, Shape, staged_files
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.ops.change import Asked, Effect, Mode, effect
 from holdfast.ops.write import replaced
@@ -33,7 +33,7 @@ from holdfast.schema.types import Struct
 from holdfast.table.changing import Caller
 from holdfast.table.delta_dialect import CHANGE_FEED
 from holdfast.table.dialect import TableState
-from holdfast.table.writing import How, Rows, Stored, Written, land, store_rows
+from holdfast.table.writing import How, Rows, Stored, Written, land_anew, store_rows
 
 _LISTED = re.compile(r"\s*(?:`(?:[^`]|``)+`|[^,`\s][^,`]*)")
 _TABLE, _ROWS = "_replaced", "_replacing"  # what the two are called where nobody names them
@@ -108,23 +108,15 @@ def replace_matched(state: TableState, rows: Rows, how: How, matching: Matching,
             "delta.enableDeletionVectors=true to replace the rows that others match"
         )
     stored = store_rows(state, rows, replace(how, replace=True), env, dialect)
-    lost = 0
-    while True:
-        asked = _asked(state, stored, matching, mode, caller)
+
+    def mutation_on(at: TableState) -> Mutation:
+        asked = _asked(at, stored, matching, mode, caller)
         taking = Effect() if asked is None else effect(asked, caller.changer(), caller.load_hidden, env.now_ms)
         reads = AllRows() if asked is None or asked.predicate == ALWAYS else RowsWhere(asked.predicate)
-        made = replaced(state.snapshot, stored.staged, taking, matching.told, how.said, reads=reads, shape=stored.shape)
-        made = replace(made, tags={**made.tags, **stored.tags})
-        try:
-            landed = land(state, location, made, env, dialect=dialect)
-        except ConcurrentWrite as conflict:
-            if not conflict.repeats:
-                raise
-            newest = dialect.commits(location, state).newest(state)
-            assert newest is not None, "a table does not go away"
-            state, lost = newest, lost + 1
-            continue
-        return Written(landed.version, made.metrics, landed.attempts + lost)
+        made = replaced(at.snapshot, stored.staged, taking, matching.told, how.said, reads=reads, shape=stored.shape)
+        return replace(made, tags={**made.tags, **stored.tags})
+
+    return land_anew(state, mutation_on, env, dialect)
 
 
 def _asked(state: TableState, stored: Stored, matching: Matching, mode: Mode, caller: Caller) -> Asked | None:

@@ -6,7 +6,7 @@ in `ops`, how rows are checked and stored is the runner's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
 
@@ -197,15 +197,22 @@ def store_rows(state: TableState, rows: Rows, how: How, env: Env, dialect: Diale
 
 def _write(state: TableState, rows: Rows, how: How, env: Env, dialect: Dialect) -> Written:
     stored = store_rows(state, rows, how, env, dialect)
-    location = state.snapshot.location
-    lost = 0
+    if how.taking is None:
+        return land_anew(state, lambda at: _mutation(at, stored, how, dialect), env, dialect)
+    mutation = _mutation(state, stored, how, dialect)  # of rows that were found in this version
+    landed = land(state, state.snapshot.location, mutation, env, dialect=dialect)
+    return Written(landed.version, mutation.metrics, landed.attempts)
+
+
+def land_anew(state: TableState, mutation_on: Callable[[TableState], Mutation], env: Env, dialect: Dialect) -> Written:
+    """Commit rows that are stored; what they take the place of is asked anew where others only moved rows meanwhile."""
+    location, lost = state.snapshot.location, 0
     while True:
-        mutation = _mutation(state, stored, how, dialect)
+        mutation = mutation_on(state)
         try:
             landed = land(state, location, mutation, env, dialect=dialect)
         except ConcurrentWrite as conflict:
-            # What files an overwrite takes the place of is asked anew where others only moved rows; its own stay.
-            if not conflict.repeats or how.taking is not None:
+            if not conflict.repeats:
                 raise
             newest = dialect.commits(location, state).newest(state)
             assert newest is not None, "a table does not go away"
