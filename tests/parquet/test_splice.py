@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import Damaged, MissingFile
-from holdfast.parquet import splice, take
+from holdfast.parquet import splice, take, thrift
 from holdfast.parquet.pagemap import _chunk, load_page_map, page_locations
 from holdfast.parquet.read import FileTask, ReadSpec
 from holdfast.parquet.take import Pick, Taking
@@ -223,3 +223,25 @@ def test_a_missing_empty_or_broken_file_is_told_by_name(kind: str, tmp_path: Pat
         store.put(key, broken)
         with pytest.raises(Damaged, match=key):
             Taking(spec).rows([Pick(store, key, FileTask(key, size=len(broken)), np.arange(1000))])
+
+
+def test_a_header_with_a_map_of_endless_length_is_damage() -> None:
+    """The header of a page that may need its dictionary is looked into; this one claims 2^60 entries of two bytes."""
+    rows = pa.table({"s": [f"{i % 2000:032d}" for i in range(8000)]})
+    data = bytearray(stored(rows, max_rows_per_page=500, dictionary_pagesize_limit=1 << 20, compression="none"))
+    pages = load_page_map(lambda at, size: bytes(data[at : at + size]), len(data), guess=len(data))
+    assert pages is not None
+    leaf = pages.leaf(0)
+    assert leaf is not None
+    start = int(leaf.starts[3])
+    crafted = b"\x1b" + thrift.unsigned(2**60) + b"\x11"
+    data[start : start + len(crafted)] = crafted
+    with pytest.raises(Damaged, match=r"memory:.*f\.parquet"):
+        taken(
+            MemoryStore(),
+            bytes(data),
+            spec_of(rows.schema),
+            np.array([1700]),
+            key="f.parquet",
+            task=FileTask("memory:/f.parquet"),
+        )

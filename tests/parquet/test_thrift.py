@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.parquet import thrift
+from holdfast.parquet.levels import decoded
 from holdfast.parquet.pagemap import load_page_map, page_locations
 from tests.parquet.taking import stored
 from tests.support.depth import examples
@@ -81,6 +82,28 @@ def test_a_record_without_end_does_not_exhaust_the_stack() -> None:
             thrift.record(deep, 0)
         with pytest.raises(ValueError, match="too deep"):
             thrift.skip(deep, 0, thrift.STRUCT)
+
+
+@pytest.mark.parametrize("kinds", [0x11, 0x12, 0x55, 0x88, 0x99, 0xCC])
+def test_a_count_beyond_the_bytes_is_refused_at_once(kinds: int) -> None:
+    counts = [thrift.unsigned(count) for count in (2**60, 2**32, 100)]
+    for count in counts:
+        for crafted in (b"\x1b" + count + bytes([kinds]), bytes([0x19, 0xF0 | kinds & 15]) + count):
+            with pytest.raises(ValueError, match="longer than what holds it"):
+                thrift.record(crafted + bytes(60), 0)
+            with pytest.raises(ValueError, match="longer than what holds it"):
+                thrift.skip(crafted + bytes(60), 0, thrift.STRUCT)
+
+
+def test_a_map_that_fits_is_stepped_over() -> None:
+    crafted = b"\x1b" + thrift.unsigned(2) + b"\x11" + b"\x01\x02\x01\x01" + b"\x15\x02\x00"
+    assert thrift.record(crafted, 0)[0][2] == 1
+
+
+@pytest.mark.parametrize("header", [2**62 + 1, 2**63 - 1, 201])
+def test_levels_beyond_their_bytes_are_not_understood(header: int) -> None:
+    assert decoded(thrift.unsigned(header) + bytes(20), 2, 10) is None
+    assert decoded(b"", 1, 0) is None
 
 
 @examples(100)

@@ -152,3 +152,22 @@ def test_contradictions_are_damage() -> None:
         read([{"metadata": metadata("b"), "value": None, "typed_value": typed}], shred)
     with pytest.raises(Damaged, match="no object"):
         read([{"metadata": metadata("a"), "value": b"\x00", "typed_value": typed}], shred)
+
+
+@pytest.mark.parametrize(
+    ("listed", "rest", "what"),
+    [
+        (b"\xc1" + b"\xff" * 4 + b"\x00" * 8, None, "speaks of 4294967296 numbers"),
+        (b"\x01\x01\x00\x09a", None, "names that lie outside"),
+        (b"\x01\x01\x01\x01a", None, "names that lie outside"),
+        (b"\x01\x01\x00\x01\xff", None, "not UTF-8"),
+        (metadata("a", "b"), bytes([(1 << 4 | 3 << 2 | 3) << 2 | 2]) + b"\xff" * 4, "speaks of 4294967295 numbers"),
+        (metadata("a", "b"), b"\x02\x01\x01\x00\x09\x00", "a field that lies outside"),
+        (metadata("a", "b"), b"\x02\x01\x01\x05\x01\x00", "a field that lies outside"),
+    ],
+)
+def test_counts_and_offsets_beyond_the_bytes_are_damage(listed: bytes, rest: bytes | None, what: str) -> None:
+    shred = pa.struct([("a", pa.struct([("value", B), ("typed_value", pa.int64())]))])
+    typed = {"a": {"value": None, "typed_value": 1}}
+    with pytest.raises(Damaged, match=what):
+        read([{"metadata": listed, "value": rest, "typed_value": typed}], shred)

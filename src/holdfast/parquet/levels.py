@@ -32,7 +32,10 @@ def decoded(runs: bytes, bits: int, count: int) -> NDArray[np.int64] | None:
         while left > 0:
             header, at = thrift.varint(runs, at)
             if header & 1:
-                packed = np.frombuffer(runs, np.uint8, (header >> 1) * bits, at)
+                size = (header >> 1) * bits
+                if size > len(runs) - at:
+                    return None
+                packed = np.frombuffer(runs, np.uint8, size, at)
                 each = np.unpackbits(packed, bitorder="little").reshape(-1, bits)
                 part = (each << np.arange(bits)).sum(axis=1)
                 at += len(packed)
@@ -43,4 +46,4 @@ def decoded(runs: bytes, bits: int, count: int) -> NDArray[np.int64] | None:
             left -= len(part)
     except (ValueError, IndexError):
         return None
-    return np.concatenate(parts) if at == len(runs) else None
+    return np.concatenate(parts) if parts and at == len(runs) else None

@@ -186,13 +186,13 @@ def _bodies(leaf: Leaf, window: Window, behind: Numbers, sizes: Numbers, stored:
     packed: list[Page] = [view[a:b] for a, b in zip(behind.tolist(), (behind + stored).tolist(), strict=True)]
     if not _is_packed(leaf):
         return packed if (sizes == stored).all() else None
-    # Snappy tells the length first, as a number that counts; it is read here as one with a sign.
-    if (thrift.varints(window.data, behind)[0] != (sizes >> 1 ^ -(sizes & 1))).any():
-        return None
     unpack = pa.Codec("snappy").decompress
     try:
+        # Snappy tells the length first, as a number that counts; it is read here as one with a sign.
+        if (thrift.varints(window.data, behind)[0] != (sizes >> 1 ^ -(sizes & 1))).any():
+            return None
         return [unpack(page, size, asbytes=True) for page, size in zip(packed, sizes.tolist(), strict=True)]
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError, ValueError, IndexError):
         return None
 
 

@@ -2,7 +2,9 @@
 
 1. A record is read whole into its fields by number; a number that the reader does not know does no harm.
 2. What is no record of that protocol raises ValueError or IndexError; nothing is read beyond the bytes given.
-3. What is written is canonical: fields in ascending order, numbers in their shortest form.
+3. A count is believed only as far as bytes are left that could hold so many values, so that time and memory are in
+   proportion to the bytes given.
+4. What is written is canonical: fields in ascending order, numbers in their shortest form.
 """
 
 from __future__ import annotations
@@ -175,6 +177,8 @@ def _map(data: bytes, start: int, depth: int) -> tuple[bytes, int]:
     if not count:
         return data[start:at], at
     kinds, at = (data[at] >> 4, data[at] & 0x0F), at + 1
+    if count > (len(data) - at) // 2:  # a key and a value have one byte each at least
+        raise ValueError("a map is longer than what holds it")
     for _ in range(count):
         for kind in kinds:
             at = at + 1 if kind in (TRUE, FALSE) else skip(data, at, kind, depth + 1)

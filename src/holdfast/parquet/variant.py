@@ -7,6 +7,7 @@ which lists every field name, shredded or not.
 1. A typed value that is present wins; beside a typed object, `value` holds only the fields that are not typed.
 2. A field is absent when both its parts are; anywhere else absence is the variant null.
 3. The assembly walks column by column, and inside a column value by value: every value has bytes of its own.
+4. Counts and offsets lie within the bytes that hold them; metadata or a value that says otherwise is Damaged.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def _objects(
     names = [field.name for field in typed.type.fields]
     parts = [_assemble(metadata, _storage(typed.field(i)), f"{where}.{name}") for i, name in enumerate(names)]
     present = typed.is_valid().to_pylist()
-    numbers = {listed: _ids(listed) for listed in set(metadata)}
+    numbers = {listed: _ids(listed, where) for listed in set(metadata)}
     found: list[bytes | None] = []
     for row, plain in enumerate(rest):
         if not present[row]:
@@ -202,8 +203,10 @@ def _fields_of(value: bytes, known: dict[str, int], where: str) -> Iterator[tupl
     count = int.from_bytes(value[1:ids_at], "little")
     offsets_at = ids_at + count * id_width
     data_at = offsets_at + (count + 1) * offset_width
-    ids = _numbers(value, ids_at, count, id_width)
-    starts = _numbers(value, offsets_at, count + 1, offset_width)
+    ids = _numbers(value, ids_at, count, id_width, where)
+    starts = _numbers(value, offsets_at, count + 1, offset_width, where)
+    if max(starts[:-1], default=-1) >= starts[-1] or data_at + starts[-1] > len(value):
+        raise Damaged(f"the variant {where} has a field that lies outside of it", path=where)
     following = dict(pairwise(sorted(starts)))
     names = {number: name for name, number in known.items()}
     for number, start in zip(ids, starts, strict=False):
@@ -212,19 +215,25 @@ def _fields_of(value: bytes, known: dict[str, int], where: str) -> Iterator[tupl
         yield names[number], value[data_at + start : data_at + following[start]]
 
 
-def _ids(metadata: bytes) -> dict[str, int]:
+def _ids(metadata: bytes, where: str) -> dict[str, int]:
     """The number of each field name."""
     if not metadata:
         return {}
     width = (metadata[0] >> 6) + 1
     count = int.from_bytes(metadata[1 : 1 + width], "little")
-    offsets = _numbers(metadata, 1 + width, count + 1, width)
-    start = 1 + width * (count + 2)
-    spans = pairwise(offsets)
-    return {metadata[start + a : start + b].decode(): n for n, (a, b) in enumerate(spans)}
+    offsets = _numbers(metadata, 1 + width, count + 1, width, where)
+    names = metadata[1 + width * (count + 2) :]
+    if offsets[0] != 0 or offsets[-1] > len(names) or any(a > b for a, b in pairwise(offsets)):
+        raise Damaged(f"the metadata of the variant {where} has names that lie outside of it", path=where)
+    try:
+        return {names[a:b].decode(): n for n, (a, b) in enumerate(pairwise(offsets))}
+    except UnicodeDecodeError as error:
+        raise Damaged(f"the metadata of the variant {where} has a name that is not UTF-8", path=where) from error
 
 
-def _numbers(data: bytes, at: int, count: int, width: int) -> list[int]:
+def _numbers(data: bytes, at: int, count: int, width: int, where: str) -> list[int]:
+    if at + count * width > len(data):
+        raise Damaged(f"the variant {where} speaks of {count} numbers where it has {len(data)} bytes", path=where)
     return [int.from_bytes(data[i : i + width], "little") for i in range(at, at + count * width, width)]
 
 
