@@ -134,9 +134,10 @@ def _table(paths: Paths, one: Listed, shape: Shape, groups: NDArray[np.int64] | 
 def tuples_of(one: Listed, shape: Shape) -> pa.StructArray:
     """The partition tuples of a manifest in the type of the union; what its spec lacks is null."""
     placed = _placed(one, shape)
+    named = {f.field_id: f.name for f in shape.specs[one.spec_id].fields}
     arrays = []
     for f in shape.union:
-        stored = one.partition_column(f.field_id, f.name) if f.field_id in placed else None
+        stored = one.partition_column(f.field_id, named[f.field_id]) if f.field_id in placed else None
         arrays.append(
             pa.nulls(len(one), arrow_type(f.type))
             if stored is None

@@ -1,7 +1,8 @@
 """Partition specs: how files were placed, today and before, and the one tuple type that holds all of it.
 
 1. A field is known by its id over all specs; the union has one field per id, ordered by id, every one optional.
-2. The newest spec gives a field its name; where it dropped the field (void), an older one gives the type.
+2. The newest spec gives a field its name; where it dropped the field (void), an older one gives the type. Names are
+   unique: a field whose name a newer one has taken ends in its id, as Iceberg names a field that it puts aside.
 3. A field whose source column is no longer in the schema is left out of the union; a transform nobody here knows is an
    error before that, because its values have no type.
 4. Two specs that use one id for different things contradict each other: Damaged.
@@ -130,7 +131,19 @@ def union_of(specs: Mapping[int, Spec], sources: Mapping[int, str], *, where: st
                     f"two partition specs of {where} use the field id {f.field_id} for {known.name} and for {f.name}",
                     path=where,
                 )
-    return tuple(_union_field(named[number].name, typed[number], sources, where) for number in sorted(named))
+    names = _unique({number: f.name for number, f in named.items()})
+    return tuple(_union_field(names[number], typed[number], sources, where) for number in sorted(named))
+
+
+def _unique(names: Mapping[int, str]) -> dict[int, str]:
+    """Names by field id, the newest field first, so that no two are the same."""
+    given: dict[int, str] = {}
+    for number, name in names.items():
+        own = name
+        while own in given.values() or (own != name and own in names.values()):
+            own = f"{own}_{number}"
+        given[number] = own
+    return given
 
 
 def _union_field(name: str, f: PartField, sources: Mapping[int, str], where: str) -> UnionField:

@@ -142,7 +142,6 @@ def _snapshot(
     shape: Shape,
     files: FileTable,
 ) -> Snapshot:
-    identities = {f.source_id: f.name for f in shape.union if f.transform.kind == "identity"}
     return Snapshot(
         location=paths.location,
         version=NO_SNAPSHOT if entry is None else entry.snapshot_id,
@@ -153,10 +152,21 @@ def _snapshot(
         identity=_identity(metadata),
         resolve=Resolve.BY_ID,
         properties=metadata.properties,
-        placement=Placement(shape.tuple_type, identities, _buckets(metadata, shape)),
+        placement=Placement(shape.tuple_type, _identities(shape), _buckets(metadata, shape)),
         hides=metadata.format_version >= 2,
         to_track="rows have ids from format version 3 on: upgrade the table to it",
     )
+
+
+def _identities(shape: Shape) -> dict[int, dict[int, str]]:
+    """The fields of tuples that equal a column: by the column's id, then by spec."""
+    names = {f.field_id: f.name for f in shape.union}
+    made: dict[int, dict[int, str]] = {}
+    for spec in shape.specs.values():
+        for f in spec.fields:
+            if f.transform.kind == "identity" and f.field_id in names:
+                made.setdefault(f.source_id, {})[spec.spec_id] = names[f.field_id]
+    return made
 
 
 def _buckets(metadata: TableMetadata, shape: Shape) -> tuple[Bucketed, ...]:

@@ -67,9 +67,9 @@ class Placement:
     """
 
     tuple_type: Struct  # over all specs; without fields: tuples are null
-    identities: Mapping[int, str] = field(
+    identities: Mapping[int, Mapping[int, str]] = field(
         default_factory=dict
-    )  # field id of a column -> field of the tuple equal to it
+    )  # field id of a column -> spec of a file -> field of its tuple equal to the column
     buckets: tuple[Bucketed, ...] = ()
 
 

@@ -55,9 +55,9 @@ class ReadSpec:
     version_field: int | None = None
     has_gaps: bool = False  # a file without a base has neither ids nor versions, whatever it stores
     tuple_type: Struct | None = None  # of partition tuples, where partition columns are columns like any other
-    identities: Mapping[int, str] = field(
+    identities: Mapping[int, Mapping[int, str]] = field(
         default_factory=dict
-    )  # field id of a column -> field of the tuple equal to it
+    )  # field id of a column -> spec of a file -> field of its tuple equal to the column
     gone: tuple[Gone, ...] = ()  # rows that are gone by their values
     metadata: Mapping[str, str] = field(default_factory=dict)  # canonical name -> name in the output
     batch_rows: int = BATCH_ROWS
@@ -222,9 +222,9 @@ class StoredColumns:
 
     def _absent(self, wanted: Field) -> Any:
         """The value of a column the file does not have: what its tuple says, else the column's default."""
-        name = None if wanted.field_id is None else self._spec.identities.get(wanted.field_id)
-        value = None if name is None else self._task.partition[name]
-        return wanted.initial_default if value is None or not value.is_valid else value
+        by_spec = {} if wanted.field_id is None else self._spec.identities.get(wanted.field_id, {})
+        name = None if self._task.spec_id is None else by_spec.get(self._task.spec_id)
+        return wanted.initial_default if name is None else self._task.partition[name]
 
     def _metadata(self, canonical: str) -> _Maker:
         task, spec = self._task, self._spec
