@@ -1,15 +1,19 @@
-"""One Spark session and one S3 server per process, lanes to run marked tests on, and the time each area took."""
+"""One Spark session and one S3 server per process, lanes, a seed per test, and the time each area took."""
 
 from __future__ import annotations
 
+import random
+import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+import holdfast.env
+from tests.support.depth import SEED
 from tests.support.leftovers import Leftovers
 from tests.support.s3 import S3Server, s3_server
 from tests.support.spark import LANES, start
@@ -38,6 +42,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=(1, 1),
         metavar="K/N",
         help="of the modules that are left, dealt out to N processes, those of the K-th",
+    )
+    parser.addoption(
+        "--shuffle",
+        type=int,
+        metavar="SEED",
+        help="modules in a random order, and the tests of each in one",
     )
 
 
@@ -70,6 +80,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     mine, of = config.getoption("--share")
     dealt = {path: number % of for number, path in enumerate(dict.fromkeys(item.path for item in items))}
     _keep(config, items, lambda item: dealt[item.path] == mine - 1)
+    if (shuffle := config.getoption("--shuffle")) is not None:
+        chance = random.Random(shuffle)
+        modules = {path: chance.random() for path in dealt}
+        within = {item: chance.random() for item in items}
+        items.sort(key=lambda item: (modules[item.path], within[item]))
 
 
 def _keep(config: pytest.Config, items: list[pytest.Item], wanted: Callable[[pytest.Item], bool]) -> None:
@@ -83,6 +98,27 @@ def _shares_spark(item: pytest.Item) -> bool:
     callspec = getattr(item, "callspec", None)
     parameters = callspec.params.values() if callspec is not None else ()
     return "spark" in getattr(item, "fixturenames", ()) or any(isinstance(p, str) and p == "spark" for p in parameters)
+
+
+@pytest.fixture(autouse=True)
+def seeded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this process draws at random depends on the test alone."""
+    chance = random.Random(_seed_of(request.node))
+    monkeypatch.setattr(holdfast.env, "_fresh_seed", lambda: chance.getrandbits(64))
+
+
+def _seed_of(item: pytest.Item) -> int:
+    return SEED ^ zlib.crc32(item.nodeid.encode())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        report.sections.append(("seed", f"HOLDFAST_SEED={SEED}, which gives this test {_seed_of(item)}"))
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ Everything that must differ between two runs comes from an Env, so a test can fi
 from __future__ import annotations
 
 import random
+import secrets
 import time
 import uuid
 from collections.abc import Callable
@@ -18,7 +19,11 @@ class Env:
 
     now_ms: Callable[[], int]
     new_uuid: Callable[[], uuid.UUID]
-    rng: random.Random = field(default_factory=random.Random)
+    rng: random.Random = field(default_factory=lambda: random.Random(_fresh_seed()))
+
+
+def _fresh_seed() -> int:
+    return secrets.randbits(128)
 
 
 def system() -> Env:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 from hypothesis import given
@@ -17,6 +17,7 @@ from holdfast.cli.screen import Head, age_text, count_text, grid, size_text, tim
 from holdfast.cli.told import told
 from holdfast.spark import terminal
 from tests.support.depth import examples
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize(
@@ -84,18 +85,18 @@ def test_no_line_is_wider_than_the_terminal(values: list[str], width: int) -> No
 
 
 def test_signs_of_life_are_for_terminals(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def work() -> None:
+    def work(is_shown: Callable[[], bool]) -> None:
         with terminal.phase("thinking"), progress.counting("doing") as step:
             step(3, 7)
-            time.sleep(0.05)
+            until(is_shown, "a sign of life")
 
     monkeypatch.setattr(terminal, "PATIENCE_S", 0.01)
-    work()
+    work(lambda: time.sleep(0.05) is None)
     assert capsys.readouterr().err == ""
     out = io.StringIO()
     for module in (progress, terminal):
         monkeypatch.setattr(module, "on_terminal", lambda: True)
         monkeypatch.setattr(module, "Console", lambda stderr: Console(file=out, force_terminal=True, width=80))
-    work()
+    work(lambda: "thinking" in out.getvalue())
     assert "thinking" in out.getvalue()
     assert "3/7" in out.getvalue()

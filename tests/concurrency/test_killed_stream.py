@@ -16,7 +16,8 @@ from tests.concurrency import streamer
 from tests.support.depth import DEPTH
 
 KILLS = 1 if DEPTH == 1 else 24
-BATCHES = KILLS + 2
+MOST_KILLS = KILLS + 8  # a busy machine kills too late now and then
+BATCHES = MOST_KILLS + 2
 
 
 def _seen(process: subprocess.Popen[str], happened: Callable[[], bool], *, within_s: float = 180) -> None:
@@ -35,7 +36,7 @@ def test_every_row_is_there_once_after_each_kill(spark: SparkSession, tmp_path: 
     for n in range(BATCHES):
         made.append(pa.table({"n": pa.array([2 * n, 2 * n + 1], pa.int64())}))
     states = set[tuple[bool, bool]]()
-    for kill in range(KILLS):
+    for kill in range(MOST_KILLS):
         batch = kill + 1
         offset, committed = checkpoint / "offsets" / str(batch), checkpoint / "commits" / str(batch)
         in_table = target / "_delta_log" / f"{batch + 1:020}.json"  # version 0 makes the table
@@ -48,6 +49,8 @@ def test_every_row_is_there_once_after_each_kill(spark: SparkSession, tmp_path: 
         states.add((in_table.exists(), committed.exists()))
         found = DeltaTable.forPath(None, str(target)).toArrow().column("n").to_pylist()
         assert len(found) == len(set(found)), "a batch is there twice"
+        if kill + 1 >= KILLS and any(not known for _, known in states):
+            break
     assert any(not known for _, known in states), "every kill came too late"
     streamer.run(spark, str(source), str(target), str(checkpoint))
     rows = DeltaTable.forPath(None, str(target)).toArrow().column("n").to_pylist()

@@ -13,6 +13,7 @@ from pyspark.sql.connect.dataframe import DataFrame as ConnectFrame
 
 from holdfast.spark import progress, terminal
 from holdfast.spark.session import _defaults
+from tests.support.waiting import until
 
 LONG = 0.15
 
@@ -55,7 +56,7 @@ def a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 def test_a_step_is_shown_unless_its_tasks_are(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = a_terminal(monkeypatch)
     with progress.step(None, "writing bin 1 of 2"):
-        time.sleep(LONG)
+        until(lambda: "writing bin 1 of 2" in screen.getvalue(), "a step on the screen")
     with progress.step(Client(), "hidden"):  # type: ignore[arg-type]
         time.sleep(LONG)
     assert "writing bin 1 of 2" in screen.getvalue()
@@ -65,7 +66,7 @@ def test_a_step_is_shown_unless_its_tasks_are(monkeypatch: pytest.MonkeyPatch) -
 def test_a_phase_that_lasts_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = a_terminal(monkeypatch)
     with terminal.phase("writing a checkpoint"):
-        time.sleep(LONG)
+        until(lambda: "writing a checkpoint" in screen.getvalue(), "a phase on the screen")
     assert "writing a checkpoint" in screen.getvalue()
 
 
@@ -87,7 +88,7 @@ def test_tasks_of_a_client_are_a_bar_and_the_handler_goes_again(monkeypatch: pyt
             _, told = client.handlers
             told(stages=None, inflight_tasks=0, operation_id=None, done=False)  # type: ignore[operator]
             told(stages=[Stage(8, 3), Stage(2, 2)], inflight_tasks=1, operation_id="x", done=False)  # type: ignore[operator]
-            time.sleep(LONG)
+            until(lambda: "5/10" in screen.getvalue(), "a bar on the screen")
             raise ValueError("of the job's own")
 
     with pytest.raises(ValueError, match="own"):
