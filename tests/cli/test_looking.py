@@ -146,3 +146,8 @@ def test_nothing_is_wider_than_the_terminal(run: Run, story: Path, command: str,
     told = run(command, story, *more, width=width).stdout
     assert max(len(line) for line in told.splitlines()) <= width
     assert len(told.splitlines()) > 2
+
+
+def test_a_sentence_that_a_program_reads_is_one_line(run: Run, story: Path) -> None:
+    (line,) = run("check", story, width=40).stdout.splitlines()
+    assert line.endswith("sound (log and data)")

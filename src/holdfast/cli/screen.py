@@ -88,8 +88,9 @@ def heading(text: str) -> None:
 
 
 def say(text: str, *, style: str = "") -> None:
-    """A sentence."""
-    screen().print(Text(text, style))
+    """A sentence; whole on one line where a program reads it."""
+    console = screen()
+    console.print(Text(text, style), soft_wrap=not console.is_terminal)
 
 
 def cell(value: Any) -> Text:
