@@ -41,11 +41,11 @@ def test_not_null_at_every_depth() -> None:
 
 
 def test_invariants_and_checks() -> None:
-    rule = '{"expression":{"expression":"x > 3 AND V < 5"}}'
+    rule = '{"expression":{"expression":"s.x > 3 AND V < 5"}}'
     table = Struct((Field("v", LONG), Field("s", Struct((Field("x", LONG, True, {"delta.invariants": rule}),)))))
     got = demands(table, {"delta.constraints.b": "s.x < 9", "delta.constraints.a": "v <> 2", "other": "x"})
     assert got == (
-        Demand("s.x", Kind.INVARIANT, "x > 3 AND V < 5", ("v",)),
+        Demand("s.x", Kind.INVARIANT, "s.x > 3 AND V < 5", ("s", "v")),
         Demand("a", Kind.CHECK, "v <> 2", ("v",)),
         Demand("b", Kind.CHECK, "s.x < 9", ("s",)),
     )

@@ -51,6 +51,7 @@ from holdfast.errors import Damaged, Invalid, OutcomeUnknown, Unavailable
 from holdfast.model.mutation import RESTAMPED, Committed, Laid, Mutation, Outcome, Shape, Taken
 from holdfast.rows.rowmap import ROW_IDS, note
 from holdfast.rows.stamp import NO_IDS_YET, stamp
+from holdfast.schema.constraints import refuse_new
 from holdfast.schema.properties import (
     ENABLE_IN_COMMIT_TIMESTAMPS,
     ENABLE_ROW_TRACKING,
@@ -168,6 +169,8 @@ def _shaped(
         if state is None:
             raise Invalid(f"there is no table at {location.url}: create it first")
         return None, None
+    known = None if state is None else (state.snapshot.schema, state.snapshot.properties)
+    refuse_new(shape.schema, shape.properties, known)
     properties: dict[str, str | None] = {**shape.properties, **_timed(shape, state, moment)}
     if truth(properties.get(ENABLE_ROW_TRACKING)):
         properties.setdefault(MATERIALIZED_ROW_ID, f"_row-id-col-{env.new_uuid()}")

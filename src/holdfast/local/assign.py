@@ -74,7 +74,7 @@ def updated(
     plain = Struct(tuple(_holding(f) for f in schema.fields))
     made = fit(_incoming(columns), plain, assignment=Assignment.ANSI)
     kept = {f.name for f in schema.fields if GENERATION in f.metadata and (f.name,) not in values}
-    wanted = [d for d in demands(plain, properties, made) if not (d.kind is Kind.GENERATED and d.name in kept)]
+    wanted = [d for d in demands(schema, properties, made) if not (d.kind is Kind.GENERATED and d.name in kept)]
     return _ready(columns, made, wanted, zone)
 
 

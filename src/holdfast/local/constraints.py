@@ -37,6 +37,7 @@ from holdfast.schema.enforce import (
     Part,
     Same,
 )
+from holdfast.schema.expressions import Stored
 from holdfast.schema.identity import Identity
 from holdfast.schema.show import type_text
 from holdfast.schema.types import Array, DataType, Field, Map, Primitive, Struct
@@ -72,7 +73,7 @@ def prepare(rows: pa.Table, fit: Fit, demands: Sequence[Demand] = (), *, zone: s
 
 
 def _predicate(demand: Demand, schema: Struct, zone: str) -> Predicate:
-    predicate = parse(demand.expression, schema, zone=zone)
+    predicate = parse(demand.sql, schema, zone=zone)
     if has_opaque(predicate):
         raise Unsupported(
             f"only Spark can check the {demand.title} ({demand.expression}): write to this table with a Spark session"
@@ -94,7 +95,8 @@ def _made(part: Part, rows: pa.Table, zone: str) -> pa.Array:
             return _default(part.field, expression, count, zone)
         case Generated(expression):
             raise Unsupported(
-                f"only Spark can compute the generated column {part.field.name} ({expression}): write with a session"
+                f"only Spark can compute the generated column {part.field.name} ({expression.text}): "
+                "write with a session"
             )
         case _ if part.source is None:
             return pa.nulls(count, _nullable(arrow_type(part.field.type)))
@@ -109,16 +111,16 @@ def _numbers(identity: Identity, count: int) -> pa.Array:
     return pa.array(identity.next_value + identity.step * np.arange(count, dtype=np.int64))
 
 
-def _default(f: Field, expression: str, count: int, zone: str) -> pa.Array:
+def _default(f: Field, expression: Stored, count: int, zone: str) -> pa.Array:
     """The literal a default spells, as the parser reads it where the column is compared with it."""
-    match parse(f"{quoted(f.name)} <=> ({expression})", Struct((f,)), zone=zone):
+    match parse(f"{quoted(f.name)} <=> ({expression.sql})", Struct((f,)), zone=zone):
         case IsNull():
             return pa.nulls(count, _nullable(arrow_type(f.type)))
         case Compare(Op.SAME, column, value):
             return pa.repeat(as_scalar(value, arrow_type(f.type), column), count)
         case _:
             raise Unsupported(
-                f"only Spark can compute the default of the column {f.name} ({expression}): give it a value, "
+                f"only Spark can compute the default of the column {f.name} ({expression.text}): give it a value, "
                 "or write with a session"
             )
 

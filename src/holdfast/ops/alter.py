@@ -22,6 +22,7 @@ from holdfast.ops.alter_columns import mapping_mode, path_of
 from holdfast.plan.auto import BUDGET, budget_of
 from holdfast.plan.write import write_spec
 from holdfast.predicate.parse import unknown_names
+from holdfast.schema.expressions import stored
 from holdfast.schema.mapping import fields_along, logical_path, map_existing_columns, physical_path
 from holdfast.schema.properties import (
     COLUMN_MAPPING_MAX_ID,
@@ -118,6 +119,7 @@ def add_constraint(old: Shape, name: str, expression: str) -> Mutation:
             f"the constraint {name} ({expression}) names {unknown[0]}, but the table has {', '.join(old.schema.names)}",
             column=unknown[0],
         )
+    stored(expression, old.schema, f"CHECK constraint {name}")
     shape = replace(old, properties={**old.properties, key: expression})
     parameters = {"name": key.removeprefix(CONSTRAINT), "expr": expression}
     return Mutation("ADD CONSTRAINT", parameters, reads=AllRows(), shape=shape)

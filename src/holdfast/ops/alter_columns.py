@@ -21,7 +21,7 @@ from holdfast.errors import Invalid, SchemaMismatch
 from holdfast.model.mutation import Mutation, Shape
 from holdfast.ops.defaults import with_default
 from holdfast.ops.shape import grown
-from holdfast.schema.constraints import Kind, demands, pinned, references
+from holdfast.schema.constraints import Kind, pinned, references, stated
 from holdfast.schema.enforce import GENERATION
 from holdfast.schema.evolve import TYPE_CHANGES, evolve, overwrite
 from holdfast.schema.identity import identity_of
@@ -183,10 +183,10 @@ def _holds(shape: Shape, path: Path) -> Iterator[str]:
             expression = str(f.metadata[GENERATION])
             if path[0] in references(expression, shape.schema):
                 yield f"the generated column {f.name} ({expression}) is made of it"
-    for demand in demands(shape.schema, shape.properties):
-        if demand.kind in (Kind.CHECK, Kind.INVARIANT) and path[0] in references(demand.expression, shape.schema):
-            advice = "; drop the constraint first, with dropConstraint" if demand.kind is Kind.CHECK else ""
-            yield f"the {demand.title} ({demand.expression}) depends on it{advice}"
+    for kind, name, text in stated(shape.schema, shape.properties):
+        if kind is not Kind.GENERATED and path[0] in references(text, shape.schema):
+            advice = "; drop the constraint first, with dropConstraint" if kind is Kind.CHECK else ""
+            yield f"the {kind.value} {name} ({text}) depends on it{advice}"
     listed = [
         stats_leaves(s.schema, s.partition_columns, s.properties) for s in (shape, _renamed(shape, path, _NOBODY))
     ]

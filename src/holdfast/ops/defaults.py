@@ -3,7 +3,7 @@
 A default is SQL text that each write computes for itself, so rows that are there never change by one. What cannot work
 is refused when the default is set, not when rows come.
 
-1. A default stands alone: it names no column and asks for no rows.
+1. A default stands alone: it names no column, asks for no rows, and calls what `schema.functions` lets it call.
 2. Only columns of the table have one, and none whose values the table makes itself. A variant's is null.
 3. A literal default is a value of the column's type, and null only where the column may be null.
 """
@@ -20,7 +20,7 @@ from holdfast.errors import Invalid
 from holdfast.predicate.parse import parse
 from holdfast.predicate.records import Constant, IsNull
 from holdfast.schema.constraints import quoted
-from holdfast.schema.enforce import DEFAULT, GENERATION
+from holdfast.schema.enforce import DEFAULT, GENERATION, default_of
 from holdfast.schema.identity import identity_of
 from holdfast.schema.mapping import all_fields
 from holdfast.schema.show import type_text
@@ -42,7 +42,9 @@ def with_default(f: Field, expression: str | None) -> Field:
     if not isinstance(expression, str):
         raise Invalid(f"the default of {f.name} is SQL text, not {type(expression).__name__}: write {expression!r}")
     _refuse(f, expression)
-    return replace(f, metadata={**metadata, DEFAULT: expression})
+    made = replace(f, metadata={**metadata, DEFAULT: expression})
+    default_of(made)
+    return made
 
 
 def refuse_defaults(schema: Struct) -> None:

@@ -5,14 +5,14 @@ false and null both break it.
 
 1. A column that must not be null may be so where a struct, list or map around it is null: there is nothing there.
 2. A generated column that rows bring themselves must hold what it would have been computed as.
-3. A demand that cannot be read is refused, never skipped.
+3. A demand that cannot be read, or may not be evaluated (`schema.expressions`), is refused, never skipped.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from enum import Enum
 
 import msgspec
@@ -21,10 +21,12 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from holdfast.errors import Unsupported
-from holdfast.schema.enforce import GENERATION, Fit, Generated
+from holdfast.schema.enforce import DEFAULT, GENERATION, Fit, Generated, default_of
+from holdfast.schema.expressions import Stored, stored
 from holdfast.schema.mapping import all_fields
 from holdfast.schema.properties import CONSTRAINT
 from holdfast.schema.show import Path, path_text
+from holdfast.schema.tokens import quoted as quoted
 from holdfast.schema.types import Array, DataType, Field, Map, Struct
 
 INVARIANTS = "delta.invariants"
@@ -49,8 +51,16 @@ class Demand:
 
     name: str  # of the constraint, or of the column where it has no name of its own
     kind: Kind
-    expression: str  # must be true
+    expression: str  # must be true; as errors show it
     columns: tuple[str, ...]  # the top-level columns it is about
+    stored: Stored | None = field(default=None, compare=False)  # what of it the table's metadata says
+
+    @property
+    def sql(self) -> str:
+        """The expression as it is evaluated."""
+        if self.stored is None:
+            return self.expression
+        return f"{quoted(self.name)} <=> ({self.stored.sql})" if self.kind is Kind.GENERATED else self.stored.sql
 
     @property
     def title(self) -> str:
@@ -59,22 +69,43 @@ class Demand:
 
 
 def demands(schema: Struct, properties: Mapping[str, str], fit: Fit | None = None) -> tuple[Demand, ...]:
-    """All a table demands; with `fit`, without what holds because the values are computed here."""
+    """All a table demands; with `fit`, without what holds because the values are computed here.
+
+    What the table's metadata brings and may not be evaluated is refused, defaults among it: whoever asks for demands
+    is about to write.
+    """
+    for f in schema.fields:
+        default_of(f)
     computed = {p.field.name for p in fit.parts if isinstance(p.how, Generated)} if fit else set()
-    found = (*_not_null(schema), *_lengths(schema), *_invariants(schema), *_generated(schema), *_checks(properties))
-    return tuple(
-        replace(d, columns=d.columns or references(d.expression, schema))
-        for d in found
-        if not (d.kind is Kind.GENERATED and d.name in computed)
-    )
+    texts = (_read(schema, *each) for each in stated(schema, properties))
+    every = (*_not_null(schema), *_lengths(schema), *texts)
+    return tuple(d for d in every if not (d.kind is Kind.GENERATED and d.name in computed))
+
+
+def stated(schema: Struct, properties: Mapping[str, str]) -> Iterator[tuple[Kind, str, str]]:
+    """What the metadata demands in words of its own: the kind, the name, and the text as it is."""
+    yield from _invariants(schema)
+    for f in schema.fields:
+        if GENERATION in f.metadata:
+            yield Kind.GENERATED, f.name, str(f.metadata[GENERATION])
+    for name in sorted(properties):
+        if name.startswith(CONSTRAINT):
+            yield Kind.CHECK, name.removeprefix(CONSTRAINT), properties[name]
+
+
+def refuse_new(schema: Struct, properties: Mapping[str, str], old: tuple[Struct, Mapping[str, str]] | None) -> None:
+    """Refuse metadata with expressions that may not be evaluated, unless a table had each of them before."""
+    before = set() if old is None else _texts(*old)
+    if not _texts(schema, properties) <= before:
+        demands(schema, properties)
 
 
 def pinned(schema: Struct, properties: Mapping[str, str]) -> dict[str, str]:
     """Columns that must keep their type, each with the reason."""
     reasons: dict[str, str] = {}
     for d in demands(schema, properties):
-        if d.kind in (Kind.CHECK, Kind.INVARIANT, Kind.GENERATED):
-            reasons |= dict.fromkeys(references(d.expression, schema), f"the {d.title} depends on it")
+        if d.stored is not None:
+            reasons |= dict.fromkeys(d.columns, f"the {d.title} depends on it")
     return reasons
 
 
@@ -98,9 +129,9 @@ def longest(f: Field) -> int | None:
     return int(limit[1])
 
 
-def quoted(name: str) -> str:
-    """A name as SQL takes it, whatever characters it has."""
-    return "`" + name.replace("`", "``") + "`"
+def _texts(schema: Struct, properties: Mapping[str, str]) -> set[tuple[str, str, str]]:
+    defaults = {("default", f.name, str(f.metadata[DEFAULT])) for f in schema.fields if DEFAULT in f.metadata}
+    return defaults | {(kind.value, name, text) for kind, name, text in stated(schema, properties)}
 
 
 def _not_null(schema: Struct) -> Iterator[Demand]:
@@ -149,13 +180,13 @@ def _lengths(schema: Struct) -> Iterator[Demand]:
             yield Demand(f.name, Kind.LENGTH, f"({value} IS NULL OR length({value}) <= {limit})", (f.name,))
 
 
-def _invariants(schema: Struct) -> Iterator[Demand]:
+def _invariants(schema: Struct) -> Iterator[tuple[Kind, str, str]]:
     for path, text in _marked(schema, ()):
         try:
             expression = msgspec.json.decode(text)["expression"]["expression"]
         except (msgspec.DecodeError, KeyError, TypeError) as error:
             raise _unread(path_text(path), f"the invariant {text}") from error
-        yield Demand(path_text(path), Kind.INVARIANT, str(expression), ())
+        yield Kind.INVARIANT, path_text(path), str(expression)
 
 
 def _marked(schema: Struct, path: Path) -> Iterator[tuple[Path, str]]:
@@ -166,18 +197,12 @@ def _marked(schema: Struct, path: Path) -> Iterator[tuple[Path, str]]:
             yield from _marked(f.type, (*path, f.name))
 
 
-def _generated(schema: Struct) -> Iterator[Demand]:
-    for f in schema.fields:
-        if GENERATION in f.metadata:
-            expression = str(f.metadata[GENERATION])
-            columns = tuple(dict.fromkeys((f.name, *references(expression, schema))))
-            yield Demand(f.name, Kind.GENERATED, f"{quoted(f.name)} <=> ({expression})", columns)
-
-
-def _checks(properties: Mapping[str, str]) -> Iterator[Demand]:
-    for name in sorted(properties):
-        if name.startswith(CONSTRAINT):
-            yield Demand(name.removeprefix(CONSTRAINT), Kind.CHECK, properties[name], ())
+def _read(schema: Struct, kind: Kind, name: str, text: str) -> Demand:
+    expression = stored(text, schema, f"{kind.value} {name}")
+    if kind is not Kind.GENERATED:
+        return Demand(name, kind, text, expression.columns, expression)
+    columns = tuple(dict.fromkeys((name, *expression.columns)))
+    return Demand(name, kind, f"{quoted(name)} <=> ({text})", columns, expression)
 
 
 def _unread(column: str, what: str) -> Unsupported:

@@ -20,6 +20,7 @@ from typing import TypeAlias
 
 from holdfast.errors import Invalid, SchemaMismatch, TypeMismatch
 from holdfast.schema.casts import is_assignable, is_castable, is_lossless, widens
+from holdfast.schema.expressions import Stored, stored
 from holdfast.schema.identity import Identity, identity_of
 from holdfast.schema.show import Path, path_text, schema_text, side_by_side, type_text
 from holdfast.schema.types import Array, DataType, Field, Map, Struct
@@ -80,14 +81,14 @@ class Null:
 class Default:
     """The column's default, because nothing comes in."""
 
-    expression: str
+    expression: Stored
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
     """Computed from other columns of the table, because nothing comes in."""
 
-    expression: str
+    expression: Stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,18 @@ def fit(incoming: Struct, table: Struct, *, assignment: Assignment = Assignment.
     if fitter.wrong:
         raise mismatch(incoming, table, fitter.wrong)
     return Fit(parts)
+
+
+def generation_of(f: Field, schema: Struct) -> Stored:
+    """What a generated column is computed as."""
+    return stored(str(f.metadata[GENERATION]), schema, f"generated column {f.name}")
+
+
+def default_of(f: Field) -> Stored | None:
+    """What a column is where nothing comes in; None where it has no default."""
+    if DEFAULT not in f.metadata:
+        return None
+    return stored(str(f.metadata[DEFAULT]), Struct(()), f"default of the column {f.name}", default=True)
 
 
 def mismatch(incoming: Struct, table: Struct, wrong: dict[Path, str]) -> SchemaMismatch:
@@ -172,27 +185,27 @@ class _Fitter:
 
     def parts(self, incoming: Struct, table: Struct, path: Path) -> tuple[Part, ...]:
         found = {f.name.lower(): f for f in incoming.fields}
-        made = tuple(self.part(found.pop(f.name.lower(), None), f, (*path, f.name)) for f in table.fields)
+        made = tuple(self.part(found.pop(f.name.lower(), None), f, table, (*path, f.name)) for f in table.fields)
         for extra in found.values():
             self.wrong[(*path, extra.name)] = "not in the table: drop it, or let the write add columns (mergeSchema)"
         return made
 
-    def part(self, incoming: Field | None, f: Field, path: Path) -> Part:
+    def part(self, incoming: Field | None, f: Field, table: Struct, path: Path) -> Part:
         if incoming is None:
-            return Part(f, None, self.absent(f, path))
+            return Part(f, None, self.absent(f, table, path))
         identity = identity_of(f) if len(path) == 1 else None
         if identity is not None and not identity.explicit:
             self.wrong[path] = "numbered by the table itself: leave it out"
         return Part(f, incoming.name, self.how(incoming.type, f.type, path))
 
-    def absent(self, f: Field, path: Path) -> How:
+    def absent(self, f: Field, table: Struct, path: Path) -> How:
         if len(path) == 1:
             if (identity := identity_of(f)) is not None:
                 return Numbered(identity)
             if GENERATION in f.metadata:
-                return Generated(str(f.metadata[GENERATION]))
-            if DEFAULT in f.metadata:
-                return Default(str(f.metadata[DEFAULT]))
+                return Generated(generation_of(f, table))
+            if (default := default_of(f)) is not None:
+                return Default(default)
         if not f.nullable:
             self.wrong[path] = "missing, and must not be null: give it a value"
         return Null()

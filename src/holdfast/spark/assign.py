@@ -18,11 +18,12 @@ from pyspark.sql import functions as F
 
 from holdfast.plan.change import Set, Side, Work
 from holdfast.schema.constraints import demands, quoted
-from holdfast.schema.enforce import GENERATION, Assignment, Fit, fit
+from holdfast.schema.enforce import GENERATION, Assignment, Fit, fit, generation_of
 from holdfast.schema.identity import without_identity
 from holdfast.schema.types import Field, Struct
 from holdfast.spark.change_task import UPDATED
 from holdfast.spark.constraints import checked, converted
+from holdfast.spark.stored import refuse_shadowed
 from holdfast.spark.types import named, spark_to_struct, spark_type
 
 
@@ -76,7 +77,7 @@ def assigned(
             value = _new_value(f, parts, places, types, before[name])
             made[name] = F.when(named(clause) == number, value).otherwise(made[name])
     frame = flat.select(*own, *(named(b) for b in before.values()), *(made[f.name].alias(f.name) for f in fields))
-    frame = _generated(frame, fields, sets, clause, does)
+    frame = _generated(frame, work.schema, sets, clause, does)
     wanted = demands(work.schema, work.store.properties)
     return Assigned(checked(frame, fields, wanted, only=does == UPDATED), before)
 
@@ -142,15 +143,16 @@ def _fitted(f: Field, place: str, types: Struct) -> Column:
 
 def _generated(
     frame: DataFrame,
-    fields: Sequence[Field],
+    schema: Struct,
     sets: Sequence[tuple[int, Mapping[str, Any]]],
     clause: str,
     does: Column,
 ) -> DataFrame:
     """Generated columns computed again in rows whose clause does not assign them."""
-    computed = {f.name: str(f.metadata[GENERATION]) for f in fields if GENERATION in f.metadata}
+    computed = {f.name: generation_of(f, schema) for f in schema.fields if GENERATION in f.metadata}
     if not computed or not sets:
         return frame
+    refuse_shadowed(frame.sparkSession, list(computed.values()))
     made = []
     for name in frame.columns:
         if name not in computed:
@@ -158,8 +160,7 @@ def _generated(
             continue
         given = [number for number, columns in sets if name in columns]
         again = (does == UPDATED) & (~named(clause).isin(given) if given else F.lit(True))
-        field = next(f for f in fields if f.name == name)
-        value = F.expr(computed[name]).cast(spark_type(field.type))
+        value = F.expr(computed[name].sql).cast(spark_type(_field(schema, name).type))
         made.append(F.when(again, value).otherwise(named(name)).alias(name))
     return frame.select(*made)
 

@@ -41,6 +41,7 @@ from holdfast.schema.enforce import (
 from holdfast.schema.identity import Identity, overflow
 from holdfast.schema.show import type_text
 from holdfast.schema.types import Array, DataType, Field, Map, Primitive, Struct
+from holdfast.spark.stored import refuse_shadowed
 from holdfast.spark.types import named, spark_type
 
 MANY_TASKS = 1 << 16
@@ -80,6 +81,7 @@ def prepare(
 
     `tasks` is at least the number of tasks that read the DataFrame: the less, the smaller the gaps in identity columns.
     """
+    refuse_shadowed(df.sparkSession, [p.how.expression for p in fit.parts if isinstance(p.how, Default | Generated)])
     numbered = tuple(p.how.identity for p in fit.parts if isinstance(p.how, Numbered))
     given = [_made(p, tasks).alias(p.field.name) for p in fit.parts if not isinstance(p.how, Generated)]
     behind = [named(name) for name in carry]
@@ -106,7 +108,8 @@ def checked(
     """
     if not demands:
         return df
-    holds = [F.coalesce(F.expr(d.expression).cast("boolean"), F.lit(False)) for d in demands]
+    refuse_shadowed(df.sparkSession, [d.stored for d in demands if d.stored is not None])
+    holds = [F.coalesce(F.expr(d.sql).cast("boolean"), F.lit(False)) for d in demands]
     if only is not None:
         holds = [~only | held for held in holds]
     broken = F.lit("")
@@ -168,7 +171,7 @@ def _made(part: Part, tasks: int) -> Column:
 def _computed(part: Part) -> Column:
     """A column of the table, once the columns it may be generated from are there."""
     if isinstance(part.how, Generated):
-        return F.expr(part.how.expression).cast(spark_type(part.field.type))
+        return F.expr(part.how.expression.sql).cast(spark_type(part.field.type))
     return named(part.field.name)
 
 
@@ -197,7 +200,7 @@ def converted(how: How, value: Column, field: Field, where: str) -> Column:
         case Null():
             return F.lit(None).cast(spark_type(field.type))
         case Default(expression):
-            return _converted(F.expr(expression), field.type, where)
+            return _converted(F.expr(expression.sql), field.type, where)
         case Generated() | Numbered():
             raise AssertionError("only a column of the table is generated or numbered")
 

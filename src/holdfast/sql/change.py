@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from holdfast.errors import Invalid, Unsupported
-from holdfast.schema.enforce import DEFAULT
-from holdfast.schema.types import Struct
+from holdfast.schema.enforce import default_of
+from holdfast.schema.types import Field, Struct
+from holdfast.spark.stored import refuse_shadowed
 from holdfast.sql import answers
 from holdfast.sql.asking import Asking
 from holdfast.sql.cursor import Cursor
@@ -135,7 +136,8 @@ def _setting(
     with expressions(asking, statement, target_of(asked.table, asked.alias), table) as text_of:
         condition = None if asked.where is None else text_of(asked.where)
         sets = {
-            dotted(_unqualified(column, asked.table)): value_of(statement, span, column, schema) or text_of(span)
+            dotted(_unqualified(column, asked.table)): value_of(asking, statement, span, column, schema)
+            or text_of(span)
             for column, span in asked.sets
         }
         yield table, condition, sets
@@ -158,12 +160,21 @@ def target_of(parts: tuple[str, ...], alias: str | None) -> Reference:
     return Reference((0, 0), parts, alias=alias)
 
 
-def value_of(statement: Statement, span: Span, column: tuple[str, ...], schema: Struct) -> str | None:
+def value_of(asking: Asking, statement: Statement, span: Span, column: tuple[str, ...], schema: Struct) -> str | None:
     """What DEFAULT means for a column; None where something else stands there."""
     if span[1] - span[0] != 1 or statement.upper(span[0]) != "DEFAULT":
         return None
     field = schema.find(column[-1])
-    return "NULL" if field is None else str(field.metadata.get(DEFAULT, "NULL"))
+    return "NULL" if field is None else default_text(asking, field)
+
+
+def default_text(asking: Asking, f: Field) -> str:
+    """What DEFAULT means for a column, as SQL that stands among the user's own."""
+    default = default_of(f)
+    if default is None:
+        return "NULL"
+    refuse_shadowed(asking.spark, [default])
+    return default.sql
 
 
 def dotted(path: tuple[str, ...]) -> str:

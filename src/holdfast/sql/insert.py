@@ -22,7 +22,7 @@ from holdfast.schema.types import Field, Struct
 from holdfast.spark.types import spark_struct
 from holdfast.sql import answers
 from holdfast.sql.asking import Asking
-from holdfast.sql.change import called, refuse_doubled, target_of
+from holdfast.sql.change import called, default_text, refuse_doubled, target_of
 from holdfast.sql.cursor import Cursor
 from holdfast.sql.known import Found
 from holdfast.sql.query import expressions, frame_of
@@ -113,7 +113,7 @@ def run_insert(asking: Asking, statement: Statement, asked: Insert, found: Found
     table, said = found.table, asking.user_metadata
     snapshot = table._state().snapshot
     places = _places(asked, snapshot.schema)
-    defaults = _defaults(statement, asked.query, places)
+    defaults = _defaults(asking, statement, asked.query, places)
     rows = frame_of(asking, statement, asked.query, asked.given, defaults)
     if asked.replace_on is not None and places is not None:
         _refuse_renamed(rows.columns, places)
@@ -266,7 +266,7 @@ def _typed(text: str, name: str, schema: Struct) -> str:
     return text
 
 
-def _defaults(statement: Statement, query: Span, places: Sequence[Field] | None) -> list[Edit]:
+def _defaults(asking: Asking, statement: Statement, query: Span, places: Sequence[Field] | None) -> list[Edit]:
     """DEFAULT in rows of VALUES, as what it means for the column in its place."""
     if statement.upper(query[0]) != "VALUES" or places is None:
         return []
@@ -277,5 +277,5 @@ def _defaults(statement: Statement, query: Span, places: Sequence[Field] | None)
         for f, value in zip(places, values, strict=False):
             word = statement.words[value.at] if not value.is_over else None
             if word is not None and word.upper == "DEFAULT" and value.last - value.at == 1:
-                edits.append(Edit(word.start, word.end, str(f.metadata.get(DEFAULT, "NULL"))))
+                edits.append(Edit(word.start, word.end, default_text(asking, f)))
     return edits

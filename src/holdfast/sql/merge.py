@@ -91,7 +91,7 @@ def _merging(asking: Asking, statement: Statement, asked: Merge, found: Found) -
             builder = builder.withSchemaEvolution()
         for clause in asked.clauses:
             condition = None if clause.condition is None else text_of(clause.condition)
-            sets = _sets(clause, statement, schema, source.columns, relation.called, text_of)
+            sets = _sets(asking, clause, statement, schema, source.columns, relation.called, text_of)
             builder = _added(builder, clause, condition, sets)
         yield builder
 
@@ -117,6 +117,7 @@ def _added(
 
 
 def _sets(
+    asking: Asking,
     clause: Clause,
     statement: Statement,
     schema: Struct,
@@ -131,7 +132,10 @@ def _sets(
         return {quoted(name): f"{prefix}{quoted(name)}" for name in columns if name.lower() not in without}
     if not clause.sets:
         return None
-    return {dotted(column): value_of(statement, span, column, schema) or text_of(span) for column, span in clause.sets}
+    return {
+        dotted(column): value_of(asking, statement, span, column, schema) or text_of(span)
+        for column, span in clause.sets
+    }
 
 
 def _clause(cursor: Cursor) -> Clause:

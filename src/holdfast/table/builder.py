@@ -27,7 +27,7 @@ from holdfast.errors import Invalid, UnknownColumn, Unsupported
 from holdfast.model.mutation import Shape
 from holdfast.ops.defaults import refuse_defaults, with_default
 from holdfast.predicate.parse import unknown_names
-from holdfast.schema.constraints import CHAR_VARCHAR, demands, references
+from holdfast.schema.constraints import CHAR_VARCHAR, demands, references, stated
 from holdfast.schema.ddl import parse_type
 from holdfast.schema.enforce import DEFAULT, GENERATION
 from holdfast.schema.evolve import TYPE_CHANGES
@@ -176,8 +176,9 @@ class DeltaTableBuilder(Generic[T]):
             raise Invalid("a table is either partitioned or clustered: choose one")
         refuse_defaults(schema)
         _refuse_generated(schema, partitions)
-        for demand in demands(schema, wanted.properties):
-            _refuse_unknown(demand.expression, schema, demand.title)
+        for kind, name, text in stated(schema, wanted.properties):
+            _refuse_unknown(text, schema, f"{kind.value} {name}")
+        demands(schema, wanted.properties)  # refuses what may not be evaluated
         shape = Shape(
             schema,
             partitions,
