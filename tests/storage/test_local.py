@@ -117,6 +117,9 @@ def test_a_failure_after_the_name_is_unknown(tmp_path: Path, monkeypatch: pytest
 
 def test_what_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "listdir", refuse(errno.EACCES))
+    with pytest.raises(Invalid, match=f"cannot list {tmp_path}: .*; let this user list it"):
+        LocalStore().list_from(key_of(tmp_path))
+    monkeypatch.setattr(os, "listdir", refuse(errno.EIO))
     with pytest.raises(Unavailable, match=str(tmp_path)):
         LocalStore().list_from(key_of(tmp_path))
     monkeypatch.setattr(os, "stat", refuse(errno.EIO))

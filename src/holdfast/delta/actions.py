@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from holdfast.errors import Damaged
+from holdfast.storage.border import MALFORMED_JSON, reason_of
 
 Long: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # what fits the columns
 
@@ -142,7 +143,7 @@ def decode_lines(data: bytes, *, where: str) -> list[Line]:
     """The actions of a commit, in order; `where` names its file in errors."""
     try:
         return _LINES.decode_lines(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except MALFORMED_JSON:
         return [_decode(line, number, where) for number, line in _numbered(data)]
 
 
@@ -155,8 +156,11 @@ def commit_info(lines: Iterable[Line]) -> Mapping[str, Any]:
 
 
 def decode_info(raw: msgspec.Raw | bytes) -> Mapping[str, Any]:
-    """A commitInfo as a mapping; one that is not an object counts as empty."""
-    decoded = msgspec.json.decode(raw)
+    """A commitInfo as a mapping; one that is not an object, or cannot be read, counts as empty."""
+    try:
+        decoded = msgspec.json.decode(raw)
+    except MALFORMED_JSON:
+        return {}
     return decoded if isinstance(decoded, dict) else {}
 
 
@@ -167,5 +171,6 @@ def _numbered(data: bytes) -> list[tuple[int, bytes]]:
 def _decode(line: bytes, number: int, where: str) -> Line:
     try:
         return _LINES.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Damaged(f"line {number} of {where} is not a valid action: {error}", path=where, offset=number) from error
+    except MALFORMED_JSON as error:
+        reason = reason_of(error)
+        raise Damaged(f"line {number} of {where} is not a valid action: {reason}", path=where, offset=number) from error

@@ -33,6 +33,7 @@ from holdfast.errors import Damaged, MissingFile
 from holdfast.model.files import FILES, Slab, StatsSource
 from holdfast.storage.arrays import longs, mask, strings
 from holdfast.storage.base import NotFound, ObjectMeta
+from holdfast.storage.border import MALFORMED_JSON, reason_of
 from holdfast.storage.location import Location
 
 SLAB_ROWS = 1 << 18  # row groups are read together up to this many rows
@@ -286,8 +287,10 @@ def _damage(location: Location, meta: ObjectMeta) -> Iterator[None]:
         yield
     except NotFound as error:
         raise _missing(location, meta) from error
-    except (pa.ArrowException, OSError, ValueError, msgspec.ValidationError) as error:
-        raise _damaged(location, meta, f"cannot be read: {error}") from error
+    except MALFORMED_JSON as error:
+        raise _damaged(location, meta, f"cannot be read: {reason_of(error)}") from error
+    except OSError as error:  # of Arrow, for bytes it cannot read: stores have errors of the tree
+        raise _damaged(location, meta, f"cannot be read: {reason_of(error)}") from error
 
 
 def _damaged(location: Location, meta: ObjectMeta, what: str) -> Damaged:

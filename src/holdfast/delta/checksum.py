@@ -15,6 +15,7 @@ from urllib.parse import quote
 import msgspec
 
 from holdfast.delta.actions import DomainMetadata, Metadata, Protocol, Txn
+from holdfast.storage.border import MALFORMED_JSON, reason_of
 
 
 class Hint(msgspec.Struct, frozen=True, rename="camel"):
@@ -44,11 +45,12 @@ def read_hint(data: bytes) -> Hint | str:
         return "is empty"
     try:
         hint = msgspec.json.decode(data, type=Hint, strict=False)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return f"is torn: {error}"
+        matches = hint.checksum is None or hint.checksum == canonical_md5(data)
+    except MALFORMED_JSON as error:
+        return f"is torn: {reason_of(error)}"
     if hint.version < 0:
         return f"names version {hint.version}"
-    if hint.checksum is not None and hint.checksum != canonical_md5(data):
+    if not matches:
         return f"does not match its own checksum {hint.checksum}"
     return hint
 
@@ -57,8 +59,8 @@ def read_checksum(data: bytes) -> VersionChecksum | str:
     """What a `.crc` file says, or why it cannot be used."""
     try:
         return msgspec.json.decode(data, type=VersionChecksum, strict=False)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return f"cannot be read: {error}"
+    except MALFORMED_JSON as error:
+        return f"cannot be read: {reason_of(error)}"
 
 
 def contradictions(

@@ -16,6 +16,7 @@ import msgspec
 from holdfast.delta.features import writer_features
 from holdfast.delta.state import DeltaState
 from holdfast.errors import Damaged, Invalid
+from holdfast.storage.border import MALFORMED_JSON
 
 PINS_DOMAIN = "holdfast.pins"
 
@@ -33,7 +34,7 @@ def pins_of(state: DeltaState) -> Mapping[str, int]:
         return {}
     try:
         return msgspec.json.decode(domain.configuration, type=_Pins).pins
-    except msgspec.DecodeError as error:
+    except MALFORMED_JSON as error:
         raise Damaged(
             f"the pins {domain.configuration!r} cannot be read: {error}; nothing is vacuumed before the domain "
             f"{PINS_DOMAIN} is repaired",

@@ -11,8 +11,8 @@ from holdfast.delta.actions import DomainMetadata, Line, commit_info
 from holdfast.delta.log import list_log, log_url, read_lines
 from holdfast.delta.names import first_name
 from holdfast.delta.state import DeltaState
-from holdfast.errors import Damaged
 from holdfast.model.publication import Publication, Publishing, publication_of
+from holdfast.storage.border import json_record
 
 DOMAIN = "holdfast.published"
 
@@ -28,11 +28,7 @@ def published_into(state: DeltaState) -> Publication | None:
     if found is None or found.configuration is None:
         return None
     where = f"the domain {DOMAIN} of {state.snapshot.location.url}"
-    try:
-        told = msgspec.json.decode(found.configuration, type=dict[str, str])
-    except msgspec.DecodeError as error:
-        raise Damaged(f"{where} cannot be read: {error}", path=where) from error
-    return publication_of(told, where=where)
+    return publication_of(json_record(found.configuration, dict[str, str], path=where), where=where)
 
 
 def changed_since(state: DeltaState, publication: Publication) -> tuple[int, str] | None:

@@ -28,6 +28,7 @@ from holdfast.model.files import DV, FILES, FileTable
 from holdfast.model.mutation import RESTAMPED
 from holdfast.parquet.footer import read_footer
 from holdfast.storage.arrays import strings
+from holdfast.storage.border import MALFORMED_JSON
 from holdfast.storage.location import Location
 
 _READERS = 16
@@ -113,7 +114,7 @@ def loosened(text: str | None, rows: int, hidden: int) -> str:
     """Statistics of a file that hides rows. Tight ones of a file that hid some so far count nulls among the others."""
     try:
         old = msgspec.json.decode(text or "{}")
-    except msgspec.DecodeError:
+    except MALFORMED_JSON:
         old = {}
     said = old if isinstance(old, dict) else {}
     if hidden and said.get("tightBounds", True) and isinstance(said.get("nullCount"), dict):

@@ -22,6 +22,7 @@ from holdfast.model.files import FileTable
 from holdfast.model.mutation import RESTAMPED
 from holdfast.schema.properties import ENABLE_ROW_TRACKING, ROW_TRACKING_SUSPENDED, truth
 from holdfast.storage.arrays import longs, mask, strings, truths
+from holdfast.storage.border import MALFORMED_JSON
 
 _NEEDED = frozenset(("rowTracking", "domainMetadata"))
 
@@ -101,7 +102,7 @@ def _said(text: str | None, count: int) -> str:
     """A text of statistics with a row count; one that cannot be read has nothing worth keeping."""
     try:
         old = msgspec.json.decode(text or "{}")
-    except msgspec.DecodeError:
+    except MALFORMED_JSON:
         old = {}
     kept = old if isinstance(old, dict) else {}
     return msgspec.json.encode({**kept, "numRecords": count}).decode()

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from holdfast.delta.actions import DomainMetadata, Metadata, Protocol
 from holdfast.delta.features import reader_features, writer_features
 from holdfast.errors import Damaged
@@ -26,6 +24,7 @@ from holdfast.schema.properties import (
     truth,
 )
 from holdfast.schema.types import MAPPING_ID, MAPPING_NAME, Array, DataType, Field, Map, Struct, parse_schema
+from holdfast.storage.border import json_record
 
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
 CLUSTERING_DOMAIN = "delta.clustering"
@@ -108,10 +107,8 @@ def high_water_of(domains: Mapping[str, DomainMetadata], *, where: str) -> int:
 
 
 def _configuration(domain: DomainMetadata, where: str) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(domain.configuration or "{}", type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise Damaged(f"the domain {domain.domain} of {where} cannot be read: {error}", path=where) from error
+    what = f"has a domain {domain.domain} that cannot be read"
+    return json_record(domain.configuration or "{}", dict[str, Any], path=where, what=what)
 
 
 def _clustering_path(column: Any) -> tuple[str, ...]:

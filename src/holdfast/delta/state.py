@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 import pyarrow.compute as pc
@@ -30,6 +31,7 @@ from holdfast.errors import Damaged, Invalid
 from holdfast.model.files import Slab
 from holdfast.model.snapshot import Resolve, Snapshot
 from holdfast.storage.base import ObjectMeta
+from holdfast.storage.border import parsing
 from holdfast.storage.location import Location
 
 _log = logging.getLogger(__name__)
@@ -69,14 +71,25 @@ def load(location: Location, *, version: int | None = None, timestamp_ms: int | 
     """The table at a version or at a moment, by default as it is now."""
     if version is not None and timestamp_ms is not None:
         raise Invalid("ask for a version or for a timestamp, not for both")
-    at = version_at(location, timestamp_ms) if timestamp_ms is not None else version
-    replayed = replay(location, list_hinted(location, at=at), at=at)
-    state = _state(location, replayed)
-    return _checked(state, replayed.listing)
+    with _parsing(location):
+        at = version_at(location, timestamp_ms) if timestamp_ms is not None else version
+        replayed = replay(location, list_hinted(location, at=at), at=at)
+        state = _state(location, replayed)
+        return _checked(state, replayed.listing)
 
 
 def refresh(state: DeltaState) -> DeltaState:
     """The table as it is now; the same state when nothing was committed since."""
+    with _parsing(state.snapshot.location):
+        return _refreshed(state)
+
+
+def _parsing(location: Location) -> AbstractContextManager[None]:
+    """While a state is made of a log: what each file is checked for by itself may still make no table together."""
+    return parsing(log_url(location), "makes no table", remedy="restore the log, or read an earlier version")
+
+
+def _refreshed(state: DeltaState) -> DeltaState:
     location, version = state.snapshot.location, state.version
     listing = list_next(location, version, state.commit) or list_log(location, start=first_name(version))
     found = listing.commits.get(version)

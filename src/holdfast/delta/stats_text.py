@@ -24,6 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from holdfast.storage.border import MALFORMED_JSON
+
 SLICE_BYTES = 1 << 20
 _WORKERS = min(8, os.cpu_count() or 1)
 # The reader takes back to back objects, so a text must be exactly one: what closes an object is followed inside a
@@ -103,7 +105,7 @@ def _read_odd(texts: pa.Array, shape: pa.Schema) -> pa.Table:
 def _decoded(decoder: msgspec.json.Decoder[Any], text: bytes | None) -> Any:
     try:
         return None if text is None else decoder.decode(text)
-    except (msgspec.DecodeError, ValueError, ArithmeticError, RecursionError):
+    except MALFORMED_JSON:
         return None
 
 

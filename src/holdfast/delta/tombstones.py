@@ -23,6 +23,7 @@ from holdfast.delta.state import DeltaState
 from holdfast.errors import Damaged
 from holdfast.model.files import FileTable
 from holdfast.storage.arrays import positions
+from holdfast.storage.border import MALFORMED_JSON
 from holdfast.storage.location import Location
 
 
@@ -67,7 +68,7 @@ def _removed(location: Location, segment: LogSegment, live: FileTable) -> pa.Tab
 def _removes(data: bytes, *, where: str) -> list[FileAction]:
     try:
         return [line.remove for line in _LINES.decode_lines(data) if line.remove is not None]
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except MALFORMED_JSON:
         return [line.remove for line in decode_lines(data, where=where) if line.remove is not None]
 
 

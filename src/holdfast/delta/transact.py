@@ -66,6 +66,7 @@ from holdfast.schema.properties import (
 )
 from holdfast.schema.types import render_schema
 from holdfast.storage.base import NotFound
+from holdfast.storage.border import MALFORMED
 from holdfast.storage.location import Location
 
 ENGINE = f"Holdfast/{__version__}"
@@ -154,7 +155,7 @@ class _Tracking:
         try:
             told = int(json.loads(domain.configuration)["rowIdHighWaterMark"])
             return cls(told if mark is None else max(told, mark), told)
-        except (ValueError, KeyError, TypeError) as error:
+        except MALFORMED as error:
             raise Damaged(
                 f"the row-id mark {domain.configuration!r} cannot be read", path=ROW_TRACKING_DOMAIN
             ) from error

@@ -29,6 +29,7 @@ from holdfast.model.mutation import TAKES_FILES
 from holdfast.model.versions import Versions
 from holdfast.storage.arrays import mask
 from holdfast.storage.base import NotFound
+from holdfast.storage.border import MALFORMED_JSON
 from holdfast.storage.location import Location
 from holdfast.storage.open import missing
 
@@ -71,7 +72,9 @@ def read_info(location: Location) -> VacuumInfo | None:
     """What the last vacuum left; None where there was none, or nothing that can be read."""
     try:
         return msgspec.json.decode(location.store.get(location.key(LOG, INFO)), type=VacuumInfo)
-    except (NotFound, msgspec.DecodeError):
+    except NotFound:
+        return None
+    except MALFORMED_JSON:
         return None
 
 
@@ -134,7 +137,7 @@ def _spans(told: Any) -> Versions | None:
     text = told if isinstance(told, str) else msgspec.json.encode(told)
     try:
         return Versions(msgspec.json.decode(text, type=tuple[tuple[int, int], ...]))
-    except msgspec.DecodeError:
+    except MALFORMED_JSON:
         return None
 
 

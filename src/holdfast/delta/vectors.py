@@ -28,6 +28,7 @@ from holdfast.model.files import FileTable
 from holdfast.model.snapshot import HiddenRows
 from holdfast.rows import bitmap, z85
 from holdfast.storage.base import NotFound
+from holdfast.storage.border import parsing
 from holdfast.storage.location import Location
 
 FILE_VERSION = 1
@@ -39,6 +40,11 @@ _GROUP = 5  # characters of Z85 for four bytes
 
 def load_hidden(location: Location, files: FileTable) -> HiddenRows:
     """The positions hidden in these files."""
+    with parsing(location.url, "has deletion vectors that cannot be read"):
+        return _loaded(location, files)
+
+
+def _loaded(location: Location, files: FileTable) -> HiddenRows:
     wanted = _wanted(location, files)
     loaded = {want.key: _inline_positions(want) for want in wanted if want.file is None}
     by_file: dict[str, list[_Want]] = {}

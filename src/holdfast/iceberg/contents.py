@@ -16,6 +16,7 @@ from holdfast.iceberg.manifests import Listed, Manifest, manifests_of, read_mani
 from holdfast.iceberg.metadata import SnapshotEntry
 from holdfast.iceberg.paths import Paths
 from holdfast.model.files import FileTable, Slab
+from holdfast.storage.border import parsing
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,8 @@ class Contents:
     @cached_property
     def _files(self) -> tuple[FileTable, DeleteFiles]:
         at = None if self.entry is None else self.entry.snapshot_id
-        return files_of(self.paths, self.listed, self.shape, at=at, where=self.where)
+        with parsing(self.where, "has manifests that make no table", remedy="read an earlier snapshot"):
+            return files_of(self.paths, self.listed, self.shape, at=at, where=self.where)
 
 
 class LazyFiles(FileTable):

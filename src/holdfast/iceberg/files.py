@@ -28,6 +28,7 @@ from holdfast.iceberg.values import partition_values
 from holdfast.model.files import DV, FILES, PARTITION, PLACED, FileTable, Slab
 from holdfast.schema.arrow import arrow_type
 from holdfast.schema.types import DataType, Field, Primitive, Struct, leaves
+from holdfast.storage.border import MALFORMED
 
 _NOBODY = pa.scalar(None, pa.int64())
 _METRICS = ("record_count", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
@@ -152,7 +153,7 @@ def tuples_of(one: Listed, shape: Shape) -> pa.StructArray:
 def _typed(stored: pa.Array, spelled: str, type_: DataType, *, where: str) -> pa.Array:
     try:
         return partition_values(stored, spelled, type_)
-    except (pa.ArrowException, ValueError) as error:
+    except MALFORMED as error:
         shown = type_.name if isinstance(type_, Primitive) else spelled
         raise Damaged(f"{where} has partition values that are no {shown}: {error}", path=where) from error
 

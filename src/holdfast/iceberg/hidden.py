@@ -34,6 +34,7 @@ from holdfast.parquet.source import open_source
 from holdfast.rows import bitmap
 from holdfast.schema.types import FILE_NAMES, LONG, MAPPING_ID, STRING, Field, Struct
 from holdfast.storage.base import NotFound
+from holdfast.storage.border import parsing
 from holdfast.storage.location import Location
 from holdfast.storage.open import place
 
@@ -86,6 +87,10 @@ class Hidden:
 
     def load(self, location: Location, files: FileTable) -> HiddenRows:
         """What is hidden in these files."""
+        with parsing(self.contents.where, "has deletes that cannot be read", remedy="read an earlier snapshot"):
+            return self._load(files)
+
+    def _load(self, files: FileTable) -> HiddenRows:
         storage = pc.struct_field(files.column("dv"), "storage").combine_chunks()
         vectors = files.filter(pc.fill_null(pc.equal(storage, PUFFIN), False))
         others = files.filter(pc.fill_null(pc.equal(storage, POSITIONS), False))

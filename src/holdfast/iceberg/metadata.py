@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,11 +14,13 @@ import msgspec
 
 from holdfast.errors import Damaged, MissingFile, Unsupported
 from holdfast.storage.base import NotFound, ObjectStore
+from holdfast.storage.border import json_record, parsing
 
 NEWEST = 3
 ROW_IDS_SINCE = 3  # format version
 MAIN = "main"
 _GZIP = b"\x1f\x8b"
+_LARGEST_RATIO = 256  # of metadata to its compressed form
 
 
 class Ref(msgspec.Struct, frozen=True, rename="kebab"):
@@ -91,7 +92,12 @@ class TableMetadata(msgspec.Struct, frozen=True, rename="kebab"):
 
     def line(self, entry: SnapshotEntry | None) -> Iterator[SnapshotEntry]:
         """A snapshot and those it descends from, as far as they are kept, the newest first."""
+        seen: set[int] = set()
         while entry is not None:
+            if entry.snapshot_id in seen:
+                path = f"snapshot {entry.snapshot_id} of {self.location}"
+                raise Damaged(f"{path} descends from itself; restore an earlier metadata file", path=path)
+            seen.add(entry.snapshot_id)
             yield entry
             entry = None if entry.parent_snapshot_id is None else self.snapshot(entry.parent_snapshot_id)
 
@@ -111,17 +117,25 @@ def read_metadata(store: ObjectStore, key: str) -> TableMetadata:
 
 def parse_metadata(data: bytes, *, where: str) -> TableMetadata:
     """Metadata from the bytes of its file, compressed or not."""
-    try:
-        text = gzip.decompress(data) if data[:2] == _GZIP else data
-        found = msgspec.json.decode(text, type=TableMetadata)
-    except (msgspec.DecodeError, OSError, EOFError, zlib.error) as error:
-        raise Damaged(f"{where} is no metadata of an Iceberg table: {error}", path=where) from error
+    what = "is no metadata of an Iceberg table"
+    text = _unpacked(data, where, what) if data[:2] == _GZIP else data
+    found = json_record(text, TableMetadata, path=where, what=what)
     if not 1 <= found.format_version <= NEWEST:
         raise Unsupported(
             f"{where} is of format version {found.format_version}; Holdfast reads versions 1 to {NEWEST}",
             features=(f"format-version {found.format_version}",),
         )
     return _in_full(found, where)
+
+
+def _unpacked(data: bytes, where: str, what: str) -> bytes:
+    """The text of a compressed file, which is not much longer than any text of metadata would be."""
+    unpack = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    with parsing(where, what):
+        text = unpack.decompress(data, len(data) * _LARGEST_RATIO)
+        if not unpack.eof:
+            raise ValueError(f"it is cut short, or grows beyond {_LARGEST_RATIO} times its size")
+    return text
 
 
 def _in_full(found: TableMetadata, where: str) -> TableMetadata:

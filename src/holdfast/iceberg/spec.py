@@ -18,6 +18,7 @@ from typing import Any
 from holdfast.errors import Damaged, Unsupported
 from holdfast.iceberg.types import primitive
 from holdfast.schema.types import DataType
+from holdfast.storage.border import parsing
 
 FIRST_FIELD_ID = 1000  # of partition fields in tables that do not number them
 _PARAMETER = re.compile(r"(bucket|truncate)\[(\d+)\]")
@@ -90,10 +91,8 @@ def parse_transform(text: str) -> Transform:
 
 def specs_of(raw: Sequence[Mapping[str, Any]], *, where: str) -> dict[int, Spec]:
     """The specs of a table, by id."""
-    try:
+    with parsing(where, "has a malformed partition spec"):
         return {int(s.get("spec-id", 0)): Spec(int(s.get("spec-id", 0)), _fields(s["fields"])) for s in raw}
-    except (KeyError, TypeError, ValueError) as error:
-        raise Damaged(f"a partition spec in {where} is malformed: {error!r}", path=where) from error
 
 
 def _fields(raw: Sequence[Mapping[str, Any]]) -> tuple[PartField, ...]:

@@ -24,6 +24,7 @@ from holdfast.iceberg.types import mapped_names, stored_names, struct_of
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import Bucketed, Identity, Placement, Resolve, Snapshot
 from holdfast.schema.types import Struct
+from holdfast.storage.border import parsing
 from holdfast.storage.open import open_location, place
 
 NO_SNAPSHOT = -1
@@ -88,7 +89,18 @@ def state_of(
     known: Mapping[str, Listed] | None = None,
 ) -> IcebergState:
     """The table at a snapshot, by default the current one; `known` are manifests that were read before."""
-    where = metadata_path
+    with parsing(metadata_path, "describes no table"):
+        return _state_of(metadata, metadata_path, paths, at, schema_id, known)
+
+
+def _state_of(
+    metadata: TableMetadata,
+    where: str,
+    paths: Paths,
+    at: SnapshotEntry | None,
+    schema_id: int | None,
+    known: Mapping[str, Listed] | None,
+) -> IcebergState:
     entry = at or _current(metadata, where)
     raw = metadata.schema_of(schema_id, where)
     names = mapped_names(metadata.properties, where=where)
@@ -98,7 +110,7 @@ def state_of(
     contents = Contents(paths, entry, shape, where, dict(known or {}))
     snapshot = _snapshot(metadata, entry, paths, schema, shape, LazyFiles(contents))
     schemas = [schema, *(struct_of(one, names, where=where) for one in reversed(metadata.schemas))]
-    return IcebergState(snapshot, metadata, metadata_path, entry, paths, contents, Hidden(contents, snapshot, schemas))
+    return IcebergState(snapshot, metadata, where, entry, paths, contents, Hidden(contents, snapshot, schemas))
 
 
 def moved(state: IcebergState, *, version: int | str | None = None, timestamp_ms: int | None = None) -> IcebergState:

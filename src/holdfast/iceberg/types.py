@@ -13,12 +13,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from holdfast.errors import Damaged, Unsupported
+from holdfast.errors import Unsupported
 from holdfast.iceberg.values import default_value
 from holdfast.parquet.fit import NESTED_IDS
 from holdfast.schema.types import (
+    DEEPEST,
     FILE_NAMES,
     INITIAL_DEFAULT,
     MAPPING_ID,
@@ -30,6 +29,7 @@ from holdfast.schema.types import (
     Primitive,
     Struct,
 )
+from holdfast.storage.border import json_record, parsing
 
 NAME_MAPPING = "schema.name-mapping.default"
 _PLAIN = {
@@ -56,10 +56,8 @@ Names = Mapping[int, tuple[str, ...]]
 
 def struct_of(schema: Mapping[str, Any], names: Names | None, *, where: str) -> Struct:
     """The columns of a schema; `names` are those of a name mapping, None where the table has none."""
-    try:
-        return _struct(schema, names, where)
-    except (KeyError, TypeError, ValueError) as error:
-        raise Damaged(f"the schema in {where} is malformed: {error!r}", path=where) from error
+    with parsing(where, "has a malformed schema"):
+        return _struct(schema, names, where, 0)
 
 
 def mapped_names(properties: Mapping[str, str], *, where: str) -> Names | None:
@@ -75,10 +73,10 @@ def mapped_names(properties: Mapping[str, str], *, where: str) -> Names | None:
                 found[int(entry["field-id"])] = tuple(entry.get("names") or ())
             walk(entry.get("fields"))
 
-    try:
-        walk(msgspec.json.decode(text))
-    except (msgspec.DecodeError, AttributeError, TypeError, ValueError) as error:
-        raise Damaged(f"the name mapping in {where} is malformed: {error!r}", path=where) from error
+    what = "has a malformed name mapping"
+    entries = json_record(text, list[Any], path=where, what=what)
+    with parsing(where, what):
+        walk(entries)
     return found
 
 
@@ -115,14 +113,14 @@ def stored_names(schema: Mapping[str, Any]) -> dict[int, str]:
     return found
 
 
-def _struct(raw: Mapping[str, Any], names: Names | None, where: str, above: str = "") -> Struct:
-    return Struct(tuple(_field(f, names, where, above) for f in raw["fields"]))
+def _struct(raw: Mapping[str, Any], names: Names | None, where: str, depth: int, above: str = "") -> Struct:
+    return Struct(tuple(_field(f, names, where, depth, above) for f in raw["fields"]))
 
 
-def _field(raw: Mapping[str, Any], names: Names | None, where: str, above: str) -> Field:
+def _field(raw: Mapping[str, Any], names: Names | None, where: str, depth: int, above: str) -> Field:
     name, number = str(raw["name"]), int(raw["id"])
     nested: dict[str, int] = {}
-    type_ = _type(raw["type"], names, where, above + name, name, nested)
+    type_ = _type(raw["type"], names, where, depth + 1, above + name, name, nested)
     metadata: dict[str, Any] = {MAPPING_ID: number}
     if nested:
         metadata[NESTED_IDS] = nested
@@ -135,24 +133,28 @@ def _field(raw: Mapping[str, Any], names: Names | None, where: str, above: str) 
     return Field(name, type_, not raw.get("required", False), metadata)
 
 
-def _type(raw: Any, names: Names | None, where: str, column: str, path: str, nested: dict[str, int]) -> DataType:
+def _type(
+    raw: Any, names: Names | None, where: str, depth: int, column: str, path: str, nested: dict[str, int]
+) -> DataType:
     """`path` leads from the nearest field to the type; `nested` takes the ids of what is no field on the way."""
     if isinstance(raw, str):
         return primitive(raw, column=column, where=where)
+    if depth > DEEPEST:
+        raise RecursionError
     match raw["type"]:
         case "struct":
-            return _struct(raw, names, where, f"{column}.")
+            return _struct(raw, names, where, depth, f"{column}.")
         case "list":
             below = f"{path}.element"
             nested[below] = int(raw["element-id"])
-            element = _type(raw["element"], names, where, f"{column}.element", below, nested)
+            element = _type(raw["element"], names, where, depth + 1, f"{column}.element", below, nested)
             return Array(element, not raw.get("element-required", False))
         case "map":
             nested[f"{path}.key"], nested[f"{path}.value"] = int(raw["key-id"]), int(raw["value-id"])
-            key = _type(raw["key"], names, where, f"{column}.key", f"{path}.key", nested)
-            value = _type(raw["value"], names, where, f"{column}.value", f"{path}.value", nested)
+            key = _type(raw["key"], names, where, depth + 1, f"{column}.key", f"{path}.key", nested)
+            value = _type(raw["value"], names, where, depth + 1, f"{column}.value", f"{path}.value", nested)
             return Map(key, value, not raw.get("value-required", False))
         case str() as name:
             return primitive(name, column=column, where=where)
         case _:
-            return _type(raw["type"], names, where, column, path, nested)
+            return _type(raw["type"], names, where, depth + 1, column, path, nested)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from holdfast.errors import Damaged
 from holdfast.schema.arrow import arrow_type
 from holdfast.schema.types import DataType, Decimal, Primitive
+from holdfast.storage.border import MALFORMED
 
 _WIDTHS = {  # of a type's bounds, widest first: files older than a promotion have the narrower one
     "int": ("<i4",),
@@ -51,7 +52,7 @@ def default_value(raw: Any, type_: Any, *, column: str, where: str) -> Any:
                 return float(raw)
             case _:
                 return raw
-    except (ValueError, TypeError, ArithmeticError) as error:
+    except MALFORMED as error:
         raise Damaged(
             f"the default {raw!r} of the column {column} in {where} is no {type_}", path=where, found=repr(raw)
         ) from error

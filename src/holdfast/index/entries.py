@@ -31,6 +31,7 @@ from holdfast.parquet.runs import ROW_ID, ROW_IDS, ROWS, VERSION, footer_sum
 from holdfast.parquet.source import open_source
 from holdfast.rows.keys import Interval, Numbers, SortedCodes, SortedTexts, keys_of
 from holdfast.storage.base import NotFound
+from holdfast.storage.border import parsing
 from holdfast.storage.location import Location
 
 TOP = "top.parquet"
@@ -152,10 +153,8 @@ class Segment:
         if TOP not in meta.files:
             raise Damaged(f"{self._where} has no {TOP}", path=self._where)
         data = get_file(location, ref.directory, TOP, meta.files[TOP])
-        try:
+        with parsing(f"{self._where}/{TOP}", "cannot be read as Parquet", remedy="rebuild the index"):
             top = pq.read_table(pa.BufferReader(data))
-        except (pa.ArrowException, OSError) as error:
-            raise Damaged(f"{self._where}/{TOP} cannot be read as Parquet: {error}", path=self._where) from error
         self._runs, self._numbers, self._rows, self._nulls, self._entries = (
             top.column(name).to_numpy() for name in ("run", "block", "rows", "nulls", "entries")
         )
@@ -317,11 +316,8 @@ class Segment:
     def _decoded(self, number: int) -> Block:
         run, group = int(self._runs[number]), int(self._numbers[number])
         where = f"{self._where}/{self._names[run]}"
-        with self._lock:  # one reader of a Parquet file at a time
-            try:
-                table = self._file(run).read_row_group(group, use_threads=False).combine_chunks()
-            except (pa.ArrowException, OSError) as error:
-                raise Damaged(f"{where} cannot be read: {error}", path=where) from error
+        with self._lock, parsing(where, remedy="rebuild the index"):  # one reader of a Parquet file at a time
+            table = self._file(run).read_row_group(group, use_threads=False).combine_chunks()
         nulls = int(self._nulls[number])
         if table.num_rows != self._rows[number]:
             raise Damaged(f"{where} has {table.num_rows} rows in block {group}, not {self._rows[number]}", path=where)

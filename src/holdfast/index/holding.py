@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyroaring import BitMap64
@@ -19,6 +17,7 @@ from holdfast.errors import TableError
 from holdfast.index.segment import META, Meta
 from holdfast.parquet.runs import ROW_ID, ROW_IDS
 from holdfast.parquet.source import open_source
+from holdfast.storage.border import MALFORMED, json_record
 from holdfast.storage.location import Location
 
 
@@ -41,7 +40,9 @@ def _held(location: Location, key: str, ids: BitMap64, wanted: NDArray[np.int64]
             bitmaps = file.read([ROW_IDS]).column(0).to_pylist()
             return sum(BitMap64.deserialize(data).intersection_cardinality(ids) for data in bitmaps)
         return int(np.isin(file.read([ROW_ID]).column(0).to_numpy(), wanted).sum())
-    except (TableError, pa.ArrowException, OSError, ValueError):
+    except (TableError, OSError):
+        return len(ids)
+    except MALFORMED:
         return len(ids)
 
 
@@ -56,4 +57,5 @@ def _within(location: Location, key: str, wanted: NDArray[np.int64]) -> int:
 
 
 def _meta(location: Location, key: str) -> Meta:
-    return msgspec.json.decode(location.store.get(location.key(key)), type=Meta)
+    path = f"{location.store.url}/{location.key(key)}"
+    return json_record(location.store.get(location.key(key)), Meta, path=path, what="is no meta of a segment")

@@ -23,6 +23,7 @@ import msgspec
 from holdfast.errors import Invalid
 from holdfast.model.snapshot import Snapshot
 from holdfast.schema.types import Field, to_json
+from holdfast.storage.border import MALFORMED_JSON, reason_of
 
 DOMAIN = "holdfast.index."
 DIRECTORY = "_holdfast/index"
@@ -167,8 +168,8 @@ def _decoded(text: str) -> Index | str:
     """An index from its configuration, or what is wrong with that; asked for again at each lookup."""
     try:
         return msgspec.json.decode(text, type=Index)
-    except msgspec.DecodeError as error:
-        return str(error)
+    except MALFORMED_JSON as error:
+        return reason_of(error)
 
 
 def rendered(index: Index) -> str:

@@ -21,6 +21,7 @@ import pyarrow as pa
 from holdfast.errors import Damaged
 from holdfast.index.registry import SegmentRef
 from holdfast.storage.base import NotFound
+from holdfast.storage.border import json_record
 from holdfast.storage.location import Location
 
 META = "meta.json"
@@ -115,10 +116,7 @@ def read_meta(location: Location, ref: SegmentRef) -> Meta:
             expected=ref.checksum,
             found=f"{checksum(data):08x}",
         )
-    try:
-        return msgspec.json.decode(data, type=Meta)
-    except msgspec.DecodeError as error:
-        raise Damaged(f"{where} is not understood: {error}", path=where) from error
+    return json_record(data, Meta, path=where, what="is not understood", remedy="rebuild the index")
 
 
 def get_file(location: Location, directory: str, name: str, told: FileSum | None) -> bytes:

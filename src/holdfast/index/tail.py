@@ -27,10 +27,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyroaring import BitMap64
 
-from holdfast.errors import Damaged, TableError
+from holdfast.errors import TableError
 from holdfast.model.files import DV, FILES, FileTable, NoStats, Slab, hiding
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.storage.arrays import mask, strings
+from holdfast.storage.border import parsing
 from holdfast.storage.location import Location
 
 LoadHidden: TypeAlias = Callable[[Location, FileTable], HiddenRows]  # a format's way to read its vectors
@@ -137,10 +138,8 @@ def known_bytes(known: KnownFiles) -> bytes:
 
 def known_from(data: bytes, *, where: str) -> KnownFiles:
     """Known files from their bytes."""
-    try:
+    with parsing(where, "cannot be read as Parquet", remedy="rebuild the index"):
         table = pq.read_table(pa.BufferReader(data)).cast(_KNOWN)
-    except (pa.ArrowException, ValueError, OSError) as error:
-        raise Damaged(f"{where} cannot be read as Parquet: {error}", path=where) from error
     hides = table.filter(pc.is_valid(table.column("dv"))).select(["base", "path", "dv"])
     return KnownFiles(table.column("base").to_numpy(), table.column("default").to_numpy(), hides)
 

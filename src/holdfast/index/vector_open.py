@@ -25,6 +25,7 @@ from holdfast.index.vector_coder import Coder, Trained
 from holdfast.index.vector_fill import ENTRIES, FLAT, LISTS, ROW_ID, VERSION
 from holdfast.index.vector_metric import Matrix, Numbers, Points
 from holdfast.model.snapshot import Snapshot
+from holdfast.storage.border import MALFORMED
 from holdfast.storage.location import Location
 
 QUANTIZER = "ivf.faiss"
@@ -37,7 +38,7 @@ def trained_of(ref: SegmentRef) -> Trained:
     """What the segments of a generation share."""
     try:
         return Trained.from_json(ref.extra["trained"])
-    except (KeyError, TypeError, ValueError) as error:
+    except MALFORMED as error:
         raise Damaged(
             f"{ref.directory} is no vector segment that is understood: {error!r}", path=ref.directory
         ) from error

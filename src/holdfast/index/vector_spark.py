@@ -35,7 +35,7 @@ from holdfast.spark.progress import tasks
 from holdfast.spark.types import spark_struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.remote import RemoteStore
-from holdfast.storage.sink import Sink, open_sink
+from holdfast.storage.sink import Sink, open_sink, put
 
 TASK_ROWS = 1 << 20  # of a segment at least, as long as that leaves no more than MOST_TASKS
 MOST_TASKS = 32
@@ -141,9 +141,7 @@ def _told(filler: Filler, sink: Sink, directory: str) -> pa.RecordBatch:
     if filled is not None:
         directory = f"{directory}/{uuid4()}"
         for name, data in filled.files.items():
-            output = sink.open(f"{directory}/{name}")
-            output.file.write(data)
-            output.close()
+            put(sink, f"{directory}/{name}", [data])
         told = json.dumps(summed(directory, filled))
     return pa.RecordBatch.from_arrays([pa.array([told], pa.string()), pa.array([filler.odd])], names=["told", "odd"])
 

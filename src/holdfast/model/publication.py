@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import msgspec
 
 from holdfast.errors import Damaged
+from holdfast.storage.border import MALFORMED_JSON
 
 MOST = 100
 PUBLISHES = "PUBLISH"  # the operation of a commit that brings rows of another table under their ids
@@ -95,6 +96,6 @@ def publication_of(told: Mapping[str, str], *, where: str) -> Publication:
         found = Publication(told[TABLE], told[LOCATION], stretches)
         if found.version != int(told[VERSION]):
             raise ValueError(f"version {told[VERSION]} is not the last of {told[VERSIONS]}")
-    except (KeyError, IndexError, ValueError, TypeError, msgspec.DecodeError) as error:
+    except MALFORMED_JSON as error:
         raise Damaged(f"what {where} says of the rows published into it cannot be read: {error}", path=where) from error
     return found

@@ -18,10 +18,11 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from holdfast.errors import Damaged, Invalid
+from holdfast.errors import Invalid
 from holdfast.model.versions import Versions
 from holdfast.ops.vacuum import moment
 from holdfast.storage.base import NotFound
+from holdfast.storage.border import json_record
 from holdfast.storage.location import Location
 
 ERASURES = ("_holdfast", "erasures")
@@ -196,13 +197,12 @@ def forget(location: Location, report: Erased) -> None:
 def saved(location: Location, erasure: str) -> Erased:
     """A report that was kept."""
     try:
-        return msgspec.json.decode(location.store.get(_key(location, erasure)), type=Erased)
+        data = location.store.get(_key(location, erasure))
     except NotFound:
         there = ", ".join(all_saved(location)) or "none"
         raise Invalid(f"there is no erasure {erasure!r} of {location.url}: there are {there}") from None
-    except msgspec.DecodeError as error:
-        path = _key(location, erasure)
-        raise Damaged(f"the report {location.store.url}/{path} cannot be read: {error}", path=path) from error
+    path = f"{location.store.url}/{_key(location, erasure)}"
+    return json_record(data, Erased, path=path, what="is no report of an erasure")
 
 
 def all_saved(location: Location) -> Sequence[str]:

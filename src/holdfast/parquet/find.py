@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.errors import Damaged
 from holdfast.parquet.footer import read_footer
 from holdfast.parquet.source import open_source
 from holdfast.storage.base import ObjectStore
+from holdfast.storage.border import parsing
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def find_row(store: ObjectStore, file: Carrier, row_id: int) -> Spot | None:
     if not groups:
         return None
     uri = f"{store.url}/{file.key}"
-    try:
+    with parsing(uri, "cannot be read as Parquet"):
         opened = pq.ParquetFile(open_source(store, file.key, file.size), metadata=footer)
         columns = [name for name in (file.id_column, file.version_column) if name in names]
         for group, start in groups:
@@ -59,8 +59,6 @@ def find_row(store: ObjectStore, file: Carrier, row_id: int) -> Spot | None:
             if at is not None:
                 own = rows.column(file.version_column)[at].as_py() if file.version_column in names else None
                 return Spot(start + at, file.default_version if own is None else own)
-    except (pa.ArrowException, OSError) as error:
-        raise Damaged(f"{uri} cannot be read as Parquet: {error}", path=uri) from error
     return None
 
 

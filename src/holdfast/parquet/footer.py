@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from holdfast.errors import Damaged, MissingFile, Unsupported
 from holdfast.storage.base import NotFound, ObjectStore
+from holdfast.storage.border import parsing
 
 FOOTER_GUESS = 64 * 1024
 _TRAILER = 8  # the footer's length, then the magic
@@ -64,10 +65,8 @@ def read_footer(store: ObjectStore, key: str, size: int) -> pq.FileMetaData:
 def parse_footer(tail: bytes, uri: str) -> pq.FileMetaData:
     """The footer in the last bytes of a file."""
     _check_magic(tail, uri)
-    try:
+    with parsing(uri, "has a footer that cannot be read"):
         return pq.read_metadata(pa.BufferReader(tail))
-    except (pa.ArrowInvalid, OSError) as error:
-        raise Damaged(f"the footer of {uri} cannot be read: {error}", path=uri) from error
 
 
 def _check_magic(tail: bytes, uri: str) -> None:

@@ -24,6 +24,7 @@ from holdfast.parquet.footer import read_footer
 from holdfast.parquet.source import open_source
 from holdfast.rows.words import mask
 from holdfast.storage.base import ObjectStore
+from holdfast.storage.border import parsing
 
 LOOKED = pa.schema(
     [
@@ -62,16 +63,15 @@ class Look:
 def look(store: ObjectStore, ask: Ask, id_column: str | None) -> Look:
     """Look at one file; without the name of a column of row ids only at its footer."""
     try:
-        footer = read_footer(store, ask.key, ask.size)
-        columns = footer.schema.to_arrow_schema().names
-        if id_column is None or id_column not in columns:
-            return Look(ask.number, footer.num_rows)
-        file = pq.ParquetFile(open_source(store, ask.key, ask.size), metadata=footer)
-        ids, live = _ids(file, ask, id_column)
+        with parsing(f"{store.url}/{ask.key}", "cannot be read as Parquet"):
+            footer = read_footer(store, ask.key, ask.size)
+            columns = footer.schema.to_arrow_schema().names
+            if id_column is None or id_column not in columns:
+                return Look(ask.number, footer.num_rows)
+            file = pq.ParquetFile(open_source(store, ask.key, ask.size), metadata=footer)
+            ids, live = _ids(file, ask, id_column)
     except TableError as error:
         return Look(ask.number, trouble=str(error))
-    except (pa.ArrowException, OSError) as error:
-        return Look(ask.number, trouble=f"{store.url}/{ask.key} cannot be read as Parquet: {error}")
     return Look(ask.number, footer.num_rows, ids.serialize(), live)
 
 

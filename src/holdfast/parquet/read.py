@@ -37,6 +37,7 @@ from holdfast.schema.arrow import arrow_schema, arrow_type
 from holdfast.schema.types import LONG, Field, Struct
 from holdfast.storage.arrays import positions
 from holdfast.storage.base import NotFound
+from holdfast.storage.border import parsing
 
 BATCH_ROWS = 65536
 _TIME = pa.timestamp("us", "UTC")
@@ -104,12 +105,13 @@ def read_batches(source: Any, spec: ReadSpec, task: FileTask) -> Iterator[pa.Rec
         dead = mask(hidden, int(rows[0]), batch.num_rows) if hidden else np.zeros(batch.num_rows, np.bool_)
         if told is None and dead.any():
             rows, batch, dead = rows[~dead], batch.filter(pa.array(~dead)), dead[~dead]
-        for keys, made in gone:
-            dead = dead | are_gone([make(batch, rows) for make in made], keys)
-        if told is None and dead.any():
-            rows, batch = rows[~dead], batch.filter(pa.array(~dead))
-        if len(rows):
-            whole = resolved.made(batch, rows, schema)
+        with blamed_on(task.uri):
+            for keys, made in gone:
+                dead = dead | are_gone([make(batch, rows) for make in made], keys)
+            if told is None and dead.any():
+                rows, batch = rows[~dead], batch.filter(pa.array(~dead))
+            whole = resolved.made(batch, rows, schema) if len(rows) else None
+        if whole is not None:
             yield whole if told is None else whole.set_column(schema.get_field_index(told), told, pa.array(dead))
 
 
@@ -126,7 +128,7 @@ def opened(source: Any, spec: ReadSpec, task: FileTask) -> tuple[StoredColumns, 
             shape = FileShape(stripes.nodes, Calendar(), frozenset())  # Iceberg's writers know one calendar only
             return StoredColumns(shape, spec, task), lambda needed: _orc_batches(stripes, needed, task, spec)
         file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=_is_remote(source))
-    resolved = StoredColumns(shape_of(file), spec, task)
+        resolved = StoredColumns(shape_of(file), spec, task)
     return resolved, lambda needed: stored_batches(file, needed, task.uri, batch_rows=spec.batch_rows)
 
 
@@ -353,10 +355,9 @@ def blank(rows: int) -> pa.RecordBatch:
 
 @contextmanager
 def blamed_on(uri: str) -> Iterator[None]:
-    """Errors of Arrow as errors that name the file."""
+    """What goes wrong in reading as an error that names the file."""
     try:
-        yield
-    except (NotFound, FileNotFoundError) as error:
+        with parsing(uri, "cannot be read as a data file"):
+            yield
+    except NotFound as error:
         raise MissingFile(f"{uri} is not there, but the table refers to it; restore it", path=uri) from error
-    except (pa.ArrowException, OSError) as error:
-        raise Damaged(f"{uri} cannot be read as a data file: {error}", path=uri) from error

@@ -26,6 +26,7 @@ from holdfast.parquet.source import open_source
 from holdfast.rows.rowmap import DERIVED, RowMap
 from holdfast.rows.stamp import LARGEST_ID
 from holdfast.storage.base import ObjectStore
+from holdfast.storage.border import parsing
 
 ROW_MAP = "holdfast.rowMap"  # in the footer of a file
 _BATCH = 1 << 17
@@ -91,15 +92,13 @@ def _identities(
     ids_in, versions_in = (_stored_name(footer, name) for name in (file.id_column, file.version_column))
     wanted = [name for name in (ids_in, versions_in) if name is not None]
     start = 0
-    try:
+    with parsing(uri, "cannot be read as Parquet"):
         opened = pq.ParquetFile(open_source(store, file.key, file.size), metadata=footer)
         for batch in opened.iter_batches(_BATCH, columns=wanted, use_threads=False):
             positions = np.arange(start, start + batch.num_rows, dtype=np.int64)
             start += batch.num_rows
             default = np.full(batch.num_rows, _default(file), np.int64)
             yield _filled(batch, ids_in, _base(file) + positions), _filled(batch, versions_in, default)
-    except (pa.ArrowException, OSError) as error:
-        raise Damaged(f"{uri} cannot be read as Parquet: {error}", path=uri) from error
 
 
 def decoded(text: str | bytes, key: str, column: str) -> RowMap | None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from holdfast.errors import Damaged, MissingFile
 from holdfast.parquet.footer import FOOTER_GUESS
 from holdfast.storage.base import NotFound, ObjectStore
+from holdfast.storage.border import file_system
 
 WHOLE = 4 * 1024 * 1024  # up to here one get is quicker than several ranges
 
@@ -22,7 +23,7 @@ def open_source(store: ObjectStore, key: str, size: int | None) -> pa.NativeFile
     uri = f"{store.url}/{key}"
     try:
         source = _local(key) if store.url == "file://" else _remote(store, key, size)
-    except (NotFound, FileNotFoundError) as error:
+    except NotFound as error:
         raise MissingFile(f"{uri} is not there, but the table refers to it; restore it", path=uri) from error
     if source is None:
         raise Damaged(f"{uri} is empty, which is no Parquet file; restore it", path=uri, found="0 bytes")
@@ -31,10 +32,11 @@ def open_source(store: ObjectStore, key: str, size: int | None) -> pa.NativeFile
 
 def _local(key: str) -> pa.NativeFile | None:
     path = f"/{key}"
-    with open(path, "rb") as file:
-        if not file.read(1):
-            return None
-    return pa.memory_map(path)
+    with file_system("read", path):
+        with open(path, "rb") as file:
+            if not file.read(1):
+                return None
+        return pa.memory_map(path)
 
 
 def _remote(store: ObjectStore, key: str, size: int | None) -> pa.NativeFile | None:

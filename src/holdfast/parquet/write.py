@@ -290,9 +290,10 @@ class _File:
         self._footers: list[pq.FileMetaData] = []
         self._output: Output = sink.open(key)
         try:
-            self._writer = pq.ParquetWriter(
-                self._output.file, layout.schema, metadata_collector=self._footers, **layout.options
-            )
+            with self._output.writing():
+                self._writer = pq.ParquetWriter(
+                    self._output.file, layout.schema, metadata_collector=self._footers, **layout.options
+                )
         except BaseException:
             self._output.abort()
             raise
@@ -327,8 +328,9 @@ class _File:
             note, row_map = (self._note(), None) if self._carried is None else self._carried.told()
             if row_map is not None:
                 self._writer.add_key_value_metadata({ROW_MAP: row_map})
-            self._writer.close()
-            size = self._output.file.tell()
+            with self._output.writing():
+                self._writer.close()
+                size = self._output.file.tell()
             modified_ms = self._output.close()
         except BaseException:
             self.abort()
@@ -369,7 +371,8 @@ class _File:
         self._stats.saw(rows)
         if self._carried is not None:
             self._carried.saw(rows)
-        self._writer.write_table(rows, row_group_size=rows.num_rows)
+        with self._output.writing():
+            self._writer.write_table(rows, row_group_size=rows.num_rows)
         self._rows = self._bytes = 0
 
 

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from holdfast.errors import Invalid
 from holdfast.model.commits import CommitRange
 from holdfast.plan.changes import Kind, Wanted
+from holdfast.storage.border import MALFORMED_JSON
 
 MOST_FILES = 1000  # per batch, where nothing is said; as in delta-spark
 STORAGE = "storage."  # what options of the store are called
@@ -146,7 +147,7 @@ def offset_of(stored: Any, table: str, url: str) -> Offset:
     """An offset as a checkpoint holds it; refused where it is of another table."""
     try:
         found = msgspec.convert(stored, Offset)
-    except msgspec.ValidationError as error:
+    except MALFORMED_JSON as error:
         raise Invalid(f"{stored} is no offset of a Holdfast stream: begin with a new checkpoint ({error})") from error
     if found.format != 1:
         raise Invalid(f"offsets of format {found.format} were written by a newer Holdfast: install that one")

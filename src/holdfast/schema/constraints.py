@@ -28,6 +28,7 @@ from holdfast.schema.properties import CONSTRAINT
 from holdfast.schema.show import Path, path_text
 from holdfast.schema.tokens import quoted as quoted
 from holdfast.schema.types import Array, DataType, Field, Map, Struct
+from holdfast.storage.border import MALFORMED_JSON
 
 INVARIANTS = "delta.invariants"
 CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
@@ -184,7 +185,7 @@ def _invariants(schema: Struct) -> Iterator[tuple[Kind, str, str]]:
     for path, text in _marked(schema, ()):
         try:
             expression = msgspec.json.decode(text)["expression"]["expression"]
-        except (msgspec.DecodeError, KeyError, TypeError) as error:
+        except MALFORMED_JSON as error:
             raise _unread(path_text(path), f"the invariant {text}") from error
         yield Kind.INVARIANT, path_text(path), str(expression)
 

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from holdfast.errors import Damaged, Unsupported
 from holdfast.schema.arrow import arrow_type
 from holdfast.schema.types import DataType, Decimal, Primitive
+from holdfast.storage.border import MALFORMED
 
 _INTEGER = re.compile(r"[+-]?\d{1,40}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,5})?", re.ASCII)
@@ -109,7 +110,7 @@ def _each(texts: pa.Array, target: pa.DataType, convert: Callable[[str], Any], t
         for text in texts.to_pylist():
             values.append(pa.scalar(convert(text), target))
         return pa.array(values, target)
-    except (ValueError, ArithmeticError, pa.ArrowException) as error:
+    except MALFORMED as error:
         raise Damaged(
             f"the partition value {text!r} of {where} is not a {type_.name}",
             path=where,

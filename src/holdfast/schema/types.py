@@ -4,6 +4,7 @@
 2. Column names are unique without regard to case, at every level.
 3. A field's physical name is the one data files, statistics and partition values use; without column mapping it is
    the name itself.
+4. A schema is no deeper than DEEPEST, so that whatever walks through one need not look after its depth.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from typing import Any, TypeAlias
 import msgspec
 
 from holdfast.errors import Damaged, Unsupported
+from holdfast.storage.border import MALFORMED, MALFORMED_JSON, damage
 
+DEEPEST = 100  # levels of structs, arrays and maps
 MAPPING_ID = "delta.columnMapping.id"
 MAPPING_NAME = "delta.columnMapping.physicalName"
 FILE_NAMES = "holdfast.fileNames"  # what files without field ids may call a field; absent: its physical name
@@ -133,9 +136,12 @@ def parse_schema(text: str, *, where: str) -> Struct:
     """The struct a schema string describes; `where` names its file in errors."""
     try:
         raw = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise Damaged(f"the schema in {where} is not JSON: {error}", path=where) from error
-    parsed = _type(raw, where)
+    except MALFORMED_JSON as error:
+        raise damage(where, "has a schema that is not JSON", error) from error
+    try:
+        parsed = _type(raw, where, 0)
+    except MALFORMED as error:
+        raise damage(where, "has a malformed schema", error) from error
     if not isinstance(parsed, Struct):
         raise Damaged(f"the schema in {where} is not a struct", path=where)
     return parsed
@@ -195,38 +201,43 @@ def leaves(schema: Struct) -> Iterator[tuple[tuple[Field, ...], DataType]]:
             yield (f,), f.type
 
 
-def _type(raw: Any, where: str) -> DataType:
-    try:
-        if isinstance(raw, str):
-            return _primitive(raw, where)
-        match raw["type"]:
-            case "struct":
-                return _struct(raw, where)
-            case "array":
-                return Array(_type(raw["elementType"], where), bool(raw.get("containsNull", True)))
-            case "map":
-                return Map(
-                    _type(raw["keyType"], where),
-                    _type(raw["valueType"], where),
-                    bool(raw.get("valueContainsNull", True)),
-                )
-            case other:
-                raise Unsupported(f"the schema in {where} has a column of type {other!r}, which Holdfast does not know")
-    except (KeyError, TypeError) as error:
-        raise Damaged(f"the schema in {where} is malformed: {error!r}", path=where) from error
+def _type(raw: Any, where: str, depth: int) -> DataType:
+    if isinstance(raw, str):
+        return _primitive(raw, where)
+    if depth > DEEPEST:
+        raise RecursionError
+    match raw["type"]:
+        case "struct":
+            return _struct(raw, where, depth)
+        case "array":
+            return Array(_type(raw["elementType"], where, depth + 1), bool(raw.get("containsNull", True)))
+        case "map":
+            return Map(
+                _type(raw["keyType"], where, depth + 1),
+                _type(raw["valueType"], where, depth + 1),
+                bool(raw.get("valueContainsNull", True)),
+            )
+        case other:
+            raise Unsupported(f"the schema in {where} has a column of type {other!r}, which Holdfast does not know")
 
 
-def _struct(raw: Any, where: str) -> Struct:
-    fields = tuple(
-        Field(f["name"], _type(f["type"], where), bool(f.get("nullable", True)), f.get("metadata") or {})
-        for f in raw["fields"]
-    )
+def _struct(raw: Any, where: str, depth: int) -> Struct:
+    fields = tuple(_field(f, where, depth) for f in raw["fields"])
     seen: set[str] = set()
     for f in fields:
         if f.name.lower() in seen:
             raise Damaged(f"the schema in {where} names the column {f.name!r} twice", path=where, found=f.name)
         seen.add(f.name.lower())
     return Struct(fields)
+
+
+def _field(raw: Any, where: str, depth: int) -> Field:
+    name, metadata = raw["name"], raw.get("metadata") or {}
+    if not isinstance(name, str) or not isinstance(metadata, dict):
+        raise TypeError(f"{name!r} is not the name of a column, or {metadata!r} not what is said of it")
+    if not isinstance(number := metadata.get(MAPPING_ID, 0), int) or isinstance(number, bool):
+        raise TypeError(f"{number!r} is not the id of a column")
+    return Field(name, _type(raw["type"], where, depth + 1), bool(raw.get("nullable", True)), metadata)
 
 
 def _primitive(name: str, where: str) -> DataType:

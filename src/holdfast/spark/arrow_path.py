@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyroaring import BitMap64
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -34,14 +33,10 @@ from holdfast.plan.scan import ScanPlan
 from holdfast.plan.tasks import planned_files, read_spec
 from holdfast.schema.types import Array, DataType, Field, Map, Struct
 from holdfast.spark.carry import TaskFunction, by_value, carried
+from holdfast.spark.failing import JOB_ERRORS
 from holdfast.spark.types import spark_struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.open import place
-
-try:
-    from py4j.protocol import Py4JError
-except ImportError:  # a Connect-only installation has no gateway
-    Py4JError = PySparkException
 
 _NO_CONNECTOR = ("No FileSystem for scheme", "ClassNotFoundException", "NoClassDefFoundError")
 _WORKERS_NEED = ("numpy", "pyroaring", "obstore")  # pyarrow is Spark's own need
@@ -90,7 +85,7 @@ def scan_by_arrow(
 def _finds_file_system(spark: SparkSession, url: str) -> bool:
     try:
         _ = spark.read.schema("x int").parquet(f"{url}/_holdfast/no-such-file").schema
-    except (PySparkException, Py4JError) as error:
+    except JOB_ERRORS as error:
         return not any(sign in str(error) for sign in _NO_CONNECTOR)
     return True
 

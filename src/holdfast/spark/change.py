@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -41,7 +40,8 @@ from holdfast.spark.assign import assigned, value_of
 from holdfast.spark.bits import ROWS, bits_of, positions_of
 from holdfast.spark.carry import by_value, carried
 from holdfast.spark.cluster import in_order
-from holdfast.spark.constraints import prepare, violation_of
+from holdfast.spark.constraints import prepare
+from holdfast.spark.failing import jobs
 from holdfast.spark.follow import follow, ids
 from holdfast.spark.matching import (
     CLAUSE,
@@ -169,7 +169,8 @@ class SparkChanger:
         shown = [F.col(f"{quoted(alias)}.{quoted(f.name)}").alias(f.name) for f in work.source.snapshot.schema.fields]
         texts = rows.select(named(T_FILE), named(T_POSITION), F.to_json(F.struct(*shown)).alias("row"))
         grouped = texts.groupBy(T_FILE, T_POSITION).agg(F.count("*").alias("n"), F.collect_list("row").alias("rows"))
-        found = grouped.where("n > 1").select(F.slice("rows", 1, 3).alias("rows")).limit(limit).toArrow()
+        with jobs():
+            found = grouped.where("n > 1").select(F.slice("rows", 1, 3).alias("rows")).limit(limit).toArrow()
         return [" and ".join(texts) for texts in found.column("rows").to_pylist()]
 
     def _found(self, rows: DataFrame, does: int, work: Work) -> Done:
@@ -203,14 +204,9 @@ class SparkChanger:
         sink = open_sink(replace(location, store=store), system().now_ms)
         needs = ("numpy", "pyroaring", *(("obstore",) if isinstance(store, RemoteStore) else ()))
         function = by_value(task.changing(layout, sink), needs, work="change this table")
-        try:
-            # As many rows as there are files and bitmaps.
-            with tasks(self.spark, "inserting rows" if work is None else work.label):
-                answer = rows.mapInArrow(function, spark_struct(_ANSWER)).toArrow().cast(task.ANSWER)
-        except PySparkException as error:
-            if (violation := violation_of(error)) is not None:
-                raise violation from error
-            raise
+        # As many rows as there are files and bitmaps.
+        with tasks(self.spark, "inserting rows" if work is None else work.label):
+            answer = rows.mapInArrow(function, spark_struct(_ANSWER)).toArrow().cast(task.ANSWER)
         return _done(answer, work)
 
 

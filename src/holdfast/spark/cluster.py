@@ -17,6 +17,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from holdfast.plan.change import Order
 from holdfast.plan.curve import PLACE_BITS, SAMPLE_ROWS, Curve, curve_of
+from holdfast.spark.failing import jobs
 from holdfast.spark.types import named
 
 _PLACE, _KEYS = "__hf_place", "__hf_keys"
@@ -41,7 +42,8 @@ def _curve(frame: DataFrame, columns: list[Column], order: Order, rows: int) -> 
     sample = frame.select(*(c.alias(f"c{i}") for i, c in enumerate(columns)))
     if rows > SAMPLE_ROWS:
         sample = sample.sample(fraction=_MORE * SAMPLE_ROWS / rows, seed=_SEED)
-    found = sample.limit(2 * SAMPLE_ROWS).toArrow()  # whatever the log says of how many rows there are
+    with jobs():
+        found = sample.limit(2 * SAMPLE_ROWS).toArrow()  # whatever the log says of how many rows there are
     return curve_of([c.combine_chunks() for c in found.columns], order.along, order.parts)
 
 

@@ -128,7 +128,7 @@ def checked(
 
 def violation_of(error: BaseException) -> TableError | None:
     """What a failed job says of its rows, if it failed because a check of this module stopped it."""
-    for text in _texts(error):
+    for text in texts_of(error):
         at = text.find(_MARK)
         if at < 0:
             continue
@@ -257,7 +257,7 @@ def _text(f: Field) -> Column:
             return value.cast("string")
 
 
-def _texts(error: BaseException | None) -> Iterator[str]:
+def texts_of(error: BaseException | None) -> Iterator[str]:
     """Everything an error and what caused it say."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:

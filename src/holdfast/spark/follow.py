@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from holdfast.plan.follow import Followed, Place
 from holdfast.rows import columns as names
 from holdfast.spark.bits import bits_of, positions_of
+from holdfast.spark.failing import jobs
 from holdfast.spark.progress import tasks
 from holdfast.spark.scan import SparkRunner
 from holdfast.spark.types import named
@@ -54,8 +55,9 @@ def ids(spark: SparkSession, place: Place, limit: int) -> Sequence[int]:
     """Some ids of rows."""
     if not len(place.plan.files):
         return []
-    found: list[int] = sorted(_rows(spark, place, "").select("id").limit(limit).toArrow().column("id").to_pylist())
-    return found
+    with jobs():
+        found = _rows(spark, place, "").select("id").limit(limit).toArrow()
+    return sorted(found.column("id").to_pylist())
 
 
 def _rows(spark: SparkSession, place: Place, prefix: str) -> DataFrame:

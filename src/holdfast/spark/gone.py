@@ -21,6 +21,7 @@ from holdfast.plan.scan import Request, ScanPlan, plan_scan
 from holdfast.rows import columns as names
 from holdfast.schema.types import LONG, Field
 from holdfast.spark.broadcast import small_table
+from holdfast.spark.failing import jobs
 from holdfast.spark.scratch import Scratch
 from holdfast.spark.types import named, spark_struct
 
@@ -74,7 +75,8 @@ def flagged(
 
 def in_memory(spark: SparkSession, gone: GoneByValue, scan: Scan, scratch: Scratch) -> Gone:
     """The rows to delete, for tasks that read files themselves; they grow with the deletes."""
-    found = rows_of(spark, gone, scan, scratch).toArrow()
+    with jobs():
+        found = rows_of(spark, gone, scan, scratch).toArrow()
     fields = gone.deletes.schema.fields
     return Gone(fields, found.rename_columns([*(f.name for f in fields), SEQUENCE, GROUP]), gone.everywhere)
 

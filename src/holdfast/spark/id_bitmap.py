@@ -9,6 +9,7 @@ from pyroaring import BitMap64
 from pyspark.sql import DataFrame
 
 from holdfast.spark.carry import by_value
+from holdfast.spark.failing import jobs
 from holdfast.spark.types import named
 
 _ANSWER = pa.schema([("bits", pa.binary())])
@@ -17,7 +18,8 @@ _ANSWER = pa.schema([("bits", pa.binary())])
 def id_bitmap(ids: DataFrame, column: str) -> BitMap64:
     """The distinct values of a column of ids."""
     gather = by_value(_gathered, ("pyarrow", "numpy", "pyroaring"), work="gather row ids")
-    answers = ids.select(named(column)).mapInArrow(gather, "bits binary").toArrow()
+    with jobs():
+        answers = ids.select(named(column)).mapInArrow(gather, "bits binary").toArrow()
     return BitMap64.union(BitMap64(), *map(BitMap64.deserialize, answers.column("bits").to_pylist()))
 
 

@@ -27,11 +27,12 @@ from holdfast.plan.scan import ScanPlan
 from holdfast.rows.columns import ROW_COMMIT_VERSION, ROW_ID
 from holdfast.schema.types import LONG, Field, Primitive
 from holdfast.spark.carry import TaskFunction, by_value, carried
+from holdfast.spark.failing import jobs
 from holdfast.spark.scan import SparkRunner
 from holdfast.spark.types import named, spark_struct
 from holdfast.storage.location import Location
 from holdfast.storage.remote import RemoteStore
-from holdfast.storage.sink import Sink, open_sink
+from holdfast.storage.sink import Sink, open_sink, put
 
 ID, VERSION = "__hf_row_id", "__hf_row_version"
 _ANSWER = (
@@ -83,7 +84,8 @@ def write_runs(
     sink = open_sink(replace(location, store=store), system().now_ms)
     needs = ("numpy", "pyroaring", *(("obstore",) if isinstance(store, RemoteStore) else ()))
     task = by_value(_writer(sink, directory, keys, bitmaps), needs, work="write this index")
-    answer = rows.mapInArrow(task, spark_struct(_ANSWER)).toArrow()
+    with jobs():
+        answer = rows.mapInArrow(task, spark_struct(_ANSWER)).toArrow()
     return list(answer.sort_by("name").to_pylist())  # one per run
 
 
@@ -99,9 +101,7 @@ def _writer(sink: Sink, directory: str, keys: int, bitmaps: bool) -> TaskFunctio
             runs = chain.from_iterable(entry_runs(held, keys) for held in _gathered(tables))
         for run in runs:
             name = f"part-{uuid4()}.parquet"
-            output = sink.open(f"{directory}/{name}")
-            output.file.write(run.data)
-            output.close()
+            put(sink, f"{directory}/{name}", [run.data])
             top = pa.BufferOutputStream()
             with pa.ipc.new_stream(top, run.top.schema) as stream:
                 stream.write_table(run.top)

@@ -18,12 +18,22 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from holdfast.spark.failing import jobs
 from holdfast.spark.terminal import on_terminal, phase, shown_late
 
 
 @contextmanager
 def tasks(spark: SparkSession, what: str) -> Iterator[None]:
-    """Show how many tasks of a job are done, where Spark does not show it; of a job without a name, nothing."""
+    """Wait for a job, and have its failure as an error of the tree.
+
+    How many of its tasks are done is shown where Spark does not show it; of a job without a name, nothing.
+    """
+    with jobs(), _shown(spark, what):
+        yield
+
+
+@contextmanager
+def _shown(spark: SparkSession, what: str) -> Iterator[None]:
     if not (what and on_terminal() and is_remote(spark)):
         yield
         return

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -21,7 +20,7 @@ from holdfast.rows import columns as names
 from holdfast.spark.bits import bits_of, positions_of
 from holdfast.spark.carry import TaskFunction, by_value
 from holdfast.spark.changes import SparkChangeReader
-from holdfast.spark.constraints import prepare, violation_of
+from holdfast.spark.constraints import prepare
 from holdfast.spark.progress import tasks
 from holdfast.spark.scan import SparkRunner
 from holdfast.spark.write import write_frame
@@ -67,13 +66,8 @@ class SparkPublisher:
                 frame = changed.where(F.col(CHANGE_TYPE).isin(INSERT, AFTER))
                 spec = replace(spec, gathered=True)  # what changed is scattered over the tasks that read it
         prepared = prepare(frame, storage.fit, storage.demands, carry=[names.ROW_ID])
-        try:
-            with tasks(self.spark, "publishing rows"):
-                return write_frame(prepared.frame, spec, storage.location)
-        except PySparkException as error:
-            if (violation := violation_of(error)) is not None:
-                raise violation from error
-            raise
+        with tasks(self.spark, "publishing rows"):
+            return write_frame(prepared.frame, spec, storage.location)
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -15,7 +15,7 @@ from holdfast.errors import Invalid, MissingFile
 from holdfast.storage.base import NotFound, ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.remote import RemoteStore
-from holdfast.storage.sink import open_sink
+from holdfast.storage.sink import open_sink, put
 
 _PIECE = 8 << 20
 
@@ -37,16 +37,8 @@ def copy(source: ObjectStore, key: str, target: Location, file_key: str, now_ms:
         with source.asking("write", target.key(file_key)):
             obstore.copy(source.client, key, target.key(file_key))
         return size
-    output = open_sink(target, now_ms).open(file_key)
-    done = False
-    try:
-        for start in range(0, size, _PIECE):
-            output.file.write(source.get_range(key, start, min(_PIECE, size - start)))
-        output.close()
-        done = True
-    finally:
-        if not done:
-            output.abort()
+    pieces = (source.get_range(key, start, min(_PIECE, size - start)) for start in range(0, size, _PIECE))
+    put(open_sink(target, now_ms), file_key, pieces)
     return size
 
 

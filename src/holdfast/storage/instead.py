@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from holdfast.storage.border import file_system
 from holdfast.storage.location import Location
 
 LOOKED_AT = 2000
@@ -71,7 +72,7 @@ def _table_above(where: str) -> str:
     if log:
         return inside
     above = Path(where).parents if where.startswith("/") else ()
-    return next((str(parent) for parent in above if (parent / _LOG).is_dir()), "")
+    return next((str(parent) for parent in above if os.path.isdir(parent / _LOG)), "")
 
 
 def _nothing(location: Location, ways: Ways) -> str:
@@ -85,6 +86,7 @@ def _nothing(location: Location, ways: Ways) -> str:
     parent, name = os.path.split(path)
     while not os.path.isdir(parent):
         parent, name = os.path.split(parent)
-    near = difflib.get_close_matches(name, os.listdir(parent), n=1)
+    with file_system("list", parent):
+        near = difflib.get_close_matches(name, os.listdir(parent), n=1)
     hint = f"did you mean {os.path.join(parent, near[0])}?" if near else "check the path"
     return f"there is nothing at {path}: {hint}"

@@ -8,7 +8,8 @@ forced to disk, and only then given their name.
    half written.
 3. put_if_absent takes the name by a hard link, which one writer alone can do. Where a file system has no hard links
    the name is first claimed by an empty file, which a reader may meet for a moment.
-4. Before the name is given nothing has happened, so a failure is Unavailable; after it, OutcomeUnknown.
+4. Before the name is given nothing has happened, so a failure says what to do before trying again (see `border`);
+   after it, it is OutcomeUnknown.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from holdfast.env import Env, system
-from holdfast.errors import Invalid, OutcomeUnknown, Unavailable
+from holdfast.errors import Invalid, OutcomeUnknown
 from holdfast.storage.base import NotFound, ObjectMeta
+from holdfast.storage.border import NOTHING_THERE, file_system, refused
 
 TEMPORARY = ".holdfast-tmp"
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-_NOT_AN_OBJECT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 
 class LocalStore:
@@ -44,18 +45,20 @@ class LocalStore:
         return LocalStore, ()
 
     def get(self, key: str) -> bytes:
-        with _reading(key), open(_path(key), "rb") as file:
+        path = _path(key)
+        with file_system("read", path), open(path, "rb") as file:
             return file.read()
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         assert min(start, length) >= 0, "a range is counted from the start of the object"
-        with _reading(key), open(_path(key), "rb") as file:
+        path = _path(key)
+        with file_system("read", path), open(path, "rb") as file:
             file.seek(start)
             return file.read(length)
 
     def head(self, key: str) -> ObjectMeta:
         path = _path(key)
-        with _reading(key):
+        with file_system("read", path):
             found = os.stat(path)
             if not os.path.isfile(path):
                 raise NotFound(key, url=self.url)
@@ -105,7 +108,7 @@ class LocalStore:
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
-            raise Unavailable(f"cannot delete {path}: {error.strerror}") from error
+            raise refused(error, "delete", path) from error
         settle(path)
 
     @contextmanager
@@ -113,7 +116,7 @@ class LocalStore:
         """The bytes on disk under a temporary name, which is gone afterwards."""
         directory = os.path.dirname(path)
         temporary = os.path.join(directory, f".{self._env.new_uuid()}{TEMPORARY}")
-        try:
+        with file_system("write", path):
             make_directory(directory)
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
             try:
@@ -125,8 +128,6 @@ class LocalStore:
             finally:
                 with suppress(OSError):  # a leftover is hidden, and must not make a done write look failed
                     os.unlink(temporary)
-        except OSError as error:
-            raise Unavailable(f"cannot write {path}: {error.strerror}") from error
 
 
 def take_name(temporary: str, path: str) -> bool:
@@ -165,7 +166,9 @@ def settle(path: str) -> None:
 
 
 def make_directory(directory: str) -> None:
-    """Make a directory and those above it, each on disk before the next."""
+    """Make a directory and those above it, each on disk before the next; none where its name is one it cannot have."""
+    with suppress(FileNotFoundError):
+        os.stat(directory)
     missing: list[str] = []
     while not os.path.isdir(directory):
         missing.append(directory)
@@ -185,9 +188,13 @@ def _sync_directory(directory: str) -> None:
 
 
 def _path(key: str) -> str:
-    if "\x00" in key:
-        raise Invalid(f"{key!r} cannot be the name of a file")
-    return f"/{key}"
+    path = f"/{key}"
+    try:
+        if b"\x00" not in os.fsencode(path):
+            return path
+    except UnicodeEncodeError:
+        pass
+    raise Invalid(f"{key!r} cannot be the name of a file")
 
 
 def _temporary(name: str) -> bool:
@@ -204,23 +211,14 @@ def _below(directory: str, name: str) -> str:
 
 def _file_meta(key: str) -> ObjectMeta | None:
     """What is listed under a key; None for a directory, and for what went away since it was listed."""
+    path = _path(key)
     try:
-        found = os.stat(_path(key))
+        found = os.stat(path)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise Unavailable(f"cannot read /{key}: {error.strerror}") from error
+        raise refused(error, "read", path) from error
     return _meta(key, found) if stat.S_ISREG(found.st_mode) else None
-
-
-@contextmanager
-def _reading(key: str) -> Iterator[None]:
-    try:
-        yield
-    except _NOT_AN_OBJECT:
-        raise NotFound(key, url=LocalStore.url) from None
-    except OSError as error:
-        raise Unavailable(f"cannot read /{key}: {error.strerror}") from error
 
 
 @contextmanager
@@ -228,7 +226,6 @@ def _listing(directory: str) -> Iterator[None]:
     """Nothing is found where there is no directory."""
     try:
         yield
-    except (FileNotFoundError, NotADirectoryError):
-        return
     except OSError as error:
-        raise Unavailable(f"cannot list /{directory}: {error.strerror}") from error
+        if error.errno not in NOTHING_THERE:
+            raise refused(error, "list", f"/{directory}") from error

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from holdfast.errors import Unavailable
 from holdfast.storage.base import ObjectStore
+from holdfast.storage.border import file_system
 from holdfast.storage.local import TEMPORARY, LocalStore, make_directory, settle, take_name
 from holdfast.storage.location import Location
 from holdfast.storage.remote import RemoteStore, Upload
@@ -31,7 +32,10 @@ class Output(Protocol):
 
     @property
     def file(self) -> Any:
-        """What Arrow writes into."""
+        """What Arrow writes into, inside of `writing`."""
+
+    def writing(self) -> AbstractContextManager[None]:
+        """While something is written: what the file system refuses is an error of the tree."""
 
     def close(self) -> int:
         """Make the object appear; gives the time of it in milliseconds."""
@@ -55,6 +59,19 @@ def open_sink(location: Location, now_ms: Callable[[], int]) -> Sink:
             return RemoteSink(remote, location.directory)
         case store:
             return StoreSink(store, location.directory, now_ms)
+
+
+def put(sink: Sink, key: str, pieces: Iterable[bytes]) -> None:
+    """An object of pieces that come one after another; none where one of them fails to come."""
+    output = sink.open(key)
+    try:
+        for piece in pieces:
+            with output.writing():
+                output.file.write(piece)
+        output.close()
+    except BaseException:
+        output.abort()
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +112,15 @@ class _LocalOutput:
         directory, _, name = path.rpartition("/")
         self._path = path
         self._temporary = f"{directory}/.{name}{TEMPORARY}"
-        with _writing(path):
+        with self.writing():
             make_directory(directory)
             self.file = pa.OSFile(self._temporary, "wb")
 
+    def writing(self) -> AbstractContextManager[None]:
+        return file_system("write", self._path)
+
     def close(self) -> int:
-        with _writing(self._path):
+        with self.writing():
             self.file.close()
             descriptor = os.open(self._temporary, os.O_RDWR)
             try:
@@ -129,6 +149,9 @@ class _RemoteOutput:
         self._upload = upload
         self.file = pa.PythonFile(upload, mode="w")
 
+    def writing(self) -> AbstractContextManager[None]:
+        return nullcontext()  # the upload has errors of the tree itself
+
     def close(self) -> int:
         self._upload.finish()
         return time.time_ns() // 1_000_000
@@ -144,6 +167,9 @@ class _StoreOutput:
     now_ms: Callable[[], int]
     file: Any = field(default_factory=pa.BufferOutputStream)
 
+    def writing(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def close(self) -> int:
         if not self.store.put_if_absent(self.key, self.file.getvalue().to_pybytes()):
             place = f"{self.store.url}/{self.key}"
@@ -156,11 +182,3 @@ class _StoreOutput:
 
 def _joined(directory: str, key: str) -> str:
     return f"{directory}/{key}" if directory else key
-
-
-@contextmanager
-def _writing(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise Unavailable(f"cannot write {path}: {error.strerror or error}") from error

@@ -10,7 +10,6 @@ be answered is refused there, and read by `toDF` or `toArrow`. Its resume token 
 from __future__ import annotations
 
 import base64
-import binascii
 import datetime
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -28,6 +27,7 @@ from holdfast.ops.changes import planned, planned_feed
 from holdfast.ops.write import Said
 from holdfast.plan.changes import Kind, Wanted, check_wanted, no_changes
 from holdfast.spark.changes import SparkChangeReader
+from holdfast.storage.border import MALFORMED_JSON
 from holdfast.table.applying import applied_up_to, apply_rows, refuse_unpaired
 from holdfast.table.changing import Caller, Changed
 from holdfast.table.moment import moment_ms
@@ -161,7 +161,7 @@ def _resumed(token: str, state: DeltaState) -> int:
     try:
         text = token.removeprefix(_TOKEN)
         found = msgspec.json.decode(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), type=_Token)
-    except (msgspec.DecodeError, msgspec.ValidationError, binascii.Error, ValueError) as error:
+    except MALFORMED_JSON as error:
         raise Invalid(f"{token!r} is no resume token: take it from a change set's resumeToken") from error
     if found.table != state.table_id:
         raise Invalid(

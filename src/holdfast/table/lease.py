@@ -19,6 +19,7 @@ import msgspec
 from holdfast.env import Env
 from holdfast.errors import Invalid, OutcomeUnknown, TableError
 from holdfast.storage.base import NotFound
+from holdfast.storage.border import MALFORMED_JSON
 from holdfast.storage.location import Location
 
 DIRECTORY = ("_holdfast", "lease")
@@ -85,7 +86,9 @@ class Leases:
     def _read(self, key: str) -> _Written | None:
         try:
             return msgspec.json.decode(self.location.store.get(key), type=_Written)
-        except (NotFound, msgspec.DecodeError, msgspec.ValidationError):
+        except NotFound:
+            return None
+        except MALFORMED_JSON:
             return None
 
     def _key(self, files: Sequence[str]) -> str:

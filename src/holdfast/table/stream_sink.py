@@ -26,7 +26,7 @@ from holdfast.delta.features import check_writable
 from holdfast.delta.format import DeltaFormat
 from holdfast.delta.state import DeltaState, is_table, load
 from holdfast.env import system
-from holdfast.errors import Invalid, Unsupported
+from holdfast.errors import Damaged, Invalid, Unsupported
 from holdfast.local.constraints import prepare
 from holdfast.local.write import write_table
 from holdfast.model.mutation import STAGED, AppVersion, Shape
@@ -40,6 +40,7 @@ from holdfast.schema.types import Struct
 from holdfast.spark.carry import carried
 from holdfast.spark.types import spark_to_struct
 from holdfast.storage.base import NotFound
+from holdfast.storage.border import json_record
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
 from holdfast.table.builder import Mode
@@ -214,13 +215,13 @@ def _query_id(checkpoint: str | None) -> str:
         )
     where = open_location(checkpoint)
     try:
-        found = json.loads(where.store.get(where.key("metadata")))["id"]
-    except (NotFound, ValueError, KeyError, TypeError) as error:
+        data = where.store.get(where.key("metadata"))
+        return str(json_record(data, dict[str, Any], path=f"{checkpoint}/metadata")["id"])
+    except (NotFound, Damaged, KeyError) as error:
         raise Invalid(
             f"the checkpoint {checkpoint} does not say which query it is of ({error}): name the stream with "
             "option('txnAppId', ...)"
         ) from error
-    return str(found)
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.delta.format import DeltaFormat
@@ -37,7 +36,7 @@ from holdfast.schema.from_arrow import struct_of
 from holdfast.schema.identity import advanced
 from holdfast.schema.properties import Isolation
 from holdfast.schema.types import Struct
-from holdfast.spark.constraints import prepare, violation_of
+from holdfast.spark.constraints import prepare
 from holdfast.spark.progress import tasks
 from holdfast.spark.terminal import phase
 from holdfast.spark.types import spark_to_struct
@@ -105,13 +104,8 @@ class SparkRows:
     ) -> tuple[pa.Table, Mapping[str, int]]:
         prepared = prepare(self.frame, fitted, wanted)
         spec = as_session_says(spec, self.frame.sparkSession)
-        try:
-            with tasks(self.frame.sparkSession, "writing"):
-                staged = write_frame(prepared.frame, spec, location)
-        except PySparkException as error:
-            if (violation := violation_of(error)) is not None:
-                raise violation from error
-            raise
+        with tasks(self.frame.sparkSession, "writing"):
+            staged = write_frame(prepared.frame, spec, location)
         return staged, prepared.marks()
 
 

@@ -1,0 +1,111 @@
+"""The border to what others hand over: a file system that refuses, and bytes of a file that are no record.
+
+Beyond it there are values of ours and errors of the tree, nothing else.
+
+1. What a file system says becomes the error that says what to do next: nothing is there (NotFound), this user or this
+   name is at fault (Invalid), the disk is full or does not answer (Unavailable).
+2. A name that is too long is the name of no file: reading it finds nothing, writing it is Invalid.
+3. What goes wrong while bytes become records means that the bytes are Damaged. The exceptions that mean so are a closed
+   list. An assertion is not among them, and what is an error of the tree already passes as it is.
+4. Works in Spark's Python workers, which may lack msgspec: only what decodes JSON needs it.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from holdfast.errors import Damaged, Invalid, TableError, Unavailable
+from holdfast.storage.base import NotFound
+
+T = TypeVar("T")
+
+MALFORMED: tuple[type[Exception], ...] = (
+    ValueError,  # also bytes that are no UTF-8, and what Arrow calls invalid
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    NotImplementedError,
+    EOFError,
+    struct.error,
+    zlib.error,
+    pa.ArrowException,
+)
+"""What code raises that takes bytes for what they should be, where they are not."""
+
+MALFORMED_JSON: tuple[type[Exception], ...] = (msgspec.MsgspecError, *MALFORMED)
+
+NOTHING_THERE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO}
+_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_NO_NAME = {errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR}
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def refused(error: OSError, verb: str, path: str) -> TableError:
+    """What a file system said, as an error of the tree; `verb` is read, list, write or delete."""
+    reason = error.strerror or str(error)
+    if verb == "read" and error.errno in NOTHING_THERE:
+        return NotFound(path.removeprefix("/"), url="file://")
+    if error.errno in _DENIED:
+        return Invalid(f"cannot {verb} {path}: {reason}; let this user {verb} it, or run as another user")
+    if verb != "read" and error.errno in _NO_NAME:
+        return Invalid(f"cannot {verb} {path}: {reason}; choose another place")
+    if error.errno in _FULL:
+        return Unavailable(f"cannot {verb} {path}: {reason}; nothing was written: make room, then try again")
+    return Unavailable(f"cannot {verb} {path}: {reason}")
+
+
+@contextmanager
+def file_system(verb: str, path: str) -> Iterator[None]:
+    """Errors of a file system as errors of the tree, for one path."""
+    try:
+        yield
+    except OSError as error:
+        raise refused(error, verb, path) from error
+
+
+@contextmanager
+def parsing(path: str, what: str = "cannot be read", *, remedy: str = "restore it") -> Iterator[None]:
+    """Bytes of a file become records; `what` they do not makes a sentence with the path before it."""
+    try:
+        yield
+    except OSError as error:
+        # Arrow reports bytes it cannot read in this class too, but only a file system gives a number.
+        if error.errno is not None:
+            raise refused(error, "read", path) from error
+        raise damage(path, what, error, remedy=remedy) from error
+    except MALFORMED as error:
+        raise damage(path, what, error, remedy=remedy) from error
+
+
+def json_record(
+    data: bytes | str, type_: type[T], *, path: str, what: str = "cannot be read", remedy: str = "restore it"
+) -> T:
+    """A record from JSON, which must be of its type."""
+    try:
+        return msgspec.json.decode(data, type=type_)
+    except MALFORMED_JSON as error:
+        raise damage(path, what, error, remedy=remedy) from error
+
+
+def damage(path: str, what: str, error: Exception, *, remedy: str = "restore it") -> Damaged:
+    """The error of a file whose bytes are not what they must be."""
+    return Damaged(f"{path} {what}: {reason_of(error)}; {remedy}", path=path)
+
+
+def reason_of(error: Exception) -> str:
+    """What was wrong with bytes, in a few words."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(error, KeyError):
+        return f"it lacks {error}"
+    return str(error).partition("\n")[0] or repr(error)
