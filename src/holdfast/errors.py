@@ -141,6 +141,14 @@ class NotATable(Invalid):
         self.location = location
 
 
+class NotACondition(Invalid, TypeError):
+    """What was given as a condition is neither SQL text nor a Column; `given` is its type."""
+
+    def __init__(self, message: str, *, given: str) -> None:
+        super().__init__(message)
+        self.given = given
+
+
 class UnknownColumn(Invalid):
     """The request names a column the table does not have."""
 

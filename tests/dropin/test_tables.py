@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +158,37 @@ def test_builders_make_tables_with_names(enabled: SparkSession, delta: Any, data
 
 def test_the_table_behind(enabled: SparkSession, delta: Any, place: str) -> None:
     assert isinstance(delta.DeltaTable.forPath(enabled, place).holdfast, holdfast.DeltaTable)
+
+
+@pytest.mark.connect
+def test_what_is_no_condition_is_a_type_error_as_with_delta_spark(
+    enabled: SparkSession, delta: Any, place: str
+) -> None:
+    table = delta.DeltaTable.forPath(enabled, place)
+    source = enabled.range(4, 7).withColumn("n", F.lit(9)).alias("s")
+    merge = table.alias("t").merge(source, "t.id = s.id")
+    enabled.sql(f"CREATE TABLE cond_t USING delta LOCATION '{place}'")
+    try:
+        calls: list[Callable[[Any], Any]] = [
+            table.delete,
+            lambda c: table.update(c, {"n": "1"}),
+            lambda c: table.merge(source, c),
+            lambda c: table.optimize().where(c),
+            lambda c: merge.whenMatchedUpdate(c, {"n": "s.n"}),
+            merge.whenMatchedUpdateAll,
+            merge.whenMatchedDelete,
+            lambda c: merge.whenNotMatchedInsert(c, {"id": "s.id"}),
+            merge.whenNotMatchedInsertAll,
+            lambda c: merge.whenNotMatchedBySourceUpdate(c, {"n": "0"}),
+            merge.whenNotMatchedBySourceDelete,
+            lambda c: source.write.format("delta").mode("overwrite").option("replaceWhere", c).save(place),
+            lambda c: source.writeTo("cond_t").overwrite(c),
+            lambda c: source.mergeInto("cond_t", c),
+            lambda c: source.mergeInto("cond_t", F.col("cond_t.id") == F.col("s.id")).whenMatched(c).delete(),
+        ]
+        for call, wrong in itertools.product(calls, (True, 1, ["id = 1"])):
+            with pytest.raises(TypeError, match="takes a condition"):
+                call(wrong)
+    finally:
+        enabled.sql("DROP TABLE cond_t")
+    assert rows(table) == [(i, 0) for i in range(5)]

@@ -190,8 +190,13 @@ def test_nested_fields_are_renamed_though_their_column_is_not(spark: SparkSessio
 
 @pytest.mark.everywhere
 def test_what_is_no_condition_is_refused(spark: SparkSession, table: DeltaTable) -> None:
-    with pytest.raises(Invalid, match="takes SQL text or a Column, not int"):
+    with pytest.raises(TypeError, match=r"SQL text .* or a Column .*, not int: 3"):
         table.scan(where=3)
+    for wrong in (True, 1):
+        with pytest.raises(TypeError, match="takes a condition"):
+            table.delete(wrong)
+        with pytest.raises(TypeError, match="takes a condition"):
+            table.merge(table.toDF(), wrong)
     with pytest.raises(Invalid, match="empty"):
         table.scan(where=" ")
     with pytest.raises(Exception, match="nope"):

@@ -14,11 +14,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from holdfast.errors import Unsupported
 from holdfast.plan.change import SOURCE_ALIAS
 from holdfast.spark.column_text import UNREADABLE, is_bound, sql_of
+from holdfast.spark.conditions import stated_or_none
 from holdfast.spark.types import spark_to_struct
 from holdfast.sql import answers
 from holdfast.sql.row_fields import natively
 from holdfast.standin.errors import as_delta_spark
 from holdfast.table import merging
+from holdfast.table.assignments import stated_sets
 
 Expression = str | Column
 
@@ -106,10 +108,11 @@ class DeltaMergeBuilder:
             raise ValueError(f"{name!r} of {method} cannot be None")
         if not isinstance(sets, Mapping):
             raise TypeError(f"{name!r} of {method} is a dict, not {type(sets).__name__}")
-        return {column: self._named(value) for column, value in sets.items()}
+        return {column: self._named(value) for column, value in stated_sets(sets, f"{method}()").items()}
 
     def _when(self, condition: Expression | None) -> Expression | None:
-        return None if condition is None else self._named(condition)
+        given = stated_or_none(condition, "a clause of merge()")
+        return None if given is None else self._named(given)
 
     def _named(self, expression: Expression) -> Expression:
         if not isinstance(expression, Column) or not is_bound(expression):

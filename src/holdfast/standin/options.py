@@ -11,8 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from holdfast.errors import Invalid
+from holdfast.spark.conditions import stated_in_text
 
 _NEAR = 0.88
+_CONDITIONS = ("replacewhere", "replaceon")  # whose values are no other text than what a user writes
 
 
 class Options:
@@ -27,6 +29,8 @@ class Options:
         """Note an option; None takes it back."""
         if value is None:
             self._given.pop(name.lower(), None)
+        elif name.lower() in _CONDITIONS:
+            self._given[name.lower()] = (name, stated_in_text(value, f"the option {name}"))
         else:
             self._given[name.lower()] = (name, _spelled(value))
 

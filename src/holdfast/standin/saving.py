@@ -184,6 +184,7 @@ def write_into(rows: DataFrame, table: DeltaTable | IcebergTable, ask: Ask) -> N
     how = How(
         replace=ask.mode == "overwrite",
         replace_where=where,
+        zone=table._zone(),
         dynamic=dynamic and not replaces_schema,
         add_columns=merges and not replaces_schema,
         widen_types=merges and not replaces_schema and truth(snapshot.properties.get("delta.enableTypeWidening")),
@@ -321,7 +322,7 @@ def _rearrange(rows: DataFrame, table: DeltaTable, ask: Ask, settings: Settings)
     frame = ordinary(rows) if snapshot.identity is None else _with_ids(rows, snapshot)
     where = ask.where if ask.where is not None else ask.options.get("replaceWhere")
     said, stored = said_of(ask.options, settings), _stored_as(ask.options)
-    rearrange(state, frame, where, system(), said=said, stored_as=stored)
+    rearrange(state, frame, where, system(), zone=table._zone(), said=said, stored_as=stored)
 
 
 def _with_ids(rows: DataFrame, snapshot: Snapshot) -> DataFrame:
@@ -338,10 +339,17 @@ def _with_ids(rows: DataFrame, snapshot: Snapshot) -> DataFrame:
 
 
 def _write_iceberg(rows: DataFrame, table: IcebergTable, ask: Ask) -> None:
+    known = {name.lower(): name for name in KNOWN}
+    ignored = [
+        known[n] for n in (name.lower() for name, _ in ask.options.items()) if n in known and n != "replacewhere"
+    ]
+    if ignored:
+        raise Unsupported(f"{', '.join(ignored)} is not taken here for an Iceberg table: use the verbs of IcebergTable")
+    where = ask.where if ask.where is not None else ask.options.get("replaceWhere")
     if ask.mode == "overwrite":
-        if ask.where is not None:
-            raise Unsupported("rows of an Iceberg table are replaced as a whole here: use its overwrite verbs")
-        table.overwrite(rows)
+        table.overwrite(rows, replaceWhere=where, partitionOverwriteMode="dynamic" if ask.dynamic else "static")
+    elif where is not None:
+        raise Invalid("replaceWhere goes with mode overwrite")
     else:
         table.append(rows)
 

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from holdfast.errors import Invalid, NotATable, Unsupported
 from holdfast.spark.catalog import Entry, enter, find, split
+from holdfast.spark.conditions import stated, stated_or_none
 from holdfast.sql import answers
 from holdfast.sql.row_fields import natively
 from holdfast.standin import sessions
@@ -26,6 +27,7 @@ from holdfast.standin.merging import DeltaMergeBuilder, Expression, by_name
 from holdfast.standin.settings import RETENTION_CHECK, settings_of
 from holdfast.standin.table_builder import DeltaTableBuilder, Mode
 from holdfast.table import delta, optimizing
+from holdfast.table.assignments import stated_sets
 from holdfast.table.builder import IdentityGenerator
 from holdfast.table.making import MakingVerbs
 from holdfast.table.names import entry_of, path_in
@@ -119,23 +121,25 @@ class DeltaTable(MakingVerbs[DeltaTableBuilder["DeltaTable"]]):
     @as_delta_spark()
     def delete(self, condition: Expression | None = None) -> None:
         """Take out the rows that satisfy a condition; all without one."""
-        self._table.delete(None if condition is None else self._natively(condition), userMetadata=self._words())
+        where = stated_or_none(condition, "delete()")
+        self._table.delete(None if where is None else self._natively(where), userMetadata=self._words())
 
     @as_delta_spark()
     def update(self, condition: Expression | None = None, set: Mapping[str, Expression] | None = None) -> None:
         """Set columns of the rows that satisfy a condition."""
         if isinstance(condition, Mapping):
             raise TypeError("update takes a condition first: update(set={...}), or update(condition, {...})")
-        where = None if condition is None else self._natively(condition)
-        if isinstance(set, Mapping):
-            set = {name: self._natively(value) for name, value in set.items()}
-        self._table.update(where, set, userMetadata=self._words())
+        given = stated_or_none(condition, "update()")
+        where = None if given is None else self._natively(given)
+        sets = None if set is None else {n: self._natively(v) for n, v in stated_sets(set, "update()").items()}
+        self._table.update(where, sets, userMetadata=self._words())
 
     @as_delta_spark()
     def merge(self, source: DataFrame, condition: Expression) -> DeltaMergeBuilder:
         """Begin a merge of a source into the table."""
+        given = stated(condition, "merge()")
         settings = settings_of(self._spark)
-        rows, on = ordinary(source), self._natively(by_name(condition))
+        rows, on = ordinary(source), self._natively(by_name(given))
         begun = self._table.merge(rows, on, userMetadata=settings.user_metadata)
         return DeltaMergeBuilder(self._spark, begun.withSchemaEvolution() if settings.merges_schema else begun, rows)
 

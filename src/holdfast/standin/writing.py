@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from holdfast.errors import Invalid, Unsupported
 from holdfast.spark.catalog import split
 from holdfast.spark.column_text import UNREADABLE, sql_of
+from holdfast.spark.conditions import stated_in_text
 from holdfast.sql.known import Known
 from holdfast.standin.errors import as_delta_spark
 from holdfast.standin.frames import ordinary
@@ -173,7 +174,9 @@ class _WriterTo(Noting):
 
     def overwrite(self, condition: Any) -> None:
         if self._holdfast_is_ours():
-            self._holdfast_write(Ask("overwrite", options=self._holdfast_options, where=_condition_text(condition)))
+            with as_delta_spark():
+                where = stated_in_text(condition, "overwrite()")
+            self._holdfast_write(Ask("overwrite", options=self._holdfast_options, where=where))
         else:
             self._holdfast_plain.overwrite(condition)
 
@@ -222,12 +225,3 @@ def _column_name(col: Any) -> str:
     if UNREADABLE in text or "(" in text:
         raise Unsupported(f"a Delta table is partitioned by columns, not by {text}: add a generated column")
     return text.replace("`", "")
-
-
-def _condition_text(condition: Any) -> str:
-    text = sql_of(condition) if isinstance(condition, Column) else str(condition)
-    if UNREADABLE in text:
-        raise Invalid(
-            f"the condition of overwrite is not one that can be read back ({condition}): give SQL text with F.expr"
-        )
-    return text

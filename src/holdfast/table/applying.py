@@ -25,7 +25,8 @@ from holdfast.plan.changes import BEFORE, CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_
 from holdfast.rows.columns import ROW_ID
 from holdfast.schema.constraints import quoted
 from holdfast.table import altering
-from holdfast.table.changing import Caller, Changed, Value
+from holdfast.table.assignments import Value
+from holdfast.table.changing import Caller, Changed
 from holdfast.table.dialect import TableState
 from holdfast.table.merging import DeltaMergeBuilder, Duplicates, Rows
 from holdfast.table.verbs import RowVerbs

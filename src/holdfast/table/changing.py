@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from holdfast.env import Env
-from holdfast.errors import Invalid, UnknownColumn
+from holdfast.errors import Invalid
 from holdfast.local.change import LocalChanger
 from holdfast.model.mutation import HANDS_OUT_NUMBERS, KEEPS_ROW_IDS, AllRows, Mutation, Reads, RowsWhere, Shape
 from holdfast.ops.change import Asked, Effect, Strategy, effect, preview, touched
@@ -23,7 +23,7 @@ from holdfast.ops.rebase import Redo, Touched
 from holdfast.ops.scan import LoadHidden
 from holdfast.ops.write import Said
 from holdfast.plan.auto import Auto
-from holdfast.plan.change import Clause, Expression, Set, Side
+from holdfast.plan.change import Clause, Side
 from holdfast.plan.follow import Runner
 from holdfast.plan.merge_on import understand
 from holdfast.plan.named import metadata_named, refuse_made_up
@@ -31,18 +31,17 @@ from holdfast.plan.prune import Pruner, Want, told_by
 from holdfast.plan.repeatable import is_repeatable
 from holdfast.plan.scan import with_metadata
 from holdfast.predicate.records import ALWAYS, Predicate
-from holdfast.schema.identity import advanced, identity_of
+from holdfast.schema.identity import advanced
 from holdfast.schema.properties import Isolation
 from holdfast.schema.types import Struct
 from holdfast.spark.change import SparkChanger
 from holdfast.spark.column_text import UNREADABLE, sql_of
 from holdfast.table.affected import row_ids
+from holdfast.table.assignments import Value, assignments
 from holdfast.table.delta_dialect import DELTA
 from holdfast.table.dialect import Dialect, TableState
 from holdfast.table.writing import is_seen, land, refuse_append_only
 
-Value: TypeAlias = str | Column
-Sets: TypeAlias = Mapping[str, Value]
 Pruners: TypeAlias = Callable[[Any, Predicate], tuple[Pruner, ...]]  # of a state, given what is true of wanted rows
 
 
@@ -153,7 +152,7 @@ def delete_asked(state: TableState, condition: Value | None, caller: Caller) -> 
     predicate, exact = predicate_of(condition, with_metadata(state.snapshot, shape.schema, metadata), caller)
     return Asked(
         state.snapshot,
-        (Clause(Side.ALONE, _expression(condition)),),
+        (Clause(Side.ALONE, condition),),
         shape.schema,
         caller.dialect.mode_of(state, caller.mode, "delete"),
         caller.dialect.storing(state, shape, feeds=caller.feeds),
@@ -165,7 +164,7 @@ def delete_asked(state: TableState, condition: Value | None, caller: Caller) -> 
     )
 
 
-def update_asked(state: TableState, condition: Value | None, sets: Sets | None, caller: Caller) -> Asked:
+def update_asked(state: TableState, condition: Value | None, sets: Mapping[str, Value] | None, caller: Caller) -> Asked:
     """An UPDATE, understood."""
     shape = caller.dialect.shape_of(state)
     _writable(state, shape, caller.dialect)
@@ -175,7 +174,7 @@ def update_asked(state: TableState, condition: Value | None, sets: Sets | None, 
     metadata = metadata_named([text_of(condition), *values], state.snapshot, shape.schema, caller.alias)
     refuse_made_up(values, state.snapshot, metadata, caller.alias)
     predicate, _ = predicate_of(condition, with_metadata(state.snapshot, shape.schema, metadata), caller)
-    clause = Clause(Side.ALONE, _expression(condition), assignments(sets, shape.schema, caller.alias))
+    clause = Clause(Side.ALONE, condition, assignments(sets, shape.schema, caller.alias))
     return Asked(
         state.snapshot,
         (clause,),
@@ -203,13 +202,13 @@ def deleted(state: TableState, condition: Value | None, caller: Caller) -> Step:
     return Step("DELETE", _parameters(condition), asked, done, metrics)
 
 
-def update(state: TableState, condition: Value | None, sets: Sets | None, caller: Caller) -> Changed:
+def update(state: TableState, condition: Value | None, sets: Mapping[str, Value] | None, caller: Caller) -> Changed:
     """Change columns of rows."""
     started = caller.env.now_ms()
     return seen(state, caller) or commit(state, updated(state, condition, sets, caller), caller, started=started)
 
 
-def updated(state: TableState, condition: Value | None, sets: Sets | None, caller: Caller) -> Step:
+def updated(state: TableState, condition: Value | None, sets: Mapping[str, Value] | None, caller: Caller) -> Step:
     """Change columns of rows, up to the commit."""
     asked = update_asked(state, condition, sets, caller)
     done = effect(asked, caller.changer(), caller.load_hidden, caller.env.now_ms)
@@ -327,59 +326,11 @@ def kind_metrics(asked: Asked, done: Effect) -> dict[str, int]:
     return told
 
 
-def assignments(sets: Sets, schema: Struct, alias: str | None) -> tuple[Set, ...]:
-    """What is set, by the paths of columns as the table spells them."""
-    made = [Set(column_path(name, schema, alias), _expression(value)) for name, value in sets.items()]
-    for one in made:
-        clash = [o for o in made if o is not one and o.path[: len(one.path)] == one.path]
-        if clash:
-            wrong = Invalid(f"{'.'.join(clash[0].path)} and {'.'.join(one.path)} are both set: set one of them")
-            raise wrong.named("DELTA_CONFLICT_SET_COLUMN")
-        top = schema.find(one.path[0])
-        if top is not None and identity_of(top) is not None:
-            wrong = Invalid(f"the column {top.name} is numbered by the table itself and cannot be set")
-            raise wrong.named("DELTA_IDENTITY_COLUMNS_UPDATE_NOT_SUPPORTED")
-    return tuple(made)
-
-
-def column_path(name: str, schema: Struct, alias: str | None) -> tuple[str, ...]:
-    """The path of a column that a user names, with or without the table's alias before it."""
-    parts = split_name(name)
-    if (whole := schema.find(name)) is not None:
-        return (whole.name,)
-    if alias is not None and len(parts) > 1 and parts[0].lower() == alias.lower() and schema.find(parts[0]) is None:
-        parts = parts[1:]
-    path: list[str] = []
-    inside: Any = schema
-    for part in parts:
-        found = inside.find(part) if isinstance(inside, Struct) else None
-        if found is None:
-            raise UnknownColumn(f"the table has no column {name!r}; it has {', '.join(schema.names[:20])}", column=name)
-        path.append(found.name)
-        inside = found.type
-    return tuple(path)
-
-
-def split_name(name: str) -> list[str]:
-    """The parts of a dotted name; what stands between backquotes is one part."""
-    parts, rest = [], name.strip()
-    while rest:
-        if rest.startswith("`"):
-            end = rest.find("`", 1)
-            if end < 0:
-                raise Invalid(f"the name {name!r} has a backquote that is not closed")
-            part, rest = rest[1:end], rest[end + 1 :].removeprefix(".")
-        else:
-            part, _, rest = rest.partition(".")
-        parts.append(part)
-    return parts
-
-
-def text_of(expression: Expression | None) -> str:
+def text_of(expression: Value | None) -> str:
     """An expression for people, and for what is understood of it."""
     if expression is None:
         return "true"
-    return sql_of(expression) if isinstance(expression, Column) else str(expression)
+    return sql_of(expression) if isinstance(expression, Column) else expression
 
 
 def _writable(state: TableState, shape: Shape, dialect: Dialect) -> None:
@@ -391,20 +342,10 @@ def predicate_of(condition: Value | None, schema: Struct, caller: Caller) -> tup
     """What is understood of a condition, and whether that is all of it."""
     if condition is None:
         return ALWAYS, True
-    text = text_of(_expression(condition))
+    text = text_of(condition)
     on = understand(text, schema, Struct(()), caller.alias, None, zone=caller.zone)
     return on.target_only, on.is_understood and UNREADABLE not in text
 
 
-def _expression(value: Any) -> Expression:
-    if value is None or isinstance(value, str | Column):
-        if isinstance(value, str) and not value.strip():
-            raise Invalid("an empty text is no condition or value: leave it out, or write what it means")
-        return value
-    if isinstance(value, bool | int | float):
-        return str(value).lower() if isinstance(value, bool) else repr(value)
-    raise Invalid(f"conditions and values are SQL text or Columns, not {type(value).__name__}: {value!r}")
-
-
 def _parameters(condition: Value | None) -> Mapping[str, Any]:
-    return {"predicate": json.dumps([] if condition is None else [text_of(_expression(condition))])}
+    return {"predicate": json.dumps([] if condition is None else [text_of(condition)])}

@@ -32,6 +32,7 @@ from holdfast.ops.scan import LoadHidden
 from holdfast.ops.write import Said
 from holdfast.plan.prune import Pruner
 from holdfast.schema.properties import isolation
+from holdfast.spark.conditions import stated_in_text
 from holdfast.storage.open import open_location
 from holdfast.table import altering, converting
 from holdfast.table.auto import after
@@ -158,9 +159,9 @@ class DeltaTable(
         self,
         rows: DataFrame | pa.Table,
         *,
-        replaceWhere: str | None = None,
+        replaceWhere: str | Column | None = None,
         replaceUsing: str | Sequence[str] | None = None,
-        replaceOn: str | None = None,
+        replaceOn: str | Column | None = None,
         partitionOverwriteMode: str = "static",
         mergeSchema: bool = False,
         widenTypes: bool = False,
@@ -173,6 +174,8 @@ class DeltaTable(
         Or of those they match: by equal values in the columns `replaceUsing`, or by a condition `replaceOn`, in which
         the table has the name that `alias` gave it.
         """
+        where = None if replaceWhere is None else stated_in_text(replaceWhere, "overwrite(replaceWhere=)")
+        on = None if replaceOn is None else stated_in_text(replaceOn, "overwrite(replaceOn=)")
         mode = partitionOverwriteMode.lower()
         if mode not in ("static", "dynamic"):
             raise Invalid(f"partitionOverwriteMode is static or dynamic, not {partitionOverwriteMode!r}")
@@ -182,14 +185,15 @@ class DeltaTable(
             raise Invalid("overwriteSchema replaces the whole table: leave replaceWhere and dynamic mode out")
         how = How(
             replace=True,
-            replace_where=replaceWhere,
+            replace_where=where,
+            zone=self._zone(),
             dynamic=mode == "dynamic",
             add_columns=mergeSchema,
             widen_types=widenTypes,
             replace_schema=overwriteSchema,
             said=said(txn, userMetadata),
         )
-        return self._write(rows, how, Met(replaceUsing, replaceOn, self._alias))
+        return self._write(rows, how, Met(replaceUsing, on, self._alias))
 
     def _write(self, rows: DataFrame | pa.Table, how: How, met: Met | None = None) -> Written:
         env, state, caller = system(), self._state(), self._caller()
@@ -242,11 +246,10 @@ class DeltaTable(
         """Let a column be null where rows to come bring nothing for it."""
         return altering.default_column(self._state(), name, None, system())
 
-    def addConstraint(self, name: str, expression: str) -> Written:
+    def addConstraint(self, name: str, expression: str | Column) -> Written:
         """Demand that an expression is true of every row, those that are there included; null breaks it too."""
-        return altering.add_constraint(
-            self._state(), name, expression, system(), zone=self._zone(), session=self._spark
-        )
+        text = stated_in_text(expression, "addConstraint()")
+        return altering.add_constraint(self._state(), name, text, system(), zone=self._zone(), session=self._spark)
 
     def dropConstraint(self, name: str, ifExists: bool = False) -> Written:
         """Demand no more what a constraint said."""

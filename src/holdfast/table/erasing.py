@@ -17,7 +17,6 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -48,9 +47,11 @@ from holdfast.plan.scan import partition_fields
 from holdfast.plan.vacuum import plan_vacuum
 from holdfast.rows.columns import ROW_ID
 from holdfast.schema.properties import LOG_RETENTION, span_ms
+from holdfast.spark.conditions import stated, stated_or_none
 from holdfast.spark.id_bitmap import id_bitmap
 from holdfast.storage.arrays import positions, strings
 from holdfast.table.affected import row_ids
+from holdfast.table.assignments import Value
 from holdfast.table.changing import Caller, Step, commit, delete_asked, file_metrics
 from holdfast.table.optimizing import limits_of, run_bins
 from holdfast.table.seeking import Sought, carriers, holders, ids_where, understood
@@ -75,7 +76,10 @@ class ErasureVerbs(ABC):
 
         Needs row tracking. The report is kept in the table's directory; `erasureStatus` tells when all is gone.
         """
-        return erase(self._state(), condition, self._caller())
+        if condition is None:
+            raise Invalid("erase needs a condition: to take out every row, drop the table's directory")
+        where = stated(condition, "erase()")
+        return erase(self._state(), where, self._caller())
 
     def erasureStatus(self, report: Erased | str, condition: str | Column | None = None) -> ErasureStatus:
         """Read every data file in the table's directory by row id, and say whether any holds erased rows.
@@ -83,7 +87,8 @@ class ErasureVerbs(ABC):
         Change data has no ids: of it, files that held such rows when they were erased must be gone. With the condition
         given again, change data and files of old versions are read for it as well.
         """
-        return erasure_status(self._state(), report, condition, self._caller())
+        where = stated_or_none(condition, "erasureStatus()")
+        return erasure_status(self._state(), report, where, self._caller())
 
     def erasures(self) -> list[Erased]:
         """The reports that are kept, in the order of their ids."""
@@ -91,11 +96,9 @@ class ErasureVerbs(ABC):
         return [ops.saved(location, each) for each in ops.all_saved(location)]
 
 
-def erase(state: DeltaState, condition: Any, caller: Caller) -> Erased:
+def erase(state: DeltaState, condition: Value, caller: Caller) -> Erased:
     """Take rows out for good, as far as that can be done at once, and tell what is left."""
     location = state.snapshot.location
-    if condition is None:
-        raise Invalid("erase needs a condition: to take out every row, drop the table's directory")
     if state.snapshot.identity is None:
         raise NoRowIdentity(
             f"the table at {location.url} does not track rows, so nobody can tell where copies of one are: call "
@@ -123,7 +126,7 @@ def erase(state: DeltaState, condition: Any, caller: Caller) -> Erased:
     return report
 
 
-def erasure_status(state: DeltaState, report: Erased | str, condition: Any, caller: Caller) -> ErasureStatus:
+def erasure_status(state: DeltaState, report: Erased | str, condition: Value | None, caller: Caller) -> ErasureStatus:
     """Look through the bytes for erased rows."""
     location = state.snapshot.location
     erasure = ops.saved(location, report if isinstance(report, str) else report.id)

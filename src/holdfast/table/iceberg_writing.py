@@ -15,7 +15,7 @@ from os import PathLike, fspath
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from holdfast.env import system
@@ -32,6 +32,7 @@ from holdfast.schema.ddl import parse_type
 from holdfast.schema.from_arrow import struct_of
 from holdfast.schema.properties import isolation as level_named
 from holdfast.schema.types import Struct
+from holdfast.spark.conditions import stated_in_text
 from holdfast.spark.types import spark_to_struct
 from holdfast.table.changing import Caller
 from holdfast.table.iceberg_altering import IcebergAltering
@@ -58,7 +59,7 @@ class IcebergWriting(RowVerbs, IcebergAltering):
         self,
         rows: DataFrame | pa.Table,
         *,
-        replaceWhere: str | None = None,
+        replaceWhere: str | Column | None = None,
         partitionOverwriteMode: str = "static",
         mode: str | None = None,
         mergeSchema: bool = False,
@@ -70,6 +71,7 @@ class IcebergWriting(RowVerbs, IcebergAltering):
 
         `mode` is the way in which rows go that `replaceWhere` names.
         """
+        where = None if replaceWhere is None else stated_in_text(replaceWhere, "overwrite(replaceWhere=)")
         if mode is not None and replaceWhere is None:
             raise Invalid("all rows go with their files: mode is for overwrites with replaceWhere")
         if partitionOverwriteMode.lower() not in ("static", "dynamic"):
@@ -79,7 +81,8 @@ class IcebergWriting(RowVerbs, IcebergAltering):
             raise Invalid("replaceWhere and dynamic partition overwrite exclude each other: choose one")
         how = How(
             replace=True,
-            replace_where=replaceWhere,
+            replace_where=where,
+            zone=self._zone(),
             dynamic=dynamic,
             add_columns=mergeSchema,
             widen_types=widenTypes,

@@ -38,16 +38,15 @@ from holdfast.plan.scan import Request, plan_scan, with_metadata
 from holdfast.schema.constraints import quoted
 from holdfast.schema.evolve import evolve
 from holdfast.schema.types import Field, Struct
+from holdfast.spark.conditions import stated_or_none
 from holdfast.spark.dedupe import one_per_key
+from holdfast.table.assignments import Sets, Value, assignments, stated_sets
 from holdfast.table.auto import after
 from holdfast.table.changing import (
     Caller,
     Changed,
     ChangePlan,
-    Sets,
     Step,
-    Value,
-    assignments,
     commit,
     file_metrics,
     kind_metrics,
@@ -71,7 +70,7 @@ class When:
 
     side: Side
     condition: Value | None
-    sets: Sets | None
+    sets: Mapping[str, Value] | None
     deletes: bool = False
 
     @property
@@ -188,6 +187,7 @@ class DeltaMergeBuilder:
             return planned(asked, "MERGE", self._caller, notes=notes)
 
     def _with(self, when: When) -> DeltaMergeBuilder:
+        stated_or_none(when.condition, "a clause of merge()")
         before = [w for w in self._whens if w.side is when.side]
         if before and before[-1].condition is None:
             raise Invalid(
@@ -422,10 +422,10 @@ def _star(f: Field, target: Field | None, path: tuple[str, ...], prefix: str, *,
     return [s for inner in f.type.fields for s in _star(inner, target.type.find(inner.name), here, value, whole=False)]
 
 
-def _given(sets: Sets | None, method: str, argument: str) -> Sets:
-    if not sets:
+def _given(sets: Sets | None, method: str, argument: str) -> Mapping[str, Value]:
+    if not (stated := stated_sets(sets, f"{method}()")):
         raise Invalid(f"{method} needs {argument}=, columns and their values")
-    return sets
+    return stated
 
 
 def _as_table(target: Snapshot, pinned: Pinned) -> Snapshot:

@@ -36,6 +36,7 @@ from holdfast.predicate.evaluate import matches
 from holdfast.predicate.records import columns_of, conjunction
 from holdfast.rows.columns import ROW_ID
 from holdfast.schema.types import Field
+from holdfast.spark.conditions import stated_or_none, stated_without_spark
 from holdfast.spark.id_bitmap import id_bitmap
 from holdfast.spark.scan import SparkRunner
 from holdfast.table import reindexing
@@ -82,7 +83,7 @@ class NearestVerbs(IndexVerbs):
     def _condition(self, where: str | Column | None, snapshot: Snapshot, metadata: Metadata) -> Condition | None: ...
 
     @abstractmethod
-    def _local_condition(self, where: Any, snapshot: Snapshot, metadata: Metadata) -> Condition | None: ...
+    def _local_condition(self, where: str | None, snapshot: Snapshot, metadata: Metadata) -> Condition | None: ...
 
     def nearest(
         self,
@@ -104,11 +105,12 @@ class NearestVerbs(IndexVerbs):
         `metric` is l2, cosine or dot; without it that of the index, else l2. `nprobe` is how many lists of an index are
         visited, `refine` how many candidates for each row asked for are compared exactly.
         """
+        text = stated_without_spark(where, "nearest(where=)")
         pin = self._pinned(version, timestamp)
         snapshot = _tracked(pin)
         ask, several = _asked(snapshot, column, vector, k, metric, nprobe, refine)
         self._check_output(pin, columns, metadata, several)
-        condition = self._local_condition(where, snapshot, ())
+        condition = self._local_condition(text, snapshot, ())
         indexes = reindexing.opened(pin, self._seen())
         allowed = None if condition is None else _allowed(indexes, condition)
         found = nearest(indexes, ask, route(indexes, ask), allowed, _local_rows(snapshot))
@@ -129,12 +131,13 @@ class NearestVerbs(IndexVerbs):
         metadata: Metadata = (),
     ) -> DataFrame:
         """The same rows as a DataFrame: Spark evaluates `where` and looks at the rows that no index answers for."""
+        given = stated_or_none(where, "nearestDF(where=)")
         spark = self._session()
         pin = self._pinned(version, timestamp)
         snapshot = _tracked(pin)
         ask, several = _asked(snapshot, column, vector, k, metric, nprobe, refine)
         self._check_output(pin, columns, metadata, several)
-        condition = self._condition(where, snapshot, ())
+        condition = self._condition(given, snapshot, ())
         indexes = reindexing.opened(pin, self._seen())
         way = route(indexes, ask)
 

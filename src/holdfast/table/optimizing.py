@@ -30,6 +30,7 @@ from holdfast.plan.scan import partition_fields, refuse_unknown
 from holdfast.predicate.parse import unknown_names
 from holdfast.predicate.records import ALWAYS, Predicate
 from holdfast.schema.show import path_text
+from holdfast.spark.conditions import stated
 from holdfast.spark.progress import step
 from holdfast.storage.arrays import strings
 from holdfast.table.changing import Caller, predicate_of, text_of
@@ -91,6 +92,7 @@ class DeltaOptimizeBuilder:
 
     def where(self, condition: str | Column) -> DeltaOptimizeBuilder:
         """Only files that may hold rows which satisfy a condition; not of a clustered table."""
+        wanted = stated(condition, "optimize().where()")
         if self.state.snapshot.clustering_columns:
             shown = ", ".join(path_text(path) for path in clustered_by(self.state))
             raise Invalid(
@@ -98,8 +100,8 @@ class DeltaOptimizeBuilder:
                 "bound what is written with optimize(maxBytes=...)"
             )
         schema = self.state.snapshot.schema
-        refuse_unknown(unknown_names(text_of(condition), schema), schema)
-        predicate, _ = predicate_of(condition, schema, self.caller)
+        refuse_unknown(unknown_names(text_of(wanted), schema), schema)
+        predicate, _ = predicate_of(wanted, schema, self.caller)
         if predicate == ALWAYS:
             raise Invalid(f"nothing of {condition!r} says which files to leave out: compare columns with literals")
         return replace(self, predicate=predicate)

@@ -24,7 +24,7 @@ from holdfast.plan.prune import Pruner
 from holdfast.plan.run import Runner
 from holdfast.plan.scan import Condition, Request, known_columns, refuse_unknown
 from holdfast.predicate.parse import parse, unknown_names
-from holdfast.spark.conditions import condition
+from holdfast.spark.conditions import condition, stated_or_none, stated_without_spark
 from holdfast.spark.scan import SparkRunner
 
 Metadata: TypeAlias = Mapping[str, str] | Sequence[str]
@@ -70,8 +70,9 @@ class ReadVerbs(ABC):
         `_row_id`, or maps them to other names: `{"_row_id": "rid"}`. A version is a number, or a name: of a pin in
         Delta, of a branch or tag in Iceberg.
         """
+        given = stated_or_none(where, "scan(where=)")
         spark, state = self._session(), self._at(version, timestamp)
-        asked = self._condition(where, state.snapshot, metadata)
+        asked = self._condition(given, state.snapshot, metadata)
         return self._scanned(state, Request(columns, asked, metadata), SparkRunner(spark))
 
     def toArrow(
@@ -83,8 +84,9 @@ class ReadVerbs(ABC):
         metadata: Metadata = (),
     ) -> pa.Table:
         """Rows as an Arrow table, read in this process without Spark: for small requests."""
+        text = stated_without_spark(where, "toArrow(where=)")
         state = self._at(version, timestamp)
-        asked = self._local_condition(where, state.snapshot, metadata)
+        asked = self._local_condition(text, state.snapshot, metadata)
         return self._scanned(state, Request(columns, asked, metadata), LocalRunner())
 
     def explain(
@@ -96,12 +98,14 @@ class ReadVerbs(ABC):
         metadata: Metadata = (),
     ) -> explaining.Explanation:
         """What `scan` with the same arguments would read, and why; printing it shows it."""
+        given = stated_or_none(where, "explain(where=)")
+        text = stated_without_spark(where, "explain(where=) without a session") if self._spark is None else None
         state = self._at(version, timestamp)
         snapshot, more = state.snapshot, self._passes(state)
         if self._spark is None:
-            local = Request(columns, self._local_condition(where, snapshot, metadata), metadata)
+            local = Request(columns, self._local_condition(text, snapshot, metadata), metadata)
             return explaining.explain(snapshot, local, LocalRunner(), more=more)
-        request = Request(columns, self._condition(where, snapshot, metadata), metadata)
+        request = Request(columns, self._condition(given, snapshot, metadata), metadata)
         return explaining.explain(snapshot, request, SparkRunner(self._spark), more=more)
 
     def history(self, limit: int | None = None) -> DataFrame:
@@ -133,11 +137,9 @@ class ReadVerbs(ABC):
     def _condition(self, where: str | Column | None, snapshot: Snapshot, metadata: Metadata) -> Condition | None:
         return None if where is None else condition(self._session(), where, known_columns(snapshot, metadata))
 
-    def _local_condition(self, where: Any, snapshot: Snapshot, metadata: Metadata) -> Condition | None:
+    def _local_condition(self, where: str | None, snapshot: Snapshot, metadata: Metadata) -> Condition | None:
         if where is None:
             return None
-        if not isinstance(where, str):
-            raise Invalid("without Spark a condition must be SQL text")
         columns = known_columns(snapshot, metadata)
         refuse_unknown(unknown_names(where, columns), columns)
         return Condition(where, where, parse(where, columns, zone=self._zone()))

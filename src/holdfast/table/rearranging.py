@@ -42,6 +42,7 @@ def rearrange(
     where: str | None,
     env: Env,
     *,
+    zone: str = "UTC",
     said: Said | None = None,
     stored_as: Mapping[str, str] | None = None,
 ) -> Written:
@@ -53,7 +54,7 @@ def rearrange(
     snapshot, shape = state.snapshot, DELTA.shape_of(state)
     DELTA.check_writable(state)
     _check_columns(snapshot, rows)
-    predicate = None if where is None else parse(where, snapshot.schema)
+    predicate = None if where is None else parse(where, snapshot.schema, zone=zone)
     if predicate is not None and not is_about_partitions(snapshot, predicate):
         raise Invalid(f"dataChange=false is for whole partitions, and {where} names rows: call optimize()")
     stored = replace(shape, properties={**shape.properties, **(stored_as or {})})

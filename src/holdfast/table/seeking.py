@@ -22,7 +22,7 @@ from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from holdfast.errors import Damaged, Invalid, MissingFile, Unsupported
+from holdfast.errors import Damaged, MissingFile, Unsupported
 from holdfast.local.runner import LocalRunner
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import HiddenRows, Snapshot
@@ -36,6 +36,7 @@ from holdfast.spark.id_bitmap import id_bitmap
 from holdfast.spark.scan import SparkRunner
 from holdfast.storage.arrays import mask
 from holdfast.storage.location import Location
+from holdfast.table.assignments import Value
 from holdfast.table.changing import Caller
 
 _READERS = 16
@@ -50,13 +51,13 @@ class Sought:
     where: Condition | None = None
 
 
-def understood(snapshot: Snapshot, condition: Any, caller: Caller) -> Condition:
+def understood(snapshot: Snapshot, condition: Value, caller: Caller) -> Condition:
     """A condition, as files of any age can be asked for it."""
     columns = known_columns(snapshot, ())
     if caller.spark is not None:
         return spark_condition(caller.spark, condition, columns)
-    if not isinstance(condition, str) or not condition.strip():
-        raise Invalid("without Spark a condition is SQL text")
+    if not isinstance(condition, str):
+        raise Unsupported(f"without Spark nobody can look for rows with the Column {condition}: write it as SQL text")
     refuse_unknown(unknown_names(condition, columns), columns)
     predicate = parse(condition, columns, zone=caller.zone)
     if has_opaque(predicate):

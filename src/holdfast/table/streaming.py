@@ -11,13 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from holdfast.delta.state import DeltaState
 from holdfast.errors import Invalid
 from holdfast.ops.write import Said
 from holdfast.plan.stream import STORAGE, asked_of
+from holdfast.spark.conditions import stated_in_text
 from holdfast.storage.location import Location
 from holdfast.storage.remote import RemoteStore
 from holdfast.table.changing import Caller
@@ -96,7 +97,7 @@ class StreamVerbs(ABC):
 
     def mergeStream(
         self,
-        condition: str,
+        condition: str | Column,
         clauses: Clauses | None = None,
         *,
         appId: str,
@@ -112,13 +113,14 @@ class StreamVerbs(ABC):
         `appId` names the stream: the table notes it with the id of the last batch, so keep it as long as the
         checkpoint, and take another with a new one.
         """
+        on = stated_in_text(condition, "mergeStream()")
         Duplicates(duplicates, orderBy)  # these refuse here what the first batch would refuse later
         retry_of(retry)
         location, alias = self._state().snapshot.location, self._caller(mode, None, isolation).alias
         merging = {
             "path": location.url,
             "storage": _storage(location),
-            "condition": condition,
+            "condition": on,
             "app": appId,
             "alias": alias,
             "mode": mode,

@@ -44,11 +44,13 @@ from holdfast.parquet.write import WriteSpec
 from holdfast.plan.scan import Condition, Request
 from holdfast.schema.identity import advanced
 from holdfast.spark.changes import SparkChangeReader
+from holdfast.spark.conditions import stated, stated_or_none, stated_without_spark
 from holdfast.spark.scan import SparkRunner
 from holdfast.spark.write import write_frame
 from holdfast.table import changing
+from holdfast.table.assignments import Sets, Value, stated_sets
 from holdfast.table.auto import after
-from holdfast.table.changing import Caller, Changed, ChangePlan, Sets, Step, Value, no_pruners
+from holdfast.table.changing import Caller, Changed, ChangePlan, Step, no_pruners
 from holdfast.table.delta_dialect import DELTA
 from holdfast.table.merging import DeltaMergeBuilder, Duplicates, Rows
 from holdfast.table.retrying import Retry, retried, retry_of
@@ -73,7 +75,7 @@ class TransactionVerbs(ABC):
         """Know that this object has written to the table."""
 
     @abstractmethod
-    def _local_condition(self, where: Any, snapshot: Snapshot, metadata: Any) -> Condition | None: ...
+    def _local_condition(self, where: str | None, snapshot: Snapshot, metadata: Any) -> Condition | None: ...
 
     def transaction(
         self,
@@ -176,11 +178,13 @@ class Transaction:
 
     def delete(self, condition: Value | None = None, *, mode: str | None = None) -> Changed:
         """Take out rows, as `table.delete` does."""
-        return self._did(changing.deleted(self._now(), condition, self._asking(mode)))
+        where = stated_or_none(condition, "delete()")
+        return self._did(changing.deleted(self._now(), where, self._asking(mode)))
 
     def update(self, condition: Value | None = None, set: Sets | None = None, *, mode: str | None = None) -> Changed:
         """Set columns of rows, as `table.update` does."""
-        return self._did(changing.updated(self._now(), condition, set, self._asking(mode)))
+        where, sets = stated_or_none(condition, "update()"), stated_sets(set, "update()")
+        return self._did(changing.updated(self._now(), where, sets, self._asking(mode)))
 
     def merge(
         self,
@@ -192,13 +196,14 @@ class Transaction:
         orderBy: str | None = None,
     ) -> DeltaMergeBuilder:
         """Begin a merge, as `table.merge` does; it runs at its `execute()`."""
-        return _Merge(self, mode, source, condition, Duplicates(duplicates, orderBy))
+        return _Merge(self, mode, source, stated(condition, "merge()"), Duplicates(duplicates, orderBy))
 
     def toArrow(self, columns: Sequence[str] | None = None, where: str | None = None) -> pa.Table:
         """Rows as the transaction has made them so far. From then on it depends on every row of the table."""
+        text = stated_without_spark(where, "toArrow(where=)")
         snapshot = self._now().snapshot
         self._shown = True
-        request = Request(columns, self._condition(where, snapshot))
+        request = Request(columns, self._condition(text, snapshot))
         return scanning.scan(snapshot, request, LocalRunner(), self._overlay.load_hidden)
 
     def toDF(self) -> DataFrame:

@@ -10,9 +10,11 @@ from pyspark.sql import Column, DataFrame
 from holdfast.model.mutation import AppVersion
 from holdfast.ops.write import Said
 from holdfast.plan.compact import HIDDEN_SHARE, TARGET_ROWS
+from holdfast.spark.conditions import stated, stated_or_none
 from holdfast.table import changing
+from holdfast.table.assignments import Sets, stated_sets
 from holdfast.table.auto import after
-from holdfast.table.changing import Caller, Changed, ChangePlan, Sets
+from holdfast.table.changing import Caller, Changed, ChangePlan
 from holdfast.table.dialect import TableState
 from holdfast.table.lease import Lease, lease_of
 from holdfast.table.merging import DeltaMergeBuilder, Duplicates
@@ -66,11 +68,12 @@ class RowVerbs(ABC):
         `isolation` is Serializable, WriteSerializable or SnapshotIsolation; without it, what the table asks for
         (`delta.isolationLevel`). `retry` is how often to try when another writer comes first, a number or a `Retry`.
         """
+        where = stated_or_none(condition, "delete()")
         caller = self._caller(mode, said(txn, userMetadata), isolation)
 
         def run() -> Changed:
             state = self._state()
-            return after(state, changing.delete(state, condition, caller), caller)
+            return after(state, changing.delete(state, where, caller), caller)
 
         return retried(run, retry_of(retry), caller.env)
 
@@ -85,12 +88,16 @@ class RowVerbs(ABC):
         txn: tuple[str, int] | None = None,
         userMetadata: str | None = None,
     ) -> Changed:
-        """Set columns of the rows that satisfy a condition, as in `update("id = 1", {"n": "n + 1"})`."""
+        """Set columns of the rows that satisfy a condition, as in `update("id = 1", {"n": "n + 1"})`.
+
+        A value is SQL text or a Column; a number, a bool or None stands for itself.
+        """
+        where, sets = stated_or_none(condition, "update()"), stated_sets(set, "update()")
         caller = self._caller(mode, said(txn, userMetadata), isolation)
 
         def run() -> Changed:
             state = self._state()
-            return after(state, changing.update(state, condition, set, caller), caller)
+            return after(state, changing.update(state, where, sets, caller), caller)
 
         return retried(run, retry_of(retry), caller.env)
 
@@ -111,9 +118,10 @@ class RowVerbs(ABC):
 
         Several rows of the source with one key are an error, or the `first` or `last` by the column `orderBy` counts.
         """
+        on = stated(condition, "merge()")
         caller = self._caller(mode, said(txn, userMetadata), isolation)
         settled = Duplicates(duplicates, orderBy)
-        return DeltaMergeBuilder(self._state, source, condition, caller, settled, retry_of(retry))
+        return DeltaMergeBuilder(self._state, source, on, caller, settled, retry_of(retry))
 
     @property
     def plan(self) -> Plans:
@@ -164,15 +172,19 @@ class Plans:
 
     def delete(self, condition: str | Column | None = None, *, mode: str | None = None) -> ChangePlan:
         """What `delete` with the same arguments would do."""
-        caller = self._table._caller(mode)
-        return changing.planned(changing.delete_asked(self._table._state(), condition, caller), "DELETE", caller)
+        where, caller = stated_or_none(condition, "plan.delete()"), self._table._caller(mode)
+        return changing.planned(changing.delete_asked(self._table._state(), where, caller), "DELETE", caller)
 
     def update(
         self, condition: str | Column | None = None, set: Sets | None = None, *, mode: str | None = None
     ) -> ChangePlan:
         """What `update` with the same arguments would do."""
+        where, sets = (
+            stated_or_none(condition, "plan.update()"),
+            stated_sets(set, "plan.update()"),
+        )
         caller = self._table._caller(mode)
-        return changing.planned(changing.update_asked(self._table._state(), condition, set, caller), "UPDATE", caller)
+        return changing.planned(changing.update_asked(self._table._state(), where, sets, caller), "UPDATE", caller)
 
 
 def said(txn: tuple[str, int] | None, user_metadata: str | None) -> Said:

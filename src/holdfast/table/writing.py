@@ -56,6 +56,7 @@ class How:
 
     replace: bool = False  # else appended
     replace_where: str | None = None
+    zone: str = "UTC"  # of times in it that name none
     dynamic: bool = False  # replace only the partitions that the rows have
     add_columns: bool = False
     widen_types: bool = False
@@ -176,7 +177,7 @@ def store_rows(state: TableState, rows: Rows, how: How, env: Env, dialect: Diale
     shape = old if schema is old.schema else dialect.grown(state, old, schema, env)
     if how.replace and not how.replace_schema:
         refuse_append_only(old, location)
-    where = None if how.replace_where is None else parse(how.replace_where, shape.schema)
+    where = None if how.replace_where is None else parse(how.replace_where, shape.schema, zone=how.zone)
     fitted = fit(incoming, shape.schema)
     wanted = demands(shape.schema, shape.properties, fitted)
     if how.taking is not None and how.replace_where is not None:
