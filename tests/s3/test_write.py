@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -18,6 +19,7 @@ from holdfast.schema.types import LONG, Field, Primitive
 from holdfast.spark.write import write_frame
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
+from holdfast.storage.sink import open_sink
 from tests.s3.conftest import Place
 from tests.support.s3 import SECRET_KEY, S3Server
 
@@ -73,3 +75,12 @@ def test_spark_tasks_write_through_the_store(spark: SparkSession, place: Place) 
     assert sorted(meta.key for meta in location.store.list_all(location.directory)) == sorted(
         location.key(key) for key in staged["key"].to_pylist()
     )
+
+
+def test_an_upload_takes_memory_of_any_item_type(place: Place) -> None:
+    location, numbers = place(), np.arange(5, dtype=np.int64)
+    output = open_sink(location, system().now_ms).open("numbers")
+    output.file.write(numbers)
+    output.file.write(memoryview(numbers))
+    output.close()
+    assert location.store.get(location.key("numbers")) == numbers.tobytes() * 2

@@ -203,9 +203,10 @@ class Upload:
         with store.asking("write", key):
             self._writer = obstore.open_writer(store.client, key, buffer_size=_PART, max_concurrency=_PARTS_AT_ONCE)
 
-    def write(self, data: bytes) -> int:
+    def write(self, data: bytes | memoryview) -> int:
+        """`data` is whatever has bytes in a row: Arrow hands over memory of any item type, and obstore takes `u8`."""
         with self._store.asking("write", self._key):
-            return self._writer.write(data)
+            return self._writer.write(memoryview(data).cast("B"))
 
     def finish(self) -> None:
         """Make the object appear."""
