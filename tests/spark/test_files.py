@@ -251,7 +251,7 @@ def test_the_list_is_what_spark_writes_itself(spark: SparkSession, tmp_path: Pat
     smith = table(tmp_path)
     smith.append([{"id": i} for i in range(NAMED_AT_MOST + 1)], files=NAMED_AT_MOST + 1)
     written: list[bytes] = []
-    files = [filelist.ListedFile(f"file:/x/{i}", f"file:///x/{i}", 10, 1) for i in range(2)]
+    files = [filelist.ListedFile(f"file:/x/{i}", f"file:/x/{i}", 10, 1) for i in range(2)]
     filelist._listed(files, _Recorder(written))
     our_version, ours, *_ = written[0].decode().splitlines()
     assert our_version == version
@@ -267,5 +267,5 @@ class _Recorder(filelist.Scratch):
     def write(self, name: str, data: bytes) -> None:
         self.location.append(data)
 
-    def url(self, name: str) -> str:
+    def path(self, name: str) -> str:
         return f"memory://{name}"

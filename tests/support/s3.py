@@ -41,6 +41,7 @@ class S3Server:
     broken: list[tuple[str, int, bool]] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
     refusing: bool = False
+    bucket: str = BUCKET
 
     @property
     def endpoint(self) -> str:

@@ -57,7 +57,7 @@ def _listed_rows(spark: SparkSession) -> int:
         for i in range(LISTED):
             path = Path(directory, f"{i}.parquet")
             pq.write_table(pa.table({"id": [i]}), path)
-            files.append(ListedFile(f"file:{path}", f"file://{path}", path.stat().st_size, 0))
+            files.append(ListedFile(f"file:{path}", f"file:{path}", path.stat().st_size, 0))
         schema = StructType([StructField("id", LongType())])
         return read_files(spark, files, schema, scratch_for(open_location(directory))).count()
 

@@ -68,8 +68,7 @@ class Paths:
         return [f"{path.rstrip('/')}/" for path in dict.fromkeys([*spelled, *also])]
 
     def _spelled(self) -> list[str]:
-        spelled = self.location.spelled
-        return [] if spelled is None else [f"{spelled}/{self.location.directory}"]
+        return [one.spark_path() for one in (self.location, *self.location.spellings())]
 
     def _is_root(self, path: str) -> bool:
         store, rest = split(path)

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from holdfast.errors import Invalid, UnknownVersion
 from holdfast.iceberg.carried import ROW_ID_COLUMN, ROW_ID_FIELD
@@ -67,6 +67,8 @@ def load(
     location = open_location(
         relocated(metadata.location.rstrip("/"), moves), storage_options=storage_options, allow_outside=allow_outside
     )
+    if file.store.url == location.store.url:
+        location = replace(location, spelled=file.spelled)  # the user's spelling, whatever the writer's was
     if not moves and "://" not in metadata.location and not metadata.location.startswith("/"):
         moves = {metadata.location: location.url}  # a relative path, which counts from where this process is
     return state_of(metadata, metadata_path, Paths(location, moves))

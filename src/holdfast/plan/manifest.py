@@ -17,7 +17,6 @@ from holdfast.schema.partition import column
 from holdfast.schema.partition_text import directory
 from holdfast.schema.properties import COLUMN_MAPPING_MODE
 from holdfast.storage.arrays import strings
-from holdfast.storage.location import Location
 
 
 def manifests(snapshot: Snapshot) -> Mapping[str, bytes]:
@@ -30,7 +29,7 @@ def manifests(snapshot: Snapshot) -> Mapping[str, bytes]:
         raise Invalid(
             f"{hiding} files of {where} hide rows by deletion vectors, which a manifest knows nothing of: purge() first"
         )
-    paths = strings([_spelled(snapshot.location, key) for key in files.column("key").to_pylist()])  # one per file
+    paths = strings([snapshot.location.spark_path(key) for key in files.column("key").to_pylist()])  # one per file
     if not snapshot.partition_columns:
         return {"": _text(paths)}
     table = pa.table({"directory": _directories(snapshot), "path": paths})
@@ -50,12 +49,3 @@ def _directories(snapshot: Snapshot) -> pa.Array:
 
 def _text(paths: pa.Array) -> bytes:
     return "".join(f"{path}\n" for path in paths.to_pylist()).encode()
-
-
-def _spelled(location: Location, key: str) -> str:
-    """A path as Hadoop shows it: decoded, one slash for local files."""
-    url = location.file_url(key)
-    own = f"{location.store.url}/"
-    if location.spelled is not None and url.startswith(own):
-        url = f"{location.spelled}/{url[len(own) :]}"
-    return f"file:/{url[len('file:///') :]}" if url.startswith("file:///") else url

@@ -26,4 +26,4 @@ def small_table(spark: SparkSession, table: pa.Table, schema: StructType, scratc
     body = sink.getvalue().to_pybytes()
     name = f"{hashlib.sha256(body).hexdigest()[:32]}.parquet"
     scratch.write(name, body)
-    return spark.read.schema(schema).parquet(scratch.url(name))
+    return spark.read.schema(schema).parquet(scratch.path(name))

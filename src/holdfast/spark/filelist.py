@@ -44,7 +44,7 @@ class ListedFile:
     """A file as Spark must see it."""
 
     uri: str  # as `_metadata.file_path` spells it
-    url: str  # decoded
+    path: str  # as `read` takes it: the same with nothing encoded
     size: int
     modified_ms: int
 
@@ -71,7 +71,7 @@ def read_files(
     if not hive:
         options["recursiveFileLookup"] = "true"
     if len(files) <= NAMED_AT_MOST and not hive and not numbered:
-        paths = [_GLOB.sub(r"\\\1", _one_slash(f.url)) for f in files]
+        paths = [_GLOB.sub(r"\\\1", f.path) for f in files]
     else:
         paths = [_listed(files, scratch, numbered=numbered)]
     df = spark.read.schema(schema).options(**options).parquet(*paths)
@@ -107,13 +107,13 @@ def _listed(files: Sequence[ListedFile], scratch: Scratch, *, numbered: bool = F
     body = "\n".join(("v1", *lines)).encode()
     name = hashlib.sha256(body).hexdigest()[:32]
     scratch.write(f"{name}/_spark_metadata/0", body)
-    return _one_slash(scratch.url(name))
+    return scratch.path(name)
 
 
 def _prove(named: Sequence[str], files: Sequence[ListedFile]) -> None:
     """Compare what Spark says it will read with what it must read; grows with the files, never with rows."""
     wanted = {f.uri for f in files}
-    found = {_one_slash(uri) for uri in named}
+    found = {re.sub("^file:///", "file:/", uri) for uri in named}
     if found == wanted:
         return
     missing = sorted(wanted - found)
@@ -129,13 +129,9 @@ def _prove(named: Sequence[str], files: Sequence[ListedFile]) -> None:
 
 def _refuse_hidden(files: Sequence[ListedFile]) -> None:
     for f in files:
-        name = f.url.rpartition("/")[2]
+        name = f.path.rpartition("/")[2]
         if name.startswith(("_", ".")):
             raise Unsupported(
-                f"{f.url} is a file of the table, but Spark skips files whose names start with '_' or '.'; "
+                f"{f.path} is a file of the table, but Spark skips files whose names start with '_' or '.'; "
                 "read the table with toArrow(), or rewrite that file under another name"
             )
-
-
-def _one_slash(url: str) -> str:
-    return "file:" + url[len("file://") :] if url.startswith("file:///") else url

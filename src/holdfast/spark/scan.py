@@ -73,6 +73,7 @@ class SparkRunner:
 
     def scan(self, plan: ScanPlan, hidden: HiddenRows) -> DataFrame:
         """The rows a plan asks for."""
+        plan = self._respelled(plan)
         refuse_time(self.spark, needed(plan))
         scratch = scratch_for(plan.snapshot.location)
         if not len(plan.files):
@@ -93,8 +94,9 @@ class SparkRunner:
         """How the plan would be read."""
         if not len(plan.files):
             return ("nothing: no file can hold a row that is asked for",)
+        plan = self._respelled(plan)
         if not self._is_native(plan):
-            store = plan.snapshot.location.spelled or plan.snapshot.location.store.url
+            store = plan.snapshot.location.spark_store()
             return (f"by Arrow inside Spark tasks, because Spark has no file system for {store}: slower",)
         hiding = pc.sum(pc.is_valid(plan.files.column("dv"))).as_py()
         plain = len(plan.files) - hiding
@@ -112,8 +114,19 @@ class SparkRunner:
         location = plan.snapshot.location
         keys = plan.files.column("key")
         full = keys.filter(pc.match_substring(keys, "://"))  # only files outside the table's directory
-        stores = {"/".join(key.split("/")[:3]) for key in full.to_pylist()} - {location.store.url}
-        return all(has_connector(self.spark, url) for url in (location.spelled or location.store.url, *stores))
+        stores = {location.spark_store(key) for key in full.to_pylist()}
+        return all(has_connector(self.spark, url) for url in {location.spark_store(), *stores})
+
+    def _respelled(self, plan: ScanPlan) -> ScanPlan:
+        """The plan in a spelling of its store that Spark has a file system for, where rows do not show that spelling.
+
+        Iceberg's metadata names a bucket `s3://` whatever Spark's connector calls it, and what it says is shown.
+        """
+        location = plan.snapshot.location
+        if plan.snapshot.placement is None or has_connector(self.spark, location.spark_store()):
+            return plan
+        others = (one for one in location.spellings() if has_connector(self.spark, one.spark_store()))
+        return replace(plan, snapshot=replace(plan.snapshot, location=next(others, location)))
 
 
 @dataclass(frozen=True)
@@ -288,7 +301,7 @@ class _NativeScan:
                 sizes |= zip(inside, pool.map(self._look, inside), strict=True)
         uris = location.spark_uris(files.column("key").combine_chunks()).to_pylist()
         return [
-            ListedFile(uri, location.file_url(key), sizes[key], modified or 0)
+            ListedFile(uri, location.spark_path(key), sizes[key], modified or 0)
             for key, uri, modified in zip(keys, uris, files.column("modified_ms").to_pylist(), strict=True)
         ]
 

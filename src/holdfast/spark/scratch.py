@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from holdfast.storage.local import LocalStore
@@ -32,15 +32,16 @@ class Scratch:
         """Write an object named by its content; one that is there already has the same bytes."""
         self.location.store.put_if_absent(self.location.key(name), data)
 
-    def url(self, name: str) -> str:
-        return self.location.file_url(name)
+    def path(self, name: str) -> str:
+        """Where Spark reads what was written under a name."""
+        return self.location.spark_path(name)
 
 
 def scratch_for(table: Location) -> Scratch:
     """Where plans over this table may leave things for Spark to read."""
     if table.store.url == "file://":
         return Scratch(Location(LocalStore(), _process_directory().lstrip("/")))
-    return Scratch(Location(table.store, table.key("_holdfast", "scan")))
+    return Scratch(replace(table, directory=table.key("_holdfast", "scan")))  # in the same spelling
 
 
 @cache

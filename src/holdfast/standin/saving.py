@@ -296,7 +296,7 @@ def _replace(rows: DataFrame, table: DeltaTable, ask: Ask, settings: Settings) -
     state = table._at(None, None)
     kept = tuple((k, v) for k, v in state.snapshot.properties.items() if k not in dict(ask.properties) and _is_asked(k))
     again = Ask(ask.mode, ask.partitions, ask.clustering, ask.options, (*kept, *ask.properties), ask.comment)
-    path = state.snapshot.location.url
+    path = state.snapshot.location.spark_path()
     describe(partial(_made_of, rows, again, settings, True), Mode.REPLACE, rows, path, again, settings).execute()
 
 

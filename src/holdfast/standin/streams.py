@@ -76,7 +76,7 @@ class _Reader(NotingFormat):
         with as_delta_spark():
             found = known.table(spark, split(tableName))
             if found is not None:
-                place = found.delta("a stream")._at(None, None).snapshot.location.url
+                place = found.delta("a stream")._at(None, None).snapshot.location.spark_path()
                 return _stream(spark, place, self._holdfast_options)
         return self._holdfast_plain.table(tableName)
 
@@ -93,10 +93,10 @@ def _stream(spark: SparkSession, place: str, options: Options) -> DataFrame:
     if options.get("startingTimestamp") is not None:
         given["timeZone"] = spark.conf.get("spark.sql.session.timeZone") or "UTC"
     given |= {f"storage.{name}": value for name, value in (options.storage() or {}).items() if name.startswith("fs.")}
-    asked_of({**given, "path": location.url})  # refuses here what the query would refuse later
+    asked_of({**given, "path": location.spark_path()})  # refuses here what the query would refuse later
     _let_stream(spark)
     reader = plain(type(spark).__dict__["readStream"].fget)(spark)
-    found: DataFrame = reader.format(FORMAT).options(**given).load(location.url)
+    found: DataFrame = reader.format(FORMAT).options(**given).load(location.spark_path())
     return found
 
 
@@ -216,7 +216,7 @@ class _Writer(NotingFormat):
             table = DeltaTable.forPath(spark, path, storage_options=options.storage())
         if options.flag("mergeSchema") and not set(rows.columns) <= set(table._at(None, None).snapshot.schema.names):
             write_into(nothing, table, Ask("append", options=about))
-        return table._at(None, None).snapshot.location.url
+        return table._at(None, None).snapshot.location.spark_path()
 
 
 def _with_drop_in(func: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:

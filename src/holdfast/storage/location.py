@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote, unquote
 
 import numpy as np
@@ -27,6 +27,8 @@ from holdfast.storage.base import ObjectStore
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*|$)", re.DOTALL)
 _NETWORK_PATH = re.compile(r"//([^/]+)(/.*|$)", re.DOTALL)  # a URI without a scheme that still names a host
+
+_CANONICAL = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}  # other schemes of one store
 
 # A path that matches none of this is its own file key.
 _NEEDS_WORK = r"[%:\x00]|^/|/$|//|(?:^|/)\.\.?(?:/|$)|^$"
@@ -95,22 +97,41 @@ class Location:
 
     def spark_uri(self, file_key: str) -> str:
         """The URI as Spark's `_metadata.file_path` spells it: percent-encoded, one slash for local files."""
-        scheme, _, rest = self.file_url(file_key).partition("://")
-        authority, _, path = rest.partition("/")
-        own = self.store.url.partition("://")
-        spelled_scheme, _, spelled_authority = (self.spelled or self.store.url).partition("://")
-        if (scheme, authority) == (own[0], own[2]):
-            authority = spelled_authority
-        if scheme == own[0]:
-            scheme = spelled_scheme
-        encoded = re.sub(_SPARK_ENCODES, lambda found: quote(found[0], safe=""), f"/{path}")
-        return f"{scheme}://{authority}{encoded}" if authority else f"{scheme}:{encoded}"
+        root, path = self._spark_parts(file_key)
+        return root + re.sub(_SPARK_ENCODES, lambda found: quote(found[0], safe=""), path)
+
+    def spark_path(self, file_key: str = "") -> str:
+        """The path as Spark's readers and catalogs take it: the same place as `spark_uri`, with nothing encoded."""
+        root, path = self._spark_parts(file_key)
+        return root + path
+
+    def spark_store(self, file_key: str = "") -> str:
+        """The store of a file key as Spark spells it."""
+        root, _ = self._spark_parts(file_key)
+        return root
 
     def spark_uris(self, file_keys: pa.Array) -> pa.Array:
         """The URIs of many file keys, as Spark spells them."""
         root = self.spark_uri("").removesuffix("/") + "/"
         plain = pc.binary_join_element_wise(root, file_keys.cast(pa.string()), "")
         return _mapped(file_keys, f"://|{_SPARK_ENCODES}", self.spark_uri, otherwise=plain)
+
+    def spellings(self) -> list[Location]:
+        """The same place with its store spelled in each way that is known for it."""
+        scheme, _, authority = self.store.url.partition("://")
+        return [replace(self, spelled=f"{one}://{authority}") for one, own in _CANONICAL.items() if own == scheme]
+
+    def _spark_parts(self, file_key: str) -> tuple[str, str]:
+        """Store and path of a file key: in the user's spelling, also for other buckets of the same kind."""
+        scheme, _, rest = (self.file_url(file_key) if file_key else self.url).partition("://")
+        authority, _, path = rest.partition("/")
+        own_scheme, _, own_authority = self.store.url.partition("://")
+        spelled_scheme, _, spelled_authority = (self.spelled or self.store.url).partition("://")
+        if (scheme, authority) == (own_scheme, own_authority):
+            authority = spelled_authority
+        if scheme == own_scheme:
+            scheme = spelled_scheme
+        return (f"{scheme}://{authority}" if authority else f"{scheme}:"), f"/{path}"
 
     def _absolute_key(self, scheme: str, authority: str, path: str, spelled: str) -> str:
         segments = self._segments(path, spelled)
@@ -159,7 +180,7 @@ def split_uri(path: str) -> tuple[str, str, str] | None:
 
 def canonical_scheme(scheme: str) -> str:
     """The scheme that a store's `url` has for this spelling."""
-    return {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}.get(scheme.lower(), scheme.lower())
+    return _CANONICAL.get(scheme.lower(), scheme.lower())
 
 
 def _resolved(segments: list[str]) -> list[str]:

@@ -81,7 +81,7 @@ class StreamVerbs(ABC):
             "ranges": "true",
         }
         options = {name: str(value) for name, value in given.items() if value is not None}
-        options |= {"path": location.url, **{f"{STORAGE}{k}": v for k, v in _storage(location).items()}}
+        options |= {"path": location.spark_path(), **{f"{STORAGE}{k}": v for k, v in _storage(location).items()}}
         asked_of(options)  # refuses here what the query would refuse later
         register(caller.spark)
         ranges = caller.spark.readStream.format(FORMAT).options(**options).load()
@@ -118,7 +118,7 @@ class StreamVerbs(ABC):
         retry_of(retry)
         location, alias = self._state().snapshot.location, self._caller(mode, None, isolation).alias
         merging = {
-            "path": location.url,
+            "path": location.spark_path(),
             "storage": _storage(location),
             "condition": on,
             "app": appId,
