@@ -22,7 +22,7 @@ WITH_JAVA = JAVA_HOME="$$(scripts/java.sh)"
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /|/' | awk -F'|' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 .PHONY: venv
 venv: $(READY) ## make the virtual environment from the lock
@@ -55,6 +55,16 @@ check: $(READY) ## lint, format, types and layers
 .PHONY: test
 test: $(READY) java browser ## everything: check, the whole suite, and the marked tests on the other two ways to run Spark
 	@$(WITH_JAVA) scripts/tests.sh
+
+.PHONY: s3-server
+s3-server: $(READY) ## fetch an S3 server and Hadoop's connector into build/s3, for s3-test
+	@scripts/s3-server.sh
+
+.PHONY: s3-test
+s3-test: $(READY) java ## tables in a bucket of a real S3 server: without Spark, with Arrow in its tasks, with hadoop-aws
+	@if scripts/s3-server.sh >/dev/null; then failed=0; \
+	for lane in s3 s3-arrow s3-hadoop; do $(WITH_JAVA) $(BIN)/pytest --lane=$$lane || failed=1; done; exit $$failed; \
+	else echo "s3-test is skipped"; fi
 
 .PHONY: soak
 soak: $(READY) java ## the property tests, a hundred times as deep

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import tempfile
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,13 +16,16 @@ from pyspark.sql import SparkSession
 
 import holdfast.env
 from tests.support.depth import SEED
+from tests.support.gateway import Gateway, connector, gateway, home, tables_in_the_bucket
 from tests.support.leftovers import Leftovers
 from tests.support.s3 import S3Server, s3_server
-from tests.support.spark import LANES, start
+from tests.support.spark import LANES, S3_LANES, start
 
 TESTS = Path(__file__).parent
 LEFTOVERS = pytest.StashKey[Leftovers]()
 LEFT = pytest.StashKey[list[str]]()
+GATEWAY = pytest.StashKey[Gateway]()
+_TABLES = ("index", "local", "ops", "table")  # areas whose tests work on whole tables
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -58,10 +63,27 @@ def _share(text: str) -> tuple[int, int]:
     return mine, of
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses the directory of temporary paths
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--lane") in S3_LANES:
+        _in_a_bucket(config)
     config.pluginmanager.register(AreaTimes(), "area-times")
     config.stash[LEFTOVERS] = Leftovers()
     config.stash[LEFT] = []
+
+
+def _in_a_bucket(config: pytest.Config) -> None:
+    """Start the server of an S3 lane, and let temporary paths lie in its bucket."""
+    files, why_not = home()
+    if files is None:
+        pytest.exit(f"skipped: {why_not}", returncode=0)
+    running = ExitStack()
+    config.add_cleanup(running.close)
+    root = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-s3-"))).resolve()
+    server = running.enter_context(gateway(files, root))
+    running.enter_context(tables_in_the_bucket(server))
+    config.stash[GATEWAY] = server
+    config.option.basetemp = server.directory / "tests"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -72,7 +94,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if (lane := config.getoption("--lane")) != "classic":
+    if (lane := config.getoption("--lane")) in S3_LANES:
+        _keep(config, items, lambda item: _is_for_s3(item, lane))
+    elif lane != "classic":
         marks = ("everywhere", "connect") if lane == "connect" else ("everywhere",)
         _keep(config, items, lambda item: any(item.get_closest_marker(mark) is not None for mark in marks))
     if (part := config.getoption("--part")) != "all":
@@ -91,6 +115,19 @@ def _keep(config: pytest.Config, items: list[pytest.Item], wanted: Callable[[pyt
     if others := [item for item in items if not wanted(item)]:
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if wanted(item)]
+
+
+def _is_for_s3(item: pytest.Item, lane: str) -> bool:
+    """The marked tests; without Spark, those that take nothing of it and work on tables."""
+    if item.get_closest_marker("on_disk") is not None:
+        return False
+    if lane == "s3":
+        return "tmp_path" in getattr(item, "fixturenames", ()) and not _shares_spark(item) and _area(item) in _TABLES
+    return item.get_closest_marker("everywhere") is not None
+
+
+def _area(item: pytest.Item) -> str:
+    return item.path.relative_to(TESTS).parts[0]
 
 
 def _shares_spark(item: pytest.Item) -> bool:
@@ -132,7 +169,8 @@ def spark(lane: str, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """The one session of this process."""
     part = request.config.getoption("--part")
     assert part != "plain", "this test shares Spark unannounced: take the fixture `spark`, or a parameter of that name"
-    session = start(lane)
+    server = request.config.stash.get(GATEWAY, None)
+    session = start(lane) if server is None else start(lane, **(connector(server) if lane == "s3-hadoop" else {}))
     request.config.stash[LEFTOVERS].watch(session)
     yield session
     session.stop()
@@ -147,10 +185,13 @@ def tidied(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def s3() -> Iterator[S3Server]:
+def s3(request: pytest.FixtureRequest) -> Iterator[S3Server | Gateway]:
     """The one S3 server of this process; its bucket is there."""
-    with s3_server() as server:
+    if (server := request.config.stash.get(GATEWAY, None)) is not None:
         yield server
+        return
+    with s3_server() as moto:
+        yield moto
 
 
 @dataclass(slots=True)

@@ -29,6 +29,7 @@ from pyiceberg.table.update import (
 from pyiceberg.typedef import IcebergBaseModel
 
 from holdfast.iceberg.commit_io import through_stores
+from tests.support.gateway import address
 
 _OF_A_NEW_TABLE = (AddSnapshotUpdate, SetSnapshotRefUpdate, SetPropertiesUpdate)
 
@@ -151,7 +152,7 @@ def _error(error: Exception, code: int) -> dict[str, Any]:
 def rest_catalog(home: Path) -> Iterator[tuple[dict[str, str], Server]]:
     """The properties of a REST catalog, and the server behind it."""
     server = Server(("127.0.0.1", 0), Handler)
-    inner = load_catalog("inner", type="sql", uri=f"sqlite:///{home}/rest.db", warehouse=f"file://{home}")
+    inner = load_catalog("inner", type="sql", uri=f"sqlite:///{home}/rest.db", warehouse=address(home))
     catalog = through_stores(inner)
     assert isinstance(catalog, MetastoreCatalog), "a database keeps the tables"
     server.catalog, server.lock, server.staged = catalog, Lock(), {}

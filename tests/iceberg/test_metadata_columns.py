@@ -17,6 +17,7 @@ from holdfast.errors import Damaged, Unsupported
 from holdfast.spark.scratch import Scratch
 from tests.iceberg.smith import Entry, Smith, column, identity
 from tests.support.compare import assert_same_rows
+from tests.support.gateway import address
 
 NAMES = count()
 COLUMNS = [column(1, "id"), column(2, "part", "string"), column(3, "day", "date")]
@@ -50,7 +51,7 @@ def reader(request: pytest.FixtureRequest, tmp_path: Path) -> Reader:
     if request.param == "local":
         return in_memory()
     spark = request.getfixturevalue("spark")
-    return str(tmp_path / "a table"), lambda made: lambda **asked: opened(made, spark).scan(**asked).toArrow()
+    return address(tmp_path / "a table"), lambda made: lambda **asked: opened(made, spark).scan(**asked).toArrow()
 
 
 @pytest.mark.everywhere

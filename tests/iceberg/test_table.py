@@ -21,6 +21,7 @@ from holdfast import IcebergTable, Invalid, NotATable, UnknownVersion, Unsupport
 from holdfast.errors import Damaged, MissingFile
 from holdfast.storage.open import open_location
 from tests.iceberg.smith import Smith, column
+from tests.support.gateway import address, io_settings
 
 NAMES = count()
 
@@ -33,7 +34,8 @@ def smith(version: int = 3, **more: Any) -> Smith:
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
-    made = load_catalog("test", type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+    uri = f"sqlite:///{tmp_path}/catalog.db"
+    made = load_catalog("test", type="sql", uri=uri, warehouse=address(tmp_path), **io_settings())
     made.create_namespace("db")
     return made
 
@@ -64,7 +66,7 @@ def test_ways_to_name_a_catalog(catalog: Catalog, tmp_path: Path, way: str) -> N
     }[way]
     if way != "properties":
         # The embedded catalog has a name of its own, by which sqlite keeps tables apart.
-        own = load_catalog("holdfast", type="sql", uri=f"sqlite:///{file}", warehouse=f"file://{tmp_path}")
+        own = load_catalog("holdfast", type="sql", uri=f"sqlite:///{file}", warehouse=address(tmp_path))
         own.create_namespace("db")
         own.create_table("db.t", pa.schema([("id", pa.int64())]))
     assert IcebergTable.load(None, given, ("db", "t")).toArrow().column_names == ["id"]

@@ -18,6 +18,7 @@ from pyiceberg.types import IntegerType
 
 from holdfast import IcebergTable
 from holdfast.errors import Invalid, Unsupported
+from tests.support.gateway import address
 from tests.support.iceberg_peers import duckdb_connection
 
 NESTED = pa.schema(
@@ -32,7 +33,7 @@ NESTED = pa.schema(
 
 
 def opened(tmp_path: Path) -> Catalog:
-    return load_catalog("c", type="sql", uri=f"sqlite:///{tmp_path}/cat.db", warehouse=f"file://{tmp_path}")
+    return load_catalog("c", type="sql", uri=f"sqlite:///{tmp_path}/cat.db", warehouse=address(tmp_path))
 
 
 def nested(*ids: int) -> pa.Table:

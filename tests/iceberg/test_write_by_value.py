@@ -14,6 +14,7 @@ from holdfast.errors import ConcurrentDeleteRead, Unsupported
 from tests.iceberg.by_value import delete_by_value
 from tests.iceberg.smith import Smith, column, identity
 from tests.iceberg.test_write import duck
+from tests.support.gateway import address
 
 ROWS = pa.schema([("id", pa.int64()), ("v", pa.string())])
 
@@ -131,7 +132,7 @@ def test_deletes_of_one_partition(tmp_path: Path) -> None:
     files = {p: made.data({"id": [1, 2, 3], "p": [p] * 3}, partition={"p": p}) for p in ("a", "b")}
     made.commit(list(files.values()))
     made.commit(deletes=[made.equality({"id": 1}, {"id": [2]}, like=files[p]) for p in ("a", "b")], operation="delete")
-    catalog = load_catalog("c", type="sql", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}")
+    catalog = load_catalog("c", type="sql", uri=f"sqlite:///{tmp_path}/c.db", warehouse=address(tmp_path))
     catalog.create_namespace("db")
     catalog.register_table("db.t", made.metadata())
     table = IcebergTable.load(None, catalog, "db.t")

@@ -17,8 +17,7 @@ pytestmark = pytest.mark.everywhere
 
 def test_the_session_is_of_the_lane_asked_for(spark: SparkSession, lane: str) -> None:
     assert (".connect." in type(spark).__module__) == (lane == "connect")
-    masters = {"classic": "local[2]", "local-cluster": "local-cluster[2,1,1024]", "connect": "local[2]"}
-    assert spark.conf.get("spark.master") == masters[lane]
+    assert spark.conf.get("spark.master") == ("local-cluster[2,1,1024]" if lane == "local-cluster" else "local[2]")
 
 
 def test_python_workers_answer_with_this_python(spark: SparkSession) -> None:

@@ -84,6 +84,7 @@ def test_no_server(options: dict[str, str], smith: Tablesmith) -> None:
     )
 
 
+@pytest.mark.on_disk
 @pytest.mark.parametrize("fate", [pytest.param("missing", marks=pytest.mark.everywhere), "empty", "torn"])
 def test_a_bad_data_file_is_named_on_both_runners(
     spark: SparkSession, options: dict[str, str], smith: Tablesmith, fate: str
@@ -112,6 +113,7 @@ def test_credentials_that_expire_before_the_tasks_run(
     assert df.count() == 2
 
 
+@pytest.mark.on_disk
 @pytest.mark.everywhere
 def test_nothing_shown_holds_a_credential(
     spark: SparkSession,

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import holdfast
 from holdfast import DeltaTable
+from tests.support.gateway import address
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -31,12 +32,12 @@ def some(*numbers: int) -> pa.Table:
 
 
 def stream(spark: SparkSession, path: Path, **options: str) -> DataFrame:
-    return spark.readStream.format("holdfast").options(**options).load(str(path))
+    return spark.readStream.format("holdfast").options(**options).load(address(path))
 
 
 def run(rows: DataFrame, target: Path, checkpoint: Path, mode: str = "append") -> None:
     writer = rows.writeStream.format("holdfast").option("checkpointLocation", str(checkpoint)).outputMode(mode)
-    finish(writer.trigger(availableNow=True).start(str(target)))
+    finish(writer.trigger(availableNow=True).start(address(target)))
 
 
 def finish(query: StreamingQuery) -> None:

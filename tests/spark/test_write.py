@@ -23,6 +23,7 @@ from holdfast.errors import Unsupported
 from holdfast.local.write import write_table
 from holdfast.model.mutation import STAGED
 from holdfast.parquet.read import FileTask, ReadSpec, output_schema, read_batches
+from holdfast.parquet.source import open_source
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.write import write_spec
 from holdfast.schema.arrow import arrow_schema
@@ -83,7 +84,9 @@ def read_back(location: Location, staged: pa.Table, schema: Struct, partitions: 
     found: list[pa.RecordBatch] = []
     for key in staged["key"].to_pylist():
         found += read_batches(
-            f"/{location.key(key)}", ReadSpec(stored, by_id=stored[0].field_id is not None), FileTask(key)
+            open_source(location.store, location.key(key), None),
+            ReadSpec(stored, by_id=stored[0].field_id is not None),
+            FileTask(key),
         )
     table = pa.Table.from_batches(found, output_schema(ReadSpec(stored)))
     return list(table.sort_by("id").to_pylist())

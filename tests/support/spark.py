@@ -1,7 +1,8 @@
-"""The three ways to run Spark that tests know as lanes, one session per process.
+"""The ways to run Spark that tests know as lanes, one session per process.
 
 Lanes share no process: a classic and a Connect session exclude each other. The classic lane, which has most tests, runs
-plans without compiling their stages; the marked tests on the other two compile them, as users' sessions do.
+plans without compiling their stages; the marked tests on the other two compile them, as users' sessions do. On the S3
+lanes tables lie in a bucket (`tests.support.gateway`), and Spark has no connector for it, or Hadoop's.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from pyspark.sql import SparkSession
 from holdfast.spark.java import find_java
 from holdfast.spark.session import session
 
-LANES = ("classic", "local-cluster", "connect")
+S3_LANES = ("s3", "s3-arrow", "s3-hadoop")  # without Spark; Spark by way of Arrow; Spark with Hadoop's connector
+LANES = ("classic", "local-cluster", "connect", *S3_LANES)
 CONNECT_PORT = 15002  # where remote("local[2]") starts its server; it cannot be told otherwise
 
 _QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a test is over before better code or a better collector pays
@@ -30,9 +32,11 @@ _SMALL = {
 _INTERPRETED = {"spark.sql.codegen.wholeStage": "false"}  # compiling a stage takes longer than its few rows
 
 
-def start(lane: str) -> SparkSession:
-    """A new session of this lane, small enough for a shared machine."""
+def start(lane: str, **settings: str) -> SparkSession:
+    """A new session of this lane, small enough for a shared machine; `settings` are what a lane needs beside."""
     match lane:
+        case "s3-arrow" | "s3-hadoop":
+            return session("holdfast-tests", master="local[2]", **_SMALL, **_INTERPRETED, **settings)
         case "classic":
             return session("holdfast-tests", master="local[2]", **_SMALL, **_INTERPRETED)
         case "local-cluster":

@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 
 from holdfast.storage.location import Location
 from tests.support import smith_checkpoint, smith_values
+from tests.support.gateway import address
 from tests.support.smith_log import (
     ROW_TRACKING,
     checksum,
@@ -102,7 +103,7 @@ class Tablesmith:
 
     @property
     def url(self) -> str:
-        return self._where.url if isinstance(self._where, Location) else f"file://{self._where.resolve()}"
+        return self._where.url if isinstance(self._where, Location) else address(self._where.resolve())
 
     def live(self, version: int | None = None) -> list[Json]:
         """The add actions of a version, in the order their data files were written."""

@@ -226,6 +226,7 @@ def test_a_fault_anywhere_leaves_the_clone_there_or_not(shallow: bool) -> None:
     assert every_fault(lambda store: cloned(store, shallow=shallow), check, make=lambda: copied(template)) > 10
 
 
+@pytest.mark.on_disk
 @kinds
 def test_delta_rs_reads_clones(tmp_path: Path, shallow: bool) -> None:
     source = str(tmp_path / "a b")

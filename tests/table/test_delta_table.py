@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 import holdfast
 from holdfast import DeltaTable, Invalid, NotATable, TableError, Unsupported
 from holdfast.errors import UnknownColumn, UnknownVersion
+from holdfast.storage.open import open_location
 from tests.support.reading import local_rows, spark_rows
 from tests.support.tablesmith import Tablesmith
 
@@ -34,7 +35,7 @@ def test_open_and_read(spark: SparkSession, smith: Tablesmith) -> None:
     assert sorted(row["id"] for row in table.toDF().collect()) == [1, 2, 3]
     assert sorted(row["id"] for row in holdfast.read(spark, smith.url, where="id > 1").collect()) == [2, 3]
     assert table.scan(columns=["v"], where="id = 2").collect() == [("b",)]
-    assert repr(table) == f"DeltaTable({smith.url}, version 2)"
+    assert repr(table) == f"DeltaTable({open_location(smith.url).url}, version 2)"
 
 
 @pytest.mark.everywhere

@@ -46,6 +46,7 @@ def dates(location: Location, last: int) -> list[int]:
     return [load(location, version=v).snapshot.timestamp_ms for v in range(last + 1)]
 
 
+@pytest.mark.on_disk
 @pytest.mark.parametrize("clock", [env.system(), LONG_AGO], ids=["right", "wrong"])
 def test_turned_on_later_versions_are_dated_by_file_before_and_by_commit_after(tmp_path: Path, clock: env.Env) -> None:
     table = table_at(tmp_path)

@@ -18,6 +18,7 @@ def _listed(root: Path) -> dict[str, list[str]]:
     return {str(path.parent.relative_to(root / "_symlink_format_manifest")): path.read_text().split() for path in found}
 
 
+@pytest.mark.on_disk
 def test_a_manifest_names_every_live_file(tmp_path: Path) -> None:
     table = DeltaTable.create(None).location(str(tmp_path / "t")).addColumn("id", "long").execute()
     for n in range(3):

@@ -307,6 +307,7 @@ def iceberg(tmp_path: Path, spark: SparkSession | None = None, **how: Any) -> Ic
     return t
 
 
+@pytest.mark.on_disk
 def test_iceberg_tables_are_pruned_and_changed_alike(tmp_path: Path) -> None:
     t = iceberg(tmp_path)
     metadata = ["_row_id", "_last_updated_sequence_number", "_pos", "_spec_id", "_file"]
@@ -330,6 +331,7 @@ def test_iceberg_tables_are_pruned_and_changed_alike(tmp_path: Path) -> None:
     assert t.update("_spec_id = 0 AND _pos = 1", {"v": "'p'"}).metrics["numUpdatedRows"] > 0
 
 
+@pytest.mark.on_disk
 def test_partition_tuples_prune(tmp_path: Path) -> None:
     t = iceberg(tmp_path, partitionedBy=["truncate(10, k)"])
     told = t.explain(where="_partition.k_trunc = 20", metadata=["_partition"])
@@ -337,6 +339,7 @@ def test_partition_tuples_prune(tmp_path: Path) -> None:
     assert t.toArrow(where="_partition.k_trunc = 20", metadata=["_partition"])["k"].to_pylist() == list(range(20, 30))
 
 
+@pytest.mark.on_disk
 def test_iceberg_tables_without_ids_say_what_to_do(tmp_path: Path) -> None:
     t = iceberg(tmp_path, formatVersion=2)
     with pytest.raises(NoRowIdentity, match=r"row_id needs row tracking.*3"):

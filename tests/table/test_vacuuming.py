@@ -235,6 +235,7 @@ def test_a_fault_anywhere_leaves_readable_versions_as_they_were(name: str) -> No
     assert len(seen) > 4
 
 
+@pytest.mark.on_disk
 def test_directories_and_unfinished_files_of_local_tables(tmp_path: Path) -> None:
     builder = DeltaTable.create(None).location(str(tmp_path)).addColumn("id", "long").addColumn("_p", "string")
     table = builder.partitionedBy("_p").execute()
@@ -257,6 +258,7 @@ def test_directories_and_unfinished_files_of_local_tables(tmp_path: Path) -> Non
     assert str(table.readableVersions()) == "0, 3 to 5"
 
 
+@pytest.mark.on_disk
 def test_files_outside_of_the_directory_are_never_deleted(tmp_path: Path) -> None:
     source = DeltaTable.create(None).location(str(tmp_path / "source")).addColumn("id", "long").execute()
     source.append(pa.table({"id": pa.array([1], pa.int64())}))
