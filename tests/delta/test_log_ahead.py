@@ -6,7 +6,7 @@ from threading import Event, get_ident
 
 import pytest
 
-from holdfast.delta.ahead import AHEAD, each
+from holdfast.delta.ahead import AHEAD, beside, each
 from holdfast.storage.memory import MemoryStore
 
 
@@ -45,3 +45,19 @@ def test_an_error_comes_where_its_result_would_have(store: MemoryStore) -> None:
 
 def test_nothing_wanted_is_nothing_fetched() -> None:
     assert list(each(FarStore(), lambda n: n, [])) == []
+
+
+def test_one_fetch_runs_beside_others_where_it_is_a_round_trip() -> None:
+    started, read = Event(), Event()
+
+    def fetch() -> int:
+        started.set()
+        assert read.wait(10), "the body goes on while the fetch is on its way"
+        return get_ident()
+
+    with beside(FarStore(), fetch) as answer:
+        assert started.wait(10)
+        read.set()
+        assert answer() != get_ident()
+    with beside(MemoryStore(), get_ident) as answer:
+        assert (answer(), answer()) == (get_ident(), get_ident())

@@ -75,11 +75,9 @@ def put_v2(log: HandLog, form: str, *, sidecars: bool) -> None:
         files = [a for a in actions if "add" in a or "remove" in a]
         actions = [a for a in actions if a not in files]
         for n, half in enumerate((files[:2], files[2:])):
-            log.put(
-                f"_sidecars/{n}.parquet",
-                parquet(half, pa.schema([CHECKPOINT.field("add"), CHECKPOINT.field("remove")])),
-            )
-            actions.append({"sidecar": {"path": f"{n}.parquet", "sizeInBytes": 1, "modificationTime": 1}})
+            data = parquet(half, pa.schema([CHECKPOINT.field("add"), CHECKPOINT.field("remove")]))
+            log.put(f"_sidecars/{n}.parquet", data)
+            actions.append({"sidecar": {"path": f"{n}.parquet", "sizeInBytes": len(data), "modificationTime": 1}})
     data = lines(actions) if form == "json" else parquet(actions)
     log.put(f"{3:020d}.checkpoint{UNIQUE}.{form}", data)
 

@@ -179,6 +179,12 @@ def torn_hint(store: ObjectStore) -> None:
     store.put(log_key("_last_checkpoint"), b'{"version": 6')
 
 
+def miscounting_hint(store: ObjectStore) -> None:
+    key = log_key("_last_checkpoint")
+    told = {k: v for k, v in json.loads(store.get(key)).items() if k != "checksum"}
+    store.put(key, json.dumps({**told, "numOfAddFiles": 99}).encode())
+
+
 def bad_checksum(store: ObjectStore) -> None:
     key = log_key(f"{6:020d}.crc")
     store.put(key, json.dumps({**json.loads(store.get(key)), "numFiles": 99}).encode())
@@ -212,6 +218,7 @@ DAMAGES: list[tuple[Damage, set[Kind], bool]] = [  # what is done, what is found
     (wrong_compaction, {Kind.WRONG_COMPACTION}, True),
     (lost_hint, {Kind.BAD_HINT}, True),
     (torn_hint, {Kind.BAD_HINT}, True),
+    (miscounting_hint, {Kind.BAD_HINT}, True),
     (bad_checksum, {Kind.BAD_CHECKSUM}, True),
     (torn_checksum, {Kind.BAD_CHECKSUM}, True),
 ]

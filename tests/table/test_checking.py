@@ -104,6 +104,20 @@ def test_a_table_that_was_read_from_a_wrong_checkpoint_has_its_rows_again() -> N
     assert json.loads(store.get(log_key(f"{6:020d}.crc")))["numFiles"] == 4
 
 
+def test_spaces_in_a_schema_say_nothing() -> None:
+    store = sample()
+    key = commit_key(0)
+    lines = [json.loads(line) for line in store.get(key).splitlines()]
+    (told,) = [line["metaData"] for line in lines if "metaData" in line]
+    told["schemaString"] = json.dumps(json.loads(told["schemaString"]), indent=1)
+    store.put(key, "\n".join(map(json.dumps, lines)).encode())
+    assert opened(store).check().clean
+    fields = json.loads(told["schemaString"])
+    told["schemaString"] = json.dumps({**fields, "fields": fields["fields"][::-1]})
+    store.put(key, "\n".join(map(json.dumps, lines)).encode())
+    assert Kind.WRONG_CHECKPOINT in kinds(opened(store).check())
+
+
 def test_a_sound_table_is_found_sound() -> None:
     report = opened(sample()).check()
     assert report.clean

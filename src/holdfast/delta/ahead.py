@@ -1,4 +1,4 @@
-"""Many fetches in order, a few of them ahead of the reader where each is a round trip.
+"""Many fetches in order, a few of them ahead of the reader where each is a round trip; one fetch beside others.
 
 1. Results come in the order of what was asked for, and an error comes where its result would have.
 2. A store on this machine is asked one thing at a time: handing over between threads costs more than the reading.
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
 from itertools import islice
 from typing import TypeVar
 
@@ -38,3 +40,13 @@ def each(store: ObjectStore, fetch: Callable[[A], B], wanted: Sequence[A]) -> It
             result = running.popleft().result()
             running.extend(pool.submit(fetch, one) for one in islice(waiting, 1))
             yield result
+
+
+@contextmanager
+def beside(store: ObjectStore, fetch: Callable[[], B]) -> Iterator[Callable[[], B]]:
+    """What `fetch` reads from the store, read while the body reads other things, when the body asks for it."""
+    if is_near(store):
+        yield cache(fetch)
+        return
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(fetch).result

@@ -13,21 +13,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.delta.actions import DomainMetadata, Line, Protocol, decode_lines
+from holdfast.delta.actions import Line, decode_lines
 from holdfast.delta.audit_compacted import wrong_compactions
 from holdfast.delta.audit_history import History, vector_keys
 from holdfast.delta.checkpoint import read_checkpoint
-from holdfast.delta.checksum import Hint, VersionChecksum, contradictions, read_checksum, read_hint
+from holdfast.delta.checksum import (
+    Hint,
+    VersionChecksum,
+    configurations,
+    contradictions,
+    demands,
+    miscounts,
+    read_checksum,
+    read_hint,
+    same_json,
+)
+from holdfast.delta.claims import count, hinted_otherwise
 from holdfast.delta.columns import logical_ids
 from holdfast.delta.log import list_all, log_url, read_bytes
 from holdfast.delta.names import LAST_CHECKPOINT, LOG, checksum_name, commit_name
 from holdfast.delta.replay import Layer, LiveFiles, layer_from, put
 from holdfast.delta.segment import Checkpoint, LogListing
-from holdfast.delta.settings import Settings, fold
+from holdfast.delta.settings import Known, Settings, fold
 from holdfast.delta.state import DeltaState
 from holdfast.delta.tombstones import tombstones
 from holdfast.errors import Damaged
@@ -78,7 +88,7 @@ def check_log(state: DeltaState) -> LogChecked:
     walk = _Walk(location, listing)
     walk.run()
     compacted = dict(wrong_compactions(location, listing))
-    hint = list(_hint(location, listing))
+    hint = list(_hint(location, listing, (*walk.broken, *walk.wrong)))
     checksum = list(_checksum(state, listing))
     live = state.snapshot.files
     spoken = [
@@ -141,7 +151,8 @@ class _Walk:
     def _checkpoint(self, checkpoint: Checkpoint) -> None:
         repair = "writes one in its place, from the commits"
         try:
-            settings, slabs = read_checkpoint(self.location, checkpoint)
+            contents = read_checkpoint(self.location, checkpoint)
+            settings, slabs = contents.settings, contents.slabs
         except Damaged as error:
             self.broken.append(checkpoint)
             self._found(Kind.BAD_CHECKPOINT, str(error), checkpoint.version, checkpoint.name, repair)
@@ -174,19 +185,18 @@ def _holes(commits: Mapping[int, object]) -> range | list[int]:
 
 def _settings_differ(told: Settings, known: Settings) -> Iterator[str]:
     """What a checkpoint says otherwise than its commits. Application versions may have expired."""
-    if told.protocol is None or known.protocol is None or _demands(told.protocol) != _demands(known.protocol):
+    if told.protocol is None or known.protocol is None or demands(told.protocol) != demands(known.protocol):
         yield "has another protocol than the commits"
     one, other = told.metadata, known.metadata
     if one is None or other is None:
         yield "has no metadata"
-    elif (one.id, one.schema_string, one.partition_columns or (), one.properties) != (
+    elif (one.id, one.partition_columns or (), one.properties) != (
         other.id,
-        other.schema_string,
         other.partition_columns or (),
         other.properties,
-    ):
+    ) or not same_json(one.schema_string, other.schema_string):
         yield "has other metadata than the commits"
-    if _configurations(told.domains) != _configurations(known.domains):
+    if configurations(told.domains) != configurations(known.domains):
         yield "has other domain metadata than the commits"
     if any(app not in known.txns or known.txns[app].version != txn.version for app, txn in told.txns.items()):
         yield "has other application versions than the commits"
@@ -220,16 +230,7 @@ def _key(ids: pa.Array) -> str:
     return str(ids[0].as_py()).partition("\0")[0]
 
 
-def _demands(protocol: Protocol) -> tuple[object, ...]:
-    features = frozenset(protocol.reader_features or ()), frozenset(protocol.writer_features or ())
-    return protocol.min_reader_version, protocol.min_writer_version, *features
-
-
-def _configurations(domains: Mapping[str, DomainMetadata]) -> dict[str, str | None]:
-    return {name: domain.configuration for name, domain in domains.items()}
-
-
-def _hint(location: Location, listing: LogListing) -> Iterator[Finding]:
+def _hint(location: Location, listing: LogListing, bad: tuple[Checkpoint, ...]) -> Iterator[Finding]:
     try:
         hint = read_hint(location.store.get(location.key(LOG, LAST_CHECKPOINT)))
     except NotFound:
@@ -239,10 +240,14 @@ def _hint(location: Location, listing: LogListing) -> Iterator[Finding]:
         what = hint
     elif not any(c.version == hint.version for c in listing.checkpoints):
         what = f"points to version {hint.version}, which has no complete checkpoint"
+    else:
+        good = [c for c in listing.checkpoints if c.version == hint.version and c not in bad]
+        counted = (s for c in good for s in hinted_otherwise(hint, c, read_checkpoint(location, c)))
+        what = next((f"says {otherwise} in the checkpoint of version {hint.version}" for otherwise in counted), None)
     if what is not None:
         yield Finding(
             Kind.BAD_HINT,
-            f"{LAST_CHECKPOINT} {what}: every reader lists the whole log",
+            f"{LAST_CHECKPOINT} {what}: every reader reads more of the log than it must",
             file=f"{LOG}/{LAST_CHECKPOINT}",
             repair="points it to the newest checkpoint that can be read, or takes it away without any",
         )
@@ -258,29 +263,15 @@ def _checksum(state: DeltaState, listing: LogListing) -> Iterator[Finding]:
         yield Finding(Kind.NO_CHECKSUM, f"version {version} has no checksum", file, version, "writes it")
         return
     told = read_checksum(location.store.get(listing.checksums[version].key))
-    wrong = list(_contradicting(state, told)) if isinstance(told, VersionChecksum) else [told]
+    settings = Known(state.protocol, state.metadata, state.txns, state.domains)
+    wrong = (
+        [told]
+        if isinstance(told, str)
+        else [*miscounts(told, count(state.snapshot.files)), *contradictions(told, settings)]
+    )
     if wrong:
         said = " and ".join(wrong)
         what = (
             f"the checksum of version {version} says {said}" if isinstance(told, VersionChecksum) else f"{file} {said}"
         )
         yield Finding(Kind.BAD_CHECKSUM, what, file, version, "writes it anew")
-
-
-def _contradicting(state: DeltaState, told: VersionChecksum) -> Iterator[str]:
-    sizes = state.snapshot.files.column("size")
-    yield from contradictions(
-        told,
-        num_files=len(sizes),
-        size_bytes=int(np.sum(np.array(pc.fill_null(sizes, 0), np.int64))),
-        protocol=state.protocol,
-        metadata=state.metadata,
-    )
-    if told.domain_metadata is not None:
-        live = {domain.domain: domain for domain in told.domain_metadata if not domain.removed}
-        if _configurations(live) != _configurations(state.domains):
-            yield "other domain metadata than the log"
-    if told.set_transactions is not None:
-        versions = {txn.app_id: txn.version for txn in told.set_transactions}
-        if versions != {app: txn.version for app, txn in state.txns.items()}:
-            yield "other application versions than the log"

@@ -5,6 +5,7 @@ actions itself or names sidecars that do.
 
 1. Only the columns asked for are read, and of large files the statistics not before somebody asks for them.
 2. What is missing, cut short or not a checkpoint is Damaged and names the file, so that another way can be tried.
+3. So is what contradicts itself: rows that hold no action, other sidecars or counts than it states, a file twice.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import pyarrow.parquet as pq
 
 from holdfast.delta.actions import FileAction, Line, Sidecar, decode_lines
 from holdfast.delta.ahead import each
+from holdfast.delta.checkpoint_counts import idle_rows, misstated, repeated
 from holdfast.delta.columns import ADD_COLUMNS, from_actions, from_struct
 from holdfast.delta.deferred import DeferredStats
 from holdfast.delta.names import LOG, SIDECARS
@@ -48,6 +50,7 @@ _KINDS = {  # actions that are not about a file, and a field each of them must h
     "sidecar": "path",
     "checkpointMetadata": "version",
 }
+_FILE_KINDS = {"add": "path", "remove": "path"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +64,22 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """How many actions a checkpoint has, how large its files are together, and the sidecars it names."""
+    """How many actions and live files a checkpoint has, how large its files are together, the sidecars it names."""
 
     actions: int
+    adds: int
     size_bytes: int
     sidecars: tuple[Sidecar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a checkpoint says: settings and live files, and how much of it there is."""
+
+    settings: Settings
+    slabs: tuple[Slab, ...]
+    survey: Survey
+    add_fields: frozenset[str]  # what an `add` of it can say
 
 
 def read_settings(location: Location, checkpoint: Checkpoint) -> Settings:
@@ -75,30 +89,39 @@ def read_settings(location: Location, checkpoint: Checkpoint) -> Settings:
 
 def survey(location: Location, checkpoint: Checkpoint) -> Survey:
     """What a checkpoint consists of; Damaged where one of its files cannot be opened or says too little."""
-    parts = _parts(location, checkpoint)
-    actions = _small_actions(location, parts, checkpoint)
-    settings = fold(Settings(), actions)
-    if settings.protocol is None or settings.metadata is None:
+    contents = read_checkpoint(location, checkpoint)
+    if contents.settings.protocol is None or contents.settings.metadata is None:
         raise _damaged(location, checkpoint.files[0], "has no protocol or no metaData")
-    parts += _sidecars(location, actions)
-    counts = [len(part.lines) if part.parquet is None else part.parquet.metadata.num_rows for part in parts]
-    named = tuple(line.sidecar for line in actions if line.sidecar is not None)
-    return Survey(sum(counts), sum(part.meta.size for part in parts), named)
+    return contents.survey
 
 
-def read_checkpoint(location: Location, checkpoint: Checkpoint) -> tuple[Settings, tuple[Slab, ...]]:
+def read_checkpoint(location: Location, checkpoint: Checkpoint) -> Contents:
     """The settings and the live files of a checkpoint."""
     parts = _parts(location, checkpoint)
     actions = _small_actions(location, parts, checkpoint)
-    parts += _sidecars(location, actions)
-    found = each(location.store, lambda part: _slabs(location, part), parts)
-    return fold(Settings(), actions), tuple(slab for slabs in found for slab in slabs if slab.files.num_rows)
+    named = tuple(line.sidecar for line in actions if line.sidecar is not None)
+    sidecars = _sidecars(location, named)
+    every = [*parts, *sidecars]
+    slabs = [slab for group in each(location.store, lambda part: _slabs(location, part), every) for slab in group]
+    counted = Survey(sum(map(_rows, every)), sum(s.files.num_rows for s in slabs), _size(every), named)
+    marks = [line.checkpoint_metadata for line in actions if line.checkpoint_metadata is not None]
+    wrong = misstated(
+        marks, checkpoint.version, adds=counted.adds, actions=sum(map(_rows, sidecars)), size_bytes=_size(sidecars)
+    )
+    if wrong is None and len(every) > 1:
+        wrong = repeated(slabs)
+    if wrong is not None:
+        raise _damaged(location, checkpoint.files[0], wrong)
+    fields = {name for part in every for name in (_fields(part.parquet, "add") if part.parquet else ADD_COLUMNS)}
+    live = tuple(slab for slab in slabs if slab.files.num_rows)
+    return Contents(fold(Settings(), actions), live, counted, frozenset(fields))
 
 
 def read_removed(location: Location, checkpoint: Checkpoint) -> pa.Table:
     """The removed files a checkpoint remembers, with the columns of REMOVED."""
     parts = _parts(location, checkpoint)
-    parts += _sidecars(location, _small_actions(location, parts, checkpoint))
+    actions = _small_actions(location, parts, checkpoint)
+    parts += _sidecars(location, [line.sidecar for line in actions if line.sidecar is not None])
     tables = [REMOVED.empty_table()]
     for part in parts:
         if part.parquet is None:
@@ -140,7 +163,21 @@ def _open(location: Location, meta: ObjectMeta) -> _Part:
         if meta.name.endswith(".json"):
             where = f"{location.url}/{LOG}/{meta.name}"
             return _Part(meta, None, decode_lines(location.store.get(meta.key), where=where))
-        return _Part(meta, pq.ParquetFile(open_source(location.store, meta), pre_buffer=True), ())
+        file = pq.ParquetFile(open_source(location.store, meta), pre_buffer=True)
+        for kind in _FILE_KINDS:
+            if (fields := _fields(file, kind)) and "path" not in fields:
+                raise _damaged(location, meta, f"has no column {kind}.path")
+        if idle := idle_rows(file, _KINDS | _FILE_KINDS):
+            raise _damaged(location, meta, f"has {idle} rows that hold no action, of {file.metadata.num_rows}")
+        return _Part(meta, file, ())
+
+
+def _rows(part: _Part) -> int:
+    return len(part.lines) if part.parquet is None else int(part.parquet.metadata.num_rows)
+
+
+def _size(parts: Sequence[_Part]) -> int:
+    return sum(part.meta.size for part in parts)
 
 
 def _small_actions(location: Location, parts: Sequence[_Part], checkpoint: Checkpoint) -> list[Line]:
@@ -175,8 +212,7 @@ def _present(column: pa.ChunkedArray, required: str) -> pa.ChunkedArray:
     return pc.is_valid(pc.struct_field(column, required))
 
 
-def _sidecars(location: Location, actions: Sequence[Line]) -> list[_Part]:
-    named = [line.sidecar for line in actions if line.sidecar is not None]
+def _sidecars(location: Location, named: Sequence[Sidecar]) -> list[_Part]:
     return list(each(location.store, lambda sidecar: _open_sidecar(location, sidecar), named))
 
 
@@ -188,10 +224,11 @@ def _open_sidecar(location: Location, sidecar: Sidecar) -> _Part:
         key = location.key(LOG, SIDECARS, sidecar.path)
     meta = ObjectMeta(key, sidecar.size_in_bytes, sidecar.modification_time)
     try:
-        # The size in the action is the writer's word; the store's own is what ranges are cut by.
         meta = location.store.head(key)
     except NotFound as error:
         raise _missing(location, meta) from error
+    if sidecar.size_in_bytes not in (0, meta.size):
+        raise _damaged(location, meta, f"has {meta.size} bytes where the checkpoint says {sidecar.size_in_bytes}")
     return _open(location, meta)
 
 

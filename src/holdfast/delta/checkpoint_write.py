@@ -2,7 +2,7 @@
 
 1. Everything a checkpoint refers to is there before it is, and it is there before the hint to it: a crash at any moment
    leaves files nobody refers to, never a reference to nothing.
-2. A good checkpoint is never replaced or removed; a broken one of the same name is replaced.
+2. A good checkpoint is never replaced or removed; one of the same name that is broken or lost files is replaced.
 3. Writing twice, or from two places at once, leaves one state: the second finds the first, or adds an equal one.
 4. There is no checkpoint of a version that has no commit.
 """
@@ -31,13 +31,12 @@ from holdfast.delta.state import DeltaState
 from holdfast.delta.tombstones import tombstones
 from holdfast.env import Env
 from holdfast.errors import Damaged, Invalid, UnknownVersion
-from holdfast.schema.properties import DELETED_FILE_RETENTION, PROTECTED_BEFORE, number, span_ms
+from holdfast.schema.properties import DELETED_FILE_RETENTION, PROTECTED_BEFORE, TXN_RETENTION, number, span_ms
 from holdfast.storage.location import Location
 
 Policy: TypeAlias = Literal["classic", "v2"]
 
 CHECKPOINT_POLICY = "delta.checkpointPolicy"
-TXN_RETENTION = "delta.setTransactionRetentionDuration"
 DEFAULT_RETENTION = "interval 1 week"
 SIDECAR_ACTIONS = STRETCH
 HINTED_ACTIONS = 30  # a hint repeats the small actions of a V2 checkpoint up to so many of them
@@ -84,7 +83,7 @@ def write_checkpoint(state: DeltaState, env: Env, *, policy: Policy | None = Non
             version=version,
         )
     for there in listing.checkpoints:
-        if there.version == version and there.unique == (kind == "v2") and (found := _good(location, there)):
+        if there.version == version and there.unique == (kind == "v2") and (found := _good(state, there)):
             return _point_to(location, there, found, listing)
     content = _content(state, listing, env.now_ms())
     if kind == "v2":
@@ -141,7 +140,7 @@ def _write_classic(location: Location, content: _Content, listing: LogListing) -
     data = _parquet(_cut(_whole_rows(content), STRETCH), content.plan.everything)
     if not location.store.put_if_absent(key, data):
         there = Checkpoint(version, (location.store.head(key),))
-        if found := _good(location, there):
+        if found := _good(content.state, there):
             return _point_to(location, there, found, listing)
         location.store.put(key, data)
     actions = len(content.plain) + content.files
@@ -217,17 +216,18 @@ def _parquet(tables: Iterable[pa.Table], schema: pa.Schema) -> bytes:
     return sink.getvalue()
 
 
-def _good(location: Location, checkpoint: Checkpoint) -> Survey | None:
-    """What a checkpoint consists of; None where it is broken."""
+def _good(state: DeltaState, checkpoint: Checkpoint) -> Survey | None:
+    """What a checkpoint of a state consists of; None where it is broken, or lost files."""
     try:
-        return survey(location, checkpoint)
+        found = survey(state.snapshot.location, checkpoint)
     except Damaged:
         return None
+    return found if found.adds == len(state.snapshot.files) else None
 
 
 def _point_to(location: Location, there: Checkpoint, found: Survey, listing: LogListing) -> CheckpointWritten:
     parts = len(there.files) if len(there.files) > 1 else None
-    body = hint_body(there.version, found.actions, parts=parts, size_bytes=found.size_bytes)
+    body = hint_body(there.version, found.actions, parts=parts, size_bytes=found.size_bytes, adds=found.adds)
     point(location, there.version, body, listing, again=False)
     names = (*(meta.name for meta in there.files), *(f"{SIDECARS}/{s.path}" for s in found.sidecars))
     return CheckpointWritten(there.version, names, found.actions, found.size_bytes, created=False)

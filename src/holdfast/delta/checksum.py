@@ -1,21 +1,31 @@
 """Checks a log carries on itself: the sum in `_last_checkpoint`, and the `.crc` file of a version.
 
-1. Both are optional, and neither is needed to read a table: what they contradict is noted, never refused.
+1. Both are optional, and neither is needed to read a table. What follows from a contradiction is said in `claims`.
 2. The sum of a `_last_checkpoint` is over a canonical form of its JSON, so that spacing and key order do not matter.
+3. Schemas are compared as the JSON they are: two spellings of one schema do not contradict each other.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
 from holdfast.delta.actions import DomainMetadata, Metadata, Protocol, Txn
+from holdfast.delta.settings import Known
+from holdfast.schema.properties import TXN_RETENTION
 from holdfast.storage.border import MALFORMED_JSON, reason_of
+
+
+class HintedV2(msgspec.Struct, frozen=True, rename="camel"):
+    """What `_last_checkpoint` says of a V2 checkpoint: the name of its file."""
+
+    path: str | None = None
 
 
 class Hint(msgspec.Struct, frozen=True, rename="camel"):
@@ -24,6 +34,8 @@ class Hint(msgspec.Struct, frozen=True, rename="camel"):
     version: int
     size: int | None = None
     parts: int | None = None
+    num_of_add_files: int | None = None
+    v2_checkpoint: HintedV2 | None = None
     checksum: str | None = None
 
 
@@ -32,6 +44,8 @@ class VersionChecksum(msgspec.Struct, frozen=True, rename="camel"):
 
     table_size_bytes: int | None = None
     num_files: int | None = None
+    num_deletion_vectors_opt: int | None = None
+    num_deleted_records_opt: int | None = None
     in_commit_timestamp_opt: int | None = None
     metadata: Metadata | None = None
     protocol: Protocol | None = None
@@ -63,18 +77,64 @@ def read_checksum(data: bytes) -> VersionChecksum | str:
         return f"cannot be read: {reason_of(error)}"
 
 
-def contradictions(
-    told: VersionChecksum, *, num_files: int, size_bytes: int, protocol: Protocol, metadata: Metadata
-) -> Iterator[str]:
-    """What a `.crc` file says otherwise than the replay of the log."""
-    if told.num_files is not None and told.num_files != num_files:
-        yield f"{told.num_files} files where the log has {num_files}"
-    if told.table_size_bytes is not None and told.table_size_bytes != size_bytes:
-        yield f"{told.table_size_bytes} bytes where the log has {size_bytes}"
-    if told.protocol is not None and _versions(told.protocol) != _versions(protocol):
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What can be counted of the live files of a version."""
+
+    files: int
+    size_bytes: int
+    vectors: int
+    hidden_rows: int
+
+
+def miscounts(told: VersionChecksum, counts: Counts) -> Iterator[str]:
+    """What a `.crc` file counts otherwise than the replay of the log."""
+    stated = (told.num_files, told.table_size_bytes, told.num_deletion_vectors_opt, told.num_deleted_records_opt)
+    have = (counts.files, counts.size_bytes, counts.vectors, counts.hidden_rows)
+    for expected, count, noun in zip(stated, have, ("files", "bytes", "deletion vectors", "deleted rows"), strict=True):
+        if expected is not None and expected != count:
+            yield f"{expected} {noun} where the log has {count}"
+
+
+def contradictions(told: VersionChecksum, settings: Known) -> Iterator[str]:
+    """What a `.crc` file says of everything but files otherwise than the replay of the log."""
+    if told.protocol is not None and demands(told.protocol) != demands(settings.protocol):
         yield "another protocol than the log"
-    if told.metadata is not None and told.metadata.schema_string not in (None, metadata.schema_string):
+    if told.metadata is not None and not _same_schema(told.metadata, settings.metadata):
         yield "another schema than the log"
+    if told.domain_metadata is not None:
+        live = {domain.domain: domain for domain in told.domain_metadata if not domain.removed}
+        if configurations(live) != configurations(settings.domains):
+            yield "other domain metadata than the log"
+    if told.set_transactions is not None and TXN_RETENTION not in settings.metadata.properties:
+        versions = {txn.app_id: txn.version for txn in told.set_transactions}
+        if versions != {app: txn.version for app, txn in settings.txns.items()}:
+            yield "other application versions than the log"
+
+
+def demands(protocol: Protocol) -> tuple[object, ...]:
+    """What a protocol asks of clients, whatever the order of its features."""
+    features = frozenset(protocol.reader_features or ()), frozenset(protocol.writer_features or ())
+    return protocol.min_reader_version, protocol.min_writer_version, *features
+
+
+def configurations(domains: Mapping[str, DomainMetadata]) -> dict[str, str | None]:
+    """What each domain says."""
+    return {name: domain.configuration for name, domain in domains.items()}
+
+
+def same_json(one: str | None, other: str | None) -> bool:
+    """Whether two texts are the same JSON, however each is spaced; what is not JSON is compared as it is."""
+    if one == other or one is None or other is None:
+        return one == other
+    try:
+        return bool(msgspec.json.decode(one) == msgspec.json.decode(other))
+    except MALFORMED_JSON:
+        return False
+
+
+def _same_schema(told: Metadata, known: Metadata) -> bool:
+    return told.schema_string is None or same_json(told.schema_string, known.schema_string)
 
 
 def canonical_md5(data: bytes) -> str:
@@ -117,12 +177,3 @@ def _join(path: str, step: str) -> str:
 
 def _quoted(text: str) -> str:
     return f'"{quote(text, safe="-._~")}"'
-
-
-def _versions(protocol: Protocol) -> tuple[object, ...]:
-    return (
-        protocol.min_reader_version,
-        protocol.min_writer_version,
-        frozenset(protocol.reader_features or ()),
-        frozenset(protocol.writer_features or ()),
-    )

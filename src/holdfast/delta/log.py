@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from holdfast.delta.actions import Line, decode_lines
 from holdfast.delta.ahead import each, is_near
-from holdfast.delta.checksum import Hint, read_hint
+from holdfast.delta.checksum import Hint, VersionChecksum, read_checksum, read_hint
 from holdfast.delta.names import (
     FIRST_NAME,
     LAST_CHECKPOINT,
@@ -38,11 +38,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A listing, whether it reaches back to the start of the log, and what was wrong with the hint."""
+    """A listing, whether it reaches back to the start of the log, what was wrong with the hint, or what it says."""
 
     listing: LogListing
     complete: bool
     notes: tuple[str, ...] = ()
+    hint: Hint | None = None
 
 
 def log_url(location: Location) -> str:
@@ -87,10 +88,10 @@ def list_hinted(location: Location, *, at: int | None = None) -> Listed:
             return _unhinted(location, trouble)
         case Hint(version=version) if at is not None and at < version:
             return list_all(location)
-        case Hint(version=version):
+        case Hint(version=version) as hint:
             listing = list_log(location, start=first_name(version))
             if any(c.version == version for c in listing.checkpoints):
-                return Listed(listing, complete=False)
+                return Listed(listing, complete=False, hint=hint)
             return _unhinted(location, f"points to version {version}, which has no complete checkpoint")
 
 
@@ -118,6 +119,17 @@ def read_lines(location: Location, files: Sequence[ObjectMeta]) -> Iterator[list
         if isinstance(parse_log_name(meta.name), Compacted):
             _check_reconciled(lines, where)
         yield lines
+
+
+def checksum_of(location: Location, listing: LogListing, version: int) -> VersionChecksum | None:
+    """What the checksum file of a version says, where there is one that can be read."""
+    if version not in listing.checksums:
+        return None
+    try:
+        told = read_checksum(location.store.get(listing.checksums[version].key))
+    except NotFound:
+        return None
+    return told if isinstance(told, VersionChecksum) else None
 
 
 def _check_reconciled(lines: Sequence[Line], where: str) -> None:

@@ -3,7 +3,9 @@
 1. A damaged file is dropped from the listing and the next best way is taken: another checkpoint of the version, an
    older one, compacted files or commits from the start. Each detour leaves a note and a warning.
 2. When no way is left, the error is the first damage met, because that is what to repair.
-3. The version asked for never changes on the way.
+3. What the log states otherwise elsewhere is damage too, or a doubt (see `claims`): a state in doubt is taken only
+   where no other way is left.
+4. The version asked for never changes on the way.
 """
 
 from __future__ import annotations
@@ -13,9 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from holdfast.delta.actions import Line
-from holdfast.delta.checkpoint import read_checkpoint, read_settings
+from holdfast.delta.ahead import beside
+from holdfast.delta.checkpoint import Contents, read_checkpoint, read_settings
+from holdfast.delta.claims import Doubt, claims_of
 from holdfast.delta.log import Listed, list_all, log_url, read_lines
-from holdfast.delta.replay import Layer, layer_from, put
+from holdfast.delta.replay import Layer, LiveFiles, layer_from, put
 from holdfast.delta.segment import LogListing, LogSegment, missing_commit, segments_from, without
 from holdfast.delta.settings import Known, Settings, fold, known
 from holdfast.errors import Damaged
@@ -35,8 +39,7 @@ class Replayed:
     segment: LogSegment
     listing: LogListing
     settings: Known
-    base: tuple[Slab, ...]
-    layers: tuple[Layer, ...]
+    files: LiveFiles
     last: tuple[Line, ...]
     notes: tuple[str, ...]
 
@@ -49,31 +52,50 @@ class _Trouble:
     error: Damaged
 
 
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What the files of a segment say; `contents` are those of its checkpoint, where files were asked for."""
+
+    segment: LogSegment
+    contents: Contents | None
+    settings: Known
+    files: LiveFiles
+    last: tuple[Line, ...]
+
+
 def replay(location: Location, listed: Listed, *, at: int | None = None, files: bool = True) -> Replayed:
     """What the log says of a version, the latest by default; without files when only settings are asked for."""
     listing, complete = listed.listing, listed.complete
     target = listing.latest if at is None else at
     detours: list[str] = []
     first: Damaged | None = None
+    doubted: tuple[_Read, str] | None = None  # the best state in doubt, and why
     bad: set[str] = set()
     while True:
         segment = next(segments_from(listing, at=target), None)
-        if segment is None:
-            if complete:
-                raise first or missing_commit(listing, at=target)
+        if segment is None and not complete:
             listing, complete = without(list_all(location).listing, bad), True
             continue
-        match _read(location, segment, files):
+        if segment is None:
+            if doubted is None:
+                raise first or missing_commit(listing, at=target)
+            return _replayed(doubted[0], listed, listing, [doubted[1]])
+        match _claimed(location, listed, listing, segment) if files else _read(location, segment, files):
             case _Trouble(broken, damage):
                 first = first or damage
-                bad |= {meta.name for meta in broken}
-                listing = without(listing, bad)
                 detours.append(f"{damage}; version {target} was read from other files of the log")
-            case (settings, base, layers, last):
-                for detour in detours:
-                    _log.warning("%s", detour)
-                notes = (*listed.notes, *detours)
-                return Replayed(segment, listing, known(settings), base, layers, last, notes)
+            case (read, Doubt(stated, broken, refuses)):
+                if not broken:
+                    return _replayed(read, listed, listing, [*detours, stated])
+                if refuses:
+                    first = first or _contradicted(location, stated, broken)
+                elif doubted is None:
+                    doubted = read, stated
+                detours.append(f"{stated}; version {target} was read from other files of the log")
+            case _Read() as read:
+                return _replayed(read, listed, listing, detours)
+        bad |= {meta.name for meta in broken}
+        listing = without(listing, bad)
 
 
 def read_deltas(
@@ -89,15 +111,27 @@ def read_deltas(
     return settings, layers, last
 
 
-def _read(
-    location: Location, segment: LogSegment, files: bool
-) -> tuple[Settings, tuple[Slab, ...], tuple[Layer, ...], tuple[Line, ...]] | _Trouble:
+def _claimed(
+    location: Location, listed: Listed, listing: LogListing, segment: LogSegment
+) -> _Read | tuple[_Read, Doubt] | _Trouble:
+    """What the files of a segment say, and where the log states otherwise."""
+    with beside(location.store, lambda: claims_of(location, listing, listed.hint, segment)) as claims:
+        read = _read(location, segment, files=True)
+        if isinstance(read, _Trouble):
+            return read
+        doubt = claims().doubt(segment, read.contents, read.settings, read.files)
+    return read if doubt is None else (read, doubt)
+
+
+def _read(location: Location, segment: LogSegment, files: bool) -> _Read | _Trouble:
     settings = Settings()
     base: tuple[Slab, ...] = ()
+    contents = None
     if segment.checkpoint is not None:
         try:
             if files:
-                settings, base = read_checkpoint(location, segment.checkpoint)
+                contents = read_checkpoint(location, segment.checkpoint)
+                settings, base = contents.settings, contents.slabs
             else:
                 settings = read_settings(location, segment.checkpoint)
         except Damaged as error:
@@ -114,7 +148,23 @@ def _read(
         if segment.checkpoint is None:
             raise nothing
         return _Trouble(segment.checkpoint.files, nothing)
-    return settings, base, layers, last
+    return _Read(segment, contents, known(settings), LiveFiles(base, layers), last)
+
+
+def _replayed(read: _Read, listed: Listed, listing: LogListing, notes: list[str]) -> Replayed:
+    for note in notes:
+        _log.warning("%s", note)
+    return Replayed(read.segment, listing, read.settings, read.files, read.last, (*listed.notes, *notes))
+
+
+def _contradicted(location: Location, stated: str, suspects: tuple[ObjectMeta, ...]) -> Damaged:
+    names = ", ".join(meta.name for meta in suspects[:3])
+    return Damaged(
+        f"{stated}: {names} lost something, and no other files of the log lead to this version; put the right files "
+        "back, or delete the .crc file if it is what is wrong",
+        path=f"{log_url(location)}/{suspects[0].name}",
+        expected=stated,
+    )
 
 
 def _lacking(location: Location, segment: LogSegment, settings: Settings) -> Damaged:

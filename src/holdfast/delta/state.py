@@ -13,20 +13,17 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
-import pyarrow.compute as pc
-
 from holdfast.delta.actions import DomainMetadata, Metadata, Protocol, Txn
-from holdfast.delta.checksum import contradictions
 from holdfast.delta.features import check_readable
 from holdfast.delta.log import has_log, list_hinted, list_log, list_next, log_url
-from holdfast.delta.names import checksum_name, first_name
+from holdfast.delta.names import first_name
 from holdfast.delta.reader import Replayed, read_deltas, replay
 from holdfast.delta.replay import Layer, LiveFiles
-from holdfast.delta.segment import LogListing, LogSegment
+from holdfast.delta.segment import LogSegment
 from holdfast.delta.settings import Settings, known
 from holdfast.delta.shape import clustering_of, identity_of, partitions_of, resolve_of, schema_of
 from holdfast.delta.tally import RunningTally
-from holdfast.delta.times import checksum_of, version_at, version_time
+from holdfast.delta.times import version_at, version_time
 from holdfast.errors import Damaged, Invalid
 from holdfast.model.files import Slab
 from holdfast.model.snapshot import Resolve, Snapshot
@@ -73,9 +70,7 @@ def load(location: Location, *, version: int | None = None, timestamp_ms: int | 
         raise Invalid("ask for a version or for a timestamp, not for both")
     with _parsing(location):
         at = version_at(location, timestamp_ms) if timestamp_ms is not None else version
-        replayed = replay(location, list_hinted(location, at=at), at=at)
-        state = _state(location, replayed)
-        return _checked(state, replayed.listing)
+        return _state(location, replay(location, list_hinted(location, at=at), at=at))
 
 
 def refresh(state: DeltaState) -> DeltaState:
@@ -112,7 +107,7 @@ def _refreshed(state: DeltaState) -> DeltaState:
     segment = LogSegment(newest, state.segment.checkpoint, (*state.segment.deltas, *deltas))
     return _state(
         location,
-        Replayed(segment, listing, known(settings), state.base, layers, last, state.snapshot.notes),
+        Replayed(segment, listing, known(settings), LiveFiles(state.base, layers), last, state.snapshot.notes),
         before=state,
     )
 
@@ -132,7 +127,7 @@ def _state(location: Location, replayed: Replayed, *, before: DeltaState | None 
     where = location.url
     check_readable(protocol, table=where)
     mapping = resolve_of(protocol, metadata)
-    files = LiveFiles(replayed.base, replayed.layers)
+    files = replayed.files
     one_more = before is not None and segment.version == before.version + 1
     tally = before.tally.next(files, replayed.last) if before is not None and one_more else RunningTally(files)
     if before is not None and before.metadata is metadata and before.protocol is protocol:
@@ -161,31 +156,10 @@ def _state(location: Location, replayed: Replayed, *, before: DeltaState | None 
         settings.domains,
         segment,
         replayed.listing.commits.get(segment.version),
-        replayed.base,
-        replayed.layers,
+        files.base,
+        files.layers,
         tally,
     )
-
-
-def _checked(state: DeltaState, listing: LogListing) -> DeltaState:
-    """The state, with a note where the version's checksum file contradicts it."""
-    told = checksum_of(state.snapshot.location, listing, state.version)
-    if told is None:
-        return state
-    sizes = state.snapshot.files.column("size")
-    found = list(
-        contradictions(
-            told,
-            num_files=len(sizes),
-            size_bytes=pc.sum(sizes).as_py() or 0,
-            protocol=state.protocol,
-            metadata=state.metadata,
-        )
-    )
-    if not found:
-        return state
-    said = " and ".join(found)
-    return _noted(state, f"{log_url(state.snapshot.location)}/{checksum_name(state.version)} says {said}")
 
 
 def _noted(state: DeltaState, note: str) -> DeltaState:

@@ -15,9 +15,8 @@ from datetime import UTC, datetime
 import numpy as np
 
 from holdfast.delta.actions import Line, Metadata, Protocol, commit_info
-from holdfast.delta.checksum import VersionChecksum, read_checksum
 from holdfast.delta.features import writer_features
-from holdfast.delta.log import list_all, log_url, read_lines
+from holdfast.delta.log import checksum_of, list_all, log_url, read_lines
 from holdfast.delta.reader import Replayed, replay
 from holdfast.delta.segment import LogListing, readable_versions
 from holdfast.errors import Damaged, UnknownVersion
@@ -28,7 +27,6 @@ from holdfast.schema.properties import (
     number,
     truth,
 )
-from holdfast.storage.base import NotFound
 from holdfast.storage.location import Location
 
 
@@ -91,17 +89,6 @@ def _own_time(location: Location, listing: LogListing, version: int) -> int | No
         return written_time(next(read_lines(location, (listing.commits[version],))))
     except Damaged:
         return None
-
-
-def checksum_of(location: Location, listing: LogListing, version: int) -> VersionChecksum | None:
-    """What the checksum file of a version says, where there is one that can be read."""
-    if version not in listing.checksums:
-        return None
-    try:
-        told = read_checksum(location.store.get(listing.checksums[version].key))
-    except NotFound:
-        return None
-    return told if isinstance(told, VersionChecksum) else None
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ DELETED_FILE_RETENTION = "delta.deletedFileRetentionDuration"
 LOG_RETENTION = "delta.logRetentionDuration"
 CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 ISOLATION_LEVEL = "delta.isolationLevel"
+TXN_RETENTION = "delta.setTransactionRetentionDuration"
 PROTECTED_BEFORE = "delta.requireCheckpointProtectionBeforeVersion"
 AUTO_OPTIMIZE = "delta.autoOptimize"  # what automatic compaction was called before it had a property of its own
 AUTO_COMPACT = "delta.autoOptimize.autoCompact"
@@ -109,7 +110,7 @@ PROPERTIES: dict[str, Kind] = {
     MATERIALIZED_ROW_ID: Kind.TEXT,
     ROW_TRACKING_SUSPENDED: Kind.TRUTH,
     "delta.sampleRetentionDuration": Kind.SPAN,
-    "delta.setTransactionRetentionDuration": Kind.SPAN,
+    TXN_RETENTION: Kind.SPAN,
     "delta.targetFileSize": Kind.TEXT,
     "delta.universalFormat.enabledFormats": Kind.TEXT,
     "delta.writePartitionColumnsToParquet": Kind.TRUTH,
