@@ -43,6 +43,7 @@ from holdfast.delta.tombstones import tombstones
 from holdfast.errors import Damaged
 from holdfast.model.files import FileTable, Slab
 from holdfast.model.finding import Finding, Kind, listed
+from holdfast.schema.types import leaves
 from holdfast.storage.arrays import strings
 from holdfast.storage.base import NotFound, ObjectMeta
 from holdfast.storage.location import Location
@@ -90,6 +91,7 @@ def check_log(state: DeltaState) -> LogChecked:
     compacted = dict(wrong_compactions(location, listing))
     hint = list(_hint(location, listing, (*walk.broken, *walk.wrong)))
     checksum = list(_checksum(state, listing))
+    clustering = list(_lost_clustering(state))
     live = state.snapshot.files
     spoken = [
         *walk.history.keys,
@@ -97,7 +99,7 @@ def check_log(state: DeltaState) -> LogChecked:
         tombstones(state).column("key").combine_chunks(),
         strings(sorted(vector_keys(location, live.table))),
     ]
-    findings = [*walk.findings, *listed(walk.history.findings()), *compacted.values(), *hint, *checksum]
+    findings = [*walk.findings, *listed(walk.history.findings()), *compacted.values(), *hint, *checksum, *clustering]
     return LogChecked(
         tuple(findings),
         pa.concat_arrays([array.cast(pa.string()) for array in spoken]),
@@ -275,3 +277,17 @@ def _checksum(state: DeltaState, listing: LogListing) -> Iterator[Finding]:
             f"the checksum of version {version} says {said}" if isinstance(told, VersionChecksum) else f"{file} {said}"
         )
         yield Finding(Kind.BAD_CHECKSUM, what, file, version, "writes it anew")
+
+
+def _lost_clustering(state: DeltaState) -> Iterator[Finding]:
+    """Columns the table is clustered by and does not have."""
+    schema = state.snapshot.schema
+    there = {tuple(f.physical_name for f in path) for path, _ in leaves(schema)}
+    for path in state.snapshot.clustering_columns:
+        if path not in there:
+            yield Finding(
+                Kind.LOST_CLUSTERING,
+                f"the table is clustered by {'.'.join(path)}, which is none of its columns: ALTER TABLE ... CLUSTER BY "
+                "says what to cluster by instead, or NONE",
+                version=state.version,
+            )

@@ -38,6 +38,7 @@ class Kind(Enum):
     BAD_HINT = "the hint to the last checkpoint is wrong"
     BAD_CHECKSUM = "a version checksum is wrong"
     NO_CHECKSUM = "the version has no checksum"
+    LOST_CLUSTERING = "a clustering column is gone"
     ORPHANS = "files nobody refers to"
     MISSING_DELETES = "a delete file is missing"
     IDLE_DELETES = "delete files that apply to nothing"

@@ -2,7 +2,9 @@
 
 1. Files come back as they were, with their ids, versions and vectors; ids handed out since are never handed out again.
 2. What the table has learnt since stays: its row tracking, how far its history is protected, and the numbers that its
-   columns and identities have used.
+   columns and identities have used, whatever a column was called then.
+3. Everything else of the shape is as it was: columns, properties, constraints, partitions, clustering. A table that
+   was not clustered then is clustered by nothing.
 """
 
 from __future__ import annotations
@@ -53,12 +55,16 @@ def restored_shape(now: Shape, then: Shape) -> Shape | None:
     largest = max(int(shape.properties.get(COLUMN_MAPPING_MAX_ID, 0)) for shape in (now, then))
     if largest:
         properties[COLUMN_MAPPING_MAX_ID] = str(largest)
-    marks = {f.name: int(f.metadata[HIGH_WATER]) for f in now.schema.fields if HIGH_WATER in f.metadata}
+    used = {f.physical_name: int(f.metadata[HIGH_WATER]) for f in now.schema.fields if HIGH_WATER in f.metadata}
+    marks = {f.name: used[f.physical_name] for f in then.schema.fields if f.physical_name in used}
+    clustering = then.clustering_columns
+    if clustering is None and now.clustering_columns is not None:
+        clustering = ()
     shape = Shape(
         schema=advanced(then.schema, marks),
         partition_columns=then.partition_columns,
         properties=properties,
-        clustering_columns=now.clustering_columns if then.clustering_columns is None else then.clustering_columns,
+        clustering_columns=clustering,
         name=then.name,
         description=then.description,
         features=then.features,
