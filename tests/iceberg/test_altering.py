@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 
 from holdfast import IcebergTable
-from holdfast.errors import Invalid, MetadataChanged, MissingFile, SchemaMismatch, UnknownVersion
+from holdfast.errors import Invalid, MetadataChanged, MissingFile, SchemaMismatch, UnknownColumn, UnknownVersion
 from tests.iceberg.by_value import delete_by_value
 from tests.iceberg.test_write import duck
 
@@ -141,6 +141,26 @@ def test_columns_change_without_a_snapshot(tmp_path: Path, version: int) -> None
     table.commentColumn("count", "how many")
     assert table._state().metadata_path == same, "true already"
     assert table.check().clean
+
+
+def test_a_change_of_the_table_is_one_commit_or_none(tmp_path: Path) -> None:
+    table = made(tmp_path, 2)
+    before = table._state().metadata_path
+    for names, text in ((["n", "nope"], "nope"), (["n", "N"], "named twice"), (["s.a", "s"], "named twice")):
+        with pytest.raises((Invalid, UnknownColumn), match=text):
+            table._drop_columns(names)
+    with pytest.raises(Invalid, match="format version 2 and cannot become 1"):
+        table.setProperties({"a": "b", "format-version": "1"})
+    assert table._state().metadata_path == before
+    log = len(theirs(tmp_path).metadata.metadata_log)
+    table._drop_columns(["n", "s"])
+    assert (list(field_ids(table)), len(theirs(tmp_path).metadata.metadata_log)) == (["id"], log + 1)
+    table.setProperties({"a": "b", "format-version": "2"})
+    assert (table._state().metadata.properties["a"], len(theirs(tmp_path).metadata.metadata_log)) == ("b", log + 2)
+    table.setProperties({"a": "c", "format-version": "3"})
+    versions = [IcebergTable.load(None, tmp_path / "c.db", "db.t")._state().metadata, theirs(tmp_path).metadata]
+    assert [(found.format_version, found.properties["a"]) for found in versions] == [(3, "c")] * 2
+    assert len(theirs(tmp_path).metadata.metadata_log) == log + 4, "and one that numbers the rows"
 
 
 def test_a_column_that_was_dropped_comes_back_as_the_schema_it_was(tmp_path: Path) -> None:

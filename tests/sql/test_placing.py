@@ -9,8 +9,10 @@ import pytest
 
 from holdfast.env import system
 from holdfast.errors import ConstraintViolated, Invalid, UnknownColumn
-from holdfast.table import placing
+from holdfast.schema.types import LONG
+from holdfast.table import altering, placing
 from holdfast.table.delta import DeltaTable
+from holdfast.table.writing import Written
 
 
 @pytest.fixture
@@ -33,20 +35,24 @@ def _types() -> pa.Schema:
     )
 
 
+def place(table: DeltaTable, name: str, after: str | None) -> Written:
+    return placing.redefine_column(table._state(), name, system(), place=placing.Place(after))
+
+
 def names(table: DeltaTable) -> list[str]:
     return [f.name for f in table._state().snapshot.schema.fields]
 
 
 def test_a_column_moves_and_rows_stay(table: DeltaTable) -> None:
     before = table.toArrow().to_pylist()
-    placing.place_column(table._state(), "st", None, system())
-    placing.place_column(table._state(), "id", "name", system())
-    placing.place_column(table._state(), "st.a", "b", system())
+    place(table, "st", None)
+    place(table, "id", "name")
+    place(table, "st.a", "b")
     assert names(table) == ["st", "name", "id"]
     assert table.toArrow().to_pylist() == before
-    assert placing.place_column(table._state(), "st", None, system()).version is None  # it is there already
+    assert place(table, "st", None).version is None  # it is there already
     with pytest.raises(Invalid, match="cannot stand after"):
-        placing.place_column(table._state(), "id", "nobody", system())
+        place(table, "id", "nobody")
 
 
 def test_columns_are_added_in_their_places_in_one_commit(table: DeltaTable) -> None:
@@ -68,3 +74,32 @@ def test_null_is_allowed_and_forbidden(table: DeltaTable) -> None:
         table.append(pa.table({"id": [3], "name": pa.array([None], pa.string())}))
     with pytest.raises(UnknownColumn):
         placing.set_not_null(table._state(), "nobody", system())
+
+
+def test_a_statement_about_columns_is_one_commit_or_none(table: DeltaTable) -> None:
+    table.setProperties({"delta.columnMapping.mode": "name", "delta.enableTypeWidening": "true"})
+    table.addColumns({"x": "int", "y": "int"})
+    before = table._state()
+    refused = (
+        (lambda: altering.drop_columns(table._state(), ["x", "nope"], system()), UnknownColumn, "nope"),
+        (lambda: altering.drop_columns(table._state(), ["x", "X"], system()), Invalid, "named twice"),
+        (lambda: altering.drop_columns(table._state(), ["st.a", "st"], system()), Invalid, "named twice"),
+        (lambda: redefine(table, "x", "long", "wide", placing.Place("nope")), Invalid, "cannot stand after nope"),
+        (lambda: redefine(table, "x", "string", "wide", None), Invalid, "type"),
+        (lambda: placing.add_columns(table._state(), [("z", "int")], {"z": "nope"}, system()), Invalid, "nope"),
+        (lambda: altering.add_columns(table._state(), [("z", "int"), ("x", "int")], system()), Invalid, "x"),
+    )
+    for change, kind, text in refused:
+        with pytest.raises(kind, match=text):
+            change()
+        assert table._state() is before
+    altering.drop_columns(table._state(), ["y", "st.b"], system())
+    redefine(table, "x", "long", "wide", placing.Place(None))
+    assert table.version == before.version + 2
+    first = table._state().snapshot.schema.fields[0]
+    assert (first.name, first.type, first.metadata["comment"]) == ("x", LONG, "wide")
+    assert names(table) == ["x", "id", "name", "st"]
+
+
+def redefine(table: DeltaTable, name: str, type_: str, comment: str, place: placing.Place | None) -> Written:
+    return placing.redefine_column(table._state(), name, system(), type_=type_, comment=comment, place=place)

@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.errors import ConstraintViolated, Invalid, SchemaMismatch, Unsupported
+from holdfast.errors import ConstraintViolated, Invalid, SchemaMismatch, UnknownColumn, Unsupported
 from holdfast.sql.known import Known
 from holdfast.sql.run import run
 from holdfast.table.delta import DeltaTable
@@ -151,6 +151,33 @@ def test_columns_are_altered(ask: Ask) -> None:
     assert ask("SELECT * FROM shape").columns == ["st", "id", "name", "more", "next"]
     ask("ALTER TABLE shape RENAME TO form")
     assert ask("SELECT id, st.a FROM form").collect() == [(1, 1)]
+
+
+def test_a_statement_that_alters_is_one_commit_or_none(ask: Ask) -> None:
+    ask(
+        "CREATE TABLE whole (id BIGINT, a INT, b INT, s STRUCT<x: INT, y: INT>) USING delta TBLPROPERTIES "
+        "('delta.columnMapping.mode' = 'name', 'delta.enableTypeWidening' = 'true')"
+    )
+    refused = (
+        "DROP COLUMNS (a, nope)",
+        "DROP COLUMNS (a, b, a)",
+        "DROP COLUMNS (s.x, s.nope)",
+        "CHANGE COLUMN a a BIGINT COMMENT 'wide' AFTER nope",
+        "ADD COLUMNS (c INT, d INT AFTER nope)",
+        "SET TBLPROPERTIES ('x' = 'y', 'delta.checkpointInterval' = 'often')",
+        "UNSET TBLPROPERTIES ('delta.enableTypeWidening', 'delta.columnMapping.maxColumnId')",
+        "REPLACE COLUMNS (id BIGINT, a STRING)",
+        "CLUSTER BY (a, nope)",
+    )
+    for change in refused:
+        with pytest.raises((Invalid, UnknownColumn)):
+            ask(f"ALTER TABLE whole {change}")
+    assert ask("DESCRIBE HISTORY whole").count() == 1
+    ask("ALTER TABLE whole DROP COLUMNS IF EXISTS (b, nope, s.x, s.nope)")
+    ask("ALTER TABLE whole CHANGE COLUMN a a BIGINT COMMENT 'wide' FIRST")
+    assert ask("DESCRIBE HISTORY whole").count() == 3
+    described = [tuple(row) for row in ask("DESCRIBE whole").collect()]
+    assert described == [("a", "bigint", "wide"), ("id", "bigint", None), ("s", "struct<y:int>", None)]
 
 
 def test_features_go_with_their_traces(ask: Ask) -> None:

@@ -56,8 +56,11 @@ _register: Any = _apply_table_update.register
 _register(UpgradeUpdate, _apply)
 
 
-def upgraded(source: CatalogTable, state: IcebergState, version: int, env: Env) -> IcebergState:
-    """Bring a table to a format version; gives it as it is then."""
+def upgraded(
+    source: CatalogTable, state: IcebergState, version: int, env: Env, properties: Mapping[str, str] | None = None
+) -> IcebergState:
+    """Bring a table to a format version, and set properties in the same commit; gives it as it is then."""
+    wanted = properties or {}
     for _ in range(_ATTEMPTS):
         found = state.metadata.format_version
         if version < found or version > NEWEST:
@@ -66,9 +69,11 @@ def upgraded(source: CatalogTable, state: IcebergState, version: int, env: Env) 
             update: Any = UpgradeFormatVersionUpdate.model_validate({"format-version": version})
             if isinstance(source.catalog, MetastoreCatalog):
                 update = UpgradeUpdate(format_version=version)
-            send(source, state, (update,))
+            send(source, state, (update, SetPropertiesUpdate(updates=dict(wanted))) if wanted else (update,))
         elif _has_bare_rows(state):
             attempt(source, state, prepare(state, Mutation("UPGRADE", data_change=False), env))
+        elif any(state.metadata.properties.get(name) != value for name, value in wanted.items()):
+            return set_properties(source, state, wanted, ())  # the table was of this version already
         else:
             return state
         state = source.newest(state)

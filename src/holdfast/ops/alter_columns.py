@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from holdfast.errors import Invalid, SchemaMismatch
+from holdfast.errors import Invalid, SchemaMismatch, UnknownColumn
 from holdfast.model.mutation import Mutation, Shape
 from holdfast.ops.defaults import with_default
 from holdfast.ops.shape import grown
@@ -79,13 +79,48 @@ def rename_column(old: Shape, name: str, new: str) -> Mutation:
     return Mutation("RENAME COLUMN", parameters, shape=shape)
 
 
-def drop_column(old: Shape, name: str) -> Mutation:
-    """Take a column away; data files keep its values, which nobody sees."""
-    path = path_of(old.schema, name)
-    refuse_drop(old, path)
-    shape = replace(old, schema=changed(old.schema, path, lambda f: None))
+def drop_columns(old: Shape, names: Sequence[str]) -> Mutation:
+    """Take columns away, all or none; data files keep their values, which nobody sees."""
+    paths = paths_of(old.schema, names)
+    for path in paths:
+        refuse_drop(old, path)
+    shape = replace(old, schema=without_columns(old.schema, paths))
     refuse_schema(shape)
-    return Mutation("DROP COLUMNS", {"columns": json.dumps([path_text(path)])}, shape=shape)
+    return Mutation("DROP COLUMNS", {"columns": json.dumps([path_text(path) for path in paths])}, shape=shape)
+
+
+def paths_of(schema: Struct, names: Sequence[str]) -> list[Path]:
+    """The columns that names mean, none of them within another."""
+    paths = [path_of(schema, name) for name in names]
+    for n, path in enumerate(paths):
+        if any(path[: len(other)] == other for at, other in enumerate(paths) if at != n):
+            raise Invalid(f"the column {path_text(path)} is named twice, by itself or with what it is in: name it once")
+    return paths
+
+
+def without_columns(schema: Struct, paths: Sequence[Path]) -> Struct:
+    """A schema without some columns."""
+    for path in paths:
+        schema = changed(schema, path, lambda f: None)
+    return schema
+
+
+def has_column(schema: Struct, name: str) -> bool:
+    """Whether a name means a column."""
+    try:
+        path_of(schema, name)
+    except UnknownColumn:
+        return False
+    return True
+
+
+def redefine_column(old: Shape, name: str, wishes: Sequence[Callable[[Shape, str], Mutation]]) -> Mutation:
+    """Several changes of one column as one."""
+    mutation = Mutation("CHANGE COLUMN", shape=old)
+    for wish in wishes:
+        assert mutation.shape is not None, "a change of a column is one of shape"
+        mutation = wish(mutation.shape, name)
+    return mutation
 
 
 def refuse_drop(old: Shape, path: Path) -> None:

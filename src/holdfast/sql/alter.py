@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 
 from holdfast.env import system
 from holdfast.errors import Invalid, Unsupported
+from holdfast.ops.alter_columns import has_column
 from holdfast.schema.constraints import quoted
 from holdfast.spark.catalog import enter, find, forget, rename
 from holdfast.spark.types import spark_struct
@@ -304,7 +305,7 @@ def run_alter(asking: Asking, statement: Statement, asked: Alter, found: Found) 
             asked_for = [(column.name, column.type, column.comment) for column in defined]
             altering.replace_columns(found.delta("REPLACE COLUMNS")._state(), asked_for, system())
         case ClusterBy(columns):
-            found.delta("CLUSTER BY").clusterBy(*(".".join(path) for path in columns))
+            found.delta("CLUSTER BY").clusterBy(*map(_dotted, columns))
         case change:
             _altered(found, change)
     return answers.nothing(asking.spark)
@@ -321,9 +322,14 @@ def _altered(found: Found, change: Change) -> None:
             else:
                 table.addColumns(new)
         case DropColumns(names, if_exists):
-            for path in names:
-                if not (if_exists and table._state().snapshot.schema.find(path[0]) is None):
-                    table.dropColumn(_dotted(path))
+            schema = table._state().snapshot.schema
+            dropped = [name for name in map(_dotted, names) if not if_exists or has_column(schema, name)]
+            if not dropped:
+                return
+            if isinstance(table, DeltaTable):
+                altering.drop_columns(table._state(), dropped, system())
+            else:
+                table._drop_columns(dropped)
         case RenameColumn(name, to):
             table.renameColumn(_dotted(name), quoted(to))
         case SetProperties(properties):
@@ -338,10 +344,14 @@ def _altered(found: Found, change: Change) -> None:
 
 def _change_column(asking: Asking, statement: Statement, found: Found, change: ChangeColumn) -> None:
     name, env = _dotted(change.name), system()
-    if change.type is not None:
-        found.table.changeColumnType(name, change.type)
-    if change.comment is not None:
-        found.table.commentColumn(name, change.comment)
+    place = placing.Place(change.after) if change.first or change.after is not None else None
+    if place is not None or isinstance(found.table, DeltaTable):
+        state = found.delta("FIRST and AFTER")._state()
+        if change.type is not None or change.comment is not None or place is not None:
+            placing.redefine_column(state, name, env, type_=change.type, comment=change.comment, place=place)
+    elif change.type is not None or change.comment is not None:
+        type_ = None if change.type is None else altering.type_of(name, change.type)
+        found.table._redefine_column(name, type_, change.comment)
     if change.nullable is False:
         placing.set_not_null(found.delta("SET NOT NULL")._state(), name, env, zone=asking.zone)
     if change.nullable is True:
@@ -350,8 +360,6 @@ def _change_column(asking: Asking, statement: Statement, found: Found, change: C
         found.delta("SET DEFAULT").setColumnDefault(name, asking.given.written(statement, *change.default))
     if change.drops_default:
         found.delta("DROP DEFAULT").dropColumnDefault(name)
-    if change.first or change.after is not None:
-        placing.place_column(found.delta("FIRST and AFTER")._state(), name, change.after, env)
 
 
 def _rename(asking: Asking, found: Found, to: tuple[str, ...]) -> None:

@@ -77,9 +77,9 @@ def rename_column(state: DeltaState, old: str, new: str, env: Env) -> Written:
     return commit_shape(state, alter_columns.rename_column(DELTA.shape_of(state), old, new), env)
 
 
-def drop_column(state: DeltaState, name: str, env: Env) -> Written:
-    """Take a column away."""
-    return commit_shape(state, alter_columns.drop_column(DELTA.shape_of(state), name), env)
+def drop_columns(state: DeltaState, names: Sequence[str], env: Env) -> Written:
+    """Take columns away."""
+    return commit_shape(state, alter_columns.drop_columns(DELTA.shape_of(state), names), env)
 
 
 def change_column_type(state: DeltaState, name: str, type_: TypeLike, env: Env) -> Written:

@@ -228,7 +228,7 @@ class DeltaTable(
 
     def dropColumn(self, name: str) -> Written:
         """Take a column away; needs column mapping, and rewrites nothing."""
-        return altering.drop_column(self._state(), name, system())
+        return altering.drop_columns(self._state(), [name], system())
 
     def changeColumnType(self, name: str, dataType: altering.TypeLike) -> Written:
         """Widen the type of a column; needs `delta.enableTypeWidening=true`, and rewrites nothing."""

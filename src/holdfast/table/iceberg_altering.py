@@ -24,9 +24,9 @@ from holdfast.iceberg.state import IcebergState, moved
 from holdfast.iceberg.transact_restore import coming_back
 from holdfast.iceberg.upgrade import set_properties, upgraded
 from holdfast.model.mutation import AllRows, Mutation
-from holdfast.ops.alter_columns import changed, path_of, split, with_columns
+from holdfast.ops.alter_columns import changed, path_of, paths_of, split, with_columns, without_columns
 from holdfast.ops.write import Said
-from holdfast.schema.types import Field, Struct
+from holdfast.schema.types import DataType, Field, Struct
 from holdfast.storage.open import missing
 from holdfast.table.altering import Columns, TypeLike, columns_asked, type_of
 from holdfast.table.changing import Caller, Changed
@@ -64,21 +64,15 @@ class IcebergAltering(ABC):
 
     def dropColumn(self, name: str) -> None:
         """Take a column away; files keep its values, which nobody sees."""
-        self._change_column(name, lambda f: None)
+        self._drop_columns([name])
 
     def changeColumnType(self, name: str, dataType: TypeLike) -> None:
         """Widen the type of a column: int to long, float to double, a decimal to one of more digits."""
-        type_ = type_of(name, dataType)
-        self._change_column(name, lambda f: replace(f, type=type_))
+        self._redefine_column(name, type_of(name, dataType))
 
     def commentColumn(self, name: str, comment: str | None) -> None:
         """Say what a column is for; None takes that away."""
-
-        def told(f: Field) -> Field:
-            rest = {key: value for key, value in f.metadata.items() if key != "comment"}
-            return replace(f, metadata=rest if comment is None else {**rest, "comment": comment})
-
-        self._change_column(name, told)
+        self._change_column(name, lambda f: _commented(f, comment))
 
     def upgrade(self, formatVersion: int = NEWEST_FORMAT) -> int:
         """Bring the table to a format version, 3 unless told otherwise; gives the version it has.
@@ -95,8 +89,10 @@ class IcebergAltering(ABC):
         if (version := wanted.pop("format-version", None)) is not None:
             if not version.isdigit():
                 raise Invalid(f"format-version is a number, not {version!r}")
-            self.upgrade(int(version))
-        self._change_properties(wanted, ())
+            state, source = self._writable()
+            self._latest.state = upgraded(source, state, int(version), system(), wanted)
+        else:
+            self._change_properties(wanted, ())
 
     def unsetProperties(self, names: Sequence[str]) -> None:
         """Take properties away."""
@@ -123,6 +119,18 @@ class IcebergAltering(ABC):
 
         return retried(run, retry_of(None), caller.env)
 
+    def _drop_columns(self, names: Sequence[str]) -> None:
+        self._change_columns(lambda schema: without_columns(schema, paths_of(schema, names)))
+
+    def _redefine_column(self, name: str, type_: DataType | None, comment: str | None = None) -> None:
+        """Change the type of a column and what it is for: what is None stays."""
+
+        def change(f: Field) -> Field:
+            after = f if type_ is None else replace(f, type=type_)
+            return after if comment is None else _commented(after, comment)
+
+        self._change_column(name, change)
+
     def _change_column(self, name: str, change: Callable[[Field], Field | None]) -> None:
         self._change_columns(lambda schema: changed(schema, path_of(schema, name), change))
 
@@ -140,6 +148,11 @@ class IcebergAltering(ABC):
         self._latest.dialect.commits(state.snapshot.location, state)
         assert self._latest.source is not None, "a table without a catalog is refused above"
         return state, self._latest.source
+
+
+def _commented(f: Field, comment: str | None) -> Field:
+    rest = {key: value for key, value in f.metadata.items() if key != "comment"}
+    return replace(f, metadata=rest if comment is None else {**rest, "comment": comment})
 
 
 def _restore(state: IcebergState, then: IcebergState, caller: Caller) -> Changed:

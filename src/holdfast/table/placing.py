@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from holdfast.delta.features import check_writable
 from holdfast.delta.state import DeltaState
 from holdfast.env import Env
+from holdfast.model.mutation import Mutation, Shape
 from holdfast.ops import alter_columns
 from holdfast.ops.alter_places import move_column, moved, set_nullable
 from holdfast.schema.constraints import quoted
-from holdfast.table.altering import Columns, columns_asked, commit_shape, refuse_violated
+from holdfast.table.altering import Columns, TypeLike, columns_asked, commit_shape, refuse_violated, type_of
 from holdfast.table.delta_dialect import DELTA
 from holdfast.table.writing import Written
 
@@ -29,9 +30,32 @@ def add_columns(state: DeltaState, columns: Columns, places: Mapping[str, str | 
     return commit_shape(state, replace(mutation, shape=replace(mutation.shape, schema=schema)), env)
 
 
-def place_column(state: DeltaState, name: str, after: str | None, env: Env) -> Written:
-    """Put a column after another one, or first."""
-    return commit_shape(state, move_column(DELTA.shape_of(state), name, after), env)
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a column is to stand: after another one; None: first."""
+
+    after: str | None
+
+
+def redefine_column(
+    state: DeltaState,
+    name: str,
+    env: Env,
+    *,
+    type_: TypeLike | None = None,
+    comment: str | None = None,
+    place: Place | None = None,
+) -> Written:
+    """Change the type of a column, what it is for, and where it stands: what is None stays."""
+    wishes: list[Callable[[Shape, str], Mutation]] = []
+    if type_ is not None:
+        new = type_of(name, type_)
+        wishes.append(lambda shape, column: alter_columns.change_type(shape, column, new))
+    if comment is not None:
+        wishes.append(lambda shape, column: alter_columns.comment_column(shape, column, comment))
+    if place is not None:
+        wishes.append(lambda shape, column: move_column(shape, column, place.after))
+    return commit_shape(state, alter_columns.redefine_column(DELTA.shape_of(state), name, wishes), env)
 
 
 def drop_not_null(state: DeltaState, name: str, env: Env) -> Written:
