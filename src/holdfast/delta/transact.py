@@ -53,6 +53,7 @@ from holdfast.rows.rowmap import ROW_IDS, note
 from holdfast.rows.stamp import NO_IDS_YET, stamp
 from holdfast.schema.constraints import refuse_new
 from holdfast.schema.properties import (
+    CHANGE_FEED,
     ENABLE_IN_COMMIT_TIMESTAMPS,
     ENABLE_ROW_TRACKING,
     IN_COMMIT_TIMESTAMP_TIME,
@@ -64,6 +65,7 @@ from holdfast.schema.properties import (
     isolation,
     truth,
 )
+from holdfast.schema.storable import refuse_feed_columns
 from holdfast.schema.types import render_schema
 from holdfast.storage.base import NotFound
 from holdfast.storage.border import MALFORMED
@@ -173,6 +175,8 @@ def _shaped(
     known = None if state is None else (state.snapshot.schema, state.snapshot.properties)
     refuse_new(shape.schema, shape.properties, known)
     properties: dict[str, str | None] = {**shape.properties, **_timed(shape, state, moment)}
+    recorded = state is not None and truth(state.metadata.properties.get(CHANGE_FEED))
+    refuse_feed_columns(shape.schema, properties, recorded=recorded)
     if truth(properties.get(ENABLE_ROW_TRACKING)):
         properties.setdefault(MATERIALIZED_ROW_ID, f"_row-id-col-{env.new_uuid()}")
         properties.setdefault(MATERIALIZED_ROW_COMMIT_VERSION, f"_row-commit-version-col-{env.new_uuid()}")

@@ -1,7 +1,8 @@
 """What a table becomes: the shape of a new table, and of one whose schema grows.
 
 1. A new table tracks rows and may hide rows by vectors unless it was asked to be plain.
-2. Where columns are mapped, every field has an id and a physical name before any file is written, and no id is reused.
+2. A column that the change data feed has is refused before any file is written for it.
+3. Where columns are mapped, every field has an id and a physical name before any file is written, and no id is reused.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from holdfast.schema.properties import (
     PROTECTED_BEFORE,
     truth,
 )
+from holdfast.schema.storable import refuse_feed_columns
 from holdfast.schema.types import Struct
 
 ENABLE_DELETION_VECTORS = "delta.enableDeletionVectors"
@@ -36,11 +38,13 @@ def created(asked: Shape, new_uuid: Callable[[], uuid.UUID], *, plain: bool = Fa
         properties |= {name: old.properties[name] for name in _KEPT if name in old.properties}
     if not truth(properties.get(ENABLE_ROW_TRACKING)):
         properties = {k: v for k, v in properties.items() if k not in _KEPT[:2]}
+    refuse_feed_columns(asked.schema, properties)
     return _mapped(replace(asked, properties=properties), new_uuid)
 
 
 def grown(shape: Shape, schema: Struct, new_uuid: Callable[[], uuid.UUID]) -> Shape:
     """A table's shape with another schema; clustering columns stay as they are."""
+    refuse_feed_columns(schema, shape.properties, recorded=True)
     clustering = shape.clustering_columns
     mapped = _mapped(replace(shape, schema=schema, clustering_columns=None), new_uuid)
     return replace(mapped, clustering_columns=clustering)

@@ -27,6 +27,7 @@ DELETED_FILE_RETENTION = "delta.deletedFileRetentionDuration"
 LOG_RETENTION = "delta.logRetentionDuration"
 CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 ISOLATION_LEVEL = "delta.isolationLevel"
+CHANGE_FEED = "delta.enableChangeDataFeed"
 TXN_RETENTION = "delta.setTransactionRetentionDuration"
 PROTECTED_BEFORE = "delta.requireCheckpointProtectionBeforeVersion"
 AUTO_OPTIMIZE = "delta.autoOptimize"  # what automatic compaction was called before it had a property of its own
@@ -82,7 +83,7 @@ PROPERTIES: dict[str, Kind] = {
     DELETED_FILE_RETENTION: Kind.SPAN,
     "delta.dropFeatureTruncateHistory.retentionDuration": Kind.SPAN,
     "delta.enableChangeDataCapture": Kind.TRUTH,
-    "delta.enableChangeDataFeed": Kind.TRUTH,
+    CHANGE_FEED: Kind.TRUTH,
     "delta.enableDeletionVectors": Kind.TRUTH,
     "delta.enableExpiredLogCleanup": Kind.TRUTH,
     "delta.enableFullRetentionRollback": Kind.TRUTH,

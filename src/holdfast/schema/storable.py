@@ -2,15 +2,20 @@
 
 1. A struct has at least one field that is not void: a file cannot hold the others.
 2. Without column mapping, a column's name is also its name in data files, which not every character suits.
+3. A table that records its changes has no column of a name that records of changes have.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from holdfast.errors import Invalid
 from holdfast.schema.enforce import refuse_doubles
+from holdfast.schema.properties import CHANGE_FEED, truth
 from holdfast.schema.show import Path, path_text, type_text
 from holdfast.schema.types import Array, DataType, Decimal, Map, Primitive, Struct
 
+FEED_COLUMNS = frozenset(("_change_type", "_commit_version", "_commit_timestamp"))
 _UNSUITED = " ,;{}()\n\t="
 _NO_PARTITION = frozenset(("void", "variant"))
 _NO_BOUNDS = frozenset(("void", "variant", "boolean", "binary"))
@@ -22,6 +27,17 @@ def refuse_unstorable(schema: Struct, *, mapped: bool) -> None:
         raise Invalid("a table needs at least one column: add one")
     refuse_doubles(schema)
     _refuse(schema, (), mapped)
+
+
+def refuse_feed_columns(schema: Struct, properties: Mapping[str, str | None], *, recorded: bool = False) -> None:
+    """Refuse columns that records of changes have, where a table records them; `recorded`: it did so before."""
+    taken = [f.name for f in schema.fields if f.name.lower() in FEED_COLUMNS]
+    if not taken or not truth(properties.get(CHANGE_FEED)):
+        return
+    raise Invalid(
+        f"the change data feed has columns of its own named {', '.join(sorted(FEED_COLUMNS))}, so a table with "
+        f"{CHANGE_FEED}=true cannot have {', '.join(taken)}: rename it, drop it, or leave the feed off"
+    ).named("RESERVED_CDC_COLUMNS_ON_WRITE" if recorded else "DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS")
 
 
 def refuse_partition_columns(schema: Struct, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -27,15 +27,14 @@ from holdfast.plan.change import Storing
 from holdfast.plan.write import ENABLE_DELETION_VECTORS, write_spec
 from holdfast.schema.evolve import TYPE_CHANGES
 from holdfast.schema.mapping import all_fields
-from holdfast.schema.properties import COLUMN_MAPPING_MODE, truth
-from holdfast.schema.storable import refuse_unstorable
+from holdfast.schema.properties import CHANGE_FEED, COLUMN_MAPPING_MODE, truth
+from holdfast.schema.storable import refuse_feed_columns, refuse_unstorable
 from holdfast.schema.types import STRING, Field, Struct
 from holdfast.spark.terminal import phase
 from holdfast.storage.location import Location
 from holdfast.table.dialect import Dialect, mode_asked
 from holdfast.table.manifests import SYMLINK_FORMAT, generate
 
-CHANGE_FEED = "delta.enableChangeDataFeed"
 CHANGE_TYPE = "_change_type"
 CHANGE_DIRECTORY = "_change_data"
 TYPE_WIDENING = "delta.enableTypeWidening"
@@ -110,6 +109,7 @@ class DeltaDialect(Dialect):
         )
         feed = None
         if feeds and truth(shape.properties.get(CHANGE_FEED)):
+            refuse_feed_columns(shape.schema, shape.properties, recorded=True)
             feed = WriteSpec(
                 fields=(*shape.schema.fields, Field(CHANGE_TYPE, STRING)),
                 partition_columns=shape.partition_columns,

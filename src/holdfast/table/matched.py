@@ -29,9 +29,9 @@ from holdfast.plan.merge_on import source_aliases, understand
 from holdfast.plan.scan import Request, plan_scan
 from holdfast.predicate.records import ALWAYS
 from holdfast.schema.constraints import quoted
+from holdfast.schema.properties import CHANGE_FEED
 from holdfast.schema.types import Struct
 from holdfast.table.changing import Caller
-from holdfast.table.delta_dialect import CHANGE_FEED
 from holdfast.table.dialect import TableState
 from holdfast.table.writing import How, Rows, Stored, Written, land_anew, store_rows
 

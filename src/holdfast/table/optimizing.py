@@ -158,7 +158,7 @@ def run_bins(
     location = state.snapshot.location
     dialect = caller.dialect
     dialect.check_writable(state)
-    store = dialect.storing(state, dialect.shape_of(state))
+    store = dialect.storing(state, dialect.shape_of(state), feeds=False)
     changer = caller.changer()
     # Where a bar of tasks is shown, it is that of the only bin; bars of several would overwrite each other.
     label = "writing files anew" if len(bins) == 1 else ""
@@ -307,7 +307,7 @@ def limits_of(
     if not 0 <= threshold <= 1:
         raise Invalid(f"a share of hidden rows is between 0 and 1, not {threshold}")
     if target_bytes is None:
-        target_bytes = dialect.storing(state, dialect.shape_of(state), carried=False).data.target_bytes
+        target_bytes = dialect.storing(state, dialect.shape_of(state), carried=False, feeds=False).data.target_bytes
     return Limits(target_rows, target_bytes, threshold, most_bytes)
 
 

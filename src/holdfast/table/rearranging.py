@@ -58,7 +58,7 @@ def rearrange(
     if predicate is not None and not is_about_partitions(snapshot, predicate):
         raise Invalid(f"dataChange=false is for whole partitions, and {where} names rows: call optimize()")
     stored = replace(shape, properties={**shape.properties, **(stored_as or {})})
-    spec = as_session_says(DELTA.storing(state, stored).data, rows.sparkSession)
+    spec = as_session_says(DELTA.storing(state, stored, feeds=False).data, rows.sparkSession)
     with tasks(rows.sparkSession, "writing"):
         staged = write_frame(rows, spec, snapshot.location)
     if predicate is not None:

@@ -121,7 +121,9 @@ def task_of(state: DeltaState, incoming: Struct) -> Task:
         arrow_schema(incoming).empty_table(), fitted, wanted
     )  # refuses what only Spark can check before a query runs
     carried_to = replace(location, store=carried(location.store))
-    return Task(carried_to, fitted, wanted, DELTA.storing(state, shape, carried=False).data, _demanded(state))
+    return Task(
+        carried_to, fitted, wanted, DELTA.storing(state, shape, carried=False, feeds=False).data, _demanded(state)
+    )
 
 
 def store(task: Task, batches: Iterator[pa.RecordBatch]) -> Stored:

@@ -183,7 +183,9 @@ def store_rows(state: TableState, rows: Rows, how: How, env: Env, dialect: Diale
     if how.taking is not None and how.replace_where is not None:
         wanted = (*wanted, _belongs(how.replace_where, shape.schema))
     stored = replace(shape, properties={**shape.properties, **how.stored_as}) if how.stored_as else shape
-    staged, marks = rows.store(fitted, wanted, dialect.storing(state, stored, carried=False).data, location)
+    staged, marks = rows.store(
+        fitted, wanted, dialect.storing(state, stored, carried=False, feeds=False).data, location
+    )
     tags = {HANDS_OUT_NUMBERS: "true"} if marks and shape is old else {}
     if marks:
         shape = replace(shape, schema=advanced(shape.schema, marks))
