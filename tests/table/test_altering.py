@@ -439,7 +439,7 @@ def test_two_changes_of_one_table_do_not_both_win(tmp_path: Path) -> None:
     seen = state(tmp_path / "t")
     table.renameColumn("name", "title")
     with pytest.raises(ConcurrentWrite, match="changed the table's schema or properties"):
-        land(seen, seen.snapshot.location, alter_columns.drop_column(DELTA.shape_of(seen), "name"), system())
+        land(seen, seen.snapshot.location, alter_columns.drop_columns(DELTA.shape_of(seen), ["name"]), system())
     assert "title" in state(tmp_path / "t").snapshot.schema.names
 
 
