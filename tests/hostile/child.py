@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import os
 import resource
-import shutil
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from tests.hostile.kinds import KINDS, Kind, Rule
 from tests.hostile.mutate import changed
 
 MOST_BYTES = 400 << 20  # that a case may take beyond what the process had
+_KEPT, _NEW = ".holdfast-tmp-kept", ".holdfast-tmp-new"  # names that no file of a table has
 _LIMIT = 6 << 30  # of addresses, beyond those the process had
 
 
@@ -36,11 +36,12 @@ class Verdict(NamedTuple):
     failure: str
 
 
-def work(pipe: Connection, name: str, template: str, scratch: str, seed: int) -> None:
+def work(pipe: Connection, name: str, table: str, seed: int) -> None:
     """Answer numbers of cases with verdicts, until there are no more."""
     logging.disable()
-    kind, root = KINDS[name], Path(scratch)
-    shutil.copytree(template, root, dirs_exist_ok=True)
+    kind, root = KINDS[name], Path(table)
+    for kept in root.rglob(f"*{_KEPT}"):  # by one that died
+        os.rename(kept, kept.with_name(kept.name.removesuffix(_KEPT)))
     files = sorted(path for path in root.glob(kind.pattern) if path.is_file())
     assert files, f"no file of the kind {name} matches {kind.pattern}"
     expected = {asked: question(root) for asked, question in {**kind.questions, **kind.others}.items()}
@@ -95,7 +96,7 @@ def _difference(answer: Any, expected: Any) -> str:
 @contextmanager
 def _replaced(path: Path, data: bytes) -> Iterator[None]:
     """Other bytes under a name; each time as another file, as whoever remembers files by their number expects."""
-    kept, new = path.with_name(f".{path.name}.kept"), path.with_name(f".{path.name}.new")
+    kept, new = path.with_name(path.name + _KEPT), path.with_name(path.name + _NEW)
     new.write_bytes(data)
     os.rename(path, kept)
     os.rename(new, path)

@@ -206,4 +206,5 @@ def _table(data: bytes, rng: Random) -> tuple[str, bytes]:
             table = pa.table(table.columns, pa.schema([f.remove_metadata() for f in table.schema]))
     sink = io.BytesIO()
     pq.write_table(table, sink)
-    return f"meaning: {name}", sink.getvalue()
+    # Another value in a row is nowhere told of, unlike another row or column.
+    return f"{'values' if name == 'nulls' else 'meaning'}: {name}", sink.getvalue()

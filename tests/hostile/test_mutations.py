@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 from collections import Counter
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
@@ -13,11 +12,10 @@ from typing import Any
 import pytest
 
 from tests.hostile import child
-from tests.hostile.kinds import KINDS, Kind
-from tests.support.depth import DEPTH
+from tests.hostile.kinds import AWAITED, KINDS, Kind
+from tests.support.depth import DEPTH, SEED
 
-CASES = 12  # of each kind, at ordinary depth
-SEED = int(os.environ.get("HOLDFAST_SEED", "1"))
+CASES = 8  # of each kind, at ordinary depth
 LONGEST_S = 60.0  # of one case, on a machine that has other work as well
 
 
@@ -47,9 +45,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Any:
 class Workers:
     """One process at a time that works through cases; another where one died or took too long."""
 
-    def __init__(self, context: Any, name: str, template: Path, scratch: Path) -> None:
-        self._context, self._name, self._template, self._scratch = context, name, template, scratch
-        self._count = 0
+    def __init__(self, context: Any, name: str, table: Path) -> None:
+        self._context, self._name, self._table = context, name, table
         self._process: Any = None
         self._pipe: Connection | None = None
 
@@ -73,10 +70,8 @@ class Workers:
             self._pipe.close()
 
     def _started(self) -> Connection:
-        self._count += 1
-        scratch = self._scratch / str(self._count)
         self._pipe, theirs = self._context.Pipe()
-        arguments = (theirs, self._name, str(self._template), str(scratch), SEED)
+        arguments = (theirs, self._name, str(self._table), SEED)
         self._process = self._context.Process(target=child.work, args=arguments)
         self._process.start()
         theirs.close()
@@ -94,15 +89,17 @@ class Workers:
 
 
 @pytest.fixture
-def workers(request: pytest.FixtureRequest, server: Any, made: Any, tmp_path: Path) -> Iterator[Workers]:
+def workers(request: pytest.FixtureRequest, server: Any, made: Any) -> Iterator[Workers]:
     name = request.getfixturevalue("name")
-    mine = Workers(server, name, made(KINDS[name], name), tmp_path)
+    mine = Workers(server, name, made(KINDS[name], name))
     yield mine
     mine.end()
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_changed_files_are_read_rightly_or_refused(name: str, workers: Workers) -> None:
+    if name in AWAITED:
+        pytest.skip(AWAITED[name])
     outcomes, failures = Counter[str](), []
     for number in range(CASES * DEPTH):
         verdict = workers.verdict(number)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -194,6 +195,17 @@ def test_a_file_that_may_not_be_read_says_so(tmp_path: Path, monkeypatch: pytest
         lambda: table.optimize().executeZOrderBy("id"),
     ):
         with pytest.raises(Invalid, match=rf"{name}: Permission denied; let this user read it"):
+            ask()
+
+
+@pytest.mark.parametrize("count", [4, 6])
+def test_a_file_with_another_number_of_rows_is_damage(tmp_path: Path, count: int) -> None:
+    smith = smithed(tmp_path)
+    data = tmp_path / "t" / smith.live()[0]["path"]
+    pq.write_table(pa.concat_tables([pq.read_table(data)] * 2).slice(0, count), data)
+    table = DeltaTable.forPath(None, str(tmp_path / "t"))
+    for ask in (table.toArrow, lambda: table.optimize().executeZOrderBy("id")):
+        with pytest.raises(Damaged, match=f"{data.name} has {count} rows, and the table says that it has 5"):
             ask()
 
 

@@ -341,7 +341,13 @@ def _reranked(reader: PinnedReader, ask: Ask, metric: Metric, hits: Sequence[_Hi
     vectors = vectors_of(table.column(0), ask.queries.shape[1])
     at = np.full(len(rows), -1)
     at[vectors.rows] = np.arange(len(vectors.rows))
-    assert (at >= 0).all(), "a row that has an entry has a vector"
+    if (at < 0).any():
+        place = reader.snapshot.location.url
+        raise Damaged(
+            f"row {rows[at < 0][0]} of {place} has an entry in an index of {ask.column.name}, and no vector there: its "
+            "data file is not the one that was written; restore it",
+            path=place,
+        )
     best = []
     for number, query in enumerate(ask.queries):
         mine = np.unique(back[queries[chosen] == number])

@@ -81,6 +81,7 @@ class FileTask:
     format: str = "parquet"
     sequence: int = 0  # rows to delete count for it if theirs is higher
     group: int | None = None  # and, unless they count everywhere, if theirs is the same
+    rows: int | None = None  # that the log says it has, hidden ones among them
 
 
 def output_schema(spec: ReadSpec) -> pa.Schema:
@@ -113,6 +114,14 @@ def read_batches(source: Any, spec: ReadSpec, task: FileTask) -> Iterator[pa.Rec
             whole = resolved.made(batch, rows, schema) if len(rows) else None
         if whole is not None:
             yield whole if told is None else whole.set_column(schema.get_field_index(told), told, pa.array(dead))
+    if task.rows is not None and start != task.rows:
+        raise Damaged(
+            f"{task.uri} has {start} rows, and the table says that it has {task.rows}: it is not the file that was "
+            "written; restore it, or an earlier version of the table",
+            path=task.uri,
+            expected=f"{task.rows} rows",
+            found=f"{start} rows",
+        )
 
 
 _Batches: TypeAlias = Callable[["StoredColumns"], Iterator[pa.RecordBatch]]

@@ -141,8 +141,9 @@ class Taking:
         return size, answer
 
     def _finished(self, pick: Pick, reading: _Reading | None) -> pa.RecordBatch:
-        found = None if reading is None else _read(reading, self.schema)
-        return _plain(self.spec, pick, self.schema) if found is None else found
+        with blamed_on(pick.task.uri):
+            found = None if reading is None else _read(reading, self.schema)
+            return _plain(self.spec, pick, self.schema) if found is None else found
 
     def _planned(self, pick: Pick, pages: PageMap | None) -> _Plan | None:
         """How to read a file by its pages; None where it is to be read by row groups."""

@@ -53,6 +53,7 @@ def planned_files(plan: ScanPlan, hidden: HiddenRows) -> Iterator[PlannedFile]:
     """One task per planned file, in the plan's order."""
     location = plan.snapshot.location
     number = 0
+    counts = plan.files.num_records
     for chunk in plan.files.table.to_batches():
         partitions = _partitions(plan, chunk)
         placed = plan.snapshot.placement is not None
@@ -70,6 +71,7 @@ def planned_files(plan: ScanPlan, hidden: HiddenRows) -> Iterator[PlannedFile]:
                 size=chunk.column("size")[row].as_py(),
                 modified_ms=chunk.column("modified_ms")[row].as_py(),
                 number=number,
+                rows=counts[number].as_py(),
                 **(_place(chunk, row) if placed else {}),
             )
             number += 1
