@@ -4,6 +4,9 @@ On Spark, Holdfast and delta-spark change copies of the same table, with deletio
 Spark, Holdfast and deltalake, which has neither, change tables with the same rows. A line is the time per update that
 landed; what was refused, and the bytes of data files that no version ever had, stand in the notes. Afterwards each
 table must hold exactly the updates that landed.
+
+Then processes crowd a table, of either format and without Spark: one updates row after row beside others that append
+as fast as they can, and many update rows of their own. The goals: the one gets through, and each of the many does.
 """
 
 from __future__ import annotations
@@ -20,30 +23,35 @@ from urllib.parse import unquote
 
 import peers
 import pyarrow as pa
+from concurrency_crowd import FORMATS, Beside, Updaters, beside, updaters
 from harness import DATA, LIMIT_S, OURS, Case, Engine, Goal, Report, Took, arguments, emit, machine
 
 from holdfast import DeltaTable
 
 LOCAL, DELTA, DELTALAKE = "ours, no Spark", "delta-spark", "deltalake"
 FILES = 4
+APPENDERS, UPDATERS, WITHIN_S = 8, 16, 2.0
 
 _SMALL = 4_000  # rows of the table that engines warm up on
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is measured: rows of a table, writers, seconds of each engine in a round, rounds."""
+    """How much is measured: rows of a table, writers, seconds of each engine in a round, rounds; updates beside
+    appenders, and seconds of many updaters."""
 
     rows: int
     writers: int
     seconds: float
     rounds: int
+    updates: int
+    crowd_s: float
 
 
 SIZES = {
-    "quick": Size(40_000, 4, 8, 1),
-    "default": Size(400_000, 8, 20, 3),
-    "full": Size(4_000_000, 16, 60, 3),
+    "quick": Size(40_000, 4, 8, 1, 20, 8),
+    "default": Size(400_000, 8, 20, 3, 100, 20),
+    "full": Size(4_000_000, 16, 60, 3, 300, 60),
 }
 
 
@@ -109,6 +117,8 @@ def main() -> None:
     try:
         for turn in range(size.rounds):
             _round(lines if turn % 2 == 0 else lines[::-1], scripts, place, rows, size)
+        alone = [beside(format_, place, appenders=APPENDERS, tries=size.updates) for format_ in FORMATS]
+        crowds = [updaters(format_, place, writers=UPDATERS, seconds=size.crowd_s) for format_ in FORMATS]
     finally:
         for each in (place, place.with_name(f"{place.name}-warm-up")):
             shutil.rmtree(each, ignore_errors=True)
@@ -116,9 +126,11 @@ def main() -> None:
         f"{size.writers} writers and a compaction at once, {size.seconds:g} s in each of {size.rounds} rounds, tables "
         f"of {rows:,} rows in {FILES} files; nobody asks for a retry",
         *_told(lines),
+        *(one.note() for one in (*alone, *crowds)),
         machine(),
     ]
-    emit(Report("concurrency", [line.case() for line in lines], list(_goals(lines)), notes), as_json=asked.json)
+    goals = [*_goals(lines), *_crowd_goals(alone, crowds)]
+    emit(Report("concurrency", [line.case() for line in lines], goals, notes), as_json=asked.json)
 
 
 def _round(lines: list[Line], scripts: dict[str, list[str | Path]], place: Path, rows: int, size: Size) -> None:
@@ -205,6 +217,15 @@ def _goals(lines: list[Line]) -> Iterator[Goal]:
             (figure := line.case().ratio(line.engines[1])) is not None and figure > 1,
             figure,
         )
+
+
+def _crowd_goals(alone: list[Beside], crowds: list[Updaters]) -> Iterator[Goal]:
+    for one in alone:
+        goal = f"an update of one row beside {one.appenders} appenders lands within {WITHIN_S:g} s in 99 of 100 tries"
+        yield Goal(f"{goal}, {one.format}", one.slow <= WITHIN_S, one.slow)
+    for many in crowds:
+        goal = f"of {len(many.landed)} updaters of rows of their own each lands commits, and none is refused"
+        yield Goal(f"{goal}, {many.format}", min(many.landed) > 0 and not many.refused, float(min(many.landed)))
 
 
 if __name__ == "__main__":

@@ -15,11 +15,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Env:
-    """A source of time in milliseconds, of uuids and of random numbers."""
+    """A source of time in milliseconds, of uuids and of random numbers, and a way to let some seconds pass."""
 
     now_ms: Callable[[], int]
     new_uuid: Callable[[], uuid.UUID]
     rng: random.Random = field(default_factory=lambda: random.Random(_fresh_seed()))
+    pause: Callable[[float], None] = time.sleep
 
 
 def _fresh_seed() -> int:
@@ -32,7 +33,7 @@ def system() -> Env:
 
 
 def fixed(*, start_ms: int = 1_700_000_000_000, step_ms: int = 1, seed: int = 0) -> Env:
-    """A clock that advances by `step_ms` each time it is read, and seeded randomness."""
+    """A clock that advances by `step_ms` each time it is read, seeded randomness, and pauses that take no time."""
     rng = random.Random(seed)
     now = start_ms
 
@@ -41,4 +42,9 @@ def fixed(*, start_ms: int = 1_700_000_000_000, step_ms: int = 1, seed: int = 0)
         now += step_ms
         return now
 
-    return Env(now_ms=tick, new_uuid=lambda: uuid.UUID(int=rng.getrandbits(128), version=4), rng=rng)
+    return Env(
+        now_ms=tick,
+        new_uuid=lambda: uuid.UUID(int=rng.getrandbits(128), version=4),
+        rng=rng,
+        pause=lambda _: None,
+    )

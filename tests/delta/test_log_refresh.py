@@ -107,7 +107,7 @@ def test_a_torn_new_commit_is_an_error_that_names_it() -> None:
         refresh(state)
 
 
-@pytest.mark.parametrize(("new", "listings"), [(0, 0), (1, 0), (2, 1), (30, 1)])
+@pytest.mark.parametrize(("new", "listings"), [(0, 0), (1, 0), (2, 0), (30, 0), (70, 1)])
 def test_a_store_on_this_machine_is_listed_only_when_much_is_new(new: int, listings: int) -> None:
     log = HandLog()
     log.create(add("a"))

@@ -14,12 +14,11 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from random import Random
 from threading import Semaphore, Thread, current_thread
-from types import SimpleNamespace
 from typing import Any, TypeVar
 from unittest.mock import patch
 
@@ -36,7 +35,7 @@ from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.open import open_location
-from holdfast.table import delta, retrying, writing
+from holdfast.table import delta, writing
 from holdfast.table.builder import Mode
 from holdfast.table.delta import DeltaTable, _Latest
 from tests.support.faulty import Crash, Fault, _Wrapped
@@ -143,7 +142,7 @@ def simulate_on(spark: SparkSession, path: Path, seed: int) -> Ran:
         turns.pass_on("commit")
         return commit(*given, **named)
 
-    with patch.object(writing, "commit", late), patch.object(retrying, "time", _pauses(turns)):
+    with patch.object(writing, "commit", late), patch.object(delta, "system", lambda: _pausing(system(), turns)):
         told = _run(plan, turns, lambda: DeltaTable.forPath(spark, path), location)
     return _audited(plan, turns, told, location, ledger)
 
@@ -320,7 +319,7 @@ class Inline(Executor):
 def _seeded(env: Env, turns: Turns) -> Iterator[None]:
     """Everything that differs between two runs comes from the seed."""
     _unlock()
-    with patch.object(delta, "system", lambda: env), patch.object(retrying, "time", _pauses(turns)):
+    with patch.object(delta, "system", lambda: _pausing(env, turns)):
         modules = _with_pools()
         for module in modules:
             module.ThreadPoolExecutor = Inline
@@ -331,8 +330,8 @@ def _seeded(env: Env, turns: Turns) -> Iterator[None]:
                 module.ThreadPoolExecutor = ThreadPoolExecutor
 
 
-def _pauses(turns: Turns) -> SimpleNamespace:
-    return SimpleNamespace(sleep=lambda seconds: turns.pass_on("pause"))
+def _pausing(env: Env, turns: Turns) -> Env:
+    return replace(env, pause=lambda _: turns.pass_on("pause"))
 
 
 def _with_pools() -> list[Any]:

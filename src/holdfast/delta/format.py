@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from holdfast.delta.rehide import Vectors
 from holdfast.delta.state import DeltaState, is_table, load, refresh
 from holdfast.delta.transact import attempt, prepare
-from holdfast.delta.winners import winners
+from holdfast.delta.winners import since
 from holdfast.env import Env
-from holdfast.model.mutation import Mutation, Outcome, Winner
+from holdfast.model.mutation import Came, Mutation, Outcome
 from holdfast.model.snapshot import Snapshot
 from holdfast.storage.location import Location
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaFormat:
-    """The log at one location."""
+    """The log at one location, as one transaction writes to it."""
 
     location: Location
+    vectors: Vectors = field(default_factory=Vectors, repr=False, compare=False)
 
     def newest(self, state: DeltaState | None) -> DeltaState | None:
         """The table as it is now; None where there is none."""
@@ -30,11 +32,14 @@ class DeltaFormat:
 
     def attempt(self, state: DeltaState | None, mutation: Mutation, env: Env) -> Outcome:
         """Try to make a mutation the version after `state`."""
-        return attempt(self.location, prepare(self.location, state, mutation, env))
+        return attempt(self.location, prepare(self.location, state, mutation, env, self.vectors))
 
-    def winners(self, old: DeltaState | None, new: DeltaState) -> tuple[Winner, ...]:
-        """The commits between two states; none worth naming where there was no table."""
-        return () if old is None else winners(old, new)
+    def since(self, state: DeltaState) -> tuple[DeltaState, Came]:
+        """The table as it is now, and the commits that came."""
+        newest, came = since(state)
+        if came.only_appends:
+            self.vectors.carry(state.version, newest.version)
+        return newest, came
 
     def app_version(self, state: DeltaState, app_id: str) -> int | None:
         found = state.txns.get(app_id)

@@ -33,6 +33,8 @@ from holdfast.storage.base import NotFound, ObjectMeta
 from holdfast.storage.instead import advice
 from holdfast.storage.location import Location
 
+BY_NAME = 64  # commits at most that are asked for one by one; beyond them, listing a directory costs less
+
 _log = logging.getLogger(__name__)
 
 
@@ -57,18 +59,23 @@ def list_log(location: Location, *, start: str = FIRST_NAME) -> LogListing:
 
 
 def list_next(location: Location, version: int, known: ObjectMeta | None) -> LogListing | None:
-    """The log from a known commit on, where at most one has followed; None where only a listing can tell.
+    """The log from a known commit on, where few have followed; None where only a listing can tell.
 
-    A file system finds what is new in a directory by listing all of it, so there the next two commits are asked for by
+    A file system finds what is new in a directory by listing all of it, so there the next commits are asked for by
     name. The known one is asked for last: a log is cleaned from its oldest commit on, so while that one is there, none
     after it was there and is gone.
     """
     if known is None or not is_near(location.store):
         return None
-    follows, more, still = (_head(location, commit_name(version + ahead)) for ahead in (1, 2, 0))
-    if more is not None or still != known:
+    following: list[ObjectMeta] = []
+    while (meta := _head(location, commit_name(version + len(following) + 1))) is not None:
+        following.append(meta)
+        if len(following) == BY_NAME:
+            return None
+    is_hole = _head(location, commit_name(version + len(following) + 2)) is not None
+    if is_hole or _head(location, known.name) != known:
         return None
-    return read_listing(filter(None, (still, follows)), directory=log_url(location))
+    return read_listing((known, *following), directory=log_url(location))
 
 
 def list_all(location: Location) -> Listed:

@@ -98,12 +98,12 @@ def replay(location: Location, listed: Listed, *, at: int | None = None, files: 
         listing = without(listing, bad)
 
 
-def read_deltas(
-    location: Location, deltas: tuple[ObjectMeta, ...], settings: Settings, layers: tuple[Layer, ...], *, files: bool
+def put_deltas(
+    location: Location, deltas: Iterator[list[Line]], settings: Settings, layers: tuple[Layer, ...], *, files: bool
 ) -> tuple[Settings, tuple[Layer, ...], tuple[Line, ...]]:
-    """Settings and layers after these commits and compacted files."""
+    """Settings and layers after the actions of these commits and compacted files."""
     last: tuple[Line, ...] = ()
-    for stretch, last_of_stretch in _stretches(read_lines(location, deltas)):
+    for stretch, last_of_stretch in _stretches(deltas):
         settings = fold(settings, stretch)
         if files:
             layers = put(layers, layer_from(stretch, location))
@@ -137,7 +137,8 @@ def _read(location: Location, segment: LogSegment, files: bool) -> _Read | _Trou
         except Damaged as error:
             return _Trouble(segment.checkpoint.files, error)
     try:
-        settings, layers, last = read_deltas(location, segment.deltas, settings, (), files=files)
+        deltas = read_lines(location, segment.deltas)
+        settings, layers, last = put_deltas(location, deltas, settings, (), files=files)
     except Damaged as error:
         broken = tuple(m for m in segment.deltas if error.path == f"{log_url(location)}/{m.name}")
         if not broken:

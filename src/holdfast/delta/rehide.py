@@ -4,7 +4,8 @@ Made per attempt, on the version the attempt is made on: what another writer hid
 
 1. The new vector of a file is its old one and the new positions together; a file with no row left is only removed.
 2. All vectors of an attempt are in one file, written before the commit that refers to it.
-3. Bounds of a file that hides rows are no longer tight, and its row count is the physical one.
+3. An attempt after another one, on files that did not change meanwhile, has the same vectors and writes none.
+4. Bounds of a file that hides rows are no longer tight, and its row count is the physical one.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from holdfast.storage.border import MALFORMED_JSON
 from holdfast.storage.location import Location
 
 _READERS = 16
+REUSED_MS = 60_000  # what nothing refers to is no older than this when a commit begins to
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,59 @@ class Rehidden:
 NOTHING = Rehidden(pa.Table.from_batches([], FILES), pa.Table.from_batches([], RESTAMPED))
 
 
+class Vectors:
+    """What the attempts of one transaction know of the files in which it hides rows."""
+
+    def __init__(self) -> None:
+        self._files: tuple[int, FileTable] | None = None  # as they are at a version
+        self._last: tuple[pa.Table, Mapping[str, BitMap64], Mapping[str, tuple[BitMap64, int]], Rehidden] | None = None
+        self._since_ms = 0
+
+    def carry(self, old: int, new: int) -> None:
+        """Between these versions no file went or came back."""
+        if self._files is not None and self._files[0] == old:
+            self._files = new, self._files[1]
+
+    def files(self, state: DeltaState, hidden: Mapping[str, BitMap64]) -> FileTable:
+        """The files of these keys."""
+        if self._files is None or self._files[0] != state.version or not self._has_just(hidden):
+            self._files = state.version, _touched(state, hidden)
+        return self._files[1]
+
+    def _has_just(self, hidden: Mapping[str, BitMap64]) -> bool:
+        return self._files is not None and hidden.keys() == set(self._files[1].column("key").to_pylist())
+
+    def again(
+        self,
+        files: pa.Table,
+        hidden: Mapping[str, BitMap64],
+        born: Mapping[str, tuple[BitMap64, int]],
+        now_ms: int,
+    ) -> Rehidden | None:
+        """What was written for the same rows of the same files; None where there is no such thing."""
+        if self._last is None or now_ms - self._since_ms > REUSED_MS:
+            return None
+        known, rows, new, rehidden = self._last
+        return rehidden if rows == hidden and new == born and known.equals(files) else None
+
+    def note(
+        self,
+        hidden: Mapping[str, BitMap64],
+        born: Mapping[str, tuple[BitMap64, int]],
+        rehidden: Rehidden,
+        now_ms: int,
+    ) -> Rehidden:
+        self._last, self._since_ms = (rehidden.gone, hidden, born, rehidden), now_ms
+        return rehidden
+
+
 def rehide(
-    state: DeltaState, hidden: Mapping[str, BitMap64], env: Env, *, born: Mapping[str, tuple[BitMap64, int]]
+    state: DeltaState,
+    hidden: Mapping[str, BitMap64],
+    env: Env,
+    *,
+    born: Mapping[str, tuple[BitMap64, int]],
+    vectors: Vectors,
 ) -> Rehidden:
     """Hide these positions too, beyond those the files hide at this version.
 
@@ -56,13 +109,29 @@ def rehide(
     """
     if not hidden and not born:
         return NOTHING
-    new = {key: rows for key, (rows, physical) in born.items() if len(rows) < physical}
-    location = state.snapshot.location
-    files = state.snapshot.files
-    touched = files.among(hidden)
+    now = env.now_ms()
+    touched = vectors.files(state, hidden)
+    again = vectors.again(touched.table, hidden, born, now)
+    return again or vectors.note(hidden, born, _rehidden(state.snapshot.location, touched, hidden, env, born), now)
+
+
+def _touched(state: DeltaState, hidden: Mapping[str, BitMap64]) -> FileTable:
+    touched = state.snapshot.files.among(hidden)
     if len(touched) != len(hidden):
         missing = sorted(set(hidden) - set(touched.column("key").to_pylist()))
-        raise Damaged(f"{missing[0]} is no file of version {state.version} of {location.url}", path=missing[0])
+        where = state.snapshot.location.url
+        raise Damaged(f"{missing[0]} is no file of version {state.version} of {where}", path=missing[0])
+    return touched
+
+
+def _rehidden(
+    location: Location,
+    touched: FileTable,
+    hidden: Mapping[str, BitMap64],
+    env: Env,
+    born: Mapping[str, tuple[BitMap64, int]],
+) -> Rehidden:
+    new = {key: rows for key, (rows, physical) in born.items() if len(rows) < physical}
     old = load_hidden(location, touched).positions
     keys = touched.column("key").to_pylist()  # one per touched file, as all that follows
     counts = _counts(location, touched)

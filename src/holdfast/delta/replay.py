@@ -10,7 +10,7 @@ new commits cost, however many files there are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -62,6 +62,17 @@ class LiveFiles(FileTable):
         ]
         return tuple(s for s in slabs if s.files.num_rows)
 
+    def among(self, keys: Collection[str] | pa.Array) -> FileTable:
+        """The files with these keys; where nobody has looked at all files so far, only these are worked out."""
+        if "slabs" in self.__dict__ or not len(keys):
+            return super().among(keys)
+        wanted = keys if isinstance(keys, pa.Array) else strings(list(keys))
+        layers = tuple(Slab(layer.files, JsonStats(layer.texts)) for layer in self.layers)
+        later = (*(self.layers for _ in self.base), *(self.layers[n:] for n in range(1, len(layers) + 1)))
+        some = (_with_keys(slab, wanted) for slab in (*self.base, *layers))
+        left = (_left(slab, above) for slab, above in zip(some, later, strict=True) if slab is not None)
+        return FileTable(tuple(slab for slab in left if slab.files.num_rows))
+
 
 def layer_from(lines: Sequence[Line], location: Location) -> Layer:
     """The layer of these actions, oldest first."""
@@ -105,6 +116,11 @@ def _merged(older: Layer, newer: Layer) -> Layer:
         pa.concat_arrays([older.keys.filter(unspoken), newer.keys]),
         pa.concat_arrays([older.ids.filter(unspoken), newer.ids]),
     )
+
+
+def _with_keys(slab: Slab, keys: pa.Array) -> Slab | None:
+    has_key = pc.is_in(slab.files.column("key").combine_chunks(), value_set=keys)
+    return slab.filter(has_key) if has_key.true_count else None
 
 
 def _left(slab: Slab, later: tuple[Layer, ...]) -> Slab:

@@ -9,15 +9,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
-from holdfast.delta.actions import DomainMetadata, Metadata, Protocol, Txn
+from holdfast.delta.actions import DomainMetadata, Line, Metadata, Protocol, Txn
 from holdfast.delta.features import check_readable
-from holdfast.delta.log import has_log, list_hinted, list_log, list_next, log_url
+from holdfast.delta.log import has_log, list_hinted, list_log, list_next, log_url, read_lines
 from holdfast.delta.names import first_name
-from holdfast.delta.reader import Replayed, read_deltas, replay
+from holdfast.delta.reader import Replayed, put_deltas, replay
 from holdfast.delta.replay import Layer, LiveFiles
 from holdfast.delta.segment import LogSegment
 from holdfast.delta.settings import Settings, known
@@ -76,7 +76,15 @@ def load(location: Location, *, version: int | None = None, timestamp_ms: int | 
 def refresh(state: DeltaState) -> DeltaState:
     """The table as it is now; the same state when nothing was committed since."""
     with _parsing(state.snapshot.location):
-        return _refreshed(state)
+        return _refreshed(state, None)
+
+
+def advance(state: DeltaState) -> tuple[DeltaState, Sequence[Sequence[Line]] | None]:
+    """The table as it is now, and the actions of each commit that came; None where the table was read anew instead."""
+    commits: list[Sequence[Line]] = []
+    with _parsing(state.snapshot.location):
+        new = _refreshed(state, commits)
+    return new, commits if len(commits) == new.version - state.version else None
 
 
 def _parsing(location: Location) -> AbstractContextManager[None]:
@@ -84,7 +92,8 @@ def _parsing(location: Location) -> AbstractContextManager[None]:
     return parsing(log_url(location), "makes no table", remedy="restore the log, or read an earlier version")
 
 
-def _refreshed(state: DeltaState) -> DeltaState:
+def _refreshed(state: DeltaState, commits: list[Sequence[Line]] | None) -> DeltaState:
+    """The table as it is now; the actions of each commit that came are put into `commits`."""
     location, version = state.snapshot.location, state.version
     listing = list_next(location, version, state.commit) or list_log(location, start=first_name(version))
     found = listing.commits.get(version)
@@ -101,8 +110,11 @@ def _refreshed(state: DeltaState) -> DeltaState:
         return state
     old = Settings(state.protocol, state.metadata, state.txns, state.domains)
     try:
-        settings, layers, last = read_deltas(location, tuple(deltas), old, state.layers, files=True)
+        lines = _noting(read_lines(location, tuple(deltas)), commits)
+        settings, layers, last = put_deltas(location, lines, old, state.layers, files=True)
     except Damaged:
+        if commits is not None:
+            commits.clear()
         return load(location)
     segment = LogSegment(newest, state.segment.checkpoint, (*state.segment.deltas, *deltas))
     return _state(
@@ -110,6 +122,13 @@ def _refreshed(state: DeltaState) -> DeltaState:
         Replayed(segment, listing, known(settings), LiveFiles(state.base, layers), last, state.snapshot.notes),
         before=state,
     )
+
+
+def _noting(files: Iterator[list[Line]], commits: list[Sequence[Line]] | None) -> Iterator[list[Line]]:
+    for lines in files:
+        if commits is not None:
+            commits.append(lines)
+        yield lines
 
 
 def _again(state: DeltaState, *, replaced: bool) -> DeltaState:

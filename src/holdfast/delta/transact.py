@@ -40,7 +40,7 @@ from holdfast.delta.downgrade import without
 from holdfast.delta.features import check_writable, writer_features
 from holdfast.delta.names import LOG, commit_name
 from holdfast.delta.published import published
-from holdfast.delta.rehide import NOTHING, Rehidden, loosened, rehide
+from holdfast.delta.rehide import NOTHING, Rehidden, Vectors, loosened, rehide
 from holdfast.delta.shape import CLUSTERING_DOMAIN, ROW_TRACKING_DOMAIN
 from holdfast.delta.spelling import path_of, spell
 from holdfast.delta.state import DeltaState
@@ -83,8 +83,13 @@ class Attempt:
     txn_id: UUID
 
 
-def prepare(location: Location, state: DeltaState | None, mutation: Mutation, env: Env) -> Attempt:
-    """What to write to make a mutation the next version; `state` is the newest there is, None for no table."""
+def prepare(
+    location: Location, state: DeltaState | None, mutation: Mutation, env: Env, vectors: Vectors | None = None
+) -> Attempt:
+    """What to write to make a mutation the next version; `state` is the newest there is, None for no table.
+
+    `vectors` are those of the attempt before, where this is not the first.
+    """
     version = 0 if state is None else state.version + 1
     txn_id = env.new_uuid()
     protocol = None if state is None else state.protocol
@@ -98,7 +103,9 @@ def prepare(location: Location, state: DeltaState | None, mutation: Mutation, en
     assert protocol is not None, "a table without a shape has a protocol already"
     check_writable(protocol, table=location.url)
     tracked = _Tracking.of(protocol, metadata, state, mutation.mark)
-    rehidden = NOTHING if state is None else rehide(state, mutation.hidden, env, born=_born(mutation))
+    rehidden = NOTHING
+    if state is not None:
+        rehidden = rehide(state, mutation.hidden, env, born=_born(mutation), vectors=vectors or Vectors())
     fresh = _fresh(mutation, rehidden, tracked)
     lines: list[dict[str, Any]] = [
         {"commitInfo": _info(state, mutation, metadata, now=now, moment=moment, txn_id=txn_id)},

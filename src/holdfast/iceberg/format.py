@@ -11,7 +11,7 @@ from holdfast.iceberg.state import IcebergState
 from holdfast.iceberg.summary import APP
 from holdfast.iceberg.transact import prepare
 from holdfast.iceberg.winners import winners
-from holdfast.model.mutation import Mutation, Outcome, Winner
+from holdfast.model.mutation import Came, Mutation, Outcome, joined
 from holdfast.model.snapshot import Snapshot
 
 
@@ -33,9 +33,10 @@ class IcebergFormat:
         assert state is not None, "a table of a catalog is made by the catalog"
         return attempt(self.source, state, prepare(state, mutation, env))
 
-    def winners(self, old: IcebergState | None, new: IcebergState) -> tuple[Winner, ...]:
-        """The snapshots between two states."""
-        return () if old is None else winners(old, new)
+    def since(self, state: IcebergState) -> tuple[IcebergState, Came]:
+        """The table as it is now, and the snapshots that came."""
+        newest = self.newest(state)
+        return newest, joined([Came((winner,), winner.added) for winner in winners(state, newest)])
 
     def app_version(self, state: IcebergState, app_id: str) -> int | None:
         """How far an application has written, as the newest snapshot that speaks of it says."""

@@ -23,6 +23,7 @@ from holdfast.iceberg.match import places_of
 from holdfast.iceberg.metadata import SnapshotEntry
 from holdfast.iceberg.state import IcebergState, moved
 from holdfast.iceberg.summary import APP, KEEPS_IDS, OPERATION
+from holdfast.model.files import FileTable
 from holdfast.model.mutation import Winner
 
 
@@ -66,7 +67,7 @@ def _winner(before: IcebergState, after: IcebergState, entry: SnapshotEntry) -> 
         version=entry.snapshot_id,
         operation=summary.get(OPERATION, entry.operation),
         timestamp_ms=entry.timestamp_ms,
-        added=now.filter(pa.array(came)),
+        added=after.snapshot.files.filter(pa.array(came)),
         removed_keys=frozenset(was["key"].filter(pa.array(left)).to_pylist()),
         data_change=entry.operation != "replace",
         blind_append=entry.operation == "append",
@@ -122,7 +123,7 @@ def _reshaped(new: IcebergState) -> Winner:
         version=new.version,
         operation="a change of the schema, the partition spec or the format version",
         timestamp_ms=new.metadata.last_updated_ms,
-        added=new.snapshot.files.table.slice(0, 0),
+        added=FileTable(),
         removed_keys=frozenset(),
         data_change=False,
         blind_append=False,

@@ -15,7 +15,7 @@ value, so losing a race never means writing a data file again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from urllib.parse import quote
@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from holdfast.model.files import FILES, PARTITION, PLACED, STRINGS
+from holdfast.model.files import FILES, PARTITION, PLACED, STRINGS, FileTable
 from holdfast.model.publication import Publishing
 from holdfast.model.snapshot import Placement
 from holdfast.predicate.records import Predicate
@@ -158,7 +158,7 @@ class Winner:
     version: int
     operation: str
     timestamp_ms: int
-    added: pa.Table  # with the columns of FILES
+    added: FileTable
     removed_keys: frozenset[str]
     data_change: bool
     blind_append: bool
@@ -170,6 +170,30 @@ class Winner:
     keeps_row_ids: bool = False  # rows that it wrote again have the ids they had
     domains: frozenset[str] = frozenset()  # of state kept in the table, those it set or dropped
     deletes_by_value: bool = False  # rows went, or came back, that nobody has told by their places
+
+    @property
+    def only_appends(self) -> bool:
+        """Whether all it did is to bring files that the table has not had."""
+        return self.blind_append and not (self.removed_keys or self.deletes_by_value or self.changes_shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """Commits that came since a version, oldest first, and the files that all of them added, together."""
+
+    winners: tuple[Winner, ...] = ()
+    added: FileTable = field(default_factory=FileTable)
+
+    @property
+    def only_appends(self) -> bool:
+        """Whether every one of them brought files and did nothing else."""
+        return all(winner.only_appends for winner in self.winners)
+
+
+def joined(stretches: Sequence[Came]) -> Came:
+    """What came in stretches, one after another."""
+    slabs = tuple(slab for came in stretches for slab in came.added.slabs)
+    return Came(tuple(winner for came in stretches for winner in came.winners), FileTable(slabs))
 
 
 def staged_files(staged: pa.Table, placement: Placement | None = None) -> pa.Table:

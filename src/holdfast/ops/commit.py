@@ -3,29 +3,33 @@
     prepare per attempt -> write -> committed, or taken: load the winners, judge, go round again
 
 1. A transaction lands at most once: an unclear answer is resolved by the format before this loop sees it.
-2. Losing a race costs a look at the winners, never a data file.
-3. What it cannot rebase is a Conflict that names the winner, what it did and the files in the way. How strict that is
+2. Losing a race costs a look at who won since the last attempt, never a data file. What was judged stays judged: after
+   each look the transaction is told in terms of the version it will be put on.
+3. Several winners together may leave right what one of them alone does not: a row that was deleted and restored is as
+   it was. So what stands in the way since the last attempt is judged once more by all that came since the first read.
+4. What it cannot rebase is a Conflict that names the winner, what it did and the files in the way. How strict that is
    follows from the isolation level of the table as it was read.
-4. What a landed commit makes due (checkpoint, checksum) is told to the caller, and no failure of that undoes a commit.
+5. What a landed commit makes due (checkpoint, checksum) is told to the caller, and no failure of that undoes a commit.
 """
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Protocol, TypeVar
 
 from holdfast.env import Env
 from holdfast.errors import CONCURRENT_WRITES, ConcurrentCreate, ConcurrentWrite, LimitReached
-from holdfast.model.mutation import AppVersion, Committed, Mutation, Outcome, Taken, Winner
+from holdfast.model.mutation import AppVersion, Came, Committed, Mutation, Outcome, Taken, joined
 from holdfast.model.snapshot import Snapshot
-from holdfast.ops.rebase import Redo, rebased
+from holdfast.ops.rebase import Rebased, Redo, Touched, rebased
 from holdfast.plan.rebase import Clash, judge, judge_shape
 from holdfast.schema.properties import ISOLATION_LEVEL, Isolation, isolation
 
 State = TypeVar("State")
 ATTEMPTS = 10_000
+PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.016  # of who lost: longer would only let more come meanwhile
 
 
 class Format(Protocol[State]):
@@ -39,7 +43,8 @@ class Format(Protocol[State]):
     def attempt(self, state: State | None, mutation: Mutation, env: Env) -> Outcome:
         """Try to make a mutation the version after `state`."""
 
-    def winners(self, old: State | None, new: State) -> tuple[Winner, ...]: ...
+    def since(self, state: State) -> tuple[State, Came]:
+        """The table as it is now and what was committed since, oldest first, at the cost of that."""
 
     def app_version(self, state: State, app_id: str) -> int | None:
         """How far an application has written."""
@@ -52,6 +57,7 @@ class Landed:
     version: int | None
     attempts: int
     metrics: Mapping[str, int] = field(default_factory=dict)  # of what was committed in the end
+    after: Any = field(default=None, repr=False, compare=False)  # the state it came after; None where there was none
 
 
 def commit(
@@ -67,21 +73,31 @@ def commit(
 
     `redo`: what it did row by row, so that races are judged by rows; `level`: instead of the table's own.
     """
-    read, asked = state, mutation
+    if state is None:
+        return _create(format_, mutation, env)
+    judging = _Judging(format_, state, mutation, redo, level)
     for attempt in range(1, ATTEMPTS + 1):
-        if state is not None and has_seen(format_, state, mutation.app):
+        if has_seen(format_, judging.state, mutation.app):
             return Landed(None, attempt - 1)
-        match format_.attempt(state, mutation, env):
+        match format_.attempt(judging.state, judging.mutation, env):
             case Committed(version):
-                return Landed(version, attempt, mutation.metrics)
-            case Taken(version):
-                newest = format_.newest(state)
-                assert newest is not None, f"version {version} is taken, so there is a table"
-                again = _again(format_, read, state, newest, asked, redo, level)
-                if isinstance(again, ConcurrentWrite):
-                    raise again
-                mutation, state = again, newest
+                return Landed(version, attempt, judging.mutation.metrics, judging.state)
+            case Taken():
+                env.pause(env.rng.uniform(0, min(attempt * PAUSE_S, LONGEST_PAUSE_S)))
+                if (conflict := judging.go_on()) is not None:
+                    raise conflict
     raise LimitReached(f"lost {ATTEMPTS} races for a version in a row; try again when fewer writers are at work")
+
+
+def _create(format_: Format[State], mutation: Mutation, env: Env) -> Landed:
+    match format_.attempt(None, mutation, env):
+        case Committed(version):
+            return Landed(version, 1, mutation.metrics)
+        case Taken(version):
+            newest = format_.newest(None)
+            assert newest is not None, f"version {version} is taken, so there is a table"
+            url = format_.snapshot(newest).location.url
+            raise ConcurrentCreate(f"another writer created the table at {url} first", version=0)
 
 
 def has_seen(format_: Format[State], state: State, app: AppVersion | None) -> bool:
@@ -96,41 +112,50 @@ def would_conflict(
     format_: Format[State], read: State, mutation: Mutation, *, redo: Redo | None, level: Isolation | None
 ) -> ConcurrentWrite | None:
     """What `commit` would raise now; None: it would land, or it has."""
-    newest = format_.newest(read)
-    assert newest is not None, "a table that was read is there"
-    if format_.snapshot(newest).version == format_.snapshot(read).version:
-        return None
-    if has_seen(format_, newest, mutation.app):
-        return None
-    again = _again(format_, read, read, newest, mutation, redo, level)
-    return again if isinstance(again, ConcurrentWrite) else None
+    judging = _Judging(format_, read, mutation, redo, level)
+    conflict = judging.go_on()
+    return None if has_seen(format_, judging.state, mutation.app) else conflict
 
 
-def _again(
-    format_: Format[State],
-    read: State | None,
-    before: State | None,
-    newest: State,
-    mutation: Mutation,
-    redo: Redo | None,
-    level: Isolation | None,
-) -> Mutation | ConcurrentWrite:
-    """What to attempt next, or what there is to raise, when a winner makes the transaction wrong."""
-    now = format_.snapshot(newest)
-    if read is None:
-        return ConcurrentCreate(f"another writer created the table at {now.location.url} first", version=0)
-    snapshot = format_.snapshot(read)
-    level = level or isolation(snapshot.properties.get(ISOLATION_LEVEL))
-    found: Mutation | Clash | None
-    if redo is None:
-        serializable = level is Isolation.SERIALIZABLE
-        found = judge(mutation, snapshot, format_.winners(before, newest), serializable=serializable)
-    else:
-        winners = format_.winners(read, newest)
-        found = judge_shape(mutation, winners) or rebased(mutation, redo, snapshot, now, winners, level)
-    if isinstance(found, Clash):
-        return _conflict(found, mutation, snapshot)
-    return found or mutation
+class _Judging(Generic[State]):
+    """A transaction as it stands on the newest version that it was judged against."""
+
+    def __init__(
+        self, format_: Format[State], read: State, mutation: Mutation, redo: Redo | None, level: Isolation | None
+    ) -> None:
+        self._format, self._read = format_, format_.snapshot(read)
+        self._asked = mutation, redo
+        self._level = level or isolation(self._read.properties.get(ISOLATION_LEVEL))
+        self._came: list[Came] = []
+        self.state, self.mutation, self._redo = read, mutation, redo
+
+    def go_on(self) -> ConcurrentWrite | None:
+        """Stand on what the table is now, or say what makes the transaction wrong."""
+        newest, came = self._format.since(self.state)
+        self._came.append(came)
+        verdict = self._judged(self._format.snapshot(self.state), newest, self.mutation, self._redo, came)
+        if isinstance(verdict, Clash) and self._redo is not None and len(self._came) > 1:
+            whole = self._judged(self._read, newest, *self._asked, joined(self._came))
+            verdict = verdict if isinstance(whole, Clash) else whole
+        if isinstance(verdict, Clash):
+            self.state = newest
+            return _conflict(verdict, self.mutation, self._read)
+        self.state, self.mutation = newest, verdict.mutation
+        if self._redo is not None:
+            self._redo = replace(self._redo, touched=verdict.touched)
+        return None
+
+    def _judged(
+        self, stands_on: Snapshot, newest: State, mutation: Mutation, redo: Redo | None, came: Came
+    ) -> Rebased | Clash:
+        if redo is None:
+            serializable = self._level is Isolation.SERIALIZABLE
+            clash = judge(mutation, self._read, came.winners, serializable=serializable)
+            return clash or Rebased(mutation, Touched())
+        if not came.winners:
+            return Rebased(mutation, redo.touched)
+        now = self._format.snapshot(newest)
+        return judge_shape(mutation, came.winners) or rebased(mutation, redo, stands_on, now, came, self._level)
 
 
 def _conflict(clash: Clash, mutation: Mutation, snapshot: Snapshot) -> ConcurrentWrite:

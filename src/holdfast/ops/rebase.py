@@ -7,6 +7,8 @@
    others only moved does not. A delete of a row that is deleted already is left out.
 3. Rows that it copied and that others hid, changed or moved meanwhile are hidden in its own new files.
 4. Nothing is written here: vectors are made per attempt.
+5. The result is told in terms of the newest version, so that from there it can be rebased again, onto what comes next.
+6. Winners that only append bring rows and touch none: they cost a look at their own files, however many there are.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pyroaring import BitMap64
 
 from holdfast.model.files import FileTable, NoStats, Slab, hiding
-from holdfast.model.mutation import Mutation, Winner, staged_files
+from holdfast.model.mutation import Came, Mutation, Winner, staged_files
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.ops.scan import LoadHidden
 from holdfast.plan.change import Done, Positions, Work, count
@@ -59,6 +61,14 @@ class Redo:
 
 
 @dataclass(frozen=True)
+class Rebased:
+    """A transaction that stands on a newer version than it read."""
+
+    mutation: Mutation
+    touched: Touched
+
+
+@dataclass(frozen=True)
 class _Drift:
     """What happened to files since they were read."""
 
@@ -70,10 +80,10 @@ class _Drift:
 
 
 def rebased(
-    mutation: Mutation, redo: Redo, read: Snapshot, newest: Snapshot, winners: Sequence[Winner], level: Isolation
-) -> Mutation | Clash:
-    """The same change on top of the newest version, or what stands in its way."""
-    return _Rebase(mutation, redo, read, newest, winners, level).result()
+    mutation: Mutation, redo: Redo, read: Snapshot, newest: Snapshot, came: Came, level: Isolation
+) -> Rebased | Clash:
+    """The same change on top of the newest version, or what stands in its way. `read` is the version it is told of."""
+    return _Rebase(mutation, redo, read, newest, came, level).result()
 
 
 class _Rebase:
@@ -83,13 +93,16 @@ class _Rebase:
         redo: Redo,
         read: Snapshot,
         newest: Snapshot,
-        winners: Sequence[Winner],
+        came: Came,
         level: Isolation,
     ) -> None:
         self.mutation, self.redo, self.touched = mutation, redo, redo.touched
-        self.read, self.newest, self.winners, self.level = read, newest, winners, level
+        self.read, self.newest, self.came, self.level = read, newest, came, level
+        self.winners = came.winners
 
-    def result(self) -> Mutation | Clash:
+    def result(self) -> Rebased | Clash:
+        if self.came.only_appends:
+            return self._against_unread(self._brought(), {}) or Rebased(self.mutation, self.touched)
         touched, removed = self.touched, set(self.mutation.removed.column("key").to_pylist())
         if self.read.identity is None and self.newest.identity is not None and self._writes_again:
             told = self._clash("metadata", "it gave rows ids, which those that this one wrote again do not carry")
@@ -114,7 +127,20 @@ class _Rebase:
             return refused
         if not self.mutation.data_change and lost.copied and count(lost.copied) == count(copied):
             return self._clash("delete-delete", "it wrote the same rows anew", tuple(sorted(lost.copied)[:10]))
-        return self._made(drift, removed, lost, moved, self._in_own(lost.copied), dropped)
+        made = self._made(drift, removed, lost, moved, self._in_own(lost.copied), dropped)
+        return Rebased(
+            made,
+            replace(
+                touched,
+                taken=united(without(touched.taken, lost.taken), moved.to),
+                seen=united(without(touched.seen, lost.seen), seen.to),
+            ),
+        )
+
+    def _brought(self) -> _Drift:
+        """What happened where others only appended."""
+        counts = self.level is Isolation.SERIALIZABLE  # else it is as if this transaction had run before them
+        return _Drift(frozenset(), FileTable(), self.came.added if counts else FileTable(), {}, {})
 
     @property
     def _writes_again(self) -> bool:

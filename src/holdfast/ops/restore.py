@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.model.files import FileTable
-from holdfast.model.mutation import AllRows, Mutation, Shape
+from holdfast.model.mutation import KEEPS_ROW_IDS, AllRows, Mutation, Shape
 from holdfast.model.snapshot import Snapshot
 from holdfast.schema.identity import HIGH_WATER, advanced
 from holdfast.schema.properties import (
@@ -77,6 +77,7 @@ def restored(
 ) -> Mutation:
     """Put the files of an earlier version in the place of those that are there now."""
     size = pc.sum(then.files.column("size")).as_py() or 0
+    has_ids = not readded.column("base_row_id").null_count  # a file from before the table tracked rows gets new ones
     return Mutation(
         "RESTORE",
         {name: json.dumps(value) if value is not None else None for name, value in asked.items()},
@@ -92,6 +93,7 @@ def restored(
         readded=readded,
         reads=AllRows(),
         shape=shape,
+        tags={KEEPS_ROW_IDS: "true"} if now.identity is not None and has_ids else {},
     )
 
 

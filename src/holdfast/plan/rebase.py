@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.model.files import FileTable, NoStats, Slab
+from holdfast.model.files import FileTable
 from holdfast.model.mutation import (
     DROPS_FEATURE,
     HANDS_OUT_NUMBERS,
@@ -104,20 +103,19 @@ def _against_reads(mutation: Mutation, snapshot: Snapshot, winner: Winner, seria
     if isinstance(mutation.reads, NoRows) or not (winner.data_change and mutation.data_change):
         return None
     # What a table becomes holds for rows that came meanwhile too, so a new shape never runs before an append.
-    if winner.added.num_rows and (serializable or mutation.shape is not None or not winner.blind_append):
+    if len(winner.added) and (serializable or mutation.shape is not None or not winner.blind_append):
         added = _readable(mutation.reads, snapshot, winner.added)
         if added:
             return Clash("append", winner, "it added files that this transaction would have read", added)
     if winner.removed_keys:
-        read = set(_readable(mutation.reads, snapshot, snapshot.files.table))
+        read = set(_readable(mutation.reads, snapshot, snapshot.files))
         if gone := read & winner.removed_keys:
             return Clash("delete-read", winner, "it removed files that this transaction read", tuple(sorted(gone)[:10]))
     return None
 
 
-def _readable(reads: AllRows | RowsWhere, snapshot: Snapshot, files: pa.Table) -> tuple[str, ...]:
+def _readable(reads: AllRows | RowsWhere, snapshot: Snapshot, files: FileTable) -> tuple[str, ...]:
     """The keys of files that the transaction read, or would have, judged by their partition values."""
     if isinstance(reads, RowsWhere):
-        mask = by_partition(FileTable((Slab(files, NoStats(files.num_rows)),)), Want(snapshot, reads.predicate))
-        files = files.filter(mask)
+        files = files.filter(by_partition(files, Want(snapshot, reads.predicate)))
     return tuple(pc.unique(files.column("key")).to_pylist())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -45,5 +44,5 @@ def retried(run: Callable[[], T], retry: Retry, env: Env, *, anew: Callable[[], 
             if conflict.repeats and attempt == max(retry.attempts, _REPEATS):
                 raise
         anew()
-        time.sleep(env.rng.uniform(0, min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S)))
+        env.pause(env.rng.uniform(0, min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S)))
     raise AssertionError("the last attempt returns or raises")

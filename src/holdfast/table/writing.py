@@ -251,7 +251,7 @@ def land(
     with phase("committing"):
         landed = commit(dialect.commits(location, state), state, mutation, env, redo=redo, level=level)
     if landed.version is not None:
-        dialect.tend(location, state, landed.version, env)
+        dialect.tend(location, landed.after, landed.version, env)
     return landed
 
 
