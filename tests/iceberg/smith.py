@@ -301,9 +301,10 @@ class Smith:
             "sequence_number": sequence,
             "min_sequence_number": sequence,
             "added_snapshot_id": snapshot_id,
-            "added_files_count": len(entries),
-            "existing_files_count": 0,
-            "deleted_files_count": 0,
+            **{
+                f"{kind}_files_count": sum(e["status"] == status for e in entries)
+                for kind, status in (("added", ADDED), ("existing", EXISTING), ("deleted", DELETED))
+            },
             "added_rows_count": sum(e["data_file"]["record_count"] for e in entries),
             "existing_rows_count": 0,
             "deleted_rows_count": 0,

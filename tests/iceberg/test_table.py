@@ -208,7 +208,7 @@ def test_importing_holdfast_does_not_load_pyiceberg() -> None:
 
 def test_without_the_extra_one_sentence_says_what_to_install() -> None:
     code = (
-        "import sys; sys.modules['pyiceberg.avro.decoder'] = None; import holdfast\n"
+        "import sys; sys.modules['pyiceberg.catalog'] = None; import holdfast\n"
         "try: holdfast.IcebergTable\n"
         "except holdfast.Unsupported as error: print(error)"
     )

@@ -4,7 +4,9 @@
    manifest first, so that leaving a file out never renumbers another.
 2. A row id is inherited from the manifest alone: a delete manifest has none, whatever its list says, and the
    snapshot's own number is not looked at.
-3. Entries are columns; partition tuples keep the types of the manifest's own schema, whatever the table's is today.
+3. A manifest has at least as many live entries as the list over it says, and where the list does not say, as many
+   bytes; another one is Damaged, never fewer files. Lengths alone are not held against one: rewriters leave them wrong.
+4. Entries are columns; partition tuples keep the types of the manifest's own schema, whatever the table's is today.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import Damaged, MissingFile
-from holdfast.iceberg.avro import FIELD_ID, read_container
+from holdfast.iceberg.avro import read_container
+from holdfast.iceberg.avro_columns import FIELD_ID
 from holdfast.iceberg.metadata import SnapshotEntry
 from holdfast.iceberg.paths import Paths
 from holdfast.storage.base import NotFound
@@ -49,6 +52,7 @@ ENTRIES = pa.schema(
         ("sequence_number", pa.int64()),
     ]
 )
+_REQUIRED = ("content", "file_path", "file_format", "record_count", "file_size_in_bytes")
 _ENTRY_FIELDS = frozenset({*ENTRIES.names, "status", "snapshot_id", "partition"})
 
 
@@ -109,9 +113,11 @@ def manifests_of(paths: Paths, snapshot: SnapshotEntry) -> tuple[Manifest, ...]:
     """The manifests of a snapshot, in the order of its list."""
     if snapshot.manifest_list is None:
         return tuple(Manifest(path, DATA, None, 0, None, None) for path in snapshot.manifests)
-    records = read_container(fetched(paths, snapshot.manifest_list), where=snapshot.manifest_list).records
+    where = snapshot.manifest_list
+    records = read_container(fetched(paths, where), where=where).records
     found = []
     for row in records.to_pylist():  # one per manifest
+        _check_listed(row, where)
         content = row.get("content") or DATA
         first = row.get("first_row_id") if content == DATA else None
         found.append(
@@ -122,18 +128,45 @@ def manifests_of(paths: Paths, snapshot: SnapshotEntry) -> tuple[Manifest, ...]:
                 row.get("sequence_number") or 0,
                 first,
                 row.get("manifest_length"),
-                _live(row, "files"),
-                _live(row, "rows"),
+                _live(row, "files", where),
+                _live(row, "rows", where),
                 _summaries(row.get("partitions")),
             )
         )
     return tuple(found)
 
 
-def _live(row: Mapping[str, Any], what: str) -> int | None:
+_LISTED = {  # types of what a list says of a manifest, where it says it
+    "manifest_path": str,
+    "partitions": list,
+    **dict.fromkeys(
+        ("manifest_length", "partition_spec_id", "content", "sequence_number", "min_sequence_number", "first_row_id"),
+        int,
+    ),
+    **{
+        f"{kind}_{what}_count": int
+        for kind in ("added", "existing", "deleted")
+        for what in ("files", "data_files", "rows")
+    },
+}
+
+
+def _check_listed(row: Mapping[str, Any], where: str) -> None:
+    wrong = [name for name, type_ in _LISTED.items() if not isinstance(row.get(name), type_ | None)]
+    if wrong or row.get("manifest_path") is None or row.get("content") not in (None, DATA, DELETES):
+        raise Damaged(f"{where} is no list of manifests ({', '.join(wrong) or 'an entry has no path'})", path=where)
+    for one in row.get("partitions") or ():
+        if not isinstance(one, dict) or not isinstance(one.get("contains_null"), bool):
+            raise Damaged(f"{where} has a summary of partitions that does not say whether there are nulls", path=where)
+
+
+def _live(row: Mapping[str, Any], what: str, where: str) -> int | None:
     """How many live files, or rows, a list says a manifest has; lists of version 1 call files data files."""
-    told = [row.get(f"{kind}_{what}_count", row.get(f"{kind}_data_{what}_count")) for kind in ("added", "existing")]
-    return None if None in told else sum(told)
+    counts = [row.get(f"{kind}_{what}_count", row.get(f"{kind}_data_{what}_count")) for kind in ("added", "existing")]
+    known = [count for count in counts if count is not None]
+    if min(known, default=0) < 0:
+        raise Damaged(f"{where} says that {row['manifest_path']} has fewer than no {what}; restore it", path=where)
+    return sum(known) if len(known) == len(counts) else None
 
 
 def _summaries(told: Sequence[Mapping[str, Any]] | None) -> tuple[Summary, ...] | None:
@@ -147,14 +180,17 @@ def _summaries(told: Sequence[Mapping[str, Any]] | None) -> tuple[Summary, ...] 
 
 def read_manifest(paths: Paths, manifest: Manifest) -> Listed:
     """The live entries of a manifest."""
-    found = read_container(fetched(paths, manifest.path), wanted=_ENTRY_FIELDS, where=manifest.path)
+    data = fetched(paths, manifest.path)
+    found = read_container(data, wanted=_ENTRY_FIELDS, where=manifest.path)
     spec_id = manifest.spec_id
     if spec_id is None:
-        spec_id = int(found.notes.get("partition-spec-id", b"0"))
+        spec_id = _noted_spec(found.notes, manifest.path)
     status, files = _field(found.records, "status"), _field(found.records, "data_file")
     if status is None or files is None:
         raise Damaged(f"{manifest.path} has no files: it is no manifest", path=manifest.path)
-    columns = {f.name: _column(files, f, len(found.records)) for f in ENTRIES}
+    if status.null_count or (len(status) and not 0 <= pc.min(status).as_py() <= pc.max(status).as_py() <= _DELETED):
+        raise Damaged(f"{manifest.path} has an entry of no known status; restore it", path=manifest.path)
+    columns = {f.name: _column(files, f, len(found.records), manifest.path) for f in ENTRIES}
     columns["content"] = pc.fill_null(columns["content"], ROWS)
     columns["sequence_number"] = _sequence(found.records, manifest)
     live = pc.not_equal(status, _DELETED)
@@ -166,10 +202,34 @@ def read_manifest(paths: Paths, manifest: Manifest) -> Listed:
     entries = pa.table(columns, schema=ENTRIES)
     if not pc.all(live, min_count=0).as_py():
         entries, partitions = entries.filter(live), partitions.filter(live)
+    _check_whole(entries, len(data), manifest)
+    _check_entries(entries, manifest.path)
     if (missing := pc.index(pc.is_null(entries["sequence_number"]), True).as_py()) >= 0:
         file = entries["file_path"][missing].as_py()
         raise Damaged(f"{manifest.path} gives no sequence number for {file}, which it did not add", path=manifest.path)
     return Listed(manifest, spec_id, entries, partitions, found.notes["avro.schema"])
+
+
+def _check_whole(entries: pa.Table, size: int, manifest: Manifest) -> None:
+    """Whether a manifest of some bytes has all live entries that the list over it speaks of."""
+    what, said, count = "live files", manifest.files, entries.num_rows
+    if said is None:
+        what, said, count = "bytes", manifest.length, size
+    if said is not None and said > count:
+        raise Damaged(
+            f"{manifest.path} has {count} {what} where the list of manifests says {said}; restore it, or read an "
+            "earlier snapshot",
+            path=manifest.path,
+            expected=str(said),
+            found=str(count),
+        )
+
+
+def _check_entries(entries: pa.Table, where: str) -> None:
+    for name in _REQUIRED:
+        column = entries[name]
+        if column.null_count or (pa.types.is_integer(column.type) and (pc.min(column).as_py() or 0) < 0):
+            raise Damaged(f"{where} has a file without {name}, or with one below zero; restore it", path=where)
 
 
 def fetched(paths: Paths, path: str) -> bytes:
@@ -191,9 +251,21 @@ def _field(records: pa.StructArray, name: str) -> pa.Array | None:
     return None if at < 0 else records.field(at)
 
 
-def _column(files: pa.StructArray, field: pa.Field, count: int) -> pa.Array:
+def _column(files: pa.StructArray, field: pa.Field, count: int, where: str) -> pa.Array:
     found = _field(files, field.name)
-    return pa.nulls(count, field.type) if found is None else found.cast(field.type)
+    if found is None:
+        return pa.nulls(count, field.type)
+    try:
+        return found.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise Damaged(f"{where} has a {field.name} of {found.type}; restore it", path=where) from error
+
+
+def _noted_spec(notes: Mapping[str, bytes], where: str) -> int:
+    noted = notes.get("partition-spec-id", b"0")
+    if not noted.isdigit():
+        raise Damaged(f"{where} says no partition spec; restore it", path=where, found=repr(noted))
+    return int(noted)
 
 
 def _sequence(records: pa.StructArray, manifest: Manifest) -> pa.Array:
