@@ -107,6 +107,12 @@ class ConcurrentTransaction(ConcurrentWrite):
     kind = "transaction"
 
 
+class StagedFilesGone(ConcurrentWrite):
+    """It took files that this transaction had written and not committed yet, as a vacuum does: run it again."""
+
+    kind = "staged"
+
+
 CONCURRENT_WRITES: Mapping[str, type[ConcurrentWrite]] = {
     each.kind: each
     for each in (

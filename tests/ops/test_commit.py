@@ -44,7 +44,7 @@ def staged(name: str, counts: Iterable[int], partition: str | None = None) -> pa
         {
             "key": f"{name}-{i}.parquet",
             "size": 10,
-            "modified_ms": 1,
+            "modified_ms": env.system().now_ms(),
             "partition_values": {} if partition is None else {"p": partition},
             "num_records": count,
             "stats": f'{{"numRecords":{count}}}',

@@ -11,6 +11,7 @@ from holdfast.delta.winners import since
 from holdfast.env import Env
 from holdfast.model.mutation import Came, Mutation, Outcome
 from holdfast.model.snapshot import Snapshot
+from holdfast.schema.properties import DEFAULTS, DELETED_FILE_RETENTION, span_ms
 from holdfast.storage.location import Location
 
 
@@ -40,6 +41,11 @@ class DeltaFormat:
         if came.only_appends:
             self.vectors.carry(state.version, newest.version)
         return newest, came
+
+    def keeps_ms(self, state: DeltaState) -> int:
+        """The table's own retention: a vacuum that keeps files for less says so in the log."""
+        kept = state.snapshot.properties.get(DELETED_FILE_RETENTION, DEFAULTS[DELETED_FILE_RETENTION])
+        return span_ms(DELETED_FILE_RETENTION, kept)
 
     def app_version(self, state: DeltaState, app_id: str) -> int | None:
         found = state.txns.get(app_id)

@@ -14,6 +14,8 @@ from holdfast.iceberg.winners import winners
 from holdfast.model.mutation import Came, Mutation, Outcome, joined
 from holdfast.model.snapshot import Snapshot
 
+_DAY_MS = 86_400_000
+
 
 @dataclass(frozen=True, slots=True)
 class IcebergFormat:
@@ -37,6 +39,10 @@ class IcebergFormat:
         """The table as it is now, and the snapshots that came."""
         newest = self.newest(state)
         return newest, joined([Came((winner,), winner.added) for winner in winners(state, newest)])
+
+    def keeps_ms(self, state: IcebergState) -> int:
+        """A day: no engine takes files that nobody refers to and that are younger, and none says so in a snapshot."""
+        return _DAY_MS
 
     def app_version(self, state: IcebergState, app_id: str) -> int | None:
         """How far an application has written, as the newest snapshot that speaks of it says."""

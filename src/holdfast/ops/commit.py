@@ -24,6 +24,7 @@ from holdfast.errors import CONCURRENT_WRITES, ConcurrentCreate, ConcurrentWrite
 from holdfast.model.mutation import AppVersion, Came, Committed, Mutation, Outcome, Taken, joined
 from holdfast.model.snapshot import Snapshot
 from holdfast.ops.rebase import Rebased, Redo, Touched, rebased
+from holdfast.ops.staged import refuse_lost, takes_files
 from holdfast.plan.rebase import Clash, judge, judge_shape
 from holdfast.schema.properties import ISOLATION_LEVEL, Isolation, isolation
 
@@ -45,6 +46,9 @@ class Format(Protocol[State]):
 
     def since(self, state: State) -> tuple[State, Came]:
         """The table as it is now and what was committed since, oldest first, at the cost of that."""
+
+    def keeps_ms(self, state: State) -> int:
+        """How long files that nobody refers to stay at least, whoever takes them."""
 
     def app_version(self, state: State, app_id: str) -> int | None:
         """How far an application has written."""
@@ -79,6 +83,7 @@ def commit(
     for attempt in range(1, ATTEMPTS + 1):
         if has_seen(format_, judging.state, mutation.app):
             return Landed(None, attempt - 1)
+        judging.refuse_lost(env)
         match format_.attempt(judging.state, judging.mutation, env):
             case Committed(version):
                 return Landed(version, attempt, judging.mutation.metrics, judging.state)
@@ -128,11 +133,19 @@ class _Judging(Generic[State]):
         self._level = level or isolation(self._read.properties.get(ISOLATION_LEVEL))
         self._came: list[Came] = []
         self.state, self.mutation, self._redo = read, mutation, redo
+        self._vacuumed = False
+
+    def refuse_lost(self, env: Env) -> None:
+        """Refuse to commit files that a vacuum took meanwhile."""
+        keeps_ms = self._format.keeps_ms(self.state)
+        snapshot = self._format.snapshot(self.state)
+        refuse_lost(snapshot, self.mutation, env, keeps_ms=keeps_ms, vacuumed=self._vacuumed)
 
     def go_on(self) -> ConcurrentWrite | None:
         """Stand on what the table is now, or say what makes the transaction wrong."""
         newest, came = self._format.since(self.state)
         self._came.append(came)
+        self._vacuumed = self._vacuumed or takes_files(came.winners)
         verdict = self._judged(self._format.snapshot(self.state), newest, self.mutation, self._redo, came)
         if isinstance(verdict, Clash) and self._redo is not None and len(self._came) > 1:
             whole = self._judged(self._read, newest, *self._asked, joined(self._came))

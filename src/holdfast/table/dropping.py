@@ -43,6 +43,7 @@ from holdfast.ops import alter, drop_feature
 from holdfast.ops.backfill import BATCH_FILES
 from holdfast.ops.commit import ATTEMPTS
 from holdfast.ops.compact import rewritten
+from holdfast.ops.staged import refuse_lost
 from holdfast.parquet.footer import columns, read_footer
 from holdfast.plan.compact import Bin, whole
 from holdfast.plan.scan import partition_fields
@@ -121,6 +122,7 @@ class _Run:
     commits: int = 0
     written: list[tuple[Bin, pa.Table]] = field(default_factory=list)  # files in their new form, and of which
     written_as: Shape | None = None
+    lost: bool = False  # a race, so that whoever won may have been a vacuum
 
     def clean(self) -> bool:
         """Take all traces out; whether there were any."""
@@ -145,8 +147,12 @@ class _Run:
     def attempt(self, mutation: Mutation) -> int | None:
         """Commit on top of the version that was looked at; None where another writer was there first."""
         location, env = self.state.snapshot.location, self.caller.env
-        outcome = DeltaFormat(location).attempt(self.state, mutation, env)
+        format_ = DeltaFormat(location)
+        keeps_ms = format_.keeps_ms(self.state)
+        refuse_lost(self.state.snapshot, mutation, env, keeps_ms=keeps_ms, vacuumed=self.lost)
+        outcome = format_.attempt(self.state, mutation, env)
         landed = outcome.version if isinstance(outcome, Committed) else None
+        self.lost = self.lost or landed is None
         if landed is not None:
             self.commits += 1
             DELTA.tend(location, self.state, landed, env)

@@ -29,6 +29,7 @@ from holdfast.ops.publish import (
     mutation_of,
     told,
 )
+from holdfast.ops.staged import refuse_lost
 from holdfast.plan.publish import Publisher, Storage
 from holdfast.plan.publish_columns import plain, refuse_missing, refuse_renamed
 from holdfast.plan.write import ENABLE_DELETION_VECTORS
@@ -100,7 +101,7 @@ class _Publishing:
 
     def run(self) -> Published:
         origin, dialect = self.origin, self.caller.dialect
-        for _ in range(_ATTEMPTS):
+        for lost in range(_ATTEMPTS):
             state = self.target._state()
             since = None if self.afresh else self._since(state)
             if since is not None and since.version >= origin.last:
@@ -110,7 +111,10 @@ class _Publishing:
             hidden = located(snapshot, what.gone.all, self.publisher, dialect.load_hidden)
             mutation = mutation_of(origin, since, snapshot, what, hidden, shape)
             with phase("committing"):
-                outcome = dialect.commits(snapshot.location, state).attempt(state, mutation, self.caller.env)
+                format_ = dialect.commits(snapshot.location, state)
+                env, keeps_ms = self.caller.env, format_.keeps_ms(state)
+                refuse_lost(snapshot, mutation, env, keeps_ms=keeps_ms, vacuumed=lost > 0)
+                outcome = format_.attempt(state, mutation, env)
             if isinstance(outcome, Committed):
                 dialect.tend(snapshot.location, state, outcome.version, self.caller.env)
                 return told(mutation, outcome.version)

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from holdfast.delta.checkpoint_write import write_checkpoint
 from holdfast.delta.features import check_writable
+from holdfast.delta.format import DeltaFormat
 from holdfast.delta.names import LOG
 from holdfast.delta.pins import PINS_DOMAIN, pins_of, refuse_without_domains, rendered
 from holdfast.delta.reachable import Past, Reach, reach, removed_between, walk
@@ -37,7 +38,7 @@ from holdfast.ops.vacuum import HOUR_MS, Vacuumed, moment
 from holdfast.ops.write import Said
 from holdfast.plan.scan import partition_fields
 from holdfast.plan.vacuum import Layout, VacuumPlan, plan_vacuum
-from holdfast.schema.properties import DEFAULTS, DELETED_FILE_RETENTION, span_ms
+from holdfast.schema.properties import DELETED_FILE_RETENTION
 from holdfast.spark.terminal import phase
 from holdfast.storage.arrays import strings
 from holdfast.storage.open import missing
@@ -251,8 +252,7 @@ def layout_of(snapshot: Snapshot) -> Layout:
 
 def default_retention_ms(state: DeltaState) -> int:
     """How long a table keeps files that it no longer needs."""
-    properties = state.snapshot.properties
-    return span_ms(DELETED_FILE_RETENTION, properties.get(DELETED_FILE_RETENTION, DEFAULTS[DELETED_FILE_RETENTION]))
+    return DeltaFormat(state.snapshot.location).keeps_ms(state)
 
 
 def _retention(state: DeltaState, hours: Any, *, enforced: bool) -> tuple[int | None, int]:
