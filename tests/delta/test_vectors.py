@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -90,6 +91,9 @@ def test_every_way_of_storing_loads_alike(here: Location, store: Counting) -> No
     absolute = Vector("p", "memory://t/else%20where/v.bin", relative.size_in_bytes, 4, 1)
     spelled = Vector("i", "^Bg9^0rr910000000000iXQKl0rr91000935c8Xg000311onP9", 40, 4)  # by another engine
     vectors = {"u": relative, "up": prefixed, "p": absolute, "i": inline(positions), "j": spelled, "none": None}
+    with pytest.raises(Invalid, match="allow_outside"):
+        load_hidden(here, table(vectors, rows=6))
+    here = replace(here, allow_outside=("memory://t/else where",))
     assert load_hidden(here, table(vectors, rows=6)).positions == dict.fromkeys(["u", "up", "p", "i", "j"], positions)
     assert sorted(key for key, _, _ in store.fetched) == [
         "dir/table/ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin",

@@ -232,3 +232,24 @@ def test_a_table_of_version_1_may_name_its_manifests_without_a_list() -> None:
     table = IcebergTable.forMetadata(None, f"{made.root}/metadata/v1.metadata.json")
     assert table.toArrow()["id"].to_pylist() == [1, 2, 3]
     assert table.toArrow(version="main").num_rows == 3
+
+
+def test_files_outside_the_location_are_followed_where_properties_or_the_user_say_so() -> None:
+    made = smith()
+    made.commit([made.data({"id": [1], "name": ["a"]})])
+    real, made.spelled = made.root, made.root.removesuffix("/t") + "/elsewhere"
+
+    def opened(**more: Any) -> pa.Table:
+        return IcebergTable.forMetadata(None, made.metadata(), **more).toArrow()
+
+    # The metadata file is written beside the files; what it says of the location is another directory.
+    refused = rf"outside of it; open the table with allow_outside=\['{real}/[a-z]+'\]"
+    for properties in ({}, {"write.data.path": f"{real}/data"}, {"write.data.path": f"{real}/dat"}):
+        made.properties = properties
+        with pytest.raises(Invalid, match=refused):
+            opened()
+    with pytest.raises(Invalid, match=refused):
+        opened(allow_outside=[f"{real}x"])
+    assert opened(allow_outside=[real]).num_rows == opened(allow_outside=True).num_rows == 1
+    made.properties = {"write.data.path": f"{real}/data/", "write.metadata.path": f"{real}/metadata"}
+    assert opened().num_rows == 1

@@ -52,7 +52,13 @@ storage_option = click.option(
     callback=pairs,
     help="How to reach the storage, such as aws_endpoint=...; repeat it for more.",
 )
-_outside = click.option("--allow-outside", is_flag=True, help="Follow paths in the log that lead elsewhere.")
+_outside = click.option("--allow-outside", is_flag=True, help="Follow paths in the log that lead anywhere.")
+_roots = click.option(
+    "--allow-root",
+    multiple=True,
+    metavar="DIR",
+    help="Follow paths in the log that lead below DIR; repeat it for more.",
+)
 
 
 def on_table(*, iceberg: bool = False) -> Callable[[Function], Function]:
@@ -65,6 +71,7 @@ def on_table(*, iceberg: bool = False) -> Callable[[Function], Function]:
             table: str,
             storage: tuple[tuple[str, str], ...],
             allow_outside: bool,
+            allow_root: tuple[str, ...],
             as_json: bool,
             catalog: str | None = None,
             **options: Any,
@@ -72,11 +79,11 @@ def on_table(*, iceberg: bool = False) -> Callable[[Function], Function]:
             # Under any other name this is not the command's own process.
             if click.get_current_context().find_root().info_name == "holdfast" and not options.get("spark"):
                 leave_pandas_out()
-            target = Target(table, catalog, dict(storage), allow_outside)
+            target = Target(table, catalog, dict(storage), allow_outside or allow_root or False)
             return function(target=target, answer=Answer(as_json), **options)
 
         own = list(getattr(run, "__click_params__", ()))
-        found: Any = debug_option(_outside(storage_option(json_option(run))))
+        found: Any = debug_option(_roots(_outside(storage_option(json_option(run)))))
         if iceberg:
             found = _catalog(found)
         # Click lists what was added last first: what every command has comes after what this one has.

@@ -50,7 +50,7 @@ class Target:
     name: str
     catalog: str | None = None
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
-    allow_outside: bool = False
+    allow_outside: bool | tuple[str, ...] = False
 
     @property
     def is_iceberg(self) -> bool:

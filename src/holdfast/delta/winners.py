@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate, chain
 from typing import Any
 
@@ -101,4 +102,5 @@ def _tags(info: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _keys(location: Location, actions: Sequence[FileAction]) -> pa.Array:
-    return location.file_keys(strings([action.path for action in actions]))
+    # What others did is compared by name and not followed.
+    return replace(location, allow_outside=True).file_keys(strings([action.path for action in actions]))

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +30,7 @@ class CatalogTable:
     catalog: Catalog
     identifier: str | tuple[str, ...]
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
-    allow_outside: bool = False
+    allow_outside: bool | str | Sequence[str] = False
 
     def newest(self, state: IcebergState | None) -> IcebergState:
         """The table as the catalog has it now; the same state where nothing was committed since."""
@@ -59,7 +59,7 @@ def catalog_table(
     identifier: str | tuple[str, ...],
     *,
     storage_options: Mapping[str, str] | None = None,
-    allow_outside: bool = False,
+    allow_outside: bool | str | Sequence[str] = False,
 ) -> CatalogTable:
     """A table of a catalog, however the catalog is given."""
     return CatalogTable(through_stores(opened(catalog)), identifier, storage_options, allow_outside)

@@ -3,7 +3,8 @@
 Nothing in them is encoded: a `%20` in a path is three characters of a name. Where a table was copied elsewhere, the
 user says which prefix became which.
 
-1. A file key is what the rest of Holdfast knows a file by; one outside the table's store is refused unless allowed.
+1. A file key is what the rest of Holdfast knows a file by. A file that is neither below the table's location nor below
+   where its properties put data and metadata, in the same store, is refused unless the user named a root above it.
 2. Two spellings name the same file when their paths are equal, and their stores are or one of the two names none.
 3. Work is done for all paths at once; only what is not below the table's own directory is looked at one by one.
 """
@@ -12,16 +13,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import Invalid
 from holdfast.storage.location import Location, canonical_scheme
+from holdfast.storage.outside import in_roots
 
 _SPELLED = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)(?://([^/]*))?(.*)", re.DOTALL)
 _STORE = r"^(?P<store>[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?)?(?P<path>.*)$"
+
+
+_OWN_PATHS = (
+    "write.data.path",
+    "write.metadata.path",
+    "write.folder-storage.path",
+    "write.object-storage.path",
+)
 
 
 @dataclass(frozen=True)
@@ -37,17 +47,22 @@ class Paths:
         store, rest = split(moved)
         segments = [s for s in rest.split("/") if s not in ("", ".")]
         own = self.location.store.url
-        outside = store not in ("", own)
-        if (outside or ".." in segments) and not self.location.allow_outside:
-            raise Invalid(
-                f"the metadata of {self.location.url} refers to {path}, which is outside {own}; open the table with "
-                "allow_outside=True if you trust it, or with relocate={old: new} if it was copied"
-            )
+        other = store not in ("", own)
         inside = "/".join(segments)
         directory = f"{self.location.directory}/" if self.location.directory else ""
-        if not outside and inside.startswith(directory) and inside != directory:
+        if not other and ".." not in segments and inside.startswith(directory) and inside != directory:
             return inside[len(directory) :]
-        return f"{store or own}/{inside}"
+        return self._outside(f"{store or own}/{inside}", path)
+
+    def _outside(self, url: str, spelled: str) -> str:
+        allowed = self.location.allow_outside
+        if allowed is True or (in_roots(allowed, url) and ".." not in url.split("/")):
+            return url
+        raise Invalid(
+            f"the metadata of {self.location.url} refers to {spelled}, which is outside of it; open the table with "
+            f"allow_outside=[{url.rpartition('/')[0]!r}], or a directory above that, if you trust it, or with "
+            "relocate={old: new} if it was copied"
+        )
 
     def keys(self, paths: pa.Array) -> pa.Array:
         """The file keys of many paths."""
@@ -56,8 +71,32 @@ class Paths:
         if not keys.null_count:
             return keys
         left = pc.is_null(keys)
-        singly = [self.key(path) for path in paths.filter(left).to_pylist()]
-        return pc.replace_with_mask(keys, left, pa.array(singly, pa.string()))
+        return pc.replace_with_mask(keys, left, pa.array(self._singly(paths.filter(left)), pa.string()))
+
+    def _singly(self, paths: pa.Array) -> list[str]:
+        """The file keys of paths, each directory looked at once."""
+        heads: dict[str, str] = {}
+        keys = []
+        for path in paths.to_pylist():  # one per file outside
+            directory, slash, name = path.rpartition("/")
+            if not slash or name in ("", ".", ".."):
+                keys.append(self.key(path))
+                continue
+            if directory not in heads:
+                heads[directory] = self.key(path).removesuffix(name)
+            keys.append(heads[directory] + name)
+        return keys
+
+    def with_own(self, properties: Mapping[str, str]) -> Paths:
+        """The same, and what lies where properties of the table put its files, in its own store."""
+        named = [relocated(properties[name].rstrip("/"), self.relocate) for name in _OWN_PATHS if name in properties]
+        base = self.location.store.url
+        urls = [f"{store or base}{inside}" for store, inside in map(split, named) if inside.strip("/")]
+        own = [url for url in urls if url.startswith(f"{base}/") and ".." not in url.split("/")]
+        if not own or self.location.allow_outside is True:
+            return self
+        roots = tuple(dict.fromkeys((*(self.location.allow_outside or ()), *own)))
+        return replace(self, location=replace(self.location, allow_outside=roots))
 
     def _prefixes(self) -> list[str]:
         """What a path below the table's directory may begin with."""

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from holdfast.errors import Invalid, UnknownVersion
@@ -58,7 +58,7 @@ def load(
     *,
     relocate: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
-    allow_outside: bool = False,
+    allow_outside: bool | str | Sequence[str] = False,
 ) -> IcebergState:
     """The table that a metadata file describes, at its current snapshot."""
     moves = {old: open_location(new, storage_options=storage_options).url for old, new in (relocate or {}).items()}
@@ -71,14 +71,17 @@ def load(
         location = replace(location, spelled=file.spelled)  # the user's spelling, whatever the writer's was
     if not moves and "://" not in metadata.location and not metadata.location.startswith("/"):
         moves = {metadata.location: location.url}  # a relative path, which counts from where this process is
-    return state_of(metadata, metadata_path, Paths(location, moves))
+    return state_of(metadata, metadata_path, Paths(location, moves).with_own(metadata.properties))
 
 
 def reloaded(state: IcebergState, metadata_path: str) -> IcebergState:
     """The same table by another metadata file of it; manifests that were read are not read again."""
     paths = state.paths
-    store, key = place(paths.location, paths.key(metadata_path))
-    return state_of(read_metadata(store, key), metadata_path, paths, known=state.contents.read)
+    # Whoever keeps the table's name says where its metadata is, as when the table was opened.
+    told = replace(paths, location=replace(paths.location, allow_outside=True))
+    store, key = place(told.location, told.key(metadata_path))
+    metadata = read_metadata(store, key)
+    return state_of(metadata, metadata_path, paths.with_own(metadata.properties), known=state.contents.read)
 
 
 def state_of(

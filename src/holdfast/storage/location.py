@@ -3,8 +3,8 @@
 Everywhere else a file is named by its *file key*: decoded and relative to the table's directory when it lies inside,
 otherwise its full decoded URL. This module makes file keys from what a log says, and locations from file keys.
 
-1. Paths in a log are untrusted: one that climbs with `..`, or names another scheme or authority, is refused unless
-   the user allowed it.
+1. Paths in a log are untrusted: one that leaves the table's directory is followed only into a directory that is a Delta
+   table itself, as in a shallow clone, or below a root that the user named; `storage.outside` decides.
 2. Two spellings of one file (encoded, absolute, `file:/x` and `file:///x`, `a//b`, `./a`) give the same key.
 3. A key has no empty, `.` or `..` segment, so only a full URL contains `://`.
 4. Keys hold text that is valid UTF-8; a path that decodes to anything else is refused, not approximated.
@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from holdfast.errors import Invalid
 from holdfast.storage.arrays import longs, mask, strings
 from holdfast.storage.base import ObjectStore
+from holdfast.storage.outside import Outside, follows, refusal
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*|$)", re.DOTALL)
 _NETWORK_PATH = re.compile(r"//([^/]+)(/.*|$)", re.DOTALL)  # a URI without a scheme that still names a host
@@ -47,14 +48,14 @@ _SPARK_ENCODES = rf'[\x00-\x20"#%<>?\[\\\]^`{{|}}\x7f-\xa0{_SPACES}]'
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A directory in a store, and whether its log may point outside of that store.
+    """A directory in a store, and where its log may point outside of it: anywhere, or below some URLs.
 
     `spelled` is the store's URL in the spelling the user's Spark knows (`s3a://bucket`) where that is not the store's.
     """
 
     store: ObjectStore
     directory: str
-    allow_outside: bool = False
+    allow_outside: Outside = False
     spelled: str | None = None
 
     @property
@@ -72,8 +73,8 @@ class Location:
         if parsed is not None:
             return self._absolute_key(*parsed, path)
         if path.startswith("/"):
-            return self._own_key(self._segments(path, path))
-        return self._own_key([*self.directory.split("/"), *self._segments(path, path)])
+            return self._own_key(self._segments(path, path), path)
+        return self._own_key([*self.directory.split("/"), *self._segments(path, path)], path)
 
     def file_keys(self, paths: pa.Array | pa.ChunkedArray) -> pa.Array:
         """The file keys of many paths; only those that need decoding or checking are looked at one by one."""
@@ -88,8 +89,18 @@ class Location:
             return self.key(file_key)
         prefix = self.store.url + "/"
         if file_key.startswith(prefix):
-            return file_key[len(prefix) :]
+            return self.followed(file_key, file_key)[len(prefix) :]
         raise Invalid(f"{file_key} is outside the store of the table at {self.url}: open it through a store of its own")
+
+    def followed(self, url: str, spelled: str) -> str:
+        """The URL of a file outside the directory, if it may be read."""
+        if not self.follows(url):
+            raise refusal(self.url, spelled, url)
+        return url
+
+    def follows(self, url: str) -> bool:
+        """Whether a file at a URL outside the directory may be read."""
+        return follows(self.store, self.allow_outside, url)
 
     def file_url(self, file_key: str) -> str:
         """The decoded URL of a file key."""
@@ -123,6 +134,8 @@ class Location:
 
     def _spark_parts(self, file_key: str) -> tuple[str, str]:
         """Store and path of a file key: in the user's spelling, also for other buckets of the same kind."""
+        if "://" in file_key:
+            self.followed(file_key, file_key)
         scheme, _, rest = (self.file_url(file_key) if file_key else self.url).partition("://")
         authority, _, path = rest.partition("/")
         own_scheme, _, own_authority = self.store.url.partition("://")
@@ -137,20 +150,15 @@ class Location:
         segments = self._segments(path, spelled)
         own_scheme, _, own_authority = self.store.url.partition("://")
         if scheme in ("", own_scheme) and authority in ("", own_authority):
-            return self._own_key(segments)
-        if self.allow_outside:
-            return f"{scheme or own_scheme}://{authority}/{'/'.join(_resolved(segments))}"
-        raise Invalid(
-            f"the log of {self.url} refers to {spelled}, which is in another store; "
-            "open the table with allow_outside=True if you trust it"
-        )
+            return self._own_key(segments, spelled)
+        return self.followed(f"{scheme or own_scheme}://{authority}/{'/'.join(_resolved(segments))}", spelled)
 
-    def _own_key(self, segments: list[str]) -> str:
+    def _own_key(self, segments: list[str], spelled: str) -> str:
         key = "/".join(_resolved(segments))
         inside = f"{self.directory}/" if self.directory else ""
         if key.startswith(inside) and key != inside:
             return key[len(inside) :]
-        return f"{self.store.url}/{key}"
+        return self.followed(f"{self.store.url}/{key}", spelled)
 
     def _segments(self, encoded: str, spelled: str) -> list[str]:
         try:
@@ -161,8 +169,8 @@ class Location:
             raise Invalid(f"the log of {self.url} refers to {spelled!r}, which cannot be the name of a file")
         if ".." in segments and not self.allow_outside:
             raise Invalid(
-                f"the log of {self.url} refers to {spelled}, which climbs out of its directory; "
-                "open the table with allow_outside=True if you trust it"
+                f"the log of {self.url} refers to {spelled}, which climbs with `..`; open the table with "
+                "allow_outside=[...], the directory that this leads to, if you trust it"
             )
         return segments
 
@@ -230,7 +238,17 @@ def _mapped_by_directory(paths: pa.Array, pattern: str, one: Callable[[str], str
     """`one` of paths that have a directory: asked once per directory where the name itself is plain."""
     parts = pc.split_pattern(paths, "/", max_splits=1, reverse=True)
     directories, names = pc.list_element(parts, _ZERO).dictionary_encode(), pc.list_element(parts, _ONE)
-    heads = [one(f"{directory}/x").removesuffix("x") for directory in directories.dictionary.to_pylist()]
+    # One that is refused is refused by the name of a file in it.
+    _, first = np.unique(directories.indices.to_numpy(), return_index=True)
+    heads = []
+    for directory, path in zip(
+        directories.dictionary.to_pylist(), paths.take(longs(first.tolist())).to_pylist(), strict=True
+    ):
+        try:
+            heads.append(one(f"{directory}/x").removesuffix("x"))
+        except Invalid:
+            one(path)
+            raise
     done = pc.binary_join_element_wise(strings(heads).take(directories.indices), names, _NOTHING)
     odd_name = pc.match_substring_regex(names, pattern)
     singly = [one(path) for path in paths.filter(odd_name).to_pylist()]

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache
 from itertools import islice
 
@@ -23,7 +24,10 @@ from holdfast.storage.config import StoreConfig
 from holdfast.storage.local import LocalStore
 from holdfast.storage.location import Location, canonical_scheme
 from holdfast.storage.memory import MemoryStore
+from holdfast.storage.outside import Outside
 from holdfast.storage.remote import RemoteStore
+
+ALLOW_OUTSIDE = "allow_outside"  # the storage option
 
 _LOOKERS = 16
 _SPELLED = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)(?://([^/]*))?(.*)", re.DOTALL)
@@ -31,14 +35,46 @@ _KNOWN = "a local path, file:, s3://, s3a://, s3n://, gs://, gcs://, abfs://, ab
 
 
 def open_location(
-    path: str, *, storage_options: Mapping[str, str] | None = None, allow_outside: bool = False
+    path: str, *, storage_options: Mapping[str, str] | None = None, allow_outside: bool | str | Sequence[str] = False
 ) -> Location:
-    """The place a path names. `storage_options` are obstore's or Hadoop's; without them the environment's are used."""
+    """The place a path names. `storage_options` are obstore's or Hadoop's; without them the environment's are used.
+
+    `allow_outside` are the roots below which the table may refer to files that are not its own, or True for anywhere.
+    Where only options can be given, `allow_outside` is one of them, with commas; so is HOLDFAST_ALLOW_OUTSIDE.
+    """
+    options = dict(storage_options or {})
+    told = options.pop(ALLOW_OUTSIDE, None) or os.environ.get("HOLDFAST_ALLOW_OUTSIDE", "")
+    outside = _roots(allow_outside or told)
+    return replace(_opened(path, options or None), allow_outside=outside)
+
+
+def told_outside(location: Location) -> dict[str, str]:
+    """What a location allows outside, as the option that says it again."""
+    match location.allow_outside:
+        case bool(anywhere):
+            return {ALLOW_OUTSIDE: "true"} if anywhere else {}
+        case roots:
+            return {ALLOW_OUTSIDE: ",".join(roots)}
+
+
+def _roots(given: bool | str | Sequence[str]) -> Outside:
+    match given:
+        case bool():
+            return given
+        case str() if given.lower() in ("true", "false", ""):
+            return given.lower() == "true"
+        case str():
+            return _roots([root.strip() for root in given.split(",") if root.strip()])
+        case _:
+            return tuple(dict.fromkeys(_opened(os.fspath(root), None).url for root in given))
+
+
+def _opened(path: str, storage_options: Mapping[str, str] | None) -> Location:
     if not path:
         raise Invalid("an empty path names no place; pass the directory of the table")
     found = _SPELLED.fullmatch(path)
     if found is None:
-        return _local(os.path.abspath(path), storage_options, allow_outside)
+        return _local(os.path.abspath(path), storage_options)
     scheme, authority = canonical_scheme(found[1]), found[2] or ""
     directory = "/".join(filter(None, found[3].split("/")))
     if ".." in directory.split("/") and scheme != "file":
@@ -47,7 +83,7 @@ def open_location(
         case "file":
             if authority not in ("", "localhost"):
                 raise Invalid(f"file://{authority}/ names another machine; write file:/// before an absolute path")
-            return _local(os.path.abspath(f"/{directory}"), storage_options, allow_outside)
+            return _local(os.path.abspath(f"/{directory}"), storage_options)
         case "memory" | "s3" | "gs":
             url, spelled = f"{scheme}://{_name(scheme, authority)}", f"{found[1]}://{authority}"
         case "abfs":
@@ -58,14 +94,14 @@ def open_location(
         case _:
             raise Invalid(f"{found[1]}: is not a scheme Holdfast knows; it can open {_KNOWN}")
     store = open_store(StoreConfig.of(url, storage_options))
-    return Location(store, directory, allow_outside, None if spelled == url else spelled)
+    return Location(store, directory, spelled=None if spelled == url else spelled)
 
 
 def place(location: Location, file_key: str) -> tuple[ObjectStore, str]:
-    """The store and key of a file; one outside the table's store is there only because the user allowed it."""
+    """The store and key of a file; one outside the table is there only because it may be followed."""
     if "://" not in file_key or file_key.startswith(f"{location.store.url}/"):
         return location.store, location.store_key(file_key)
-    outside = open_location(file_key)
+    outside = open_location(location.followed(file_key, file_key))
     return outside.store, outside.directory
 
 
@@ -82,12 +118,11 @@ def is_there(location: Location, file_key: str) -> bool:
 def missing(location: Location, file_keys: Iterable[str]) -> Iterator[str]:
     """Those of some files that do not exist, found by looking at each, a few at a time and no further than is asked.
 
-    A file in another store, which the user has not allowed, is not looked at: for this table it is not there.
+    A file outside that may not be followed is not looked at: for this table it is not there.
     """
-    own = f"{location.store.url}/"
 
     def is_gone(key: str) -> bool:
-        if "://" in key and not key.startswith(own) and not location.allow_outside:
+        if "://" in key and not location.follows(key):
             return True
         return not is_there(location, key)
 
@@ -113,8 +148,8 @@ def _memory_store(name: str) -> MemoryStore:
     return MemoryStore(name)
 
 
-def _local(path: str, storage_options: Mapping[str, str] | None, allow_outside: bool) -> Location:
-    return Location(open_store(StoreConfig.of("file://", storage_options)), path.strip("/"), allow_outside)
+def _local(path: str, storage_options: Mapping[str, str] | None) -> Location:
+    return Location(open_store(StoreConfig.of("file://", storage_options)), path.strip("/"))
 
 
 def _name(scheme: str, authority: str) -> str:

@@ -102,12 +102,13 @@ class DeltaTable(
         hadoopConf: Mapping[str, str] | None = None,
         *,
         storage_options: Mapping[str, str] | None = None,
-        allow_outside: bool = False,
+        allow_outside: bool | str | Sequence[str] = False,
     ) -> DeltaTable:
         """Open the table at a path.
 
-        `storage_options` (or `hadoopConf`, with its `fs.*` keys) say how to reach it; `allow_outside` follows paths in
-        its log that lead to another store. Without a session, rows are read by `toArrow`.
+        `storage_options` (or `hadoopConf`, with its `fs.*` keys) say how to reach it; `allow_outside` are
+        directories outside of it, below which its log may refer to files, or True for anywhere; the files of a shallow
+        clone's source need none. Without a session, rows are read by `toArrow`.
         """
         options = {**(hadoopConf or {}), **(storage_options or {})}
         location = open_location(fspath(path), storage_options=options or None, allow_outside=allow_outside)

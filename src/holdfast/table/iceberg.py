@@ -54,7 +54,7 @@ class IcebergTable(ReadVerbs, IcebergPublishing, IcebergReadingById, IcebergInde
         identifier: str | tuple[str, ...],
         *,
         storage_options: Mapping[str, str] | None = None,
-        allow_outside: bool = False,
+        allow_outside: bool | str | Sequence[str] = False,
     ) -> IcebergTable:
         """Open a table of a catalog.
 
@@ -103,7 +103,7 @@ class IcebergTable(ReadVerbs, IcebergPublishing, IcebergReadingById, IcebergInde
         *,
         relocate: Mapping[str, str | PathLike[str]] | None = None,
         storage_options: Mapping[str, str] | None = None,
-        allow_outside: bool = False,
+        allow_outside: bool | str | Sequence[str] = False,
     ) -> IcebergTable:
         """Open the table that a metadata file describes, to read it, without a catalog.
 

@@ -20,6 +20,7 @@ from holdfast.ops.write import Said
 from holdfast.plan.stream import STORAGE, asked_of
 from holdfast.spark.conditions import stated_in_text
 from holdfast.storage.location import Location
+from holdfast.storage.open import told_outside
 from holdfast.storage.remote import RemoteStore
 from holdfast.table.changing import Caller
 from holdfast.table.merging import Duplicates
@@ -134,4 +135,5 @@ class StreamVerbs(ABC):
 
 def _storage(location: Location) -> dict[str, str]:
     """The options that a table was opened with."""
-    return location.store.config.options if isinstance(location.store, RemoteStore) else {}
+    options = location.store.config.options if isinstance(location.store, RemoteStore) else {}
+    return {**options, **told_outside(location)}
