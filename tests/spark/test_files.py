@@ -186,7 +186,10 @@ def test_paths_that_leave_the_table_are_refused_unless_allowed(spark: SparkSessi
     smith.commit(
         [{"remove": {"path": "../outside.parquet", "dataChange": True}}, {"add": {**add, "path": str(outside)}}]
     )
-    assert spark_rows(spark, smith.url) == [{"id": 1, "p": None}]
+    with pytest.raises(Invalid, match="allow_outside"):
+        spark_rows(spark, smith.url)
+    rooted = DeltaTable.forPath(spark, smith.url, allow_outside=[str(tmp_path)])
+    assert [row["id"] for row in rooted.scan().collect()] == [1]
 
 
 def test_another_host_is_refused(spark: SparkSession, tmp_path: Path) -> None:
