@@ -17,6 +17,7 @@ from holdfast.errors import Invalid
 from holdfast.plan.auto import MAX_BYTES, MAX_SECONDS, MIN_FILES, Budget, budget_of
 from holdfast.storage.open import open_location
 from holdfast.table.changing import Caller
+from holdfast.table.delta_dialect import DELTA
 from holdfast.table.optimizing import limits_of, run_bins
 
 IDS = ["_row_id", "_row_commit_version"]
@@ -111,7 +112,7 @@ def test_bins_begin_only_in_time() -> None:
     state = load(open_location(table.detailArrow().column("location").to_pylist()[0]))
     done = run_bins(state, bins, Caller(None, system(), "UTC"), is_over=lambda: next(late))
     assert (len(done.versions), done.left) == (1, 1)
-    assert limits_of(state).target_rows > 1
+    assert limits_of(state, DELTA).target_rows > 1
 
 
 def test_a_write_stands_whatever_follows_it() -> None:

@@ -72,7 +72,7 @@ def command(
         dialect = import_module("holdfast.table.delta_dialect").DELTA
         cluster_by(dialect.shape_of(state), names)  # refuses columns that cannot be
         paths = tuple(path_of(state.snapshot.schema, name) for name in names)
-        limits = import_module("holdfast.table.optimizing").limits_of(state, most_bytes=max_bytes)
+        limits = import_module("holdfast.table.optimizing").limits_of(state, dialect, most_bytes=max_bytes)
         files = state.snapshot.files
         tell_bins(answer, _Planned(plan_clustering(files, paths, limits, full=full), len(files)))
         return

@@ -44,7 +44,7 @@ def _followed(before: TableState, caller: Caller) -> Auto | None:
     state = caller.dialect.commits(before.snapshot.location, before).newest(before)
     assert state is not None, "a table that was written is there"
     partitions = [f.physical_name for f in partition_fields(state.snapshot)]
-    bins = due(state.snapshot.files, partitions, clustered_by(state), limits_of(state), budget)
+    bins = due(state.snapshot.files, partitions, clustered_by(state), limits_of(state, caller.dialect), budget)
     ends = caller.env.now_ms() + 1000 * budget.max_seconds
     done = run_bins(state, bins, caller, is_over=lambda: caller.env.now_ms() >= ends, auto=True)
     trouble = [*done.lost, *([f"{done.left} bins would have begun too late"] if done.left else [])]

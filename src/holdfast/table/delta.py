@@ -203,7 +203,7 @@ class DeltaTable(
         given = rows_of(rows, self._spark, env)
         matching = None if met is None else met.matching(state.snapshot.schema, given.schema(), how)
         if matching is None:
-            done = write(state, given, found(state, how, caller), env)
+            done = write(state, given, found(state, how, caller), env, caller.dialect)
         else:
             done = replace_matched(state, given, how, matching, caller)
         return after(state, done, caller)

@@ -177,7 +177,7 @@ class _Run:
             return alter.unset_properties(state.snapshot, shape, [switch], if_exists=True)
         match name:
             case "deletionVectors" if hides_rows(state):
-                return lambda: purge(state, self.caller, limits_of(state))
+                return lambda: purge(state, self.caller, limits_of(state, self.caller.dialect))
             case "deletionVectors" if keys := loose_vectors(state):
                 return drop_feature.entombed(keys, [path_of(key) for key in keys])
             case "rowTracking" if not truth(properties.get(ROW_TRACKING_SUSPENDED)):
@@ -225,7 +225,7 @@ class _Run:
     def _bins(self, files: FileTable) -> tuple[Bin, ...]:
         """Every file, in bins; one whose rows the log does not count stands alone."""
         names = [f.physical_name for f in partition_fields(self.state.snapshot)]
-        bins = whole(files, names, limits_of(self.state))
+        bins = whole(files, names, limits_of(self.state, self.caller.dialect))
         taken = [key for each in bins for key in each.keys]
         rest = files.outside(pa.array(taken, pa.string()))
         alone = [rest.filter(mask(np.arange(len(rest)) == at)) for at in range(len(rest))]

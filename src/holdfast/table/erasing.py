@@ -233,7 +233,7 @@ def _purge(state: DeltaState, such: Sought, caller: Caller) -> tuple[DeltaState,
             break
         some = state.snapshot.files.among(left)
         names = [f.physical_name for f in partition_fields(state.snapshot)]
-        done = run_bins(state, purged(some, names, limits_of(state)), caller, purges=True)
+        done = run_bins(state, purged(some, names, limits_of(state, caller.dialect)), caller, purges=True)
         versions += done.versions
         state = refresh(state)
         if not done.lost:

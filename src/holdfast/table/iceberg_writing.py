@@ -34,6 +34,7 @@ from holdfast.schema.properties import isolation as level_named
 from holdfast.schema.types import Struct
 from holdfast.spark.conditions import stated_in_text
 from holdfast.spark.types import spark_to_struct
+from holdfast.table.auto import after
 from holdfast.table.changing import Caller
 from holdfast.table.iceberg_altering import IcebergAltering
 from holdfast.table.iceberg_latest import Latest
@@ -94,9 +95,8 @@ class IcebergWriting(RowVerbs, IcebergAltering):
         state, caller = self._state(), self._caller(mode)
         if is_seen(state, how.said, caller.dialect):
             return Written(None, {}, 0)
-        return write(
-            state, rows_of(rows, self._spark, caller.env), found(state, how, caller), caller.env, caller.dialect
-        )
+        given = rows_of(rows, self._spark, caller.env)
+        return after(state, write(state, given, found(state, how, caller), caller.env, caller.dialect), caller)
 
     def _pruners(self, state: IcebergState, also: Predicate = ALWAYS) -> tuple[Pruner, ...]:
         """What ids offer to whoever reads a snapshot; `also` is true of every row that is wanted."""

@@ -35,7 +35,6 @@ from holdfast.spark.progress import step
 from holdfast.storage.arrays import strings
 from holdfast.table.changing import Caller, predicate_of, text_of
 from holdfast.table.clustering import clustered_by, z_ordered_by
-from holdfast.table.delta_dialect import DELTA
 from holdfast.table.dialect import Dialect, TableState
 from holdfast.table.lease import Lease, Leases
 from holdfast.table.writing import land
@@ -294,12 +293,12 @@ def _written(
 
 def limits_of(
     state: TableState,
+    dialect: Dialect,
     *,
     target_rows: int = TARGET_ROWS,
     target_bytes: int | None = None,
     threshold: float = HIDDEN_SHARE,
     most_bytes: int | None = None,
-    dialect: Dialect = DELTA,
 ) -> Limits:
     """What a compaction strives for: what the call says, else the table's target size."""
     if target_rows < 1 or (target_bytes is not None and target_bytes < 1):

@@ -168,7 +168,7 @@ class Transaction:
         """Add rows, as `table.append` does."""
         state, caller = self._now(), self._asking(None)
         how = How(add_columns=mergeSchema, widen_types=widenTypes)
-        stored = store_rows(state, rows_of(rows, caller.spark, caller.env), how, caller.env)
+        stored = store_rows(state, rows_of(rows, caller.spark, caller.env), how, caller.env, caller.dialect)
         added: int = pc.sum(stored.staged.column("num_records")).as_py() or 0
         self._grown = self._grown or (stored.shape is not None and not stored.tags)
         effect = Effect(staged=stored.staged, inserted=added)

@@ -150,18 +150,18 @@ class RowVerbs(ABC):
         state, caller = self._state(), self._caller()
         limits = limits_of(
             state,
+            caller.dialect,
             target_rows=targetRows,
             target_bytes=targetBytes,
             threshold=materializeDeletionsThreshold,
             most_bytes=maxBytes,
-            dialect=caller.dialect,
         )
         return DeltaOptimizeBuilder(state, caller, limits, full, lease=lease_of(lease, caller.env))
 
     def purge(self) -> Compacted:
         """Write files that hide rows anew, so that readers without deletion vectors see the same rows."""
         state, caller = self._state(), self._caller()
-        return purge(state, caller, limits_of(state, dialect=caller.dialect))
+        return purge(state, caller, limits_of(state, caller.dialect))
 
 
 class Plans:

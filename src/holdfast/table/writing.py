@@ -145,7 +145,7 @@ def is_seen(state: TableState, said: Said, dialect: Dialect) -> bool:
     return has_seen(dialect.commits(state.snapshot.location, state), state, said.app)
 
 
-def write(state: TableState, rows: Rows, how: How, env: Env, dialect: Dialect = DELTA) -> Written:
+def write(state: TableState, rows: Rows, how: How, env: Env, dialect: Dialect) -> Written:
     """Append or overwrite; rows appended whose numbers another writer handed out meanwhile get others, if they can."""
     for _ in range(_NUMBERED_AGAIN if rows.repeatable and not how.replace else 0):
         try:
@@ -167,7 +167,7 @@ class Stored:
     where: Predicate | None  # what `replace_where` says
 
 
-def store_rows(state: TableState, rows: Rows, how: How, env: Env, dialect: Dialect = DELTA) -> Stored:
+def store_rows(state: TableState, rows: Rows, how: How, env: Env, dialect: Dialect) -> Stored:
     """Fit rows to a table and write them, up to the commit."""
     location = state.snapshot.location
     dialect.check_writable(state)
