@@ -12,9 +12,10 @@ from holdfast.errors import Invalid, TableError, UnknownColumn, Unsupported
 from holdfast.model.mutation import Shape
 from holdfast.schema.ddl import parse_type
 from holdfast.schema.types import Field, Primitive, Struct
+from holdfast.storage.location import Location
 from holdfast.table.builder import DeltaTableBuilder, IdentityGenerator, Mode
 
-Made: TypeAlias = tuple[str, Shape, Mode]
+Made: TypeAlias = tuple[Location, Shape, Mode]
 Builder: TypeAlias = DeltaTableBuilder[Made]
 
 
@@ -41,7 +42,7 @@ def test_everything_at_once() -> None:
         .property("delta.constraints.late", "at > '2020-01-01'")
     )
     location, got, mode = made.execute()
-    assert (location, mode) == ("/tables/t", Mode.CREATE_OR_REPLACE)
+    assert (location.url, mode) == ("file:///tables/t", Mode.CREATE_OR_REPLACE)
     numbers = {"delta.identity.start": 5, "delta.identity.step": 10, "delta.identity.allowExplicitInsert": True}
     assert got.schema == Struct(
         (
@@ -85,7 +86,7 @@ def test_always_generated_numbers_cannot_be_given() -> None:
 
 def test_a_name_is_a_path_for_now() -> None:
     created: Builder = DeltaTableBuilder(lambda location, shape, how: (location, shape, how), Mode.REPLACE)
-    assert created.tableName("delta.`/a b/t`").addColumn("a", "int").execute()[0] == "/a b/t"
+    assert created.tableName("delta.`/a b/t`").addColumn("a", "int").execute()[0].directory == "a b/t"
     with pytest.raises(Unsupported, match=r"location\(path\)"):
         builder().tableName("db.t")
     with pytest.raises(Invalid, match="no place"):

@@ -76,22 +76,20 @@ def command(
     """
     if not create and (partition_by or cluster_by or properties):
         raise click.UsageError("--partition-by, --cluster-by and --property say what a new table is: add --create")
-    if create and target.storage:
-        raise click.UsageError("a new table is reached by what the environment says: leave --storage out")
     app = _txn(txn)
     is_new = create and not is_table(target.location)
     if is_new:
         with phase("reading files"):
             rows = read_files(files, format_, None)
         if dry_run:
-            shape = _described(target.name, rows, partition_by, cluster_by, properties, only_look=True)
+            shape = _described(target, rows, partition_by, cluster_by, properties, only_look=True)
             wish = {"creates": True, "rows": rows.num_rows, "columns": list(shape.schema.names)}
             what = (
                 f"would make a table at {target.location.url} of {count_text(rows.num_rows, 'row')}, with the columns\n"
             )
             tell_wish(answer, what + schema_text(shape.schema), wish)
             return
-        table = _described(target.name, rows, partition_by, cluster_by, properties, only_look=False)
+        table = _described(target, rows, partition_by, cluster_by, properties, only_look=False)
     else:
         state = _state(target)
         _refuse_other(state, columns_of(partition_by), columns_of(cluster_by), dict(properties))
@@ -141,7 +139,7 @@ def _refuse_other(
 
 
 def _described(
-    path: str,
+    target: Target,
     rows: pa.Table,
     partition_by: tuple[str, ...],
     cluster_by: tuple[str, ...],
@@ -152,10 +150,10 @@ def _described(
     """The new table; or only what it would be, checked as far as that goes without a table."""
     if only_look:
         module = import_module("holdfast.table.builder")
-        builder = module.DeltaTableBuilder(lambda path, shape, mode: shape, module.Mode.CREATE)
+        builder = module.DeltaTableBuilder(lambda location, shape, mode: shape, module.Mode.CREATE)
     else:
         builder = holdfast.DeltaTable.createIfNotExists(None)
-    builder = builder.location(path).addColumns(rows.schema)
+    builder = builder.location(target.name, storage_options=dict(target.storage) or None).addColumns(rows.schema)
     if partition_by:
         builder = builder.partitionedBy(*(columns_of(partition_by) or ()))
     if cluster_by:

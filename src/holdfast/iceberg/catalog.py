@@ -62,7 +62,7 @@ def catalog_table(
     allow_outside: bool | str | Sequence[str] = False,
 ) -> CatalogTable:
     """A table of a catalog, however the catalog is given."""
-    return CatalogTable(through_stores(opened(catalog)), identifier, storage_options, allow_outside)
+    return CatalogTable(through_stores(opened(catalog), storage_options), identifier, storage_options, allow_outside)
 
 
 def opened(catalog: Any) -> Catalog:

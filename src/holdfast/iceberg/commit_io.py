@@ -41,12 +41,17 @@ OPTIONS = {  # pyiceberg's names of storage settings, and ours
 }
 
 
-def through_stores(catalog: Catalog) -> Catalog:
-    """The same catalog; one that writes metadata files itself does so through our stores."""
-    if not isinstance(catalog, MetastoreCatalog) or catalog.properties.get(PY_IO_IMPL) == _IMPLEMENTATION:
+_GIVEN = "holdfast.storage."  # before the options a user gave, among the properties of a catalog of this process
+
+
+def through_stores(catalog: Catalog, storage_options: Mapping[str, str] | None = None) -> Catalog:
+    """The same catalog; one that writes metadata files itself does so through our stores, reached by these options."""
+    through_ours = catalog.properties.get(PY_IO_IMPL) == _IMPLEMENTATION
+    if not isinstance(catalog, MetastoreCatalog) or (through_ours and not storage_options):
         return catalog
     made = copy.copy(catalog)
-    made.properties = {**catalog.properties, PY_IO_IMPL: _IMPLEMENTATION}
+    given = {f"{_GIVEN}{name}": value for name, value in (storage_options or {}).items()}
+    made.properties = {**catalog.properties, PY_IO_IMPL: _IMPLEMENTATION, **given}
     made._write_metadata = _write_metadata  # type: ignore[method-assign]
     return made
 
@@ -67,8 +72,9 @@ class StoreIO(FileIO):
         place.store.delete(place.directory)
 
     def _options(self) -> Mapping[str, str] | None:
-        found = {ours: str(self.properties[theirs]) for theirs, ours in OPTIONS.items() if theirs in self.properties}
-        return found or None
+        given = {k.removeprefix(_GIVEN): str(v) for k, v in self.properties.items() if k.startswith(_GIVEN)}
+        known = {ours: str(self.properties[theirs]) for theirs, ours in OPTIONS.items() if theirs in self.properties}
+        return given or known or None
 
 
 _IMPLEMENTATION = f"{StoreIO.__module__}.{StoreIO.__qualname__}"

@@ -31,6 +31,7 @@ from holdfast.sql.known import path_of
 from holdfast.sql.query import frame_of
 from holdfast.sql.references import Span
 from holdfast.sql.text import Statement
+from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
 from holdfast.table.builder import PLAIN, DeltaTableBuilder, Mode
 from holdfast.table.creating import create_with
@@ -175,11 +176,11 @@ def _selecting(asking: Asking, statement: Statement, asked: Create, query: Span)
     schema = StructType([StructField(f.name, f.dataType, True, f.metadata) for f in rows.schema.fields])
     env = system()
 
-    def execute(path: str, shape: Shape, mode: Mode) -> None:
+    def execute(location: Location, shape: Shape, mode: Mode) -> None:
         plain = truth(shape.properties.get(PLAIN))
         kept = replace(shape, properties={k: v for k, v in shape.properties.items() if k != PLAIN})
         said = Said(None, asking.user_metadata)
-        create_with(open_location(path), kept, rows_of(rows, asking.spark, env), env, mode=mode, said=said, plain=plain)
+        create_with(location, kept, rows_of(rows, asking.spark, env), env, mode=mode, said=said, plain=plain)
 
     def at(there: str) -> None:
         builder = DeltaTableBuilder(execute, asked.mode).addColumns(schema)

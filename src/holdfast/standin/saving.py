@@ -30,7 +30,7 @@ from holdfast.standin.errors import PATH_EXISTS, TABLE_EXISTS, TABLE_NOT_FOUND, 
 from holdfast.standin.frames import memory_of, ordinary
 from holdfast.standin.options import Options
 from holdfast.standin.settings import Settings, settings_of
-from holdfast.storage.open import open_location
+from holdfast.storage.location import Location
 from holdfast.table.builder import PLAIN, DeltaTableBuilder, Mode
 from holdfast.table.creating import create_with
 from holdfast.table.delta import DeltaTable
@@ -230,11 +230,11 @@ def _create(rows: DataFrame, path: str, ask: Ask, settings: Settings, mode: Mode
 
 
 def describe(
-    make: Callable[[str, Shape, Mode], None], mode: Mode, rows: DataFrame, path: str, ask: Ask, settings: Settings
+    make: Callable[[Location, Shape, Mode], None], mode: Mode, rows: DataFrame, path: str, ask: Ask, settings: Settings
 ) -> DeltaTableBuilder[None]:
     """The table that rows and what is asked beside them describe."""
     schema = spark_struct(nullable(spark_to_struct(rows.schema)).fields)  # a frame demands nothing of rows to come
-    builder = DeltaTableBuilder(make, mode).location(path).addColumns(schema)
+    builder = DeltaTableBuilder(make, mode).location(path, storage_options=ask.options.storage()).addColumns(schema)
     given = {name: value for name, value in ask.options.items() if name.lower().startswith(("delta.", PLAIN))}
     for name, value in {**settings.properties, **given, **dict(ask.properties)}.items():
         builder = builder.property(name, value)
@@ -245,7 +245,9 @@ def describe(
     return builder if ask.comment is None else builder.comment(ask.comment)
 
 
-def _made_of(rows: DataFrame, ask: Ask, settings: Settings, by_path: bool, path: str, shape: Shape, mode: Mode) -> None:
+def _made_of(
+    rows: DataFrame, ask: Ask, settings: Settings, by_path: bool, location: Location, shape: Shape, mode: Mode
+) -> None:
     env, properties = system(), dict(shape.properties)
     plain = properties.pop(PLAIN, "false").lower() == "true"
     told = {
@@ -253,7 +255,7 @@ def _made_of(rows: DataFrame, ask: Ask, settings: Settings, by_path: bool, path:
         "partitionBy": _listed(ask.partitions),
     }
     create_with(
-        open_location(path, storage_options=ask.options.storage()),
+        location,
         Shape(
             shape.schema,
             shape.partition_columns,

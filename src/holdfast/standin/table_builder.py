@@ -20,6 +20,7 @@ from holdfast.spark.catalog import Entry, enter, find, forget, split
 from holdfast.spark.types import spark_struct
 from holdfast.standin.errors import TABLE_EXISTS, TABLE_NOT_FOUND, as_delta_spark, dress
 from holdfast.standin.settings import settings_of
+from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
 from holdfast.table.builder import PLAIN, IdentityGenerator, Mode
 from holdfast.table.builder import DeltaTableBuilder as Describing
@@ -109,9 +110,9 @@ class DeltaTableBuilder(Generic[T]):
         table, entry = self._told.location(self._location or _NOWHERE).execute()
         return self._give(table, entry)
 
-    def _make(self, path: str, shape: Shape, mode: Mode) -> tuple[DeltaTable, Entry | None]:
+    def _make(self, place: Location, shape: Shape, mode: Mode) -> tuple[DeltaTable, Entry | None]:
         if self._name is None:
-            return self._made(path, shape, mode), None
+            return self._made(place.spark_path(), shape, mode), None
         there = None if self._location is None else _table_at(self._spark, self._location)
         entry, new = self._entry(self._name, shape, mode, there)
         try:

@@ -12,7 +12,7 @@ describe to the function that makes tables.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from os import PathLike, fspath
@@ -40,6 +40,8 @@ from holdfast.schema.show import path_text, type_text
 from holdfast.schema.storable import is_bounded, refuse_partition_columns, refuse_unstorable
 from holdfast.schema.types import LONG, DataType, Field, Struct
 from holdfast.spark.types import spark_to_struct
+from holdfast.storage.location import Location
+from holdfast.storage.open import open_location
 
 PLAIN = "holdfast.plain"  # asks for a table that every old reader opens; not kept
 
@@ -61,7 +63,7 @@ class Mode(Enum):
     CREATE_OR_REPLACE = "createOrReplace"
 
 
-Create: TypeAlias = Callable[[str, Shape, Mode], T]
+Create: TypeAlias = Callable[[Location, Shape, Mode], T]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class DeltaTableBuilder(Generic[T]):
     def __init__(self, create: Create[T], mode: Mode) -> None:
         self._create = create
         self._mode = mode
-        self._location: str | None = None
+        self._location: Location | None = None
         self._comment: str | None = None
         self._fields: list[Field] = []
         self._partitions: tuple[str, ...] = ()
@@ -99,9 +101,11 @@ class DeltaTableBuilder(Generic[T]):
             f"Holdfast keeps no catalog to put {identifier!r} in: say where the table is with location(path)"
         )
 
-    def location(self, location: str | PathLike[str]) -> DeltaTableBuilder[T]:
-        """Where the table is."""
-        self._location = fspath(location)
+    def location(
+        self, location: str | PathLike[str], *, storage_options: Mapping[str, str] | None = None
+    ) -> DeltaTableBuilder[T]:
+        """Where the table is, and how to reach it."""
+        self._location = open_location(fspath(location), storage_options=storage_options)
         return self
 
     def comment(self, comment: str) -> DeltaTableBuilder[T]:

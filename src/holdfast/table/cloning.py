@@ -37,11 +37,15 @@ class Asked:
     properties: Mapping[str, str]
 
 
-def target_of(target: str, source: Location) -> Location:
-    """The directory a target names, as a path or as ``delta.`/path` ``; in the source's store, reached as that is."""
+def target_of(target: str, source: Location, storage_options: Mapping[str, str] | None) -> Location:
+    """The directory a target names, as a path or as ``delta.`/path` ``.
+
+    In the source's store it is reached as that is, unless options say how.
+    """
     found = _BY_PATH.fullmatch(target.strip())
-    place = open_location(found[1] if found else target)
-    return replace(place, store=source.store) if place.store.url == source.store.url else place
+    place = open_location(found[1] if found else target, storage_options=storage_options)
+    own = storage_options is None and place.store.url == source.store.url
+    return replace(place, store=source.store) if own else place
 
 
 def clone(source: DeltaState, target: Location, asked: Asked, env: Env) -> DeltaState:

@@ -33,6 +33,7 @@ from holdfast.ops.write import Said
 from holdfast.plan.prune import Pruner
 from holdfast.schema.properties import isolation
 from holdfast.spark.conditions import stated_in_text
+from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
 from holdfast.table import altering, converting
 from holdfast.table.auto import after
@@ -115,9 +116,16 @@ class DeltaTable(
         return cls(sparkSession, _Latest(load(location)))
 
     @classmethod
-    def forName(cls, sparkSession: SparkSession | None, tableOrViewName: str) -> DeltaTable:
+    def forName(
+        cls,
+        sparkSession: SparkSession | None,
+        tableOrViewName: str,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> DeltaTable:
         """Open a table by its name in Spark's catalog, or by its path, as in ``delta.`/path/to/table` ``."""
-        return cls.forPath(sparkSession, place_of(sparkSession, tableOrViewName))
+        place = place_of(sparkSession, tableOrViewName)
+        return cls.forPath(sparkSession, place, storage_options=storage_options)
 
     @classmethod
     def isDeltaTable(
@@ -135,6 +143,7 @@ class DeltaTable(
         partitionSchema: str | StructType | None = None,
         *,
         properties: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, str] | None = None,
     ) -> DeltaTable:
         """Make a table of the Parquet files in a directory, "parquet.`/path`"; none of them is rewritten.
 
@@ -143,16 +152,16 @@ class DeltaTable(
         """
         asked = dict(properties or {})
         plain = asked.pop(PLAIN, "false").lower() == "true"
-        location = open_location(converting.path_of(identifier))
+        location = open_location(converting.path_of(identifier), storage_options=storage_options)
         partitions = converting.partitions_of(partitionSchema)
         return cls(sparkSession, _Latest(converting.convert(location, partitions, asked, system(), plain=plain)))
 
     @classmethod
     def _builder(cls, spark: SparkSession | None, mode: Mode) -> DeltaTableBuilder[DeltaTable]:
-        def execute(path: str, shape: Shape, mode: Mode) -> DeltaTable:
+        def execute(location: Location, shape: Shape, mode: Mode) -> DeltaTable:
             plain = shape.properties.get(PLAIN, "false").lower() == "true"
             asked = replace(shape, properties={k: v for k, v in shape.properties.items() if k != PLAIN})
-            return cls(spark, _Latest(make(open_location(path), asked, system(), mode=mode, plain=plain)))
+            return cls(spark, _Latest(make(location, asked, system(), mode=mode, plain=plain)))
 
         return DeltaTableBuilder(execute, mode)
 

@@ -100,7 +100,7 @@ def sink_of(options: Mapping[str, str], *, replaces: bool) -> Sink:
     location = open_location(given.get("path", ""), storage_options=storage or None)
     if location.url.startswith("memory:"):
         raise Unsupported(f"{location.url} is in the memory of one process, where Spark cannot write")
-    app = given.get("txnappid") or _query_id(given.get("checkpointlocation"))
+    app = given.get("txnappid") or _query_id(given.get("checkpointlocation"), location)
     return Sink(location, app, given.get("usermetadata"), replaces)
 
 
@@ -208,7 +208,7 @@ def _demanded(state: DeltaState) -> str:
     return json.dumps([state.metadata.schema_string, constraints], sort_keys=True)
 
 
-def _query_id(checkpoint: str | None) -> str:
+def _query_id(checkpoint: str | None, table: Location) -> str:
     """The id that Spark gave a query when it was first started."""
     if checkpoint is None:
         raise Invalid(
@@ -216,6 +216,8 @@ def _query_id(checkpoint: str | None) -> str:
             "option('checkpointLocation', ...) on the writer, or option('txnAppId', ...)"
         )
     where = open_location(checkpoint)
+    if where.store.url == table.store.url:
+        where = replace(where, store=table.store)  # reached as the table is
     try:
         data = where.store.get(where.key("metadata"))
         return str(json_record(data, dict[str, Any], path=f"{checkpoint}/metadata")["id"])

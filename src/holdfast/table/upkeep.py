@@ -51,15 +51,21 @@ class UpkeepVerbs(ABC):
         generate(self._state(), mode)
 
     def clone(
-        self, target: str, isShallow: bool = False, replace: bool = False, properties: Mapping[str, str] | None = None
+        self,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+        *,
+        storage_options: Mapping[str, str] | None = None,
     ) -> Self:
         """Make a table at `target` that begins with the rows of this one, as in delta-spark.
 
         A shallow clone refers to this table's files where they are; any other has copies of its own. Rows of a clone
         are new rows, with ids of their own. `replace` puts it in the place of a table that is there: of an earlier
-        clone only what differs.
+        clone only what differs. `storage_options` say how to reach the target, where that is not as this table is.
         """
-        return self._cloned(self._state(), target, isShallow, replace, properties)
+        return self._cloned(self._state(), target, Asked(isShallow, replace, properties or {}), storage_options)
 
     def cloneAtVersion(
         self,
@@ -68,10 +74,12 @@ class UpkeepVerbs(ABC):
         isShallow: bool = False,
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
+        *,
+        storage_options: Mapping[str, str] | None = None,
     ) -> Self:
         """Make a table that begins with the rows of a version of this one."""
         then = load(self._state().snapshot.location, version=version)
-        return self._cloned(then, target, isShallow, replace, properties)
+        return self._cloned(then, target, Asked(isShallow, replace, properties or {}), storage_options)
 
     def cloneAtTimestamp(
         self,
@@ -80,15 +88,14 @@ class UpkeepVerbs(ABC):
         isShallow: bool = False,
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
+        *,
+        storage_options: Mapping[str, str] | None = None,
     ) -> Self:
         """Make a table that begins with the rows this one had at a time."""
         moment = moment_ms(timestamp, zone=self._caller().zone)
         then = load(self._state().snapshot.location, timestamp_ms=moment)
-        return self._cloned(then, target, isShallow, replace, properties)
+        return self._cloned(then, target, Asked(isShallow, replace, properties or {}), storage_options)
 
-    def _cloned(
-        self, source: DeltaState, target: str, shallow: bool, replace: bool, properties: Mapping[str, str] | None
-    ) -> Self:
-        asked = Asked(shallow, replace, properties or {})
-        place = target_of(target, source.snapshot.location)
+    def _cloned(self, source: DeltaState, target: str, asked: Asked, storage_options: Mapping[str, str] | None) -> Self:
+        place = target_of(target, source.snapshot.location, storage_options)
         return self._beside(clone(source, place, asked, self._caller().env))
