@@ -109,7 +109,9 @@ def test_a_partition_value_encloses_what_it_was_made_of(kind: str, transform: st
 
 def test_defaults() -> None:
     def read(raw: Any, kind: str) -> Any:
-        value = default_value(raw, kind, column="c", where="t")
+        value = default_value(
+            raw, kind, primitive(kind, column="c", where="t"), "initial-default", column="c", where="t"
+        )
         return pa.scalar(value, arrow_type(primitive(kind, column="c", where="t"))).as_py()
 
     assert read("2003-10-20", "date") == datetime.date(2003, 10, 20)

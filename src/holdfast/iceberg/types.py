@@ -1,7 +1,7 @@
 """Iceberg's schemas as Holdfast's: the same columns, each with its field id.
 
 1. Every field carries its id, the ids of what is inside lists and maps, the names files without ids may call it, and
-   the value of rows that were written before it was there.
+   the values of rows that were written before it was there, and of rows that will come without one.
 2. A UUID is read as text and a fixed as binary, as Spark's users know them; a type Spark has no word for is refused
    with the column's name.
 3. Two columns may have names that differ only in case; a name given exactly finds its own.
@@ -21,6 +21,7 @@ from holdfast.schema.types import (
     FILE_NAMES,
     INITIAL_DEFAULT,
     MAPPING_ID,
+    WRITE_DEFAULT,
     Array,
     DataType,
     Decimal,
@@ -48,6 +49,7 @@ _PLAIN = {
     "variant": Primitive("variant"),
     "unknown": Primitive("void"),
 }
+_DEFAULTS = {"initial-default": INITIAL_DEFAULT, "write-default": WRITE_DEFAULT}
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 _FIXED = re.compile(r"fixed\[\s*(\d+)\s*\]")
 
@@ -126,8 +128,9 @@ def _field(raw: Mapping[str, Any], names: Names | None, where: str, depth: int, 
         metadata[NESTED_IDS] = nested
     if names is not None:
         metadata[FILE_NAMES] = names.get(number, ())
-    if raw.get("initial-default") is not None:
-        metadata[INITIAL_DEFAULT] = default_value(raw["initial-default"], raw["type"], column=above + name, where=where)
+    for kind, key in _DEFAULTS.items():
+        if raw.get(kind) is not None:
+            metadata[key] = default_value(raw[kind], raw["type"], type_, kind, column=above + name, where=where)
     if raw.get("doc"):
         metadata["comment"] = str(raw["doc"])
     return Field(name, type_, not raw.get("required", False), metadata)

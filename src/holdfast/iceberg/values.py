@@ -32,30 +32,55 @@ _WIDTHS = {  # of a type's bounds, widest first: files older than a promotion ha
 }
 
 
-def default_value(raw: Any, type_: Any, *, column: str, where: str) -> Any:
-    """A default, as what Arrow takes for a value of its column's type."""
+def default_value(raw: Any, spelled: Any, type_: DataType, kind: str, *, column: str, where: str) -> Any:
+    """A default, as what Arrow takes for a value of its column's type; `kind` says which of its two defaults."""
     try:
-        match type_:
-            case "date":
-                return datetime.date.fromisoformat(raw)
-            case "time":
-                return datetime.time.fromisoformat(raw)
-            case "timestamp" | "timestamptz":
-                return datetime.datetime.fromisoformat(raw)
-            case "binary":
-                return bytes.fromhex(raw)
-            case str() if type_.startswith("fixed"):
-                return bytes.fromhex(raw)
-            case str() if type_.startswith("decimal"):
-                return decimal.Decimal(str(raw))
-            case "float" | "double":
-                return float(raw)
-            case _:
-                return raw
-    except MALFORMED as error:
+        value = _value(raw, spelled, kind)
+        pa.scalar(value, arrow_type(type_))
+    except (*MALFORMED, pa.ArrowException) as error:
         raise Damaged(
-            f"the default {raw!r} of the column {column} in {where} is no {type_}", path=where, found=repr(raw)
+            f"the {kind} {raw!r} of the column {column} in {where} is no {_shown(spelled)}", path=where, found=repr(raw)
         ) from error
+    return value
+
+
+def _value(raw: Any, spelled: Any, kind: str) -> Any:
+    match spelled:
+        case _ if raw is None:
+            return None
+        case {"type": "struct", "fields": fields}:
+            # Only an empty struct is a default: each field then has its own.
+            return {f["name"]: _value(raw.get(str(f["id"]), f.get(kind)), f["type"], kind) for f in fields}
+        case {"type": "list", "element": element}:
+            return [_value(one, element, kind) for one in raw]
+        case {"type": "map", "key": key, "value": value}:
+            pairs = zip(raw["keys"], raw["values"], strict=True)
+            return [(_value(k, key, kind), _value(v, value, kind)) for k, v in pairs]
+        case {"type": inner}:
+            return _value(raw, inner, kind)
+        case "date":
+            return datetime.date.fromisoformat(raw)
+        case "time":
+            return datetime.time.fromisoformat(raw)
+        case "timestamp" | "timestamptz":
+            moment = datetime.datetime.fromisoformat(raw)
+            return moment.astimezone(datetime.UTC) if moment.tzinfo else moment
+        case "binary":
+            return bytes.fromhex(raw)
+        case "uuid":
+            return str(uuid.UUID(raw))
+        case str() if spelled.startswith("fixed"):
+            return bytes.fromhex(raw)
+        case str() if spelled.startswith("decimal"):
+            return decimal.Decimal(str(raw))
+        case "float" | "double":
+            return float(raw)
+        case _:
+            return raw
+
+
+def _shown(spelled: Any) -> Any:
+    return spelled["type"] if isinstance(spelled, dict) else spelled
 
 
 def bounds_of(blobs: pa.Array, spelled: str, type_: DataType) -> pa.Array:

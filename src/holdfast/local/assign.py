@@ -25,7 +25,7 @@ from holdfast.schema.casts import is_assignable
 from holdfast.schema.constraints import Demand, Kind, demands, references
 from holdfast.schema.enforce import DEFAULT, GENERATION, Assignment, Fit, fit
 from holdfast.schema.identity import without_identity
-from holdfast.schema.types import DataType, Field, Struct
+from holdfast.schema.types import WRITE_DEFAULT, DataType, Field, Struct
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def _incoming(columns: Sequence[tuple[Field, Evaluable]]) -> Struct:
 def _holding(f: Field) -> Field:
     """The column as one that holds what it is given, and null where it is given nothing."""
     kept = without_identity(f)
-    return replace(kept, metadata={k: v for k, v in kept.metadata.items() if k != DEFAULT})
+    return replace(kept, metadata={k: v for k, v in kept.metadata.items() if k not in (DEFAULT, WRITE_DEFAULT)})
 
 
 def _refuse_stale(schema: Struct, assigned: set[str]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,7 @@ from holdfast.schema.enforce import (
     Entries,
     Fields,
     Fit,
+    Fixed,
     Generated,
     How,
     Null,
@@ -93,6 +95,8 @@ def _made(part: Part, rows: pa.Table, zone: str) -> pa.Array:
             return _numbers(identity, count)
         case Default(expression):
             return _default(part.field, expression, count, zone)
+        case Fixed(value):
+            return _repeated(value, part.field.type, count)
         case Generated(expression):
             raise Unsupported(
                 f"only Spark can compute the generated column {part.field.name} ({expression.text}): "
@@ -125,6 +129,10 @@ def _default(f: Field, expression: Stored, count: int, zone: str) -> pa.Array:
             )
 
 
+def _repeated(value: Any, type_: DataType, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, _nullable(arrow_type(type_))), count)
+
+
 def _value(how: How, array: pa.Array, type_: DataType, where: str) -> pa.Array:
     match how:
         case Same():
@@ -152,6 +160,8 @@ def _value(how: How, array: pa.Array, type_: DataType, where: str) -> pa.Array:
             values = _value(value, array.items.slice(start, stop - start), type_.value, f"{where}.value")
             target = pa.map_(keys.type, pa.field("value", values.type))
             return pa.MapArray.from_arrays(_from_zero(array), keys, values, type=target, mask=pc.is_null(array))
+        case Fixed(value):
+            return _repeated(value, type_, len(array))
         case Null():
             return pa.nulls(len(array), _nullable(arrow_type(type_)))
         case Default() | Generated() | Numbered():

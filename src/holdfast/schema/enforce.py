@@ -14,9 +14,9 @@ is made of what comes in; runners turn it into expressions.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from holdfast.errors import Invalid, SchemaMismatch, TypeMismatch
 from holdfast.schema.casts import is_assignable, is_castable, is_lossless, widens
@@ -85,6 +85,13 @@ class Default:
 
 
 @dataclass(frozen=True, slots=True)
+class Fixed:
+    """A value that the schema gives a column, or a field of a struct, because nothing comes in."""
+
+    value: Any = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Generated:
     """Computed from other columns of the table, because nothing comes in."""
 
@@ -98,7 +105,7 @@ class Numbered:
     identity: Identity
 
 
-How: TypeAlias = Same | Cast | Fields | Elements | Entries | Null | Default | Generated | Numbered
+How: TypeAlias = Same | Cast | Fields | Elements | Entries | Null | Default | Fixed | Generated | Numbered
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +213,8 @@ class _Fitter:
                 return Generated(generation_of(f, table))
             if (default := default_of(f)) is not None:
                 return Default(default)
+        if f.write_default is not None:
+            return Fixed(f.write_default)
         if not f.nullable:
             self.wrong[path] = "missing, and must not be null: give it a value"
         return Null()

@@ -23,6 +23,7 @@ DEEPEST = 100  # levels of structs, arrays and maps
 MAPPING_ID = "delta.columnMapping.id"
 MAPPING_NAME = "delta.columnMapping.physicalName"
 FILE_NAMES = "holdfast.fileNames"  # what files without field ids may call a field; absent: its physical name
+WRITE_DEFAULT = "holdfast.writeDefault"  # its value in rows that are written without one; absent: null
 INITIAL_DEFAULT = "holdfast.initialDefault"  # its value in files that do not have it; absent: null
 
 PRIMITIVES = frozenset(
@@ -99,6 +100,11 @@ class Field:
     def initial_default(self) -> Any:
         """Its value in rows of files that do not have it."""
         return self.metadata.get(INITIAL_DEFAULT)
+
+    @property
+    def write_default(self) -> Any:
+        """Its value in rows that come without one."""
+        return self.metadata.get(WRITE_DEFAULT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from holdfast.schema.enforce import (
     Entries,
     Fields,
     Fit,
+    Fixed,
     Generated,
     How,
     Null,
@@ -39,6 +40,7 @@ from holdfast.schema.enforce import (
     Same,
 )
 from holdfast.schema.identity import Identity, overflow
+from holdfast.schema.literal_text import literal_text
 from holdfast.schema.show import type_text
 from holdfast.schema.types import Array, DataType, Field, Map, Primitive, Struct
 from holdfast.spark.stored import refuse_shadowed
@@ -201,6 +203,8 @@ def converted(how: How, value: Column, field: Field, where: str) -> Column:
             return F.lit(None).cast(spark_type(field.type))
         case Default(expression):
             return _converted(F.expr(expression.sql), field.type, where)
+        case Fixed(value):
+            return F.expr(literal_text(value, field.type)).cast(spark_type(field.type))
         case Generated() | Numbered():
             raise AssertionError("only a column of the table is generated or numbered")
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from decimal import Decimal as Numeric
 from typing import TypeAlias
 
 import numpy as np
@@ -92,8 +91,7 @@ def _is_foreign(f: Field, nodes: Sequence[Node], filled: Collection[int]) -> boo
     """Whether Spark's reader cannot make a column of what a file has."""
     node = _find(f, nodes, f.field_id is not None)
     if node is None:
-        default = f.initial_default
-        return f.field_id in filled or not (default is None or isinstance(default, bool | int | str | Numeric))
+        return f.field_id in filled
     if isinstance(f.type, Struct):
         return any(
             _is_foreign(inner, node.children, ())

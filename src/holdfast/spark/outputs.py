@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from holdfast.plan.scan import ScanPlan, metadata_field
 from holdfast.predicate.records import columns_of, has_opaque
+from holdfast.schema.literal_text import literal_text
 from holdfast.schema.types import Field
 from holdfast.spark.footers import Spelling
 from holdfast.spark.types import has_void, named, spark_type
@@ -19,7 +20,7 @@ def logical(f: Field, spelling: Spelling) -> Column:
     if has_void(f.type):
         return F.lit(None).cast(spark_type(f.type))
     if spelling.defaults(f):
-        return F.lit(f.initial_default).cast(spark_type(f.type))
+        return F.expr(literal_text(f.initial_default, f.type)).cast(spark_type(f.type))
     stored = named(spelling.top(f))
     shown = spark_type(f.type)
     return stored if spark_type(spelling.type(f)) == shown else stored.cast(shown)

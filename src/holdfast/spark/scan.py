@@ -269,12 +269,13 @@ class _NativeScan:
         return df.where(facts.barrier())
 
     def _is_as_read(self, lot: Lot, read_as: list[Field]) -> bool:
-        """Whether the columns that are read are the table's own, in order, under their names and of their types."""
+        """Whether the columns that are read are the table's own: all there, in order, by name and type."""
         fields = self.plan.snapshot.schema.fields
         return (
             not lot.hides
             and not lot.gone
             and [f.name for f in read_as] == [f.name for f in fields]
+            and not any(lot.spelling.defaults(f) for f in fields)
             and all(spark_type(a.type) == spark_type(b.type) for a, b in zip(read_as, fields, strict=True))
         )
 

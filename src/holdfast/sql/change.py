@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 
 from holdfast.errors import Invalid, Unsupported
 from holdfast.schema.enforce import default_of
+from holdfast.schema.literal_text import literal_text
 from holdfast.schema.types import Field, Struct
 from holdfast.spark.stored import refuse_shadowed
 from holdfast.sql import answers
@@ -172,7 +173,7 @@ def default_text(asking: Asking, f: Field) -> str:
     """What DEFAULT means for a column, as SQL that stands among the user's own."""
     default = default_of(f)
     if default is None:
-        return "NULL"
+        return "NULL" if f.write_default is None else literal_text(f.write_default, f.type)
     refuse_shadowed(asking.spark, [default])
     return default.sql
 

@@ -15,6 +15,7 @@ from holdfast.plan.scan import partition_fields
 from holdfast.schema.constraints import quoted
 from holdfast.schema.enforce import DEFAULT, GENERATION
 from holdfast.schema.identity import identity_of
+from holdfast.schema.literal_text import literal_text
 from holdfast.schema.partition import column, typed
 from holdfast.schema.types import Field
 from holdfast.spark.types import spark_struct
@@ -273,6 +274,8 @@ def _column_text(f: Field) -> str:
         text += f" GENERATED {kind} AS IDENTITY (START WITH {identity.start} INCREMENT BY {identity.step})"
     elif DEFAULT in f.metadata:
         text += f" DEFAULT {f.metadata[DEFAULT]}"
+    elif f.write_default is not None:
+        text += f" DEFAULT {literal_text(f.write_default, f.type)}"
     text += "" if f.nullable else " NOT NULL"
     comment = f.metadata.get("comment")
     return text + (f" COMMENT {literal(str(comment))}" if comment else "")

@@ -228,7 +228,8 @@ def _names(given: Sequence[str], places: Sequence[Field], *, is_listed: bool, ev
 
 
 def _fills_itself(f: Field) -> bool:
-    return DEFAULT in f.metadata or GENERATION in f.metadata or identity_of(f) is not None
+    has_default = DEFAULT in f.metadata or f.write_default is not None
+    return has_default or GENERATION in f.metadata or identity_of(f) is not None
 
 
 def _is_alike(a: spark.DataType, b: spark.DataType) -> bool:

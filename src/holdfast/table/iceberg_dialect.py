@@ -175,9 +175,6 @@ def _refuse_columns(state: IcebergState) -> None:
     for spelled in stored_names(raw).values():
         if spelled in ("uuid", "unknown", "variant", "timestamp_ns", "timestamptz_ns") or spelled.startswith("fixed"):
             raise Unsupported(f"{where} has a column of {spelled}, which Holdfast reads and does not write")
-    defaults = [str(f["name"]) for f in raw["fields"] if f.get("write-default") is not None]
-    if defaults:
-        raise Unsupported(f"{where} has columns with defaults ({', '.join(defaults)}), which Holdfast does not fill in")
     spec = state.contents.shape.specs[metadata.default_spec_id]
     if (lost := missing_source(spec, state.snapshot.schema)) is not None:
         raise Invalid(f"{where} is partitioned by {lost}, whose column is gone: give it another partition spec first")
