@@ -46,9 +46,21 @@ def _calendar(values: pa.Array, unit: str, type_: DataType) -> tuple[pa.Array, p
     to = "D" if type_.name == "date" else "us"
     if to == "D" and unit == "h":
         return None
-    low = numbers.astype(f"datetime64[{unit}]").astype(f"datetime64[{to}]").astype(np.int64)
-    high = (numbers + 1).astype(f"datetime64[{unit}]").astype(f"datetime64[{to}]").astype(np.int64) - 1
-    return _moments(low, absent, type_), _moments(high, absent, type_)
+    # Early writers rounded what is before 1970 towards it, so that a value there may stand for the unit before.
+    first = numbers if unit == to else np.where(numbers <= 0, numbers - 1, numbers)
+    low, below = _starts(first, unit, to)
+    after, beyond = _starts(numbers + 1, unit, to)
+    return _moments(low, absent | below, type_), _moments(after - 1, absent | beyond, type_)
+
+
+def _starts(numbers: NDArray[np.int64], unit: str, to: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """When units begin, and which of them begin at no moment that the type has."""
+    furthest = 2**31 - 1 if to == "D" else 2**62  # numpy's own steps overflow near the end of its numbers
+    ends = np.array([1 - furthest, furthest]).astype(f"datetime64[{to}]").astype(f"datetime64[{unit}]")
+    first, last = ends.astype(np.int64).tolist()
+    outside = (numbers <= first) | (numbers > last)
+    inside = np.where(outside, 0, numbers)
+    return inside.astype(f"datetime64[{unit}]").astype(f"datetime64[{to}]").astype(np.int64), outside
 
 
 def _moments(numbers: NDArray[np.int64], absent: NDArray[np.bool_], type_: Primitive) -> pa.Array:

@@ -11,7 +11,7 @@ pass.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -92,7 +92,14 @@ def _narrowed(
     low, high = within
     if pa.types.is_floating(low.type) or not _is_ordered(low.type):
         return Bounds(pc.coalesce(low, known.low), pc.coalesce(high, known.high), nulls)
-    return Bounds(pc.max_element_wise(low, known.low), pc.min_element_wise(high, known.high), nulls)
+    return Bounds(_outer(pc.max_element_wise, low, known.low), _outer(pc.min_element_wise, high, known.high), nulls)
+
+
+def _outer(pick: Callable[[pa.Array, pa.Array], pa.Array], a: pa.Array, b: pa.Array) -> pa.Array:
+    """One of two values, file by file; null where both are. Arrow does not compare moments with a zone."""
+    if not pa.types.is_timestamp(a.type):
+        return pick(a, b)
+    return pick(a.view(pa.int64()), b.view(pa.int64())).view(a.type)
 
 
 def _is_ordered(type_: pa.DataType) -> bool:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from holdfast.iceberg.contents import LazyFiles
 from holdfast.iceberg.enclose import enclosing
@@ -68,19 +68,23 @@ def _field(schema: Struct, column: Column) -> Field | None:
 def _range(manifests: Sequence[Manifest], shape: Shape, column: Field) -> Range | None:
     """What lists say of a column, manifest by manifest; None where no partition field is made of it."""
     target = arrow_type(column.type)
-    low: list[Any] = [None] * len(manifests)
-    high, nulls = list(low), list(low)
+    low = high = pa.nulls(len(manifests), target)
+    nulls = pa.nulls(len(manifests), pa.int64())
     fields = [f for f in shape.union if f.source_id == column.field_id and f.transform.kind not in _NO_ORDER]
     for f in fields:
         at, told = _told(manifests, shape, f)
         lows, highs = (_enclosed(told, f, column.type, end=end) for end in (0, 1))
         if lows is None or highs is None:
             continue
-        for place, one, a, b in zip(at, told, lows.to_pylist(), highs.to_pylist(), strict=True):  # one per manifest
-            low[place], high[place], nulls[place] = a, b, _nulls(one, manifests[place], target)
+        places = pc.index_in(pa.array(range(len(manifests))), value_set=pa.array(at, pa.int64()))
+        counts = pa.array(
+            [_nulls(one, manifests[place], target) for place, one in zip(at, told, strict=True)], pa.int64()
+        )
+        low, high = pc.coalesce(lows.take(places), low), pc.coalesce(highs.take(places), high)
+        nulls = pc.coalesce(counts.take(places), nulls)
     if not fields:
         return None
-    return Range(pa.array(low, target), pa.array(high, target), pa.array(nulls, pa.int64()))
+    return Range(low, high, nulls)
 
 
 def _told(manifests: Sequence[Manifest], shape: Shape, f: UnionField) -> tuple[list[int], list[Summary]]:

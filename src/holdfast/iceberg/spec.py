@@ -21,7 +21,8 @@ from holdfast.schema.types import DataType
 from holdfast.storage.border import parsing
 
 FIRST_FIELD_ID = 1000  # of partition fields in tables that do not number them
-_PARAMETER = re.compile(r"(bucket|truncate)\[(\d+)\]")
+_PARAMETER = re.compile(r"(bucket|truncate)\[(\d{1,10})\]")
+_MOST = 2**31 - 1  # a width, or a number of buckets
 _PLURALS = {"years": "year", "months": "month", "days": "day", "hours": "hour"}
 _KNOWN = frozenset({"identity", "void", "year", "month", "day", "hour", "bucket", "truncate"})
 
@@ -84,8 +85,8 @@ class UnionField:
 
 def parse_transform(text: str) -> Transform:
     """A transform as the metadata spells it."""
-    if found := _PARAMETER.fullmatch(text):
-        return Transform(found[1], int(found[2]))
+    if (found := _PARAMETER.fullmatch(text)) and 0 < (parameter := int(found[2])) <= _MOST:
+        return Transform(found[1], parameter)
     return Transform(_PLURALS.get(text, text))
 
 

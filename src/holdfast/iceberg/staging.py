@@ -18,7 +18,7 @@ from holdfast.iceberg.carried import measured_ids
 from holdfast.iceberg.manifests import ROWS
 from holdfast.iceberg.spec import Spec
 from holdfast.iceberg.transact_schemas import decimal_bytes, safe_name
-from holdfast.parquet.placing import PlacedBy
+from holdfast.parquet.placing import PlacedBy, unscaled
 from holdfast.schema.types import Struct
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
@@ -104,7 +104,9 @@ def value_of(text: str | None, spelled: str) -> Any:
 
 
 def _unscaled(text: str, scale: int) -> int:
-    return int(pa.scalar(text).cast(pa.decimal256(76, scale)).as_py().scaleb(scale))
+    (whole,) = unscaled(pa.array([text]).cast(pa.decimal256(76, scale)))
+    assert whole is not None, "a text is a number"
+    return whole
 
 
 def _by_id(schema: Struct) -> Iterator[tuple[int, tuple[str, tuple[int, ...]]]]:

@@ -11,6 +11,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from holdfast.parquet.placing import shortest
+
 _LAYOUTS = {"int": "<i", "long": "<q", "float": "<f", "double": "<d"}
 
 
@@ -28,7 +30,7 @@ def _summary(type_: Any, values: Sequence[Any]) -> dict[str, Any]:
         known = [value for value in known if not math.isnan(value)]
     if isinstance(type_, Mapping) and type_.get("logicalType") == "decimal":
         numbers = [int.from_bytes(value, "big", signed=True) for value in known]
-        ends = [_shortest(end(numbers)) for end in (min, max)] if numbers else [None, None]
+        ends = [shortest(end(numbers)) for end in (min, max)] if numbers else [None, None]
     else:
         ends = [_bytes(kind, end(known), is_low=end is min) for end in (min, max)] if known else [None, None]
     return {
@@ -55,8 +57,3 @@ def _bytes(kind: str, value: Any, *, is_low: bool) -> bytes:
             return struct.pack(_LAYOUTS[kind], -0.0 if is_low else 0.0)
         case _:
             return struct.pack(_LAYOUTS[kind], value)
-
-
-def _shortest(number: int) -> bytes:
-    magnitude = number if number >= 0 else -number - 1
-    return number.to_bytes(magnitude.bit_length() // 8 + 1, "big", signed=True)

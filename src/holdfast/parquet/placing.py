@@ -5,7 +5,8 @@ below its own storey.
 
 1. Rows are of one file exactly if all their transformed values are equal; null equals null, floats go by their bits.
 2. A value is told as text that says all of it: numbers, days and microseconds as digits, floats and bytes as hex.
-3. Hashes are Murmur3 of 32 bits over the bytes Iceberg gives each type, so a value has the bucket all engines give it.
+3. A row whose value has no transform of its type (a decimal of too many digits, too many hours) is refused.
+4. Hashes are Murmur3 of 32 bits over the bytes Iceberg gives each type, so a value has the bucket all engines give it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from holdfast.errors import Invalid
 
 _UNITS = {"year": "Y", "month": "M", "day": "D", "hour": "h"}
+_MOST = 2**31 - 1
 _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 Texts = tuple[str | None, ...]
 
@@ -61,7 +63,7 @@ def transformed(values: pa.Array, by: PlacedBy) -> pa.Array:
         case "void":
             return pa.nulls(len(values), values.type)
         case "year" | "month" | "day" | "hour":
-            return _calendar(values, _UNITS[by.kind])
+            return _calendar(values, _UNITS[by.kind], by.column)
         case "truncate" if by.parameter:
             return _truncated(values, by.parameter, by.column)
         case "bucket" if by.parameter:
@@ -108,15 +110,20 @@ def _comparable(values: pa.Array) -> pa.Array:
     return pa.array(numbers.view(f"i{numbers.itemsize}"), mask=_absent(values))
 
 
-def _calendar(values: pa.Array, unit: str) -> pa.Array:
+def _calendar(values: pa.Array, unit: str, column: str) -> pa.Array:
     absent = _absent(values)
     if pa.types.is_date(values.type):
         moments = values.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False).astype("datetime64[D]")
     else:
         whole = values.cast(pa.timestamp("us", values.type.tz)).view("int64")
         moments = whole.fill_null(0).to_numpy(zero_copy_only=False).astype("datetime64[us]")
-    counted = moments.astype(f"datetime64[{unit}]").astype(np.int64).astype(np.int32)
-    return pa.array(counted, mask=absent)
+    counted = moments.astype(f"datetime64[{unit}]").astype(np.int64)
+    if len(counted) and max(counted.max(), -counted.min()) > _MOST:
+        raise Invalid(
+            f"a value of {column} is more than {_MOST} hours from 1970, which is no partition value: leave the row "
+            "out, or give the table another partition spec"
+        )
+    return pa.array(counted.astype(np.int32), mask=absent)
 
 
 def _truncated(values: pa.Array, width: int, column: str) -> pa.Array:
@@ -126,13 +133,24 @@ def _truncated(values: pa.Array, width: int, column: str) -> pa.Array:
     if types.is_binary(type_):
         return pc.binary_slice(values, 0, width)
     if types.is_decimal(type_):
-        unscaled = _unscaled(values)
-        made = [None if n is None else n - n % width for n in unscaled]
-        return pa.array([_decimal(n, type_.scale) for n in made], type_)
+        encoded = values.dictionary_encode()
+        return _truncated_decimals(encoded.dictionary, width, column).take(encoded.indices)
     if types.is_integer(type_):
         numbers = values.fill_null(0).to_numpy(zero_copy_only=False)
         return pa.array(numbers - numbers % width, mask=_absent(values))
     raise Invalid(f"{column} is {type_}, which cannot be truncated for partitioning")
+
+
+def _truncated_decimals(values: pa.Array, width: int, column: str) -> pa.Array:
+    type_ = values.type
+    whole = [n - n % width for n in unscaled(values) if n is not None]
+    if beyond := next((n for n in whole if abs(n) >= 10**type_.precision), None):
+        raise Invalid(
+            f"a value of {column} truncated to multiples of {width} is {beyond} in units of 1E-{type_.scale}, which "
+            f"has more digits than {type_}: widen the type of the column, or give the table another partition spec"
+        )
+    data = b"".join(n.to_bytes(type_.byte_width, "little", signed=True) for n in whole)
+    return pa.Array.from_buffers(type_, len(whole), [None, pa.py_buffer(data)])
 
 
 def _hashes(values: pa.Array, column: str) -> NDArray[np.uint32]:
@@ -147,11 +165,10 @@ def _hashes(values: pa.Array, column: str) -> NDArray[np.uint32]:
         longs = values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
         return _murmur(np.ascontiguousarray(longs).view(np.uint8).reshape(-1, 8), np.full(len(longs), 8))
     if types.is_decimal(type_):
-        blobs = [
-            b"" if n is None else n.to_bytes((n.bit_length() // 8) + 1, "big", signed=True) for n in _unscaled(values)
-        ]
-        blobs = [_shortest(b) for b in blobs]
-        return _of_blobs(pa.array(blobs, pa.binary()))
+        encoded = values.fill_null(0).dictionary_encode()
+        blobs = [shortest(n) for n in unscaled(encoded.dictionary) if n is not None]
+        hashed: NDArray[np.uint32] = _of_blobs(pa.array(blobs, pa.binary()))[encoded.indices.to_numpy()]
+        return hashed
     if types.is_string(type_) or types.is_binary(type_):
         return _of_blobs(values.cast(pa.binary()).fill_null(b""))
     raise Invalid(f"{column} is {type_}, which has no buckets")
@@ -193,20 +210,21 @@ def _rotated(words: NDArray[np.uint32], by: int) -> NDArray[np.uint32]:
     return (words << np.uint32(by)) | (words >> np.uint32(32 - by))
 
 
-def _unscaled(values: pa.Array) -> list[int | None]:
-    scale = values.type.scale
-    return [None if v is None else int(v.scaleb(scale)) for v in values.to_pylist()]
+def unscaled(values: pa.Array) -> list[int | None]:
+    """Decimals as whole numbers of their smallest unit, to the last digit: a context would round them."""
+    width, data = values.type.byte_width, values.buffers()[1]
+    raw = b"" if data is None else data.slice(values.offset * width, len(values) * width).to_pybytes()
+    there = values.is_valid().to_pylist()
+    return [
+        int.from_bytes(raw[at * width : (at + 1) * width], "little", signed=True) if known else None
+        for at, known in enumerate(there)
+    ]
 
 
-def _decimal(unscaled: int | None, scale: int) -> Any:
-    return None if unscaled is None else pa.scalar(unscaled, pa.decimal256(76, 0)).as_py().scaleb(-scale)
-
-
-def _shortest(data: bytes) -> bytes:
-    """Two's complement in as few bytes as hold it."""
-    while len(data) > 1 and (data[0], data[1] & 0x80) in ((0, 0), (255, 0x80)):
-        data = data[1:]
-    return data
+def shortest(number: int) -> bytes:
+    """A whole number in two's complement, big-endian, in as few bytes as hold it."""
+    magnitude = number if number >= 0 else ~number
+    return number.to_bytes(magnitude.bit_length() // 8 + 1, "big", signed=True)
 
 
 def _absent(values: pa.Array) -> NDArray[np.bool_]:

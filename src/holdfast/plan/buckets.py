@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from holdfast.model.files import PARTITION, FileTable
 from holdfast.model.snapshot import Bucketed, Snapshot
+from holdfast.parquet.placing import shortest, unscaled
 from holdfast.predicate.evaluate import as_array
 from holdfast.predicate.records import And, Column, Compare, In, Op, Or, Predicate, Value, pushed
 from holdfast.schema.arrow import arrow_type
@@ -70,9 +71,8 @@ def hashed(value: pa.Scalar) -> int | None:
     if pa.types.is_binary(type_):
         return murmur3(value.as_py())
     if pa.types.is_decimal(type_):
-        unscaled = int(value.as_py().scaleb(type_.scale))
-        bits = (unscaled if unscaled >= 0 else ~unscaled).bit_length()
-        return murmur3(unscaled.to_bytes(bits // 8 + 1, "big", signed=True))
+        (whole,) = unscaled(pa.array([value], type_))
+        return None if whole is None else murmur3(shortest(whole))
     return None
 
 
