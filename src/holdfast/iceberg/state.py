@@ -20,7 +20,7 @@ from holdfast.iceberg.manifests import Listed
 from holdfast.iceberg.metadata import MAIN, ROW_IDS_SINCE, SnapshotEntry, TableMetadata, read_metadata
 from holdfast.iceberg.paths import Paths, relocated
 from holdfast.iceberg.spec import Spec, specs_of, union_of
-from holdfast.iceberg.types import mapped_names, stored_names, struct_of
+from holdfast.iceberg.types import NAME_MAPPING, mapped_names, stored_names, struct_of, to_map_names
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import Bucketed, Identity, Placement, Resolve, Snapshot
 from holdfast.schema.types import Struct
@@ -171,6 +171,7 @@ def _snapshot(
         properties=metadata.properties,
         placement=Placement(shape.tuple_type, _identities(shape), _buckets(metadata, shape)),
         hides=metadata.format_version >= 2,
+        to_name="" if NAME_MAPPING in metadata.properties else to_map_names(schema),
         to_track="rows have ids from format version 3 on: upgrade the table to it",
     )
 

@@ -13,6 +13,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from holdfast.errors import Unsupported
 from holdfast.iceberg.values import default_value
 from holdfast.parquet.fit import NESTED_IDS
@@ -80,6 +82,39 @@ def mapped_names(properties: Mapping[str, str], *, where: str) -> Names | None:
     with parsing(where, what):
         walk(entries)
     return found
+
+
+def to_map_names(schema: Struct) -> str:
+    """What to do about a file without field ids: the name mapping that finds columns by the names they have today."""
+    text = msgspec.json.encode([_mapped(f) for f in schema.fields]).decode()
+    return (
+        f"if its columns have the names that the table gives them, set the table property {NAME_MAPPING} to {text}, "
+        "else rewrite it"
+    )
+
+
+def _mapped(f: Field) -> dict[str, Any]:
+    made: dict[str, Any] = {"field-id": f.field_id, "names": [f.name]}
+    if inside := _mapped_inside(f.type, f.name, f.metadata.get(NESTED_IDS) or {}):
+        made["fields"] = inside
+    return made
+
+
+def _mapped_inside(type_: DataType, path: str, nested: Mapping[str, int]) -> list[dict[str, Any]]:
+    parts: list[tuple[str, DataType]] = []
+    match type_:
+        case Struct(fields):
+            return [_mapped(f) for f in fields]
+        case Array(element, _):
+            parts = [("element", element)]
+        case Map(key, value, _):
+            parts = [("key", key), ("value", value)]
+    made = []
+    for name, inner in parts:
+        below = _mapped_inside(inner, f"{path}.{name}", nested)
+        one: dict[str, Any] = {"field-id": nested.get(f"{path}.{name}"), "names": [name]}
+        made.append({**one, "fields": below} if below else one)
+    return made
 
 
 def primitive(name: str, *, column: str, where: str) -> DataType:

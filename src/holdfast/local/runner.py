@@ -24,7 +24,7 @@ from holdfast.local.gone import gone_rows
 from holdfast.model.snapshot import HiddenRows
 from holdfast.parquet.read import BATCH_ROWS, ReadSpec, output_schema, read_batches
 from holdfast.parquet.source import open_source
-from holdfast.plan.run import files_text
+from holdfast.plan.run import files_text, refuse_formats
 from holdfast.plan.scan import ScanPlan
 from holdfast.plan.tasks import PlannedFile, planned_files, read_spec
 from holdfast.predicate.evaluate import matches
@@ -49,6 +49,7 @@ class LocalRunner:
 
     def scan_batches(self, plan: ScanPlan, hidden: HiddenRows, *, limit: int | None = None) -> pa.RecordBatchReader:
         """The rows of a plan, batch by batch."""
+        refuse_formats(plan)
         spec = read_spec(plan, batch_rows=self.batch_rows, gone=gone_rows(hidden))
         predicate = None if plan.where is None else plan.where.predicate
         full = replace(spec, fields=(*spec.fields, *_for_condition(plan, predicate)))
@@ -60,6 +61,7 @@ class LocalRunner:
 
     def describe(self, plan: ScanPlan) -> tuple[str, ...]:
         """How the plan would be read, in sentences for people."""
+        refuse_formats(plan)
         if plan.where is not None and has_opaque(plan.where.predicate):
             return ("not at all: a part of the condition only Spark understands",)
         return (f"by Arrow in this process: {files_text(len(plan.files))}, at most {self.threads} at a time",)

@@ -90,6 +90,7 @@ class Snapshot:
     notes: tuple[str, ...] = ()  # what was read around, and why
     placement: Placement | None = None  # None: partition values are texts, by column
     hides: bool = False  # rows of its files can be hidden, whatever its properties say
+    to_name: str = "rewrite it"  # what to do about a file without field ids, where columns are found by them
     to_track: str = "enable it with enableRowTracking(), or the table property delta.enableRowTracking=true"
 
 

@@ -50,6 +50,7 @@ class ReadSpec:
     fields: tuple[Field, ...]
     partition_fields: tuple[Field, ...] = ()  # of the table, asked for or not
     by_id: bool = False
+    to_name: str = "rewrite it"  # what to do about a file without field ids
     id_column: str | None = None
     version_column: str | None = None
     id_field: int | None = None  # the field ids of these columns, where they are found by that
@@ -195,9 +196,11 @@ class StoredColumns:
         self._task = task
         self._nodes = shape.nodes
         self._facts = FileFacts(task.uri, spec.by_id, shape.calendar, shape.int96)
-        nameless = all(f.file_names is None for f in spec.fields)
+        nameless = bool(spec.fields) and all(f.file_names is None for f in spec.fields)
         if spec.by_id and nameless and self._nodes and all(node.field_id is None for node in self._nodes):
-            raise Damaged(f"{task.uri} has no field ids, by which its table finds columns; rewrite it", path=task.uri)
+            raise Damaged(
+                f"{task.uri} has no field ids, by which its table finds columns; {spec.to_name}", path=task.uri
+            )
         self.needed: dict[str, Node] = {}
         partitions = {f.physical_name for f in spec.partition_fields}
         self._makers: list[_Maker] = [

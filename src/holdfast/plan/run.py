@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.errors import Unsupported
 from holdfast.model.snapshot import HiddenRows
 from holdfast.plan.scan import ScanPlan
 
+_READ = ("parquet", "orc")
 Frame_co = TypeVar("Frame_co", covariant=True)
 
 
@@ -18,6 +23,21 @@ class Runner(Protocol[Frame_co]):
 
     def describe(self, plan: ScanPlan) -> tuple[str, ...]:
         """How the plan would be read, in sentences for people."""
+
+
+def refuse_formats(plan: ScanPlan) -> None:
+    """Refuse a plan with a file of a format that nobody here reads, which the table's metadata tells."""
+    if plan.snapshot.placement is None or not len(plan.files):
+        return
+    formats = plan.files.column("format").combine_chunks()
+    other = pc.invert(pc.is_in(formats, value_set=pa.array(_READ)))
+    if (at := pc.index(other, True).as_py()) >= 0:
+        path, count = plan.files.column("path")[at].as_py(), pc.sum(other).as_py()
+        also = f" (one of {files_text(count)})" if count > 1 else ""
+        raise Unsupported(
+            f"{path} is an {formats[at]} file{also}; Holdfast reads data files of Parquet and ORC: have the "
+            "engine that wrote it rewrite it as one of these"
+        )
 
 
 def files_text(count: int) -> str:

@@ -21,12 +21,16 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from holdfast.errors import Damaged, MissingFile
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import Resolve, Snapshot
 from holdfast.parquet.footer import Node, columns, read_footer
+from holdfast.parquet.orc import OrcFile
+from holdfast.parquet.read import blamed_on
+from holdfast.parquet.source import open_source
 from holdfast.schema.types import LONG, STRING, Array, DataType, Decimal, Field, Map, Primitive, Struct, physical
 from holdfast.spark.types import has_void
 from holdfast.storage.base import ObjectStore
@@ -76,7 +80,7 @@ def spellings(
     groups: dict[tuple[_Spelled, bool], list[int]] = {}
     keys = files.column("key").to_pylist()
     for i, (key, nodes) in enumerate(zip(keys, _footers(snapshot, files), strict=True)):
-        found = _spell(fields, _with_ids(nodes, key) if strict else nodes, by_id)
+        found = _spell(fields, _with_ids(nodes, key, snapshot) if strict else nodes, by_id)
         by_arrow = by_id and any(_is_foreign(f, nodes, filled) for f in fields)
         groups.setdefault((found, by_arrow), []).append(i)
     for (spelled, by_arrow), places in groups.items():
@@ -85,6 +89,14 @@ def spellings(
         columns = {name: (top, type_) for name, top, type_, _ in spelled}
         absent = frozenset(name for name, _, _, there in spelled if not there)
         yield Spelling(columns, absent, by_arrow), files.filter(pa.array(mask))
+
+
+def refuse_nameless(snapshot: Snapshot, files: FileTable) -> None:
+    """Refuse files that the task which reads them would refuse: those of ORC in which no column can be found."""
+    if snapshot.resolve is not Resolve.BY_ID or any(f.file_names is not None for f in snapshot.schema.fields):
+        return
+    for key, nodes in zip(files.column("key").to_pylist(), _footers(snapshot, files), strict=True):
+        _with_ids(nodes, key, snapshot)
 
 
 def _is_foreign(f: Field, nodes: Sequence[Node], filled: Collection[int]) -> bool:
@@ -138,12 +150,12 @@ def _footers(snapshot: Snapshot, files: FileTable) -> list[tuple[Node, ...]]:
     location = snapshot.location
     table = files.table
 
-    def nodes(pair: tuple[str, int]) -> tuple[Node, ...]:
-        key, size = pair
+    def nodes(one: tuple[str, int, bool]) -> tuple[Node, ...]:
+        key, size, is_orc = one
         store, name = place(location, key)
         known = _REMEMBERED.get(file := (f"{store.url}/{name}", size))
         if known is None:
-            found = read(store, name, size)
+            found = read_orc(store, name, size) if is_orc else read(store, name, size)
             _REMEMBERED[file] = known = _ALIKE.setdefault(found, found)
         return known
 
@@ -159,16 +171,22 @@ def _footers(snapshot: Snapshot, files: FileTable) -> list[tuple[Node, ...]]:
             footer = read_footer(store, name, actual)
         return columns(footer.schema.to_arrow_schema())
 
+    def read_orc(store: ObjectStore, name: str, size: int) -> tuple[Node, ...]:
+        with blamed_on(f"{store.url}/{name}"):
+            return OrcFile(open_source(store, name, size)).nodes
+
     if len(_REMEMBERED) + len(files) > _REMEMBERED_AT_MOST:
         _REMEMBERED.clear()
         _ALIKE.clear()
     with ThreadPoolExecutor(max_workers=16) as pool:
-        return list(pool.map(nodes, zip(table["key"].to_pylist(), table["size"].to_pylist(), strict=True)))
+        orc = pc.equal(table["format"], "orc") if "format" in table.column_names else pa.repeat(False, len(files))
+        columns_of = [table["key"].to_pylist(), table["size"].to_pylist(), orc.to_pylist()]
+        return list(pool.map(nodes, zip(*columns_of, strict=True)))
 
 
-def _with_ids(nodes: tuple[Node, ...], key: str) -> tuple[Node, ...]:
+def _with_ids(nodes: tuple[Node, ...], key: str, snapshot: Snapshot) -> tuple[Node, ...]:
     if nodes and all(node.field_id is None for node in nodes):
-        raise Damaged(f"{key} has no field ids, by which its table finds columns; rewrite it", path=key)
+        raise Damaged(f"{key} has no field ids, by which its table finds columns; {snapshot.to_name}", path=key)
     return nodes
 
 

@@ -27,7 +27,7 @@ from pyspark.sql import functions as F
 from holdfast.errors import Damaged, MissingFile
 from holdfast.model.files import FileTable, may_lose
 from holdfast.model.snapshot import GoneByValue, HiddenRows
-from holdfast.plan.run import files_text
+from holdfast.plan.run import files_text, refuse_formats
 from holdfast.plan.scan import ScanPlan
 from holdfast.predicate.floats import may_find_nan
 from holdfast.predicate.records import columns_of, conjuncts, is_of_ranges, is_safe_below
@@ -38,7 +38,7 @@ from holdfast.spark.arrow_path import has_connector, scan_by_arrow
 from holdfast.spark.broadcast import small_table
 from holdfast.spark.conditions import below
 from holdfast.spark.filelist import NAMED_AT_MOST, ListedFile, file_number, read_files
-from holdfast.spark.footers import Spelling, spellings
+from holdfast.spark.footers import Spelling, refuse_nameless, spellings
 from holdfast.spark.gone import Place, Scan, flagged, in_memory, rows_of, without
 from holdfast.spark.hive import directories_agree
 from holdfast.spark.outputs import all_outputs, logical, needed, outputs_of
@@ -73,6 +73,7 @@ class SparkRunner:
 
     def scan(self, plan: ScanPlan, hidden: HiddenRows) -> DataFrame:
         """The rows a plan asks for."""
+        refuse_formats(plan)
         plan = self._respelled(plan)
         refuse_time(self.spark, needed(plan))
         scratch = scratch_for(plan.snapshot.location)
@@ -92,6 +93,7 @@ class SparkRunner:
 
     def describe(self, plan: ScanPlan) -> tuple[str, ...]:
         """How the plan would be read."""
+        refuse_formats(plan)
         if not len(plan.files):
             return ("nothing: no file can hold a row that is asked for",)
         plan = self._respelled(plan)
@@ -178,7 +180,9 @@ class _NativeScan:
                 for spelling, same in spellings(self.spark, self.plan.snapshot, part, more, reads_columns=reads):
                     yield Lot(same, hiding, spelling, gone_here)
             if (alike & ~native).any():
-                yield Lot(files.filter(pa.array(alike & ~native)), hiding, Spelling(by_arrow=True), gone_here)
+                rest = files.filter(pa.array(alike & ~native))
+                refuse_nameless(self.plan.snapshot, rest)
+                yield Lot(rest, hiding, Spelling(by_arrow=True), gone_here)
 
     def _is_beyond_spark(self) -> bool:
         """Whether Spark's reader has no type for a column, or takes two for one because it minds no case."""
