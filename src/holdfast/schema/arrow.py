@@ -1,7 +1,7 @@
 """Column types as Arrow types: the one mapping both runners, statistics and tests share.
 
 1. A timestamp is microseconds in UTC; a timestamp without zone is microseconds with none.
-2. A variant is the struct of its two binaries.
+2. A variant is the struct of its two binaries, marked as PySpark marks it.
 3. Void has Arrow's null type.
 """
 
@@ -11,7 +11,13 @@ import pyarrow as pa
 
 from holdfast.schema.types import Array, DataType, Decimal, Map, Primitive, Struct
 
-VARIANT = pa.struct([pa.field("value", pa.binary(), nullable=False), pa.field("metadata", pa.binary(), nullable=False)])
+_MARK = {b"variant": b"true"}  # what PySpark tells a variant from any other struct by
+VARIANT = pa.struct(
+    [
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("metadata", pa.binary(), nullable=False, metadata=_MARK),
+    ]
+)
 
 _PRIMITIVES: dict[str, pa.DataType] = {
     "string": pa.string(),
@@ -45,6 +51,13 @@ def arrow_type(type_: DataType) -> pa.DataType:
             return pa.map_(arrow_type(key), pa.field("value", arrow_type(value), nullable=value_contains_null))
         case Struct():
             return pa.struct(list(arrow_schema(type_)))
+
+
+def is_variant(type_: pa.DataType) -> bool:
+    """Whether an Arrow struct says that it is a variant."""
+    if not pa.types.is_struct(type_) or {f.name for f in type_.fields} != {"value", "metadata"}:
+        return False
+    return _MARK.items() <= (type_.field("metadata").metadata or {}).items()
 
 
 def arrow_schema(schema: Struct) -> pa.Schema:

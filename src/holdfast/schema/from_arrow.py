@@ -1,7 +1,7 @@
 """Arrow schemas as table schemas, for rows that are handed over as Arrow.
 
 1. A type that a table stores the same way is taken for it: dictionaries, views, large and fixed-size variants, and
-   timestamps of any unit, which a table keeps in microseconds.
+   timestamps of any unit, which a table keeps in microseconds. A struct that is marked as a variant is one.
 2. What no table type holds (unsigned 64-bit numbers, durations, times of day, unions) is refused by column and type.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from holdfast.errors import Invalid
+from holdfast.schema.arrow import is_variant
 from holdfast.schema.types import Array, DataType, Decimal, Field, Map, Primitive, Struct
 
 _PRIMITIVES: tuple[tuple[pa.DataType, str], ...] = (
@@ -50,6 +51,8 @@ def _type(type_: pa.DataType, where: str) -> DataType:
         return _type(type_.storage_type, where)
     if pa.types.is_dictionary(type_):
         return _type(type_.value_type, where)
+    if is_variant(type_):
+        return Primitive("variant")
     if pa.types.is_struct(type_):
         return Struct(tuple(_field(f, f"{where}.{f.name}") for f in type_.fields))
     if pa.types.is_map(type_):
