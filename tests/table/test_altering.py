@@ -135,7 +135,7 @@ def test_versions_of_the_protocol_may_be_asked_for_where_features_bring_them(tmp
         ({"delta.columnMapping.maxColumnId": "9"}, "kept by the table itself"),
         ({"delta.constraints.c": "id > 0"}, r"use addConstraint\('c'"),
         ({"delta.columnMapping.mode": "id"}, "none and cannot become id"),
-        ({"delta.enableIcebergCompatV2": "true"}, "does not write tables with"),
+        ({"delta.enableIcebergCompatV2": "true"}, "does not set it itself"),
         ({"delta.rowTrackingSuspended": "true"}, "either on or suspended"),
         ({"delta.targetFileSize": "big"}, "must be a size"),
         ({"delta.feature.nonsense": "supported"}, "does not write tables with nonsense"),

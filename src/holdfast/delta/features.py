@@ -70,6 +70,10 @@ WRITABLE = READABLE - {"variantShredding", "variantShredding-preview"} | {
     "inCommitTimestamp",
     "checkpointProtection",
 }
+# Of tables that other engines made so: what these promise is kept, and nothing here turns them on.
+KEPT = frozenset(
+    ("icebergCompatV1", "icebergCompatV2", "icebergCompatV3", "variantShredding", "variantShredding-preview")
+)
 CATALOG = frozenset(("catalogManaged", "catalogManaged-preview", "catalogOwned", "catalogOwned-preview"))
 _LACKING = {
     "geospatial": "geometry and geography columns",
@@ -147,9 +151,10 @@ def check_writable(protocol: Protocol, *, table: str) -> None:
             f"the table at {table} needs writer version {protocol.min_writer_version}; Holdfast writes up to "
             f"{LARGEST_WRITER}: write it with the engine that made it, or upgrade Holdfast"
         )
-    if lacking := tuple(sorted((reader_features(protocol) | writer_features(protocol)) - WRITABLE)):
+    if lacking := tuple(sorted((reader_features(protocol) | writer_features(protocol)) - WRITABLE - KEPT)):
         raise Unsupported(
             f"the table at {table} needs its writers to know {', '.join(lacking)}, which Holdfast does not: write it "
-            "with the engine that made it, or have that engine drop the feature (ALTER TABLE ... DROP FEATURE)",
+            "with the engine that made it, or have that engine drop the feature (ALTER TABLE ... DROP FEATURE), if it "
+            "can",
             features=lacking,
         )

@@ -36,6 +36,7 @@ from holdfast.delta.actions import (
     decode_lines,
 )
 from holdfast.delta.columns import logical_ids
+from holdfast.delta.compat import refuse_breaking
 from holdfast.delta.downgrade import without
 from holdfast.delta.features import check_writable, writer_features
 from holdfast.delta.names import LOG, commit_name
@@ -106,6 +107,7 @@ def prepare(
     rehidden = NOTHING
     if state is not None:
         rehidden = rehide(state, mutation.hidden, env, born=_born(mutation), vectors=vectors or Vectors())
+        refuse_breaking(state, mutation, metadata, protocol, rehidden)
     fresh = _fresh(mutation, rehidden, tracked)
     lines: list[dict[str, Any]] = [
         {"commitInfo": _info(state, mutation, metadata, now=now, moment=moment, txn_id=txn_id)},

@@ -31,6 +31,7 @@ from holdfast.schema.properties import (
     ENABLE_IN_COMMIT_TIMESTAMPS,
     ENABLE_ROW_TRACKING,
     FEATURE,
+    ICEBERG_COMPAT,
     IN_COMMIT_TIMESTAMP_TIME,
     IN_COMMIT_TIMESTAMP_VERSION,
     LAYOUT,
@@ -56,14 +57,9 @@ _KEPT = frozenset(
 )
 _SINCE_WHEN = frozenset((IN_COMMIT_TIMESTAMP_VERSION, IN_COMMIT_TIMESTAMP_TIME))
 _LACKING = frozenset(  # properties that stand for features Holdfast does not write
-    (
-        "delta.enableIcebergCompatV1",
-        "delta.enableIcebergCompatV2",
-        "delta.enableIcebergCompatV3",
-        "delta.enableMaterializePartitionColumnsFeature",
-        "delta.enableVariantShredding",
-    )
+    ("delta.enableMaterializePartitionColumnsFeature",)
 )
+_KEPT_ON = frozenset((*ICEBERG_COMPAT, "delta.enableVariantShredding"))
 _OWN = "holdfast."
 _COMMENT = "comment"  # said like a property, and kept as the table's description
 _MOST_CLUSTERING_COLUMNS = 4
@@ -81,6 +77,11 @@ def set_properties(snapshot: Snapshot, old: Shape, asked: Mapping[str, str]) -> 
             raise Invalid(f"the property {name} cannot be set on a table that is there: {hint}")
         if name in _LACKING and truth(value):
             raise Unsupported(f"Holdfast does not write tables with {name}=true: leave it out")
+        if name in _KEPT_ON and truth(value) and not truth(old.properties.get(name)):
+            raise Unsupported(
+                f"Holdfast keeps what {name}=true promises where another engine set it, and does not set it itself: "
+                "leave it out"
+            )
     properties = {**old.properties, **wanted.properties}
     description = properties.pop(_COMMENT) or None if _COMMENT in wanted.properties else old.description
     shape = replace(old, properties=properties, features=wanted.features, description=description)

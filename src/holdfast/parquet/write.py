@@ -198,7 +198,9 @@ class _Layout:
     def __init__(self, spec: WriteSpec) -> None:
         parts = [_partition(spec.fields, name) for name in spec.partition_columns]
         skipped = set() if spec.store_partitions else {at for at, _ in parts}
-        kept = [(at, f) for at, f in enumerate(spec.fields) if at not in skipped and f.type != VOID]
+        last = {at for at, _ in parts}  # stored partition columns come behind all others
+        order = sorted(range(len(spec.fields)), key=lambda at: at in last)
+        kept = [(at, spec.fields[at]) for at in order if at not in skipped and spec.fields[at].type != VOID]
         fields = stored_fields(f for _, f in kept)
         numbered = ((spec.id_column, spec.id_field), (spec.version_column, spec.version_field))
         carried = [(name, field_id) for name, field_id in numbered if name is not None]

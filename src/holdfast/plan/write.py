@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from holdfast.errors import Invalid
 from holdfast.model.snapshot import Identity
 from holdfast.parquet.write import WriteSpec
-from holdfast.schema.properties import LAYOUT, OPTIMIZE_WRITE, Layout, layout, number, truth
+from holdfast.schema.properties import ICEBERG_COMPAT, LAYOUT, OPTIMIZE_WRITE, Layout, layout, number, truth
 from holdfast.schema.stats_leaves import LeafPath, stats_leaves
 from holdfast.schema.types import Struct
 
@@ -32,6 +32,7 @@ _CODECS = {
 }
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
 _TARGET = 128 << 20
+_ROW_ID_FIELD, _VERSION_FIELD = 2147483540, 2147483539  # of carried columns, in tables to be read as Iceberg
 _POINT_CODEC = "snappy"  # of what the point layout compresses: a page is to be opened at once
 
 
@@ -52,6 +53,7 @@ def write_spec(
     if deletion_vectors is None:
         deletion_vectors = truth(properties.get(ENABLE_DELETION_VECTORS))
     scattered = truth(properties.get(RANDOM_PREFIXES))
+    numbered = truth(properties.get("delta.enableIcebergCompatV3"))
     point = layout(properties.get(LAYOUT)) is Layout.POINT
     return WriteSpec(
         fields=schema.fields,
@@ -64,7 +66,9 @@ def write_spec(
         codec=_codec(properties.get(CODEC, _POINT_CODEC if point else "zstd")),
         target_bytes=_size(properties[TARGET_FILE_SIZE]) if TARGET_FILE_SIZE in properties else _TARGET,
         file_rows=max(0, number(FILE_ROWS, properties[FILE_ROWS])) if FILE_ROWS in properties else None,
-        store_partitions=any(truth(properties.get(name)) for name in STORE_PARTITIONS),
+        store_partitions=any(truth(properties.get(name)) for name in (*STORE_PARTITIONS, *ICEBERG_COMPAT)),
+        id_field=_ROW_ID_FIELD if numbered else None,
+        version_field=_VERSION_FIELD if numbered else None,
         point=point,
         gathered=truth(properties.get(OPTIMIZE_WRITE)),
         random_prefix=number(RANDOM_PREFIX_LENGTH, properties.get(RANDOM_PREFIX_LENGTH, "2")) if scattered else 0,

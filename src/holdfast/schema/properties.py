@@ -33,6 +33,7 @@ PROTECTED_BEFORE = "delta.requireCheckpointProtectionBeforeVersion"
 AUTO_OPTIMIZE = "delta.autoOptimize"  # what automatic compaction was called before it had a property of its own
 AUTO_COMPACT = "delta.autoOptimize.autoCompact"
 OPTIMIZE_WRITE = "delta.autoOptimize.optimizeWrite"
+ICEBERG_COMPAT = {f"delta.enableIcebergCompatV{n}": f"icebergCompatV{n}" for n in (1, 2, 3)}  # and their features
 CONSTRAINT = "delta.constraints."  # followed by the constraint's name
 FEATURE = "delta.feature."  # followed by the feature's name; only in requests
 LAYOUT = "holdfast.layout"
@@ -87,9 +88,7 @@ PROPERTIES: dict[str, Kind] = {
     "delta.enableDeletionVectors": Kind.TRUTH,
     "delta.enableExpiredLogCleanup": Kind.TRUTH,
     "delta.enableFullRetentionRollback": Kind.TRUTH,
-    "delta.enableIcebergCompatV1": Kind.TRUTH,
-    "delta.enableIcebergCompatV2": Kind.TRUTH,
-    "delta.enableIcebergCompatV3": Kind.TRUTH,
+    **dict.fromkeys(ICEBERG_COMPAT, Kind.TRUTH),
     ENABLE_IN_COMMIT_TIMESTAMPS: Kind.TRUTH,
     "delta.enableMaterializePartitionColumnsFeature": Kind.TRUTH,
     ENABLE_ROW_TRACKING: Kind.TRUTH,
