@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import re
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -121,12 +123,20 @@ def test_without_a_checkpoint_nothing_goes() -> None:
     assert clean_log(table.state, table.env).names == ()
 
 
-def test_a_broken_checkpoint_is_not_the_one_to_keep() -> None:
+@pytest.mark.parametrize("loses", ["everything", "a file"])
+def test_a_broken_checkpoint_is_not_the_one_to_keep(loses: str) -> None:
     table = Days()
     for n in range(1, 10):
         table.day(checkpoint=n in (2, 4))
     before = facts(table.state)
-    table.smith.put("_delta_log/00000000000000000004.checkpoint.parquet", b"PAR1")
+    data = b"PAR1"
+    if loses == "a file":
+        key = table.location.key("_delta_log", "00000000000000000004.checkpoint.parquet")
+        whole = pq.read_table(io.BytesIO(table.store.get(key)))
+        sink = io.BytesIO()
+        pq.write_table(whole.slice(0, whole.num_rows - 1), sink)
+        data = sink.getvalue()
+    table.smith.put("_delta_log/00000000000000000004.checkpoint.parquet", data)
     plan = clean_log(table.state, table.env)
     assert plan.kept is not None
     assert plan.kept.version == 2

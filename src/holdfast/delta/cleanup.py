@@ -3,7 +3,8 @@
 The newest good checkpoint at or before the cutoff is kept, with its commit and everything after it; what is older goes.
 The cutoff is a midnight, so that there is something to do about once a day.
 
-1. The checkpoint that is kept was read, whole, before anything goes; without one nothing goes.
+1. The checkpoint that is kept was read, whole, before anything goes, and says what the log states of it elsewhere;
+   without one nothing goes.
 2. The hint points to it or further before anything goes.
 3. Commits go first, oldest first, then checkpoints, then sidecars that no checkpoint left names: a crash at any moment
    leaves every version from the kept one on as it was.
@@ -17,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from holdfast.delta.checkpoint import read_checkpoint, survey
+from holdfast.delta.checkpoint import survey
 from holdfast.delta.checkpoint_write import point_to
 from holdfast.delta.features import reader_features, writer_features
 from holdfast.delta.log import list_log, log_url
@@ -37,7 +38,7 @@ from holdfast.delta.names import (
 )
 from holdfast.delta.pins import pins_of
 from holdfast.delta.segment import Checkpoint, LogListing, read_listing
-from holdfast.delta.state import DeltaState
+from holdfast.delta.state import DeltaState, load
 from holdfast.delta.times import file_times
 from holdfast.env import Env
 from holdfast.errors import Damaged
@@ -148,12 +149,12 @@ def _may_forget(state: DeltaState, kept: int) -> bool:
 
 
 def _is_good(location: Location, checkpoint: Checkpoint) -> bool:
+    """Whether a version is read from its checkpoint, rather than around it."""
     try:
-        survey(location, checkpoint)
-        read_checkpoint(location, checkpoint)
+        read_from = load(location, version=checkpoint.version).segment.checkpoint
     except Damaged:
         return False
-    return True
+    return read_from is not None and read_from.name == checkpoint.name
 
 
 def _loose_sidecars(state: DeltaState, listing: LogListing, kept: int, now_ms: int) -> list[str]:
