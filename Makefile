@@ -13,6 +13,7 @@ BENCHES := bench/open.py bench/scan.py bench/write.py bench/commits.py bench/dml
 	bench/iceberg_write.py bench/iceberg_spark.py
 BENCH_ARGS ?=
 TOUR_ARGS ?=
+PART ?=
 
 # Spark workers run the interpreter that has the packages, whatever python3 means on the PATH.
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
@@ -67,8 +68,8 @@ s3-test: $(READY) java ## tables in a bucket of a real S3 server: without Spark,
 	else echo "s3-test is skipped"; fi
 
 .PHONY: soak
-soak: $(READY) java ## the property tests, a hundred times as deep
-	$(WITH_JAVA) HOLDFAST_DEPTH=100 $(BIN)/pytest -m hypothesis
+soak: $(READY) java ## the deep tests, a hundred times as deep, in parts of an hour: PART=name runs one, PART=all all
+	@$(WITH_JAVA) $(BIN)/python scripts/soak.py $(PART)
 
 .PHONY: interop
 interop: $(READY) java ## tables of other engines, and ours in their hands: writes docs/compatibility.md

@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import holdfast.env
+from tests.support.deep import DeepRun, is_deep
 from tests.support.depth import SEED
 from tests.support.gateway import Gateway, connector, gateway, home, tables_in_the_bucket
 from tests.support.leftovers import Leftovers
@@ -48,6 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="K/N",
         help="of the modules that are left, dealt out to N processes, those of the K-th",
     )
+    parser.addoption("--deep", action="store_true", help="only the tests whose depth can be chosen (HOLDFAST_DEPTH)")
     parser.addoption(
         "--shuffle",
         type=int,
@@ -68,6 +70,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--lane") in S3_LANES:
         _in_a_bucket(config)
     config.pluginmanager.register(AreaTimes(), "area-times")
+    if config.getoption("--deep"):
+        config.pluginmanager.register(DeepRun(), "deep-run")
     config.stash[LEFTOVERS] = Leftovers()
     config.stash[LEFT] = []
 
@@ -101,6 +105,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _keep(config, items, lambda item: any(item.get_closest_marker(mark) is not None for mark in marks))
     if (part := config.getoption("--part")) != "all":
         _keep(config, items, lambda item: _shares_spark(item) is (part == "spark"))
+    if config.getoption("--deep"):
+        _keep(config, items, is_deep)
     mine, of = config.getoption("--share")
     dealt = {path: number % of for number, path in enumerate(dict.fromkeys(item.path for item in items))}
     _keep(config, items, lambda item: dealt[item.path] == mine - 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,7 +18,8 @@ STEPS = 14
 
 
 @pytest.mark.parametrize("kind", [DeltaHistory, IcebergHistory])
-def test_histories(kind: type[History], tmp_path: Path) -> None:
+def test_histories(kind: type[History], tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+    record_property("examples", HISTORIES * DEPTH)
     for number in range(HISTORIES * DEPTH):
         _lived(kind, tmp_path / str(number), f"{kind.__name__} {SEED} {number}", STEPS)
 

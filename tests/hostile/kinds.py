@@ -102,7 +102,6 @@ KINDS: Mapping[str, Kind] = {
 }
 
 AWAITED: Mapping[str, str] = {  # and what they wait for
-    **dict.fromkeys(("iceberg manifest list", "iceberg manifest"), "a reader of Avro that checks lengths and counts"),
     **dict.fromkeys(
         ("delta checkpoint", "delta checkpoint in parts", "delta checkpoint v2", "delta sidecar"),
         "checkpoints that are held against what the log says of them",

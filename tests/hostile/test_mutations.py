@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,9 @@ def workers(request: pytest.FixtureRequest, server: Any, made: Any) -> Iterator[
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_changed_files_are_read_rightly_or_refused(name: str, workers: Workers) -> None:
+def test_changed_files_are_read_rightly_or_refused(
+    name: str, workers: Workers, record_property: Callable[[str, object], None]
+) -> None:
     if name in AWAITED:
         pytest.skip(AWAITED[name])
     outcomes, failures = Counter[str](), []
@@ -106,5 +108,6 @@ def test_changed_files_are_read_rightly_or_refused(name: str, workers: Workers) 
         outcomes[verdict.outcome] += 1
         if verdict.failure:
             failures.append(f"HOLDFAST_SEED={SEED}, case {number}: {verdict.change}\n{verdict.failure}")
+    record_property("examples", CASES * DEPTH)
     print(f"{name}: {CASES * DEPTH} cases, {dict(outcomes)}")
     assert not failures, f"{len(failures)} of {CASES * DEPTH} cases of {name}\n\n" + "\n\n".join(failures[:8])
