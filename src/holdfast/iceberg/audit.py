@@ -18,11 +18,13 @@ import pyarrow.compute as pc
 
 from holdfast.errors import Damaged, Invalid, MissingFile
 from holdfast.iceberg.deletes import dangling, refers_to
+from holdfast.iceberg.hidden import delete_file
 from holdfast.iceberg.manifests import DELETES, Listed, manifests_of, read_manifest
 from holdfast.iceberg.match import places_of
 from holdfast.iceberg.metadata import ROW_IDS_SINCE, SnapshotEntry, TableMetadata
 from holdfast.iceberg.state import IcebergState
 from holdfast.model.finding import Finding, Kind, listed
+from holdfast.parquet.read import columns_and_rows
 from holdfast.storage.arrays import strings
 from holdfast.storage.base import NotFound
 from holdfast.storage.open import place
@@ -180,7 +182,28 @@ def _absent(state: IcebergState, row: Mapping[str, Any]) -> Finding | None:
     if size != row["file_size_in_bytes"]:
         what = f"{path} has {size} bytes where its manifest has {row['file_size_in_bytes']}: it was overwritten"
         return Finding(Kind.WRONG_SIZE, what, file=path)
-    return None
+    return _blind(state, row)
+
+
+def _blind(state: IcebergState, row: Mapping[str, Any]) -> Finding | None:
+    """Deletes by value that lack a column they compare, which is then compared as null."""
+    source, task = delete_file(state.paths, row)
+    try:
+        nodes, rows = columns_and_rows(source, task)
+    except Damaged as error:
+        return Finding(Kind.BAD_VECTOR, str(error), file=task.uri)
+    if rows != task.rows:
+        what = f"{task.uri} has {rows} rows to delete by value, and its manifest says {task.rows}"
+        return Finding(Kind.WRONG_COUNT, what, file=task.uri)
+    known = {node.field_id for node in nodes}
+    absent = sorted(set(row["equality_ids"] or ()) - known) if known - {None} else []
+    if not absent:
+        return None
+    what = (
+        f"{task.uri} deletes by the fields {', '.join(map(str, absent))}, which it does not have: it takes rows where "
+        "they are null, and no others"
+    )
+    return Finding(Kind.BLIND_DELETES, what, file=task.uri)
 
 
 def _totals(state: IcebergState) -> Iterator[Finding]:

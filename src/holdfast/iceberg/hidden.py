@@ -1,6 +1,8 @@
 """Rows that deletes hide, read from where they are stored: positions per data file, and delete files to compare with.
 
-1. Every vector and every position-delete file that may concern the asked files is read and checked, or this raises.
+1. Every vector and every position-delete file that may concern the asked files is read and checked, or this raises: one
+   that lacks a column, or has another number of rows than its manifest says, is Damaged and never fewer deletes. Files
+   of deletes by value have at least as many rows as it says, by their footers, whichever engine reads them then.
 2. A vector is read by the place its manifest entry gives; whether a Puffin file is around it is not asked. Its magic,
    length, checksum and count must be right.
 3. A position counts for a data file when the file it stands in applies there, by sequence and by group; a file that a
@@ -10,9 +12,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +32,7 @@ from holdfast.iceberg.match import places_of
 from holdfast.iceberg.paths import Paths
 from holdfast.model.files import FileTable, may_lose
 from holdfast.model.snapshot import GoneByValue, HiddenRows, Snapshot
-from holdfast.parquet.read import FileTask, ReadSpec, read_batches
+from holdfast.parquet.read import FileTask, ReadSpec, check_rows, columns_and_rows, read_batches
 from holdfast.parquet.source import open_source
 from holdfast.rows import bitmap
 from holdfast.schema.types import FILE_NAMES, LONG, MAPPING_ID, STRING, Field, Struct
@@ -80,10 +83,19 @@ class Hidden:
     @cached_property
     def by_value(self) -> tuple[GoneByValue, ...]:
         """Equality deletes, those over the same columns together."""
+        sets = equality_sets(self.contents.deletes)
+        entries = [entry for _, _, files in sets for entry in files.to_pylist()]  # one per delete file
+        for _ in each(self.paths.location, self._check_by_value, entries):
+            pass
         return tuple(
             gone_by_value(self.snapshot, self.schemas, ids, everywhere, files, self.paths)
-            for ids, everywhere, files in equality_sets(self.contents.deletes)
+            for ids, everywhere, files in sets
         )
+
+    def _check_by_value(self, entry: Mapping[str, Any]) -> None:
+        source, task = delete_file(self.paths, entry)
+        _, rows = columns_and_rows(source, task)
+        check_rows(min(rows, entry["record_count"]), task)  # hand-made tables have more, and read well elsewhere
 
     def load(self, location: Location, files: FileTable) -> HiddenRows:
         """What is hidden in these files."""
@@ -154,19 +166,27 @@ class Hidden:
         several = np.asarray(pc.is_null(about)) & np.asarray(grouped.combine_chunks())
         return positions.filter(pa.array(named | several))
 
-    def _read(self, entry: dict[str, object]) -> pa.Table:
-        path = str(entry["file_path"])
+    def _read(self, entry: Mapping[str, Any]) -> pa.Table:
         if entry["file_format"] not in ("parquet", "orc"):
-            raise Unsupported(f"{path} holds position deletes as {entry['file_format']}, which Holdfast does not read")
-        key = self.paths.key(path)
-        store, name = place(self.paths.location, key)
-        spec = ReadSpec(fields=_DELETE_COLUMNS, by_id=True)
-        task = FileTask(uri=path, size=int(str(entry["file_size_in_bytes"])), format=str(entry["file_format"]))
-        batches = list(read_batches(open_source(store, name, task.size), spec, task))
+            what = f"{entry['file_path']} holds position deletes as {entry['file_format']}"
+            raise Unsupported(f"{what}, which Holdfast does not read")
+        source, task = delete_file(self.paths, entry)
+        try:
+            batches = list(read_batches(source, ReadSpec(fields=_DELETE_COLUMNS, by_id=True, is_whole=True), task))
+        except Unsupported as error:  # a column of another type
+            raise Damaged(f"{task.uri} is no file of position deletes: {error}", path=task.uri) from error
         schema = pa.schema([("file_path", pa.string()), ("pos", pa.int64())])
         read = pa.Table.from_batches([b.cast(schema) for b in batches], schema)
         # Other engines pass over a row without a file or a position, and so does this.
         return read.drop_null()
+
+
+def delete_file(paths: Paths, entry: Mapping[str, Any]) -> tuple[Any, FileTask]:
+    """A delete file, open, and what its manifest says of it."""
+    path, size = entry["file_path"], entry["file_size_in_bytes"]
+    store, name = place(paths.location, paths.key(path))
+    task = FileTask(uri=path, size=size, format=entry["file_format"], rows=entry["record_count"])
+    return open_source(store, name, size), task
 
 
 def _added(found: Sequence[BitMap64], places: NDArray[np.int64], positions: NDArray[np.int64]) -> None:

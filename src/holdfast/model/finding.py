@@ -42,12 +42,13 @@ class Kind(Enum):
     ORPHANS = "files nobody refers to"
     MISSING_DELETES = "a delete file is missing"
     IDLE_DELETES = "delete files that apply to nothing"
+    BLIND_DELETES = "a delete file lacks the columns it compares"
     WRONG_SUMMARY = "a summary does not add up"
 
     @property
     def is_harmless(self) -> bool:
         """Whether it is only worth knowing: a table with nothing else is sound."""
-        return self in (Kind.NO_CHECKSUM, Kind.ORPHANS, Kind.IDLE_DELETES, Kind.WRONG_SUMMARY)
+        return self in (Kind.NO_CHECKSUM, Kind.ORPHANS, Kind.IDLE_DELETES, Kind.BLIND_DELETES, Kind.WRONG_SUMMARY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,8 @@ def check_files(
         mark = ids.highest if too_low else None
         # Of a file whose vector cannot be read nobody knows which rows are live.
         unclear = {finding.file for finding in bad_vectors}
-        findings += [*listed(without_ids(files)), *too_low]
+        bare = () if snapshot.identity.has_gaps else without_ids(files)
+        findings += [*listed(bare), *too_low]
         findings += listed([*repeated(ids, seen.live), *(duplicates(ids, unclear) if deep else ())])
     findings += _orphans(stored, spoken_of)
     return FilesChecked(tuple(findings), missing, {keys[number]: rows for number, rows in wrong.items()}, mark)

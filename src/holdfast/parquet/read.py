@@ -51,6 +51,7 @@ class ReadSpec:
     partition_fields: tuple[Field, ...] = ()  # of the table, asked for or not
     by_id: bool = False
     to_name: str = "rewrite it"  # what to do about a file without field ids
+    is_whole: bool = False  # a file that lacks one of the columns is Damaged, and not full of nulls or defaults
     id_column: str | None = None
     version_column: str | None = None
     id_field: int | None = None  # the field ids of these columns, where they are found by that
@@ -115,14 +116,29 @@ def read_batches(source: Any, spec: ReadSpec, task: FileTask) -> Iterator[pa.Rec
             whole = resolved.made(batch, rows, schema) if len(rows) else None
         if whole is not None:
             yield whole if told is None else whole.set_column(schema.get_field_index(told), told, pa.array(dead))
-    if task.rows is not None and start != task.rows:
+    check_rows(start, task)
+
+
+def check_rows(rows: int, task: FileTask) -> None:
+    """Whether a file has as many rows as the log says."""
+    if task.rows is not None and rows != task.rows:
         raise Damaged(
-            f"{task.uri} has {start} rows, and the table says that it has {task.rows}: it is not the file that was "
+            f"{task.uri} has {rows} rows, and the table says that it has {task.rows}: it is not the file that was "
             "written; restore it, or an earlier version of the table",
             path=task.uri,
             expected=f"{task.rows} rows",
-            found=f"{start} rows",
+            found=f"{rows} rows",
         )
+
+
+def columns_and_rows(source: Any, task: FileTask) -> tuple[tuple[Node, ...], int]:
+    """The columns of a file and how many rows it has, by its footer."""
+    with blamed_on(task.uri):
+        if task.format == "orc":
+            stripes = OrcFile(source)
+            return stripes.nodes, stripes.rows
+        file = pq.ParquetFile(source)
+        return columns(file.schema_arrow), int(file.metadata.num_rows)
 
 
 _Batches: TypeAlias = Callable[["StoredColumns"], Iterator[pa.RecordBatch]]
@@ -227,6 +243,13 @@ class StoredColumns:
     def _stored(self, wanted: Field) -> _Maker:
         node = find(self._nodes, wanted, self._facts, column=wanted.name)
         if node is None or not node.leaves:
+            if self._spec.is_whole:
+                raise Damaged(
+                    f"{self._task.uri} has no column {wanted.name} and must have one: it is not the file that was "
+                    "written; restore it, or read an earlier snapshot",
+                    path=self._task.uri,
+                    expected=wanted.name,
+                )
             return self._constant(self._absent(wanted), arrow_type(wanted.type))
         self.needed[node.name] = node
         if needs_nothing(node.type, wanted.type):
