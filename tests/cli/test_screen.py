@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import io
+import json
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis.strategies import integers, lists, text
 from rich.console import Console
 
-from holdfast.cli import progress
+from holdfast import DeltaTable
+from holdfast.cli import main, progress
 from holdfast.cli.bins import size
 from holdfast.cli.screen import Head, age_text, count_text, grid, size_text, time_text
 from holdfast.cli.told import told
@@ -100,3 +105,30 @@ def test_signs_of_life_are_for_terminals(monkeypatch: pytest.MonkeyPatch, capsys
     work(lambda: "thinking" in out.getvalue())
     assert "thinking" in out.getvalue()
     assert "3/7" in out.getvalue()
+
+
+def test_nothing_in_a_table_steers_the_terminal(tmp_path: Path) -> None:
+    evil = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eback\rover\x7f"
+    path = tmp_path / "t"
+    builder = DeltaTable.create(None).location(path).addColumn("id", "bigint").addColumn(f"c{evil}", "string")
+    table = builder.property("delta.columnMapping.mode", "name").comment(evil).property("user.note", evil).execute()
+    table.append(pa.table({"id": pa.array([1], pa.int64()), f"c{evil}": [evil]}), userMetadata=evil)
+    commands = (
+        ["show", str(path)],
+        ["changes", str(path)],
+        ["detail", str(path)],
+        ["history", str(path)],
+        ["properties", str(path)],
+        ["files", str(path)],
+        ["show", str(path), "--where", f"`c{evil}` = 5 and"],
+        ["show", str(tmp_path / evil)],
+        ["show", str(path), "--columns", f"no{evil}"],
+    )
+    for command in commands:
+        for more in ([], ["--json"]):
+            done = CliRunner().invoke(main, [*command, *more])
+            sent = done.stdout + done.stderr
+            assert not set(sent) & set("\x1b\x07\x9b\u202e\r\x7f"), (command, more, sent)
+    printed = CliRunner().invoke(main, ["show", str(path), "--json"]).stdout
+    assert json.loads(printed) == {"id": 1, f"c{evil}": evil}
+    assert "␛[2J" in CliRunner().invoke(main, ["show", str(path)]).stdout

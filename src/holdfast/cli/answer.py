@@ -18,6 +18,7 @@ import msgspec
 import pyarrow as pa
 
 from holdfast.cli.screen import Head, grid
+from holdfast.cli.visible import json_line, visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Answer:
     def lines(self, records: Iterable[Any]) -> None:
         """Print records, a line each."""
         for record in records:
-            click.echo(_ENCODER.encode(record).decode())
+            click.echo(json_line(_ENCODER.encode(record)))
 
     def batches(self, batches: Iterable[pa.RecordBatch]) -> int:
         """Print rows as they come; how many there were."""
@@ -42,7 +43,7 @@ class Answer:
     def note(self, text: str) -> None:
         """Say something that is not the answer."""
         if not self.as_json:
-            click.secho(text, err=True, dim=True)
+            click.secho(visible(text), err=True, dim=True)
 
     def rows(self, rows: pa.Table) -> None:
         """Show or print rows of a table."""

@@ -16,6 +16,7 @@ from typing import IO, Any, TypeVar
 import click
 import msgspec
 
+from holdfast.cli.visible import json_line, visible
 from holdfast.errors import TableError
 
 _DEBUG, _JSON = "holdfast.debug", "holdfast.json"
@@ -75,9 +76,9 @@ class Refused(click.ClickException):
         if self.as_json:
             facts = {name: value for name, value in vars(self.error).items() if isinstance(value, int | str | tuple)}
             told = {"error": type(self.error).__name__, "message": self.message, **facts}
-            click.echo(msgspec.json.encode(told).decode(), err=True)
+            click.echo(json_line(msgspec.json.encode(told)), err=True)
             return
-        click.echo(f"{click.style('Error:', fg='red', bold=True)} {self.message}", file=file or sys.stderr)
+        click.echo(f"{click.style('Error:', fg='red', bold=True)} {visible(self.message)}", file=file or sys.stderr)
 
 
 def sentence(error: TableError) -> str:

@@ -3,7 +3,7 @@
 1. Numbers stand to the right, text is folded and never cut without a sign; a column without a heading is left out where
    it is empty.
 2. Rows with more columns than the terminal can hold are shown one below the other, a line per column.
-3. Nothing in the data is taken for markup.
+3. Nothing in the data is taken for markup, nor by the terminal for a command (`cli.visible`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from holdfast.cli.visible import screen as screen
 
 LONGEST = 500  # characters of a value that are shown
 _NARROWEST = 10  # what a folded column needs to be readable
@@ -37,11 +39,6 @@ class Head:
     @property
     def is_line(self) -> bool:
         return self.right or self.whole or self.cut
-
-
-def screen() -> Console:
-    """Where answers are shown."""
-    return Console(markup=False, highlight=False, emoji=False)
 
 
 def grid(heads: Sequence[Head], rows: Iterable[Sequence[Any]]) -> None:

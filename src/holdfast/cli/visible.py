@@ -1,0 +1,45 @@
+"""Text from a table as a terminal may be given it: what would steer the terminal is shown instead of sent.
+
+1. Control characters (C0 but newline and tab, DEL, C1) and those that change the direction of text have no effect: each
+   becomes one visible sign.
+2. JSON stays exact: what it does not escape by itself is escaped in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+_C0 = [code for code in range(0x20) if chr(code) not in "\n\t"]
+_BEYOND = [0x7F, *range(0x80, 0xA0), 0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A), 0xFEFF]
+_SIGNS = {code: chr(0x2400 + code) for code in _C0} | dict.fromkeys(_BEYOND, "\N{REPLACEMENT CHARACTER}")
+_ESCAPES = {code: f"\\u{code:04x}" for code in _BEYOND}
+
+
+def visible(text: str) -> str:
+    """A text without power over a terminal."""
+    return text.translate(_SIGNS)
+
+
+def json_line(encoded: bytes) -> str:
+    """A JSON text without power over a terminal, that says the same."""
+    return encoded.decode().translate(_ESCAPES)
+
+
+class Screen(Console):
+    """A console that sends text only as `visible` has it, whatever it is asked to show; styles are its own."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control:
+                yield segment
+            else:
+                yield Segment(visible(segment.text), segment.style)
+
+
+def screen(**more: Any) -> Screen:
+    """Where answers are shown: nothing in the data is taken for markup."""
+    return Screen(markup=False, highlight=False, emoji=False, **more)
