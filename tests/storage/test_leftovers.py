@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.storage.leftovers import delete_all, remove_empty, unfinished
+from holdfast.storage.leftovers import delete_all, delete_one, remove_empty, unfinished
 from holdfast.storage.local import TEMPORARY
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
@@ -36,5 +36,23 @@ def test_many_objects_go_at_once() -> None:
     store = MemoryStore()
     for n in range(100):
         store.put(f"t/{n}", b"")
-    delete_all(store, [f"t/{n}" for n in range(1, 200)])
+    delete_all(Location(store, "t"), [f"t/{n}" for n in range(1, 200)])
     assert [meta.key for meta in store.list_all("")] == ["t/0"]
+
+
+def test_nothing_behind_a_link_is_removed(tmp_path: Path) -> None:
+    mine, theirs = tmp_path / "t", tmp_path / "theirs"
+    (mine / "real").mkdir(parents=True)
+    theirs.mkdir()
+    for file in (theirs / "a", theirs / "b", mine / "real" / "a"):
+        file.write_bytes(b"")
+    (mine / "link").symlink_to(theirs)
+    (mine / "inner").symlink_to(mine / "real")
+    (tmp_path / "elsewhere").symlink_to(mine)  # a table may be reached by a link
+    for place in (mine, tmp_path / "elsewhere"):
+        location = open_location(str(place))
+        delete_all(location, [location.key("link/a"), location.key("no/such")])
+        delete_one(location, location.key("link/b"))
+    assert sorted(p.name for p in theirs.iterdir()) == ["a", "b"]
+    delete_all(location, [location.key("inner/a")])
+    assert not list((mine / "real").iterdir())

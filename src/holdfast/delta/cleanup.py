@@ -44,6 +44,7 @@ from holdfast.env import Env
 from holdfast.errors import Damaged
 from holdfast.schema.properties import LOG_RETENTION, PROTECTED_BEFORE, number, span_ms, truth
 from holdfast.storage.base import NotFound, ObjectMeta
+from holdfast.storage.leftovers import delete_one
 from holdfast.storage.location import Location
 
 EXPIRED_LOG_CLEANUP = "delta.enableExpiredLogCleanup"
@@ -66,7 +67,7 @@ def clean_log(state: DeltaState, env: Env, *, upto_ms: int | None = None) -> Exp
     if plan.kept is not None:
         point_to(location, plan.kept, list_log(location, start=first_name(plan.kept.version)))
     for name in plan.names:
-        location.store.delete(location.key(LOG, name))
+        delete_one(location, location.key(LOG, name))
     return plan
 
 

@@ -40,6 +40,7 @@ from holdfast.plan.check import (
 )
 from holdfast.storage.arrays import mask
 from holdfast.storage.base import NotFound
+from holdfast.storage.leftovers import behind_no_link
 from holdfast.storage.location import Location
 from holdfast.storage.open import place
 
@@ -122,7 +123,8 @@ def _stored(location: Location) -> dict[str, int]:
 
 def _sizes(location: Location, keys: Sequence[str], stored: Mapping[str, int]) -> dict[str, int | None]:
     """The stored size of each live file; None where it is not there."""
-    outside = [key for key in keys if "://" in key]
+    is_own = behind_no_link(location)
+    outside = [key for key in keys if "://" in key or (key not in stored and not is_own(location.key(key)))]
 
     def size_of(key: str) -> int | None:
         store, name = place(location, key)

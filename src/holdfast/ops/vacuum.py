@@ -22,7 +22,7 @@ from holdfast.model.versions import Versions
 from holdfast.plan.vacuum import LISTED, Kept, VacuumPlan
 from holdfast.storage.arrays import longs, strings
 from holdfast.storage.base import NotFound, ObjectMeta
-from holdfast.storage.leftovers import delete_all, remove_empty, unfinished
+from holdfast.storage.leftovers import behind_no_link, delete_all, remove_empty, unfinished
 from holdfast.storage.location import Location
 
 END = "VACUUM END"
@@ -108,7 +108,9 @@ def listed(location: Location) -> pa.Table:
 
 
 def looked_up(location: Location, keys: Iterable[str]) -> pa.Table:
-    """Those of these files that are there, with the columns of LISTED: a look at each."""
+    """Those of these files that are there and not behind a link, with the columns of LISTED: a look at each."""
+    is_own = behind_no_link(location)
+    own = [key for key in keys if is_own(location.key(key))]
 
     def look(key: str) -> ObjectMeta | None:
         try:
@@ -117,13 +119,13 @@ def looked_up(location: Location, keys: Iterable[str]) -> pa.Table:
             return None
 
     with ThreadPoolExecutor(_HANDS) as pool:
-        return _columns(location, (meta for meta in pool.map(look, keys) if meta is not None))
+        return _columns(location, (meta for meta in pool.map(look, own) if meta is not None))
 
 
 def delete_files(location: Location, keys: pa.Array) -> int:
     """Delete files of a table's directory; how many."""
     for batch in _batches(keys):
-        delete_all(location.store, [location.key(key) for key in batch])
+        delete_all(location, [location.key(key) for key in batch])
     return len(keys)
 
 

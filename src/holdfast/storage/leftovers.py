@@ -3,16 +3,17 @@
 1. Removing what is not there is no error.
 2. A listing never shows unfinished files; here they are, with the time of their last change.
 3. A directory is removed only if it is empty at that moment, which the operating system sees to.
+4. Nothing is removed outside of a table's real directory: what lies behind a link is somebody else's.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from holdfast.storage.base import ObjectMeta, ObjectStore
+from holdfast.storage.base import ObjectMeta
 from holdfast.storage.local import TEMPORARY, LocalStore
 from holdfast.storage.location import Location
 from holdfast.storage.remote import RemoteStore
@@ -20,13 +21,38 @@ from holdfast.storage.remote import RemoteStore
 _HANDS = 16
 
 
-def delete_all(store: ObjectStore, keys: Sequence[str]) -> None:
-    """Remove objects, in bulk where the store can, else several at a time."""
+def delete_all(location: Location, keys: Sequence[str]) -> None:
+    """Remove objects of a place by the store's keys, in bulk where the store can, else several at a time."""
+    store = location.store
     if isinstance(store, RemoteStore):
         store.delete_many(keys)
         return
+    own = behind_no_link(location)
     with ThreadPoolExecutor(_HANDS) as pool:
-        list(pool.map(store.delete, keys))
+        list(pool.map(store.delete, filter(own, keys)))
+
+
+def delete_one(location: Location, key: str) -> None:
+    """Remove an object of a place by the store's key."""
+    if behind_no_link(location)(key):
+        location.store.delete(key)
+
+
+def behind_no_link(location: Location) -> Callable[[str], bool]:
+    """Whether the store's key of something below a place is really there: no directory on the way is a link."""
+    if not isinstance(location.store, LocalStore):
+        return lambda key: True
+    root = os.path.realpath(f"/{location.directory}")
+    known: dict[str, bool] = {}
+
+    def is_own(key: str) -> bool:
+        directory = key.rpartition("/")[0]
+        if directory not in known:
+            there = os.path.realpath(f"/{directory}")
+            known[directory] = there == root or there.startswith(f"{root.rstrip('/')}/")
+        return known[directory]
+
+    return is_own
 
 
 def unfinished(location: Location) -> Iterator[ObjectMeta]:

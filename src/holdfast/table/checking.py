@@ -36,6 +36,7 @@ from holdfast.ops.backfill import row_counts
 from holdfast.ops.check import FilesChecked, check_files, letting_go, saying_anew
 from holdfast.plan.check import Looker
 from holdfast.spark.look import SparkLooker
+from holdfast.storage.leftovers import delete_one
 from holdfast.table.changing import Caller
 from holdfast.table.delta_dialect import DELTA
 
@@ -140,7 +141,7 @@ def _repair_copies(checked: _Checked, caller: Caller) -> Iterator[str]:
     """Write again, or take away, what says in another form what the commits say."""
     location, log = checked.state.snapshot.location, checked.log
     for meta in log.compacted:
-        location.store.delete(meta.key)
+        delete_one(location, meta.key)
         yield f"took {LOG}/{meta.name} away, which the commits say better"
     for checkpoint in log.wrong:
         # It can be read, so it would be taken for good: it goes first. The commits it contradicts are all there.
@@ -168,14 +169,14 @@ def _repair_signs(checked: _Checked) -> Iterator[str]:
 
 def _delete(checkpoint: Checkpoint, checked: _Checked) -> None:
     for meta in checkpoint.files:
-        checked.state.snapshot.location.store.delete(meta.key)
+        delete_one(checked.state.snapshot.location, meta.key)
 
 
 def _point_anew(checked: _Checked) -> str:
     location = checked.state.snapshot.location
     listing = list_all(location).listing
     bad = {meta.name for c in checked.log.broken for meta in c.files}
-    location.store.delete(location.key(LOG, LAST_CHECKPOINT))
+    delete_one(location, location.key(LOG, LAST_CHECKPOINT))
     for checkpoint in listing.checkpoints:
         if not bad & {meta.name for meta in checkpoint.files}:
             point_to(location, checkpoint, listing)

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from holdfast.delta.state import DeltaState
 from holdfast.errors import Invalid
 from holdfast.plan.manifest import manifests
+from holdfast.storage.leftovers import delete_one
 
 SYMLINK_FORMAT = "symlink_format_manifest"
 DIRECTORY = f"_{SYMLINK_FORMAT}"
@@ -31,4 +32,4 @@ def generate(state: DeltaState, mode: str) -> None:
         list(pool.map(lambda entry: location.store.put(*entry), texts.items()))
     for found in list(location.store.list_all(location.key(DIRECTORY))):
         if found.name == _NAME and found.key not in texts:
-            location.store.delete(found.key)
+            delete_one(location, found.key)

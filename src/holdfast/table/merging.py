@@ -40,6 +40,7 @@ from holdfast.schema.evolve import evolve
 from holdfast.schema.types import Field, Struct
 from holdfast.spark.conditions import stated_or_none
 from holdfast.spark.dedupe import one_per_key
+from holdfast.storage.leftovers import delete_one
 from holdfast.table.assignments import Sets, Value, assignments, stated_sets
 from holdfast.table.auto import after
 from holdfast.table.changing import (
@@ -215,7 +216,7 @@ class DeltaMergeBuilder:
         finally:
             for key in pinned.staged.column("key").to_pylist():  # one per file
                 try:
-                    location.store.delete(location.store_key(key))
+                    delete_one(location, location.store_key(key))
                 except TableError as error:
                     _log.warning("%s of a merge that is over could not be deleted: %s", key, error)
 

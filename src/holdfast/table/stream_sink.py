@@ -41,6 +41,7 @@ from holdfast.spark.carry import carried
 from holdfast.spark.types import spark_to_struct
 from holdfast.storage.base import NotFound
 from holdfast.storage.border import json_record
+from holdfast.storage.leftovers import delete_one
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
 from holdfast.table.builder import Mode
@@ -167,7 +168,7 @@ def discard(sink: Sink, messages: Sequence[Stored | None]) -> None:
     """Remove what tasks stored and nobody will refer to."""
     for message in messages:
         for key in _unpacked(message.files).column("key").to_pylist() if message is not None else ():
-            sink.location.store.delete(sink.location.store_key(key))
+            delete_one(sink.location, sink.location.store_key(key))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -40,7 +41,8 @@ from holdfast.plan.scan import partition_fields
 from holdfast.plan.vacuum import Layout, VacuumPlan, plan_vacuum
 from holdfast.schema.properties import DELETED_FILE_RETENTION
 from holdfast.spark.terminal import phase
-from holdfast.storage.arrays import strings
+from holdfast.storage.arrays import mask, strings
+from holdfast.storage.leftovers import behind_no_link
 from holdfast.storage.open import missing
 from holdfast.table.changing import Caller
 from holdfast.table.delta_dialect import CHANGE_DIRECTORY
@@ -305,10 +307,13 @@ def _told_by_log(state: DeltaState, past: Past, horizon_ms: int) -> pa.Table:
 
 
 def _readable(past: Past, there: pa.Array) -> Versions:
-    """Versions of which nothing is missing; files outside of the table's directory are looked at one by one."""
+    """Versions of which nothing is missing; files outside of the table's real directory are looked at one by one."""
     needed = pc.unique(past.keys())
     lacking = needed.filter(pc.invert(pc.is_in(needed, value_set=there)))
-    outside = pc.match_substring(lacking, "://")
+    is_own = behind_no_link(past.location)  # a listing does not go through links, and readers do
+    outside = mask(
+        np.fromiter(("://" in k or not is_own(past.location.key(k)) for k in lacking.to_pylist()), bool, len(lacking))
+    )
     away = strings(list(missing(past.location, lacking.filter(outside).to_pylist())))
     return past.described - past.needing(pa.concat_arrays([lacking.filter(pc.invert(outside)), away]))
 
