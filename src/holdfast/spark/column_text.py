@@ -22,6 +22,9 @@ UNREADABLE = "holdfast_unreadable()"
 _INFIX = {">", ">=", "<", "<=", "=", "==", "<=>", "and", "or", "+", "-", "*", "/", "%"}
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_ONE_CALENDAR_MS = (
+    -2_177_452_800_000
+)  # 1901: before, Spark moves Java's dates and times into its own calendar and zones
 
 
 def sql_of(column: Column, *, bound: str | None = None) -> str:
@@ -146,17 +149,18 @@ def _classic_literal(value: Any) -> str:
     if value is None or isinstance(value, bool | int | float | str | decimal.Decimal):
         return _plain(value)
     match str(value.getClass().getName()):
-        case "java.sql.Date" | "java.time.LocalDate":
+        case "java.time.LocalDate":
             return f"DATE '{value.toString()}'"
-        case "java.sql.Timestamp":
+        case "java.sql.Date" if value.getTime() >= _ONE_CALENDAR_MS:
+            return f"DATE '{value.toString()}'"
+        case "java.sql.Timestamp" if value.getTime() >= _ONE_CALENDAR_MS:
             return _timestamp(value.getTime() // 1000 * 1_000_000 + value.getNanos() // 1000)
         case _:
             return UNREADABLE
 
 
 def _timestamp(micros: int) -> str:
-    moment = _EPOCH + datetime.timedelta(microseconds=micros)
-    return f"TIMESTAMP '{moment:%Y-%m-%d %H:%M:%S.%f}+00:00'" if moment.year >= 1000 else UNREADABLE
+    return f"TIMESTAMP '{(_EPOCH + datetime.timedelta(microseconds=micros)).isoformat(sep=' ')}'"
 
 
 def _plain(value: Any) -> str:

@@ -4,6 +4,8 @@ A user gives SQL text or a Column. Whatever of it is understood prunes files; Sp
 
 1. Every verb that takes a condition takes it through `stated` or one of its siblings, before anything is read: what is
    neither text nor a Column, a bool above all, never becomes text.
+2. A literal reaches Spark as the value that its predicate has: neither Java's calendar nor the zone of the session, of
+   the JVM or of this process has a say.
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ from holdfast.predicate.records import (
 from holdfast.schema.types import Struct
 from holdfast.spark.column_text import UNREADABLE, sql_of
 
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MICROSECOND = datetime.timedelta(microseconds=1)
 _OPERATORS: dict[Op, Callable[[Column, Column], Column]] = {
     Op.EQ: lambda a, b: a == b,
     Op.NE: lambda a, b: a != b,
@@ -101,9 +105,9 @@ def below(predicate: Predicate, column_of: Callable[[str], Column]) -> Column:
         case Not(part):
             return ~below(part, column_of)
         case Compare(op, (name,), value):
-            return _OPERATORS[op](column_of(name), _literal(value))
+            return _OPERATORS[op](column_of(name), literal(value))
         case In((name,), values):
-            return column_of(name).isin([_literal(value) for value in values])
+            return column_of(name).isin([literal(value) for value in values])
         case IsNull((name,)):
             return column_of(name).isNull()
         case StartsWith((name,), prefix):
@@ -114,11 +118,20 @@ def below(predicate: Predicate, column_of: Callable[[str], Column]) -> Column:
             raise AssertionError(f"{predicate} is not a comparison of top-level columns with literals")
 
 
-def _literal(value: Value) -> Column:
-    """A value of a predicate as a Column of the same meaning."""
-    if isinstance(value, datetime.datetime) and value.tzinfo is None:
-        # `lit` would take it for a moment in the zone of this process
-        return F.lit(value.isoformat(sep=" ")).cast("timestamp_ntz")
-    if isinstance(value, decimal.Decimal):
-        return F.lit(str(value)).cast(f"decimal(38,{max(0, -int(value.as_tuple().exponent))})")
-    return F.lit(value)
+def literal(value: Value) -> Column:
+    """A value of a predicate as a Column of the same meaning, which Spark folds into a literal and pushes down.
+
+    `lit` makes a date and a timestamp Java's, whose calendar has other days before 1582, whose zones have other offsets
+    before 1900 and whose parser wants years of four digits: moments go as what Spark counts them in.
+    """
+    match value:
+        case datetime.datetime(tzinfo=None):
+            return F.lit(value.isoformat(sep=" ")).cast("timestamp_ntz")
+        case datetime.datetime():
+            return F.timestamp_micros(F.lit((value - _EPOCH) // _MICROSECOND))
+        case datetime.date():
+            return F.date_from_unix_date(F.lit((value - _EPOCH.date()).days))
+        case decimal.Decimal():
+            return F.lit(str(value)).cast(f"decimal(38,{max(0, -int(value.as_tuple().exponent))})")
+        case _:
+            return F.lit(value)
