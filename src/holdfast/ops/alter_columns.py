@@ -165,9 +165,22 @@ def default_column(old: Shape, name: str, expression: str | None) -> Mutation:
     return _column_changed(old, path, with_default(fields_along(old.schema, path)[-1], expression))
 
 
-def path_of(schema: Struct, name: str) -> Path:
-    """The column a name means, as the schema spells it: a column of that name, else a path with dots and backticks."""
-    return tuple(f.name for f in fields_along(schema, (name,) if schema.find(name) else split(name)))
+def path_of(schema: Struct, name: str, alias: str | None = None) -> Path:
+    """The column a name means, as the schema spells it, found in Spark's order.
+
+    A column behind the table's alias comes first, then a path from a column down, its parts in backticks where they
+    need them. Where neither is there, it is a column whose own name has dots.
+    """
+    try:
+        parts = split(name)
+        qualified = alias is not None and len(parts) > 1 and parts[0].lower() == alias.lower()
+        if qualified and schema.find(parts[1]) is not None:
+            parts = parts[1:]
+        return tuple(f.name for f in fields_along(schema, parts))
+    except Invalid:
+        if (whole := schema.find(name)) is None:
+            raise
+        return (whole.name,)
 
 
 def split(name: str) -> Path:

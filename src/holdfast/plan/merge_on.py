@@ -12,7 +12,7 @@ side by its qualifier, or because no other side has such a column.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -73,9 +73,15 @@ def understand(
     )
 
 
-def source_aliases(texts: Sequence[str], target: Struct, source: Struct, target_alias: str | None) -> frozenset[str]:
+def source_aliases(
+    texts: Sequence[str],
+    target: Struct,
+    source: Struct,
+    target_alias: str | None,
+    is_alias: Callable[[str], bool] = lambda name: False,
+) -> frozenset[str]:
     """What these texts may call the source: what stands before one of its columns and is not the target, and no
-    struct with such a field. Texts that cannot be read call it nothing."""
+    struct with such a field unless `is_alias` knows it for an alias. Texts that cannot be read call it nothing."""
     trees = filter(None, map(syntax_tree, texts))
     found = [parts for tree in trees for parts in _dotted(tree)]
     ours = (target_alias or "").lower()
@@ -84,7 +90,7 @@ def source_aliases(texts: Sequence[str], target: Struct, source: Struct, target_
         for first, second, *_ in found
         if first.lower() != ours
         and (second == "*" or source.find(second) is not None)
-        and not any(_has_field(schema, first, second) for schema in (target, source))
+        and (not any(_has_field(schema, first, second) for schema in (target, source)) or is_alias(first))
     )
 
 

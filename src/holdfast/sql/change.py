@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from holdfast.errors import Invalid, Unsupported
+from holdfast.errors import Invalid, UnknownColumn, Unsupported
+from holdfast.ops.alter_columns import path_of as columns_path
 from holdfast.schema.enforce import default_of
 from holdfast.schema.literal_text import literal_text
-from holdfast.schema.types import Field, Struct
+from holdfast.schema.types import Field
+from holdfast.spark.catalog import quoted as quoted_name
 from holdfast.spark.stored import refuse_shadowed
 from holdfast.sql import answers
 from holdfast.sql.asking import Asking
@@ -133,15 +135,9 @@ def _setting(
 ) -> Iterator[tuple[Table, str | None, dict[str, str]]]:
     """The table, which rows of it to change, and what to set."""
     table = called(found, asked.alias)
-    schema = table._state().snapshot.schema
     with expressions(asking, statement, target_of(asked.table, asked.alias), table) as text_of:
         condition = None if asked.where is None else text_of(asked.where)
-        sets = {
-            dotted(_unqualified(column, asked.table)): value_of(asking, statement, span, column, schema)
-            or text_of(span)
-            for column, span in asked.sets
-        }
-        yield table, condition, sets
+        yield table, condition, assigned(asking, statement, asked.table, asked.alias, asked.sets, table, text_of)
 
 
 def run_truncate(asking: Asking, statement: Statement, asked: Truncate, found: Found) -> DataFrame:
@@ -161,14 +157,6 @@ def target_of(parts: tuple[str, ...], alias: str | None) -> Reference:
     return Reference((0, 0), parts, alias=alias)
 
 
-def value_of(asking: Asking, statement: Statement, span: Span, column: tuple[str, ...], schema: Struct) -> str | None:
-    """What DEFAULT means for a column; None where something else stands there."""
-    if span[1] - span[0] != 1 or statement.upper(span[0]) != "DEFAULT":
-        return None
-    field = schema.find(column[-1])
-    return "NULL" if field is None else default_text(asking, field)
-
-
 def default_text(asking: Asking, f: Field) -> str:
     """What DEFAULT means for a column, as SQL that stands among the user's own."""
     default = default_of(f)
@@ -178,13 +166,39 @@ def default_text(asking: Asking, f: Field) -> str:
     return default.sql
 
 
-def dotted(path: tuple[str, ...]) -> str:
-    """A column's path as the verbs take it."""
-    return ".".join("`" + part + "`" for part in path)
+def assigned(
+    asking: Asking,
+    statement: Statement,
+    named: tuple[str, ...],
+    alias: str | None,
+    sets: Sequence[tuple[tuple[str, ...], Span]],
+    table: Table,
+    text_of: Callable[[Span], str],
+) -> dict[str, str]:
+    """Columns as the verbs take them, and their values; `named` and `alias` are what the statement calls the table."""
+    made = {}
+    for column, span in sets:
+        name = quoted_name(_less_qualified(column, named, table._alias) if alias is None else column)
+        default = span[1] - span[0] == 1 and statement.upper(span[0]) == "DEFAULT"
+        made[name] = _default(asking, name, table) if default else text_of(span)
+    return made
 
 
-def _unqualified(column: tuple[str, ...], table: tuple[str, ...]) -> tuple[str, ...]:
-    """A column without the whole name of its table before it."""
-    size = len(table)
-    same = [part.lower() for part in column[:size]] == [part.lower() for part in table]
-    return column[size:] if size > 1 and len(column) > size and same else column
+def _default(asking: Asking, name: str, table: Table) -> str:
+    """What DEFAULT means for a column: a field inside of one has none."""
+    schema = table._state().snapshot.schema
+    try:
+        path = columns_path(schema, name, table._alias)
+    except UnknownColumn:
+        return "NULL"  # of a column that the statement adds; the verb refuses any other
+    field = schema.find(path[0])
+    return "NULL" if field is None or len(path) > 1 else default_text(asking, field)
+
+
+def _less_qualified(column: tuple[str, ...], named: tuple[str, ...], called: str | None) -> tuple[str, ...]:
+    """A column behind the whole name of its table, behind what the verbs call the table instead."""
+    size = len(named)
+    same = [part.lower() for part in column[:size]] == [part.lower() for part in named]
+    if size == 1 or len(column) <= size or not same:
+        return column
+    return column[size:] if called is None else (called, *column[size:])

@@ -10,12 +10,11 @@ from pyspark.sql import DataFrame
 
 from holdfast.errors import Invalid
 from holdfast.schema.constraints import quoted
-from holdfast.schema.types import Struct
 from holdfast.sql import answers
 from holdfast.sql.asking import Asking
-from holdfast.sql.change import called, dotted, parse_sets, refuse_doubled, target_of, value_of
+from holdfast.sql.change import assigned, called, parse_sets, refuse_doubled, target_of
 from holdfast.sql.cursor import Cursor
-from holdfast.sql.known import Found
+from holdfast.sql.known import Found, Table
 from holdfast.sql.query import expressions, relation_frame
 from holdfast.sql.references import Span
 from holdfast.sql.text import Statement
@@ -84,14 +83,13 @@ def _merging(asking: Asking, statement: Statement, asked: Merge, found: Found) -
     table = called(found, asked.alias)
     source = relation_frame(asking, statement, asked.source, asked.given)
     relation = relation_of(statement, asked.source).blocks[-1].relations[0]
-    schema = table._state().snapshot.schema
     with expressions(asking, statement, target_of(asked.table, asked.alias), table) as text_of:
         builder = table.merge(source, text_of(asked.on), userMetadata=asking.user_metadata)
         if asked.evolves or asking.evolves:
             builder = builder.withSchemaEvolution()
         for clause in asked.clauses:
             condition = None if clause.condition is None else text_of(clause.condition)
-            sets = _sets(asking, clause, statement, schema, source.columns, relation.called, text_of)
+            sets = _sets(asking, clause, statement, asked, table, source.columns, relation.called, text_of)
             builder = _added(builder, clause, condition, sets)
         yield builder
 
@@ -120,7 +118,8 @@ def _sets(
     asking: Asking,
     clause: Clause,
     statement: Statement,
-    schema: Struct,
+    asked: Merge,
+    table: Table,
     columns: list[str],
     source: str | None,
     text_of: Callable[[Span], str],
@@ -132,10 +131,7 @@ def _sets(
         return {quoted(name): f"{prefix}{quoted(name)}" for name in columns if name.lower() not in without}
     if not clause.sets:
         return None
-    return {
-        dotted(column): value_of(asking, statement, span, column, schema) or text_of(span)
-        for column, span in clause.sets
-    }
+    return assigned(asking, statement, asked.table, asked.alias, clause.sets, table, text_of)
 
 
 def _clause(cursor: Cursor) -> Clause:

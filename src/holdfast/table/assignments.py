@@ -14,11 +14,11 @@ from typing import TypeAlias
 
 from pyspark.sql import Column
 
-from holdfast.errors import Invalid, NotACondition, UnknownColumn
-from holdfast.ops.alter_columns import split
+from holdfast.errors import Invalid, NotACondition
+from holdfast.ops.alter_columns import path_of
 from holdfast.plan.change import Set
 from holdfast.schema.identity import identity_of
-from holdfast.schema.types import DataType, Struct
+from holdfast.schema.types import Struct
 
 Value: TypeAlias = str | Column
 Sets: TypeAlias = Mapping[str, Value | int | float | None]
@@ -38,7 +38,7 @@ def stated_sets(sets: object, of: str) -> Mapping[str, Value]:
 
 def assignments(sets: Mapping[str, Value], schema: Struct, alias: str | None) -> tuple[Set, ...]:
     """What is set, by the paths of columns as the table spells them."""
-    made = [Set(column_path(name, schema, alias), value) for name, value in sets.items()]
+    made = [Set(path_of(schema, name.strip(), alias), value) for name, value in sets.items()]
     for one in made:
         clash = [o for o in made if o is not one and o.path[: len(one.path)] == one.path]
         if clash:
@@ -49,25 +49,6 @@ def assignments(sets: Mapping[str, Value], schema: Struct, alias: str | None) ->
             wrong = Invalid(f"the column {top.name} is numbered by the table itself and cannot be set")
             raise wrong.named("DELTA_IDENTITY_COLUMNS_UPDATE_NOT_SUPPORTED")
     return tuple(made)
-
-
-def column_path(name: str, schema: Struct, alias: str | None) -> tuple[str, ...]:
-    """The path of a column that a user names, with or without the table's alias before it."""
-    parts = split(name.strip())
-    qualified = alias is not None and len(parts) > 1 and parts[0].lower() == alias.lower()
-    if qualified and schema.find(parts[1]) is not None:
-        parts = parts[1:]
-    path: list[str] = []
-    inside: DataType = schema
-    for part in parts:
-        field = inside.find(part) if isinstance(inside, Struct) else None
-        if field is None:
-            if (whole := schema.find(name)) is not None:
-                return (whole.name,)
-            raise UnknownColumn(f"the table has no column {name!r}; it has {', '.join(schema.names[:20])}", column=name)
-        path.append(field.name)
-        inside = field.type
-    return tuple(path)
 
 
 def _name(name: object, of: str) -> str:

@@ -38,6 +38,7 @@ from holdfast.plan.scan import Request, plan_scan, with_metadata
 from holdfast.schema.constraints import quoted
 from holdfast.schema.evolve import evolve
 from holdfast.schema.types import Field, Struct
+from holdfast.spark.called import is_called
 from holdfast.spark.conditions import stated_or_none
 from holdfast.spark.dedupe import one_per_key
 from holdfast.storage.leftovers import delete_one
@@ -254,7 +255,12 @@ class DeltaMergeBuilder:
     def _alias_of_source(self, source: Struct) -> str | None:
         """What the user calls the source, from what qualifies names in the texts and is neither target nor column."""
         target = self._state.snapshot.schema
-        found = source_aliases(list(self._texts()), target, source, self._caller.alias)
+        rows = self._source
+
+        def is_alias(name: str) -> bool:
+            return isinstance(rows, DataFrame) and is_called(rows, name)
+
+        found = source_aliases(list(self._texts()), target, source, self._caller.alias, is_alias)
         if len(found) > 1:
             raise Invalid(
                 f"names of the source are qualified by {' and '.join(sorted(found))}: give the source one "
