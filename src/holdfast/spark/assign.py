@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from holdfast.plan.change import Set, Side, Work
 from holdfast.schema.constraints import demands, quoted
-from holdfast.schema.enforce import GENERATION, Assignment, Fit, fit, generation_of
+from holdfast.schema.enforce import GENERATION, Assignment, How, fit, generation_of
 from holdfast.schema.identity import without_identity
 from holdfast.schema.types import Field, Struct
 from holdfast.spark.change_task import UPDATED
@@ -42,11 +42,11 @@ def assigned(
     are columns made of those that values may name too."""
     assert work.store is not None, "columns are made where rows are stored"
     fields = work.schema.fields
-    known = {f.name for f in work.target.snapshot.schema.fields}
+    known = {f.name: f for f in work.target.snapshot.schema.fields}
     before = {f.name: f"__hf_o{i}" for i, f in enumerate(fields)}
     old = [
         (
-            F.col(f"{quoted(alias)}.{quoted(f.name)}").cast(spark_type(f.type))
+            _grown(F.col(f"{quoted(alias)}.{quoted(f.name)}"), known[f.name], f)
             if f.name in known
             else F.lit(None).cast(spark_type(f.type))
         ).alias(before[f.name])
@@ -132,13 +132,25 @@ def _struct(
     return F.struct(*made)
 
 
+def _grown(value: Column, was: Field, f: Field) -> Column:
+    """A value as it was, of the type that the column has from now on: fields that came are null."""
+    if spark_type(was.type) == spark_type(f.type):
+        return value
+    return converted(_way(was, f), value, f, f.name).cast(spark_type(f.type))
+
+
 def _fitted(f: Field, place: str, types: Struct) -> Column:
     """The value in a column of the frame as a value of the field's type."""
     given = types.find(place)
     assert given is not None, "every value has its column"
+    return converted(_way(given, f), named(place), f, f.name)
+
+
+def _way(given: Field, f: Field) -> How:
+    """How values of a column become values of a field."""
     plain = without_identity(replace(f, nullable=True))
-    made: Fit = fit(Struct((replace(given, name=f.name, nullable=True),)), Struct((plain,)), assignment=Assignment.CAST)
-    return converted(made.parts[0].how, named(place), f, f.name)
+    incoming = Struct((replace(given, name=f.name, nullable=True, metadata={}),))
+    return fit(incoming, Struct((plain,)), assignment=Assignment.CAST).parts[0].how
 
 
 def _generated(

@@ -32,7 +32,7 @@ from holdfast.parquet.orc import OrcFile
 from holdfast.parquet.read import blamed_on
 from holdfast.parquet.source import open_source
 from holdfast.schema.types import LONG, STRING, Array, DataType, Decimal, Field, Map, Primitive, Struct, physical
-from holdfast.spark.types import has_void
+from holdfast.spark.types import solid
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.open import place
 
@@ -140,7 +140,8 @@ def _fields_inside(type_: DataType) -> Sequence[Field]:
 
 def _stored(snapshot: Snapshot) -> list[Field]:
     partition = set(snapshot.partition_columns)
-    fields = [f for f in snapshot.schema.fields if f.name not in partition and not has_void(f.type)]
+    held = (solid(f) for f in snapshot.schema.fields if f.name not in partition)
+    fields = [f for f in held if f is not None]
     if snapshot.identity is not None:
         fields += [f for f in (snapshot.identity.id_stored, snapshot.identity.version_stored) if f is not None]
     return fields

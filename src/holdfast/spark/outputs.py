@@ -12,18 +12,20 @@ from holdfast.predicate.records import columns_of, has_opaque
 from holdfast.schema.literal_text import literal_text
 from holdfast.schema.types import Field
 from holdfast.spark.footers import Spelling
-from holdfast.spark.types import has_void, named, spark_type
+from holdfast.spark.types import named, solid, spark_type, with_voids
 
 
 def logical(f: Field, spelling: Spelling) -> Column:
     """A stored column under its logical type: nested fields take their logical names."""
-    if has_void(f.type):
+    held = solid(f)
+    if held is None:
         return F.lit(None).cast(spark_type(f.type))
     if spelling.defaults(f):
         return F.expr(literal_text(f.initial_default, f.type)).cast(spark_type(f.type))
-    stored = named(spelling.top(f))
-    shown = spark_type(f.type)
-    return stored if spark_type(spelling.type(f)) == shown else stored.cast(shown)
+    stored = named(spelling.top(held))
+    shown = spark_type(held.type)
+    value = stored if spark_type(spelling.type(held)) == shown else stored.cast(shown)
+    return value if held is f else with_voids(value, f.type)
 
 
 def all_outputs(plan: ScanPlan) -> tuple[Field, ...]:

@@ -44,7 +44,7 @@ from holdfast.spark.hive import directories_agree
 from holdfast.spark.outputs import all_outputs, logical, needed, outputs_of
 from holdfast.spark.placed import Facts, known_of, more_facts, not_parquet, partition_name
 from holdfast.spark.scratch import Scratch, scratch_for
-from holdfast.spark.types import has_time, has_void, named, refuse_time, spark_struct, spark_type
+from holdfast.spark.types import has_time, named, refuse_time, solid, spark_struct, spark_type
 from holdfast.storage.base import NotFound
 
 _POSITIONS_LIMIT = 1 << 40  # more rows than a Parquet file can hold in practice; a vector beyond is damaged
@@ -209,7 +209,7 @@ class _NativeScan:
         table = self._facts(lot, hive)
         asked = self.plan.metadata.keys()
         numbered = self.scratch.is_free and (table is not None or bool(asked & _PER_FILE) or bool(lot.gone))
-        stored = [f for f in (*self._stored_fields(), *self._compared(lot.gone)) if not has_void(f.type)]
+        stored = [f for f in map(solid, (*self._stored_fields(), *self._compared(lot.gone))) if f is not None]
         read_as = [Field(lot.spelling.top(f), lot.spelling.type(f)) for f in stored]
         if hive:
             read_as += [Field(f.physical_name, f.type) for f in self.plan.partition_fields]
@@ -365,7 +365,7 @@ class _NativeScan:
         if self.plan.where is None:
             return df
         defaulted = {f.name for f in self._stored_fields() if lot.spelling.defaults(f)}
-        stored = [f for f in self._stored_fields() if not has_void(f.type) and f.name not in defaulted]
+        stored = [f for f in self._stored_fields() if solid(f) is not None and f.name not in defaulted]
         tops = {f.name: lot.spelling.top(f) for f in stored if f in self.plan.snapshot.schema.fields}  # no stored ids
         for part in conjuncts(self.plan.where.predicate):
             safe = is_safe_below(part) and not may_find_nan(part, self.plan.snapshot.schema)

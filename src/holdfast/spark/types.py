@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import Column, SparkSession
@@ -40,9 +41,44 @@ def spark_to_struct(type_: spark.StructType, *, where: str = "the DataFrame") ->
     return parse_schema(type_.json(), where=where)
 
 
-def has_void(type_: DataType) -> bool:
-    """Whether a void stands anywhere in a type: data files never hold one."""
-    return _has("void", type_)
+def solid(f: Field) -> Field | None:
+    """A field as data files hold it, without the voids inside of it; None where nothing is left."""
+    type_ = _solid(f.type)
+    return None if type_ is None else f if type_ == f.type else replace(f, type=type_)
+
+
+def _solid(type_: DataType) -> DataType | None:
+    match type_:
+        case Primitive("void"):
+            return None
+        case Struct(fields):
+            kept = tuple(inner for inner in map(solid, fields) if inner is not None)
+            return Struct(kept) if kept else None
+        case Array(element):
+            inside = _solid(element)
+            return None if inside is None else replace(type_, element=inside)
+        case Map(key, value):
+            keys, values = _solid(key), _solid(value)
+            return None if keys is None or values is None else replace(type_, key=keys, value=values)
+        case _:
+            return type_
+
+
+def with_voids(value: Column, type_: DataType) -> Column:
+    """A value as data files hold it as one of the whole type: its voids are null, and what is beside them stays."""
+    if _solid(type_) is None:
+        return F.lit(None).cast(spark_type(type_))
+    match type_:
+        case Struct(fields) if _solid(type_) != type_:
+            parts = [with_voids(value.getField(inner.name), inner.type).alias(inner.name) for inner in fields]
+            return F.when(value.isNotNull(), F.struct(*parts))
+        case Array(element) if _solid(element) != element:
+            return F.transform(value, lambda each: with_voids(each, element))
+        case Map(key, inside) if _solid(type_) != type_:
+            keyed = F.transform_keys(value, lambda k, v: with_voids(k, key))
+            return F.transform_values(keyed, lambda k, v: with_voids(v, inside))
+        case _:
+            return value
 
 
 def has_time(type_: DataType) -> bool:
