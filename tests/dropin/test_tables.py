@@ -192,3 +192,30 @@ def test_what_is_no_condition_is_a_type_error_as_with_delta_spark(
     finally:
         enabled.sql("DROP TABLE cond_t")
     assert rows(table) == [(i, 0) for i in range(5)]
+
+
+@pytest.mark.connect
+def test_a_star_needs_every_column_unless_the_schema_evolves(enabled: SparkSession, delta: Any, place: str) -> None:
+    """As delta-spark has it: a misspelt column of the source is not taken for one that is left out."""
+    table = delta.DeltaTable.forPath(enabled, place)
+    misspelt = enabled.range(4, 7).withColumn("m", F.lit(9)).alias("s")
+    misspelt.createOrReplaceTempView("misspelt")
+    begun = table.alias("t").merge(misspelt, "t.id = s.id")
+    into = f"MERGE INTO delta.`{place}` AS t USING misspelt AS s ON t.id = s.id WHEN"
+    for run in (
+        begun.whenMatchedUpdateAll().execute,
+        table.alias("t").merge(misspelt, "t.id = s.id").whenNotMatchedInsertAll().execute,
+        lambda: enabled.sql(f"{into} MATCHED THEN UPDATE SET *"),
+        lambda: enabled.sql(f"{into} NOT MATCHED THEN INSERT *"),
+    ):
+        with pytest.raises(AnalysisException, match="the source has no column n") as refused:
+            run()
+        assert refused.value.getCondition() == "DELTA_MERGE_UNRESOLVED_EXPRESSION"
+    assert rows(table) == [(i, 0) for i in range(5)]
+    evolving = table.alias("t").merge(misspelt, "t.id = s.id").withSchemaEvolution()
+    evolving.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+    assert sorted((r.id, r.n, r.m) for r in table.toDF().where("id > 3").collect()) == [
+        (4, 0, 9),
+        (5, None, 9),
+        (6, None, 9),
+    ]

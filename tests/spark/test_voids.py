@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast import DeltaTable
+from holdfast.errors import SchemaMismatch
 
 _S = pa.struct([("a", pa.int32())])
 
@@ -35,3 +36,17 @@ def test_what_stands_beside_a_void_is_read_and_survives_a_merge(spark: SparkSess
         assert found["s"].to_pylist() == [{"a": 1, "v": "x", "b": 7}, {"a": 2, "v": None, "b": None}, None]
         assert table.toDF().where("id = 1").collect()[0].s.asDict() == {"a": 1, "v": "x", "b": 7}
         assert found["l"].to_pylist()[0] == [{"a": 1, "v": None}]
+
+
+@pytest.mark.everywhere
+def test_a_value_that_lacks_fields_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    spark_rows = spark.sql("SELECT 1L AS id, named_struct('a', 1, 'b', 2) AS x")
+    DeltaTable.create(spark).location(str(tmp_path / "t")).addColumns(spark_rows.schema).execute().append(spark_rows)
+    table = DeltaTable.forPath(spark, tmp_path / "t")
+    with pytest.raises(SchemaMismatch, match=r"x has no x\.b, which would become null"):
+        table.update("id = 1", {"x": "named_struct('a', 5)"})
+    source = spark.sql("SELECT 1L AS id, named_struct('a', 5) AS x").alias("s")
+    with pytest.raises(SchemaMismatch, match=r"x\.b"):
+        table.alias("t").merge(source, "t.id = s.id").whenMatchedUpdate(set={"x": "s.x"}).execute()
+    table.alias("t").merge(source, "t.id = s.id").whenMatchedUpdateAll().execute()
+    assert table.toDF().collect()[0].x.asDict() == {"a": 5, "b": 2}

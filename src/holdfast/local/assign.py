@@ -23,8 +23,9 @@ from holdfast.plan.change import Set
 from holdfast.schema.arrow import arrow_type
 from holdfast.schema.casts import is_assignable
 from holdfast.schema.constraints import Demand, Kind, demands, references
-from holdfast.schema.enforce import DEFAULT, GENERATION, Assignment, Fit, fit
+from holdfast.schema.enforce import DEFAULT, GENERATION, Assignment, Fit, fit, refuse_incomplete
 from holdfast.schema.identity import without_identity
+from holdfast.schema.mapping import fields_along
 from holdfast.schema.types import WRITE_DEFAULT, DataType, Field, Struct
 
 
@@ -63,7 +64,7 @@ def updated(
 ) -> Recipe:
     """Rows of the target, which is the first relation, with some columns set."""
     target = relations[0]
-    values = _values(sets, relations, zone)
+    values = _values(sets, relations, schema, zone)
     _refuse_stale(schema, {path[0] for path in values})
     columns = []
     for f in schema.fields:
@@ -82,7 +83,7 @@ def inserted(
     sets: Sequence[Set], source: Relation, schema: Struct, properties: Mapping[str, str], *, zone: str
 ) -> Recipe:
     """New rows: what is not set has its default, its number, or null."""
-    values = _values(sets, [source], zone)
+    values = _values(sets, [source], schema, zone)
     made = [(f, _made(f, (f.name,), values, None, zone)) for f in schema.fields]
     columns = tuple((f, value) for f, value in made if value is not None)
     fitted = fit(_incoming(columns), schema, assignment=Assignment.ANSI)
@@ -97,8 +98,13 @@ def _ready(columns: Sequence[tuple[Field, Evaluable]], fitted: Fit, wanted: Sequ
     return recipe
 
 
-def _values(sets: Sequence[Set], relations: Sequence[Relation], zone: str) -> dict[tuple[str, ...], Evaluable]:
+def _values(
+    sets: Sequence[Set], relations: Sequence[Relation], schema: Struct, zone: str
+) -> dict[tuple[str, ...], Evaluable]:
     values = {one.path: evaluable(one.value, relations, zone=zone) for one in sets}
+    for one in sets:
+        if one.complete:
+            refuse_incomplete(values[one.path].type, fields_along(schema, one.path)[-1].type, one.path)
     for path in values:
         around = next((path[:n] for n in range(1, len(path)) if path[:n] in values), None)
         if around is not None or sum(one.path == path for one in sets) > 1:

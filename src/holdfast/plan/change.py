@@ -52,6 +52,7 @@ class Set:
 
     path: tuple[str, ...]  # logical names as the table spells them
     value: Expression
+    complete: bool = True  # a value whose structs lack fields of the column is refused; else those are null
 
 
 @dataclass(frozen=True, slots=True)

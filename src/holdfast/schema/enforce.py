@@ -14,6 +14,7 @@ is made of what comes in; runners turn it into expressions.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeAlias
@@ -23,7 +24,7 @@ from holdfast.schema.casts import is_assignable, is_castable, is_lossless, widen
 from holdfast.schema.expressions import Stored, stored
 from holdfast.schema.identity import Identity, identity_of
 from holdfast.schema.show import Path, path_text, schema_text, side_by_side, type_text
-from holdfast.schema.types import Array, DataType, Field, Map, Struct
+from holdfast.schema.types import Array, DataType, Field, Map, Primitive, Struct
 
 GENERATION = "delta.generationExpression"
 DEFAULT = "CURRENT_DEFAULT"
@@ -132,6 +133,35 @@ def fit(incoming: Struct, table: Struct, *, assignment: Assignment = Assignment.
     if fitter.wrong:
         raise mismatch(incoming, table, fitter.wrong)
     return Fit(parts)
+
+
+def refuse_incomplete(given: DataType, target: DataType, path: Path) -> None:
+    """Refuse a value for a column, or a field, whose structs lack fields: they would become null without a word."""
+    if lacking := [path_text(found) for found in missing_fields(given, target, path)]:
+        raise SchemaMismatch(
+            f"the value for {path_text(path)} has no {', '.join(lacking[:5])}, which would become null: set the fields "
+            "that it has one by one, or give it all of them",
+            table=type_text(target),
+            incoming=type_text(given),
+            columns=tuple(lacking),
+        ).named("DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION")
+
+
+def missing_fields(given: DataType, target: DataType, path: Path = ()) -> Iterator[Path]:
+    """Fields of structs inside of a type that a value of another type lacks; void ones are null anyhow."""
+    match given, target:
+        case (Struct(), Struct()):
+            for f in target.fields:
+                found = given.find(f.name)
+                if found is not None:
+                    yield from missing_fields(found.type, f.type, (*path, f.name))
+                elif f.type != Primitive("void"):
+                    yield (*path, f.name)
+        case (Array(), Array()):
+            yield from missing_fields(given.element, target.element, (*path, "element"))
+        case (Map(), Map()):
+            yield from missing_fields(given.key, target.key, (*path, "key"))
+            yield from missing_fields(given.value, target.value, (*path, "value"))
 
 
 def generation_of(f: Field, schema: Struct) -> Stored:

@@ -18,8 +18,9 @@ from pyspark.sql import functions as F
 
 from holdfast.plan.change import Set, Side, Work
 from holdfast.schema.constraints import demands, quoted
-from holdfast.schema.enforce import GENERATION, Assignment, How, fit, generation_of
+from holdfast.schema.enforce import GENERATION, Assignment, How, fit, generation_of, refuse_incomplete
 from holdfast.schema.identity import without_identity
+from holdfast.schema.mapping import fields_along
 from holdfast.schema.types import Field, Struct
 from holdfast.spark.change_task import UPDATED
 from holdfast.spark.constraints import checked, converted
@@ -72,6 +73,7 @@ def assigned(
     types = spark_to_struct(flat.schema)
     for number, columns in sets:
         places = {one.path: _value_name(number, at) for at, one in enumerate(_in_order(columns))}
+        refuse_lacking(_in_order(columns), work.schema, {path: types.find(name) for path, name in places.items()})
         for name, parts in columns.items():
             f = _field(work.schema, name)
             value = _new_value(f, parts, places, types, before[name])
@@ -80,6 +82,14 @@ def assigned(
     frame = _generated(frame, work.schema, sets, clause, does)
     wanted = demands(work.schema, work.store.properties)
     return Assigned(checked(frame, fields, wanted, only=does == UPDATED), before)
+
+
+def refuse_lacking(sets: Sequence[Set], schema: Struct, given: Mapping[tuple[str, ...], Field | None]) -> None:
+    """Refuse values that lack fields of what they are for, unless they may; `given` has the columns they are in."""
+    for one in sets:
+        found = given[one.path]
+        if one.complete and found is not None:
+            refuse_incomplete(found.type, fields_along(schema, one.path)[-1].type, one.path)
 
 
 def _values(sets: Sequence[tuple[int, Mapping[str, Sequence[Set]]]], clause: str) -> list[Column]:

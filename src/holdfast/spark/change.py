@@ -36,7 +36,7 @@ from holdfast.schema.enforce import Assignment, fit, refuse_doubles
 from holdfast.schema.identity import advanced
 from holdfast.schema.types import LONG, STRING, Field, Map, Primitive
 from holdfast.spark import change_task as task
-from holdfast.spark.assign import assigned, value_of
+from holdfast.spark.assign import assigned, refuse_lacking, value_of
 from holdfast.spark.bits import ROWS, bits_of, positions_of
 from holdfast.spark.carry import by_value, carried
 from holdfast.spark.cluster import in_order
@@ -146,7 +146,9 @@ class SparkChanger:
             frame = _new_rows(self.spark, work, number)
             values = [value_of(s.value).alias(s.path[0]) for s in clause.sets or ()]
             incoming = frame.select(*values)
-            fitted = fit(spark_to_struct(incoming.schema), schema, assignment=Assignment.CAST)
+            given = spark_to_struct(incoming.schema)
+            refuse_lacking(clause.sets or (), schema, {one.path: given.find(one.path[0]) for one in clause.sets or ()})
+            fitted = fit(given, schema, assignment=Assignment.CAST)
             prepared = prepare(incoming, fitted, demands(schema, work.store.properties, fitted))
             spec = _without_void(work.store.data)
             feed = None if work.store.feed is None else _without_void(work.store.feed)

@@ -84,7 +84,7 @@ def _merging(asking: Asking, statement: Statement, asked: Merge, found: Found) -
     source = relation_frame(asking, statement, asked.source, asked.given)
     relation = relation_of(statement, asked.source).blocks[-1].relations[0]
     with expressions(asking, statement, target_of(asked.table, asked.alias), table) as text_of:
-        builder = table.merge(source, text_of(asked.on), userMetadata=asking.user_metadata)
+        builder = table.merge(source, text_of(asked.on), userMetadata=asking.user_metadata)._refusing_as_delta_spark()
         if asked.evolves or asking.evolves:
             builder = builder.withSchemaEvolution()
         for clause in asked.clauses:

@@ -140,7 +140,7 @@ class DeltaTable(MakingVerbs[DeltaTableBuilder["DeltaTable"]]):
         given = stated(condition, "merge()")
         settings = settings_of(self._spark)
         rows, on = ordinary(source), self._natively(by_name(given))
-        begun = self._table.merge(rows, on, userMetadata=settings.user_metadata)
+        begun = self._table.merge(rows, on, userMetadata=settings.user_metadata)._refusing_as_delta_spark()
         return DeltaMergeBuilder(self._spark, begun.withSchemaEvolution() if settings.merges_schema else begun, rows)
 
     @as_delta_spark(invalid=RETENTION_TOO_SHORT)

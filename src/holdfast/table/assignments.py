@@ -36,9 +36,11 @@ def stated_sets(sets: object, of: str) -> Mapping[str, Value]:
     return {_name(name, of): _value(value, of) for name, value in sets.items()}
 
 
-def assignments(sets: Mapping[str, Value], schema: Struct, alias: str | None) -> tuple[Set, ...]:
-    """What is set, by the paths of columns as the table spells them."""
-    made = [Set(path_of(schema, name.strip(), alias), value) for name, value in sets.items()]
+def assignments(
+    sets: Mapping[str, Value], schema: Struct, alias: str | None, *, complete: bool = True
+) -> tuple[Set, ...]:
+    """What is set, by the paths of columns as the table spells them; `complete`: values lack no field of theirs."""
+    made = [Set(path_of(schema, name.strip(), alias), value, complete) for name, value in sets.items()]
     for one in made:
         clash = [o for o in made if o is not one and o.path[: len(one.path)] == one.path]
         if clash:

@@ -30,12 +30,11 @@ from holdfast.model.mutation import Shape
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.ops.change import Asked, effect
 from holdfast.plan.arithmetic import live_rows
-from holdfast.plan.change import SOURCE_ALIAS, Clause, Pinned, Set, Side, Source
+from holdfast.plan.change import SOURCE_ALIAS, Clause, Pinned, Side, Source
 from holdfast.plan.keys import by_keys, few_keys, gather, row_group_filter, stored_keys
 from holdfast.plan.merge_on import On, source_aliases, understand
 from holdfast.plan.named import metadata_named, refuse_made_up
 from holdfast.plan.scan import Request, plan_scan, with_metadata
-from holdfast.schema.constraints import quoted
 from holdfast.schema.evolve import evolve
 from holdfast.schema.types import Field, Struct
 from holdfast.spark.called import is_called
@@ -58,6 +57,7 @@ from holdfast.table.changing import (
 )
 from holdfast.table.dialect import TableState
 from holdfast.table.retrying import Retry, retried
+from holdfast.table.stars import refuse_partial, starred
 from holdfast.table.writing import refuse_append_only
 
 STAGE = "_holdfast/stage"
@@ -101,6 +101,7 @@ class DeltaMergeBuilder:
         self._duplicates = duplicates
         self._whens: tuple[When, ...] = ()
         self._evolves = False
+        self._like_delta_spark = False
 
     def whenMatchedUpdate(self, condition: Value | None = None, set: Sets | None = None) -> DeltaMergeBuilder:
         """Set columns of matched rows, as in `set={"n": "t.n + s.n"}`."""
@@ -135,6 +136,12 @@ class DeltaMergeBuilder:
     def withSchemaEvolution(self) -> DeltaMergeBuilder:
         """Add columns of the source that the table lacks."""
         self._evolves = True
+        return self
+
+    def _refusing_as_delta_spark(self) -> DeltaMergeBuilder:
+        """Refuse, without schema evolution, stars that the source has not all columns for; with it, let fields that a
+        struct of the source lacks become null."""
+        self._like_delta_spark = True
         return self
 
     def execute(self) -> Changed:
@@ -361,16 +368,15 @@ class DeltaMergeBuilder:
     def _clause(self, when: When, schema: Struct, source: Struct, alias: str | None) -> Clause:
         if when.deletes:
             return Clause(when.side, when.condition)
+        complete = not (self._evolves if self._like_delta_spark else when.side is Side.NEW)
         if when.sets is not None:
-            sets = assignments(when.sets, schema, self._caller.alias)
+            sets = assignments(when.sets, schema, self._caller.alias, complete=complete)
             if when.side is Side.NEW and (inner := next((s for s in sets if len(s.path) > 1), None)):
                 raise Invalid(f"an inserted row sets whole columns, not {'.'.join(inner.path)}")
             return Clause(when.side, when.condition, sets)
-        prefix = quoted(alias or SOURCE_ALIAS)
-        stars = [_star(f, schema.find(f.name), (), prefix, whole=when.side is Side.NEW) for f in source.fields]
-        sets = tuple(s for group in stars for s in group)
-        if not sets:
-            raise Invalid(f"the source has none of the table's columns ({', '.join(schema.names[:20])})")
+        if self._like_delta_spark and not self._evolves:
+            refuse_partial(when.side, source, schema)
+        sets = starred(when.side, source, schema, alias or SOURCE_ALIAS, complete=complete)
         return Clause(when.side, when.condition, sets)
 
     def _parameters(self) -> Mapping[str, Any]:
@@ -415,18 +421,6 @@ class Duplicates:
         if found is None:
             raise Invalid(f"the source has no column {self.order_by!r} to order by; it has {', '.join(known)}")
         return found
-
-
-def _star(f: Field, target: Field | None, path: tuple[str, ...], prefix: str, *, whole: bool) -> list[Set]:
-    """What a star sets from a column of the source: a struct with some of the fields sets those and keeps the rest."""
-    if target is None:
-        return []
-    here, value = (*path, target.name), f"{prefix}.{quoted(f.name)}"
-    if whole or not (isinstance(f.type, Struct) and isinstance(target.type, Struct)):
-        return [Set(here, value)]
-    if all(f.type.find(inner.name) is not None for inner in target.type.fields):
-        return [Set(here, value)]
-    return [s for inner in f.type.fields for s in _star(inner, target.type.find(inner.name), here, value, whole=False)]
 
 
 def _given(sets: Sets | None, method: str, argument: str) -> Mapping[str, Value]:
