@@ -71,7 +71,7 @@ KINDS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any], Any, list[str]]] = {
     ),
     "double": (
         pa.float64(),
-        st.floats(allow_nan=False, allow_infinity=False, width=32) | st.sampled_from([0.0, -0.0]),
+        st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -0.0]),
         lambda v: f"{v!r}D",
         ["c"],
     ),
