@@ -102,9 +102,5 @@ KINDS: Mapping[str, Kind] = {
 }
 
 AWAITED: Mapping[str, str] = {  # and what they wait for
-    **dict.fromkeys(
-        ("delta checkpoint", "delta checkpoint in parts", "delta checkpoint v2", "delta sidecar"),
-        "checkpoints that are held against what the log says of them",
-    ),
     **dict.fromkeys(("iceberg position deletes", "iceberg equality deletes"), "delete files held against manifests"),
 }
