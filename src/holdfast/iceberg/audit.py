@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import Damaged, Invalid, MissingFile
+from holdfast.iceberg.audit_tuples import wrong_tuples
 from holdfast.iceberg.deletes import dangling, refers_to
 from holdfast.iceberg.hidden import delete_file
 from holdfast.iceberg.manifests import DELETES, Listed, manifests_of, read_manifest
@@ -150,6 +151,7 @@ def _current(state: IcebergState) -> Iterator[Finding]:
     if state.entry is None:
         return
     yield from _totals(state)
+    yield from wrong_tuples(state)
     deletes = state.contents.deletes
     files = state.snapshot.files.table
     if not len(deletes):

@@ -30,6 +30,7 @@ class Kind(Enum):
     BAD_FILE = "a data file cannot be read"
     WRONG_SIZE = "a data file has another size"
     WRONG_COUNT = "a row count is wrong"
+    WRONG_PARTITION = "a partition value is not that of the file"
     MISSING_COMMIT = "a commit is missing"
     BAD_COMMIT = "a commit cannot be read"
     BAD_CHECKPOINT = "a checkpoint cannot be read"
