@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -283,3 +284,20 @@ def test_bytes_of_a_failed_read_are_not_written(run: Run, orders: Path, tmp_path
     run("append", orders, tmp_path / "bad.parquet", "-n", code=1)
     run("append", orders, tmp_path / "bad.parquet", code=1)
     assert tree(orders) == before
+
+
+def test_values_of_a_csv_file_are_not_changed_by_guessing(run: Run, tmp_path: Path) -> None:
+    made, file = tmp_path / "made", tmp_path / "codes.csv"
+    file.write_text(
+        'zip,n,x,long,word,all\n0042,1,0.5,12345678901234567890,NA,\n10115,2,-0.25,1,,\n,3,1e3,2,"",\n00,4,7,3,null,\n'
+    )
+    shown = run("append", "--create", made, file).stdout
+    for name, type_ in (("zip", "string"), ("n", "long"), ("x", "double"), ("long", "string"), ("word", "string")):
+        assert re.search(rf"\b{name}\b.*\b{type_}\b", shown), shown
+    rows = DeltaTable.forPath(None, made).toArrow().to_pylist()
+    assert [row["zip"] for row in rows] == ["0042", "10115", None, "00"]
+    assert [row["n"] for row in rows] == [1, 2, 3, 4]
+    assert [row["x"] for row in rows] == [0.5, -0.25, 1000.0, 7.0]
+    assert [row["long"] for row in rows] == ["12345678901234567890", "1", "2", "3"]
+    assert [row["word"] for row in rows] == ["NA", None, "", "null"]
+    assert "made a table" not in run("append", "--create", tmp_path / "other", file, "--json").stdout

@@ -13,7 +13,7 @@ from holdfast.cli.answer import Answer
 from holdfast.cli.command import dry_run_option, message_option, on_table, pairs
 from holdfast.cli.done import tell_done, tell_wish
 from holdfast.cli.incoming import files_argument, format_option, read_files
-from holdfast.cli.screen import count_text
+from holdfast.cli.screen import count_text, say
 from holdfast.cli.target import Target, columns_of
 from holdfast.delta.detail import describe
 from holdfast.delta.features import check_writable
@@ -90,6 +90,8 @@ def command(
             tell_wish(answer, what + schema_text(shape.schema), wish)
             return
         table = _described(target, rows, partition_by, cluster_by, properties, only_look=False)
+        if not answer.as_json:
+            say(f"made a table at {target.location.url} with the columns\n{schema_text(struct_of(rows.schema))}")
     else:
         state = _state(target)
         _refuse_other(state, columns_of(partition_by), columns_of(cluster_by), dict(properties))

@@ -2,7 +2,9 @@
 
 1. Text formats have no types of their own: columns that the table has are read as what they are there, others as what
    their values look like. A moment without a zone is in UTC.
-2. JSON is an object per line, or one list of objects.
+2. A look at values loses nothing of them: a column of numbers with a leading zero, or with more digits than a number
+   holds, stays text. An empty field of a CSV file is null, and `""` is an empty text; no other word means null.
+3. JSON is an object per line, or one list of objects.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from holdfast.schema.arrow import arrow_type
 from holdfast.schema.types import Struct
 
 STDIN = "-"
+_ZERO_FIRST, _MANY_DIGITS = r"^[+-]?0\d", r"^[+-]?\d{16,}$"
 _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 
 
@@ -98,8 +101,36 @@ def _csv(source: Any, schema: Struct | None) -> pa.Table:
     known = dict(_types(schema))
     flat = {name: type_ for name, type_ in known.items() if not pa.types.is_nested(type_)}
     types = {name: pa.string() if _is_zoned(type_) else type_ for name, type_ in flat.items()}
-    options = csv.ConvertOptions(column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False)
-    return _typed(csv.read_csv(source, convert_options=options), known)
+    data = source.read()
+    rows = _csv_rows(data, types)
+    numbers = [f.name for f in rows.schema if f.name not in known and _is_number(f.type)]
+    if numbers:
+        texts = _csv_rows(data, dict.fromkeys(numbers, pa.string()), numbers)
+        for at, name in enumerate(rows.column_names):
+            if name in numbers and _is_code(texts.column(name), rows.schema.field(at).type):
+                rows = rows.set_column(at, name, texts.column(name))
+    return _typed(rows, known)
+
+
+def _csv_rows(data: bytes, types: Mapping[str, pa.DataType], only: Sequence[str] = ()) -> pa.Table:
+    options = csv.ConvertOptions(
+        column_types=types,
+        include_columns=list(only) or None,
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    return csv.read_csv(pa.BufferReader(data), convert_options=options)
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
+
+
+def _is_code(texts: pa.ChunkedArray, type_: pa.DataType) -> bool:
+    """Whether some of these texts would not come out of numbers of a type as they went in."""
+    pattern = _ZERO_FIRST if pa.types.is_integer(type_) else f"{_ZERO_FIRST}|{_MANY_DIGITS}"
+    return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
 
 
 def _json(source: Any, schema: Struct | None) -> pa.Table:
