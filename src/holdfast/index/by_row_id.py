@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from holdfast.errors import Damaged
+from holdfast.errors import TableError
 from holdfast.index.reader import PinnedReader
 from holdfast.model.files import FileTable
 from holdfast.plan.locate import FRESH, spans_of
@@ -54,7 +54,7 @@ class ByRowId:
         try:
             reader = self._opened()
             found = reader.files_with(ids, MOST_FILES)
-        except Damaged as error:  # rows cannot be located
+        except TableError as error:  # rows cannot be located
             self._told = f"not used: {error}"
             return everything
         if found is None:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.errors import Damaged
+from holdfast.errors import TableError
 from holdfast.index.search import Indexes, pays, too_many
 from holdfast.model.files import FileTable
 from holdfast.plan.prune import Want
@@ -39,7 +39,7 @@ class ByIndex:
             return everything
         try:
             keys = self._kept(where)
-        except Damaged as error:  # rows cannot be located
+        except TableError as error:  # rows cannot be located
             self._told = f"not used: {error}"
             return everything
         if keys is None:

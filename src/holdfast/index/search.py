@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 
-from holdfast.errors import Damaged
+from holdfast.errors import Damaged, TableError
 from holdfast.index.entries import Found, Segment
 from holdfast.index.narrow import narrowed
 from holdfast.index.query import Asked, asked_of
@@ -26,9 +26,10 @@ from holdfast.index.reader import PinnedReader
 from holdfast.index.registry import Index, Registered, fields_of, unfit
 from holdfast.index.scalar import BITMAP, ENTRIES, segment_of
 from holdfast.index.segment import checksum
-from holdfast.index.tail import KnownFiles, LoadHidden, Since, Tail, known_from, parts_of, tail_of
+from holdfast.index.tail import KnownFiles, LoadHidden, Since, Tail, Unsteady, known_from, parts_of, tail_of
 from holdfast.index.tail_rows import TailRows, file_numbers, tail_rows
 from holdfast.local.indexing import matching_places
+from holdfast.plan.prune import Want, prune
 from holdfast.predicate.records import Predicate, columns_of
 from holdfast.rows.keys import Numbers
 from holdfast.schema.types import Field
@@ -37,8 +38,10 @@ from holdfast.storage.base import NotFound
 FEW_HITS = 1000  # so many are fetched whatever the size of the table
 MOST_SHARE = 0.001  # of the table's rows: beyond, reading single rows costs more than a scan
 KEPT_ROWS = 1 << 18  # of a tail that is kept in memory for the next lookup
+FEW_COMMITS = 8  # are read to tell rows that were written since from copies
 _KNOWN, _TAILS, _ROWS = "holdfast.index.known", "holdfast.index.tails", "holdfast.index.rows"
 _TAIL_ROWS = "holdfast.index.tail_rows"
+_SPENT = "holdfast.index.spent"
 _KEPT = 32
 
 
@@ -115,7 +118,7 @@ class Indexes:
         try:
             segments, tail = self._open.get(index.name) or self._opened(index)
             return Choice(index, asked, tuple(segment.find(asked.query) for segment in segments), tail)
-        except Damaged as error:
+        except TableError as error:
             return str(error)
 
     def _fields(self, index: Index) -> tuple[Field, ...] | str:
@@ -130,7 +133,7 @@ class Indexes:
 
     def _opened(self, index: Index) -> tuple[tuple[Segment, ...], Tail]:
         segments = tuple(segment_of(self.reader, ref, index.definition) for ref in index.segments)
-        found = self._open[index.name] = segments, self.tail(index)
+        found = self._open[index.name] = segments, self._looked_at(index)
         return found
 
     def files_with(self, choice: Choice) -> Numbers:
@@ -149,23 +152,51 @@ class Indexes:
     def _in_tail(self, choice: Choice) -> tuple[Numbers, Numbers]:
         """Where rows of the tail are that satisfy what the query settles."""
         settled, tail, snapshot = choice.asked.settled, choice.tail, self.reader.snapshot
+        few = self._pruned(tail, settled)
         if tail.most_rows <= KEPT_ROWS:
             used = {column[0] for column in columns_of(settled)}
             fields = tuple(f for f in snapshot.schema.fields if f.name in used)
             kept: OrderedDict[Any, TailRows] = self.reader.memory.setdefault(_TAIL_ROWS, OrderedDict())
             name = (snapshot.version, choice.index.uuid, choice.index.generation, tuple(f.name for f in fields))
             if name not in kept:
+                # Files are read for single lookups until that has cost as much as reading all of them once.
+                spent: dict[Any, int] = self.reader.memory.setdefault(_SPENT, {})
+                spent[name] = spent.get(name, 0) + len(few)
+                if len(few) < len(tail) and spent[name] <= len(tail):
+                    return tail_rows(self.reader, few, fields, self.load_hidden).where(settled)
+                spent.clear()
                 kept[name] = tail_rows(self.reader, tail, fields, self.load_hidden)
                 while len(kept) > _KEPT:
                     kept.popitem(last=False)
             return kept[name].where(settled)
-        places = []
-        for part in parts_of(snapshot, tail, self.load_hidden):
+        places = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+        for part in parts_of(snapshot, few, self.load_hidden):
             number, at = matching_places(snapshot, part.files, part.hidden, settled, part.newer_than)
             numbers = file_numbers(self.reader, part.files.column("key").combine_chunks())
             places.append((numbers[number.to_numpy()], at.to_numpy()))
         files, positions = (np.concatenate([pair[n] for pair in places]) for n in (0, 1))
         return files, positions
+
+    def _pruned(self, tail: Tail, where: Predicate) -> Tail:
+        """The files of a tail that may hold a row which satisfies a condition, by what the log says of them."""
+        want = Want(self.reader.snapshot, where)
+        return replace(tail, whole=prune(tail.whole, want).files, newer=prune(tail.newer, want).files)
+
+    def _looked_at(self, index: Index) -> Tail:
+        """The tail for a lookup: all rows written since, where telling which are copies costs more than reading them.
+
+        That is told by every commit since; it pays where they are few, or what they wrote is much.
+        """
+        snapshot = self.reader.snapshot
+        exact = self.reader.memory.get(_TAILS, {})
+        behind = snapshot.version - index.version
+        if behind <= FEW_COMMITS or (snapshot.version, index.uuid, index.generation) in exact:
+            return self.tail(index)
+        known = self._known(index)
+        if known.hiding.num_rows:
+            return self.tail(index)
+        tail = tail_of(snapshot, known, index.version, Unsteady("the commits since were not read"), self.load_hidden)
+        return replace(tail, why=None) if tail.most_rows <= KEPT_ROWS else self.tail(index)
 
     def rows(self) -> int:
         """Physical rows of the snapshot, as far as its log tells."""

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from holdfast.errors import Damaged, Invalid
+from holdfast.errors import Damaged, Invalid, TableError
 from holdfast.index.reader import PinnedReader
 from holdfast.index.registry import Index
 from holdfast.index.search import Indexes
@@ -135,11 +135,9 @@ def _route(indexes: Indexes, index: Index, ask: Ask) -> Route | str:
     try:
         tail = indexes.tail(index)
         segments = tuple(opened(indexes.reader, ref) for ref in index.segments)
-    except Damaged as error:
-        return str(error)
     except NotFound as error:
         return f"{error}, but the index refers to it"
-    except NoLibrary as error:
+    except (TableError, NoLibrary) as error:
         return str(error)
     for trained in (segment.trained for segment in segments[:1]):
         if trained.length != ask.queries.shape[1]:

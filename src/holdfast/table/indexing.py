@@ -191,7 +191,7 @@ def by_index(indexes: Indexes, where: Predicate, columns: Sequence[str] | None, 
         return None
     try:
         files, positions = indexes.places(choice)
-    except Damaged:  # of a block that only now was read, or of ids that are there twice
+    except TableError:  # of a block that only now was read, or of ids that are there twice
         return None
     if choice.asked.left:
         left = conjunction(choice.asked.left)
