@@ -139,10 +139,10 @@ def tables_in_the_bucket(server: Gateway) -> Iterator[None]:
     """Open local paths below the server's directory through the server, as a user of Spark's connector spells them."""
     local = opening._local
 
-    def in_bucket(path: str, storage_options: Mapping[str, str] | None, allow_outside: bool) -> Location:
+    def in_bucket(path: str, storage_options: Mapping[str, str] | None) -> Location:
         if (url := address(path)).startswith("file:"):
-            return local(path, storage_options, allow_outside)
-        return opening.open_location(url, storage_options=storage_options, allow_outside=allow_outside)
+            return local(path, storage_options)
+        return opening.open_location(url, storage_options=storage_options)
 
     def beside(path: str) -> Catalog:
         place = Path(path).absolute()
