@@ -33,6 +33,9 @@ from holdfast.storage.location import Location
 
 FILE_VERSION = 1
 FRAME_BYTES = 8  # the size before a blob and the CRC after it
+_CONTAINER_ROWS = 1 << 16
+_CONTAINER_BYTES = 4 * (1 << 15) + 64
+_OVERHEAD = 1 << 16
 CLOSE_BYTES = 1 << 20  # fetching this much for nothing is cheaper than another request
 _WORKERS = 16
 _GROUP = 5  # characters of Z85 for four bytes
@@ -125,8 +128,19 @@ def _want(location: Location, key: str, dv: Mapping[str, Any], num_records: int 
     missing = [name for name in ("storage", "path", "size", "cardinality") if dv[name] is None]
     if missing or dv["size"] < 0 or (dv["offset"] or 0) < 0:
         raise Damaged(f"the deletion vector of data file {key} has an impossible descriptor: {dict(dv)}", path=key)
+    if num_records is not None and dv["size"] > _most_bytes(num_records):
+        raise Damaged(
+            f"the deletion vector of data file {key} is said to have {dv['size']} bytes, more than {num_records} rows "
+            "can need: restore the version before it",
+            path=key,
+        )
     file = vector_file(location, key, dv["storage"], dv["path"])
     return _Want(key, file, dv["path"], dv["offset"] or 0, dv["size"], dv["cardinality"], num_records)
+
+
+def _most_bytes(num_records: int) -> int:
+    """What positions in so many rows can take, in the worst of encodings: runs of one in every container."""
+    return _OVERHEAD + (num_records // _CONTAINER_ROWS + 1) * _CONTAINER_BYTES
 
 
 def vector_file(location: Location, key: str, storage: str, path: str) -> str | None:

@@ -24,6 +24,7 @@ from holdfast.errors import Invalid
 from holdfast.model.snapshot import Snapshot
 from holdfast.schema.types import Field, to_json
 from holdfast.storage.border import MALFORMED_JSON, reason_of
+from holdfast.storage.location import is_inside
 
 DOMAIN = "holdfast.index."
 DIRECTORY = "_holdfast/index"
@@ -156,6 +157,8 @@ def registered(configurations: Mapping[str, str | None]) -> Registered:
             troubles[name] = f"the domain {domain} is not understood ({found})"
         elif found.format > FORMAT:
             troubles[name] = f"it has format {found.format}, and this Holdfast knows format {FORMAT}"
+        elif away := [key for key in (*filter(None, found.directories), found.files.key) if not is_inside(key)]:
+            troubles[name] = f"it refers to {away[0]!r}, which is not in the table's directory"
         elif found.name != name:
             troubles[name] = f"the domain {domain} speaks of the index {found.name!r}"
         else:

@@ -22,7 +22,7 @@ from holdfast.errors import Damaged
 from holdfast.index.registry import SegmentRef
 from holdfast.storage.base import NotFound
 from holdfast.storage.border import json_record
-from holdfast.storage.location import Location
+from holdfast.storage.location import Location, is_inside
 
 META = "meta.json"
 _AT_ONCE = 4
@@ -122,6 +122,8 @@ def read_meta(location: Location, ref: SegmentRef) -> Meta:
 def get_file(location: Location, directory: str, name: str, told: FileSum | None) -> bytes:
     """The bytes of a file, once they are what they must be; `told` None: whatever they are."""
     where = f"{location.url}/{directory}/{name}"
+    if not is_inside(name):
+        raise Damaged(f"the index refers to {where}, which is not in the table's directory: rebuild it", path=where)
     try:
         data = location.store.get(location.key(directory, name))
     except NotFound as error:

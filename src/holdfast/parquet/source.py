@@ -14,6 +14,7 @@ from holdfast.errors import Damaged, MissingFile
 from holdfast.parquet.footer import FOOTER_GUESS
 from holdfast.storage.base import NotFound, ObjectStore
 from holdfast.storage.border import file_system
+from holdfast.storage.local import opened
 
 WHOLE = 4 * 1024 * 1024  # up to here one get is quicker than several ranges
 
@@ -33,7 +34,7 @@ def open_source(store: ObjectStore, key: str, size: int | None) -> pa.NativeFile
 def _local(key: str) -> pa.NativeFile | None:
     path = f"/{key}"
     with file_system("read", path):
-        with open(path, "rb") as file:
+        with opened(path) as file:
             if not file.read(1):
                 return None
         return pa.memory_map(path)

@@ -19,9 +19,10 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import BinaryIO
 
 from holdfast.env import Env, system
-from holdfast.errors import Invalid, OutcomeUnknown
+from holdfast.errors import Damaged, Invalid, OutcomeUnknown
 from holdfast.storage.base import NotFound, ObjectMeta
 from holdfast.storage.border import NOTHING_THERE, file_system, refused
 
@@ -46,13 +47,13 @@ class LocalStore:
 
     def get(self, key: str) -> bytes:
         path = _path(key)
-        with file_system("read", path), open(path, "rb") as file:
+        with file_system("read", path), opened(path) as file:
             return file.read()
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         assert min(start, length) >= 0, "a range is counted from the start of the object"
         path = _path(key)
-        with file_system("read", path), open(path, "rb") as file:
+        with file_system("read", path), opened(path) as file:
             file.seek(start)
             return file.read(length)
 
@@ -128,6 +129,18 @@ class LocalStore:
             finally:
                 with suppress(OSError):  # a leftover is hidden, and must not make a done write look failed
                     os.unlink(temporary)
+
+
+def opened(path: str) -> BinaryIO:
+    """A file to read, if it is one: a device or a pipe would never end, or never begin."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return open(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    raise Damaged(f"{path} is a device or a pipe and no file: put the file that the table means there", path=path)
 
 
 def take_name(temporary: str, path: str) -> bool:

@@ -175,6 +175,11 @@ class Location:
         return segments
 
 
+def is_inside(key: str) -> bool:
+    """Whether a text that should be the key of something inside a table is one: whole names and nothing that climbs."""
+    return "\x00" not in key and "://" not in key and all(part not in ("", ".", "..") for part in key.split("/"))
+
+
 def split_uri(path: str) -> tuple[str, str, str] | None:
     """Canonical scheme, authority and still encoded path of a URI; None for a path that is none."""
     if found := _URI.match(path):
