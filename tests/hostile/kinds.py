@@ -100,7 +100,3 @@ KINDS: Mapping[str, Kind] = {
     "iceberg data": _ice(3, "t/data/f*.parquet", "parquet", Rule.COUNT),
     "iceberg ORC": _ice(2, "t/data/*.orc", "bytes", Rule.COUNT),
 }
-
-AWAITED: Mapping[str, str] = {  # and what they wait for
-    **dict.fromkeys(("iceberg position deletes", "iceberg equality deletes"), "delete files held against manifests"),
-}

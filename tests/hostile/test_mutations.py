@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.hostile import child
-from tests.hostile.kinds import AWAITED, KINDS, Kind
+from tests.hostile.kinds import KINDS, Kind
 from tests.support.depth import DEPTH, SEED
 
 CASES = 8  # of each kind, at ordinary depth
@@ -100,8 +100,6 @@ def workers(request: pytest.FixtureRequest, server: Any, made: Any) -> Iterator[
 def test_changed_files_are_read_rightly_or_refused(
     name: str, workers: Workers, record_property: Callable[[str, object], None]
 ) -> None:
-    if name in AWAITED:
-        pytest.skip(AWAITED[name])
     outcomes, failures = Counter[str](), []
     for number in range(CASES * DEPTH):
         verdict = workers.verdict(number)
