@@ -38,14 +38,20 @@ def tell_bins(answer: Answer, plan: Any) -> None:
     heads = [Head("files", right=True), Head("rows", right=True), Head("size", right=True), Head("because")]
     grid(heads, [(len(b.files), count_text(b.rows), size_text(b.bytes), b.why) for b in bins[:_SHOWN]])
     if len(bins) > _SHOWN:
-        say(f"and {count_text(len(bins) - _SHOWN)} more such commits")
+        say(f"and {count_text(len(bins) - _SHOWN)} more such groups")
     say("nothing was written", style="dim")
 
 
 def tell_compacted(answer: Answer, done: Any, *, chosen: int | None = None) -> None:
     """What came of it; `done` is a Compacted, `chosen` the version that chose other columns to cluster by."""
     if answer.as_json:
-        fields = {"versions": done.versions, "metrics": dict(done.metrics), "lost": done.lost, "left": done.left}
+        fields = {
+            "versions": done.versions,
+            "metrics": dict(done.metrics),
+            "lost": done.lost,
+            "left": done.left,
+            "bins": done.bins,
+        }
         answer.lines([{**fields, "held": done.held, "chosen": chosen}])
         return
     if chosen is not None:

@@ -1,7 +1,8 @@
 """Compaction: files written together, row by row as they were, ids and versions carried along.
 
 1. No row changes: the commit says so (`data_change` false), so change queries are silent about it.
-2. Each bin is a commit of its own: one that loses to another writer takes nothing with it but its own files.
+2. Bins that are ready are committed together. One that loses to another writer takes nothing with it but its own files:
+   what cannot be committed together is committed bin by bin.
 3. Live rows before are rows after, checked before a bin is committed.
 4. Where rows have been moved before and no order of theirs was asked for, they go back into the order of their ids:
    what a file must remember of its rows becomes a few ranges again.
@@ -10,7 +11,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -77,24 +79,33 @@ def _rolled(spec: WriteSpec, work: Bin) -> WriteSpec:
 
 
 def compacted(
-    snapshot: Snapshot, work: Bin, staged: pa.Table, where: Predicate, *, purges: bool = False, auto: bool = False
+    snapshot: Snapshot,
+    bins: Sequence[Bin],
+    staged: Sequence[pa.Table],
+    where: Predicate,
+    *,
+    purges: bool = False,
+    auto: bool = False,
 ) -> Mutation:
-    """Put what was written in the place of a bin's files."""
+    """Put what was written in the place of the files of bins."""
+    counted = Counter[str]()
+    for work, files in zip(bins, staged, strict=True):
+        counted.update(metrics(work, files))
     kind = {"zOrderBy": "[]", "clusterBy": "[]", "auto": auto}
     told = json.dumps([] if where == ALWAYS else [render(where)])
     return Mutation(
         "REORG" if purges else "OPTIMIZE",
         {"predicate": told, **({"applyPurge": True} if purges else kind)},
-        metrics(work, staged),
-        added=staged,
-        removed=work.files.table,
+        dict(counted),
+        added=pa.concat_tables(staged),
+        removed=pa.concat_tables([work.files.table for work in bins]),
         data_change=False,
         tags={KEEPS_ROW_IDS: "true"} if snapshot.identity is not None else {},
     )
 
 
 def metrics(work: Bin, staged: pa.Table) -> Mapping[str, int]:
-    """What a bin's commit did."""
+    """What the commit of a bin does."""
     return {
         "numAddedFiles": staged.num_rows,
         "numRemovedFiles": len(work.files),

@@ -47,6 +47,7 @@ class Touched:
     taken: Positions = field(default_factory=dict)  # rows it changed or deleted
     seen: Positions = field(default_factory=dict)  # rows its source met and no clause took
     rewritten: frozenset[str] = frozenset()  # removed files whose other rows are in its own new files
+    bins: tuple[frozenset[str], ...] = ()  # the same by what was written together; none: all of it was
     deletes: str | None = None  # the metric that counts its deletes, where deleting is all it does to rows
     asks: tuple[Ask, ...] = ()  # one per verb that looked for rows to take
 
@@ -125,8 +126,8 @@ class _Rebase:
             return refused
         if refused := self._against_unread(drift, united(moved.to, seen.to)):
             return refused
-        if not self.mutation.data_change and lost.copied and count(lost.copied) == count(copied):
-            return self._clash("delete-delete", "it wrote the same rows anew", tuple(sorted(lost.copied)[:10]))
+        if not self.mutation.data_change and (again := _written_again(touched.bins, lost.copied, copied)):
+            return self._clash("delete-delete", "it wrote the same rows anew", again)
         made = self._made(drift, removed, lost, moved, self._in_own(lost.copied), dropped)
         return Rebased(
             made,
@@ -321,6 +322,15 @@ class _Lost:
     @property
     def keys(self) -> set[str]:
         return set(self.taken) | set(self.seen) | set(self.copied)
+
+
+def _written_again(bins: Sequence[frozenset[str]], lost: Positions, copied: Positions) -> tuple[str, ...]:
+    """Some files of which others wrote every row that was copied, of a bin or of all."""
+    for keys in bins or (frozenset(copied),):
+        some = {key: rows for key, rows in lost.items() if key in keys}
+        if some and count(some) == count({key: rows for key, rows in copied.items() if key in keys}):
+            return tuple(sorted(some)[:10])
+    return ()
 
 
 def _displaced(rows: Positions, drift: _Drift) -> Positions:

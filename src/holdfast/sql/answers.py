@@ -134,7 +134,7 @@ def optimized(spark: SparkSession, done: Compacted, location: str) -> DataFrame:
             "numFilesRemoved": removed,
             "filesAdded": _sizes(added, counts.get("numAddedBytes", 0)),
             "filesRemoved": _sizes(removed, counts.get("numRemovedBytes", 0)),
-            "numBins": len(done.versions),
+            "numBins": done.bins,
             "numBatches": len(done.versions),
             "preserveInsertionOrder": True,
             "deletionVectorStats": {"numDeletionVectorsRemoved": counts.get("numDeletionVectorsRemoved", 0)},

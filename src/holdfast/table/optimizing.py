@@ -1,11 +1,11 @@
-"""Compaction and clustering, put together: plan the bins, write each, commit each, tell what came of it.
+"""Compaction and clustering, put together: plan bins, write each, commit those that are ready, tell what came of it.
 
 1. Of a clustered table the bins are its cubes in the making, of any other one small files that lie together.
-2. Bins are committed in their order, one after the other, whichever is written first.
-3. A bin that another writer was faster with is told and left; those after it are written all the same.
+2. Bins are committed in their order, whichever is written first; those that are ready go into one commit.
+3. A bin that another writer was faster with is told and left; those beside and after it are committed all the same.
 4. With a lease, a bin that another worker is at, or was faster with, is left unwritten.
-5. A bin reads the newest version in which its files are those it was planned with, so that it races only with what is
-   committed while it is written, and not with the bins before it.
+5. Bins of a commit read one version, the newest when the first of them began, if their files are those they were
+   planned with. So they race only with what is committed while they are written, and not with the bins before them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column
 
+from holdfast.env import Env
 from holdfast.errors import ConcurrentWrite, Invalid
+from holdfast.model.mutation import Mutation
 from holdfast.ops.cluster import ordered
 from holdfast.ops.compact import compacted, rewritten
 from holdfast.ops.rebase import Redo, Touched
@@ -39,18 +41,20 @@ from holdfast.table.dialect import Dialect, TableState
 from holdfast.table.lease import Lease, Leases
 from holdfast.table.writing import land
 
+GROUP_BYTES, GROUP_MS = 1 << 30, 60_000  # what waits for a commit at most, and for how long
 _AT_ONCE = 8  # bins that are written at the same time: a bin of one file keeps one core busy
 
 
 @dataclass(frozen=True)
 class Compacted:
-    """What a compaction did, bin by bin."""
+    """What a compaction did: bins that were ready together are one version."""
 
     versions: tuple[int, ...]
     metrics: Mapping[str, int]
     lost: tuple[str, ...] = ()  # bins that another writer was faster with, and who
     left: int = 0  # bins that were not begun, because the time for them was over
     held: int = 0  # bins that were left to another worker
+    bins: int = 0  # that were committed
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,7 @@ class DeltaOptimizeBuilder:
         return CompactionPlan(bins, len(files))
 
     def executeCompaction(self) -> Compacted:
-        """Write small files together, and files that hide many rows anew; one commit each.
+        """Write small files together, and files that hide many rows anew; bins that are ready are one commit.
 
         Of a clustered table, put in order what is not, and join what lies in many orders.
         """
@@ -167,28 +171,107 @@ def run_bins(
 
     reads = _Reads(state, caller)
     claims = _Claims(reads, None if lease is None else Leases(location, lease, caller.env))
-    versions, lost, total = list[int](), list[str](), Counter[str]()
-    with claims:
-        for each, read, staged in _written(bins, write, reads, claims, caller, is_over):
-            snapshot = read.snapshot
-            if each.order is None:
-                mutation = compacted(snapshot, each, staged, where, purges=purges, auto=auto)
-            else:
-                cube = caller.env.new_uuid()
-                mutation = ordered(snapshot, each, staged, where, cube, full=full, auto=auto, purges=purges)
-            try:
-                redo = Redo(Touched(rewritten=frozenset(each.keys)), changer, dialect.load_hidden)
-                landed = land(read, location, mutation, caller.env, redo=redo, dialect=dialect)
-            except ConcurrentWrite as conflict:
+
+    def mutation(group: _Group) -> Mutation:
+        snapshot, order = group.read.snapshot, group.bins[0].order
+        if order is None:
+            return compacted(snapshot, group.bins, group.staged, where, purges=purges, auto=auto)
+        cube = caller.env.new_uuid()
+        only, staged = group.bins[0], group.staged[0]
+        return ordered(snapshot, only, staged, where, cube, full=full, auto=auto, purges=purges)
+
+    versions, lost, landed, total = list[int](), list[str](), 0, Counter[str]()
+
+    def commit(group: _Group) -> None:
+        nonlocal landed
+        keys = tuple(frozenset(each.keys) for each in group.bins)
+        touched = Touched(rewritten=frozenset().union(*keys), bins=keys)
+        made = mutation(group)
+        try:
+            redo = Redo(touched, changer, dialect.load_hidden)
+            done = land(group.read, location, made, caller.env, redo=redo, dialect=dialect)
+        except ConcurrentWrite as conflict:
+            if len(group.bins) == 1:
                 lost.append(str(conflict))
-                continue
+                return
+            for alone in group.apart():
+                commit(alone)
+            return
+        assert done.version is not None, "a compaction is written for no application"
+        versions.append(done.version)
+        landed += len(group.bins)
+        total.update(made.metrics)
+
+    def commit_ready(group: _Group | None) -> None:
+        if group is not None:
+            try:
+                commit(group)
             finally:
-                claims.over(each)
-            assert landed.version is not None, "a compaction is written for no application"
-            versions.append(landed.version)
-            total.update(mutation.metrics)
-    left = len(bins) - len(versions) - len(lost) - claims.held
-    return Compacted(tuple(versions), dict(total), tuple(lost), left, claims.held)
+                reads.renew()
+                for each in group.bins:
+                    claims.over(each)
+
+    waiting = _Waiting(caller.env, is_alone=lease is not None)
+    with claims:
+        try:
+            for each, read, staged in _written(bins, write, reads, claims, caller, is_over):
+                if not waiting.goes_with(each, read):
+                    commit_ready(waiting.taken())
+                waiting.put(each, read, staged)
+                if waiting.is_full:
+                    commit_ready(waiting.taken())
+        finally:
+            commit_ready(waiting.taken())  # also where a bin failed: what is written is not lost with it
+    left = len(bins) - landed - len(lost) - claims.held
+    return Compacted(tuple(versions), dict(total), tuple(lost), left, claims.held, landed)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Bins that are written and committed together, and the version all of them read."""
+
+    read: TableState
+    bins: tuple[Bin, ...]
+    staged: tuple[pa.Table, ...]
+
+    def apart(self) -> Iterator[_Group]:
+        """The same, bin by bin."""
+        for each, staged in zip(self.bins, self.staged, strict=True):
+            yield _Group(self.read, (each,), (staged,))
+
+
+class _Waiting:
+    """Bins that are written and wait for their commit, as many as a bound of bytes and of time allows.
+
+    One whose rows are in an order is alone, because what is noted of its files is its own; and every one is where other
+    workers wait for bins.
+    """
+
+    def __init__(self, env: Env, *, is_alone: bool) -> None:
+        self._env, self._is_alone = env, is_alone
+        self._group: _Group | None = None
+        self._since_ms = 0
+
+    def goes_with(self, each: Bin, read: TableState) -> bool:
+        """Whether a bin can be committed with those that wait."""
+        return self._group is None or (each.order is None and self._group.read is read)
+
+    def put(self, each: Bin, read: TableState, staged: pa.Table) -> None:
+        if self._group is None:
+            self._group, self._since_ms = _Group(read, (), ()), self._env.now_ms()
+        self._group = replace(self._group, bins=(*self._group.bins, each), staged=(*self._group.staged, staged))
+
+    @property
+    def is_full(self) -> bool:
+        bins = () if self._group is None else self._group.bins
+        is_single = bool(bins) and (self._is_alone or bins[0].order is not None)
+        is_late = bool(bins) and self._env.now_ms() - self._since_ms >= GROUP_MS
+        return is_single or is_late or sum(each.bytes for each in bins) >= GROUP_BYTES
+
+    def taken(self) -> _Group | None:
+        """What waits, which then no longer does."""
+        group, self._group = self._group, None
+        return group
 
 
 class _Reads:
@@ -197,19 +280,22 @@ class _Reads:
     def __init__(self, planned: TableState, caller: Caller) -> None:
         self._planned = self._newest = planned
         self._dialect = caller.dialect
-        self._begun = False
+        self._is_old = False  # the first bins begin right after the plan
+
+    def renew(self) -> None:
+        """Bins that begin from here on read what the table is then."""
+        self._is_old = True
 
     def newest(self) -> TableState:
         """The table as it is now."""
         format_ = self._dialect.commits(self._planned.snapshot.location, self._planned)
         found: TableState | None = format_.newest(self._newest)
         assert found is not None, "a table that was planned for is there"
-        self._newest = found
+        self._newest, self._is_old = found, False
         return found
 
     def of(self, each: Bin) -> TableState:
-        newest = self.newest() if self._begun else self._planned  # the first bin begins right after the plan
-        self._begun = True
+        newest = self.newest() if self._is_old else self._newest
         same = newest is self._planned or self._dialect.shape_of(newest) == self._dialect.shape_of(self._planned)
         return newest if same and _as_planned(each, newest) else self._planned
 

@@ -1,0 +1,104 @@
+"""Bins that are ready are committed together, and one that is in the way of a commit takes no other with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from holdfast import DeltaTable
+from holdfast.errors import Unavailable
+from holdfast.table import optimizing
+
+PARTS = "abcd"
+_fresh = count()
+
+
+def _table() -> tuple[DeltaTable, DeltaTable]:
+    """A table of four partitions with three files each, opened by two writers."""
+    path = f"memory://together/{next(_fresh)}"
+    builder = (
+        DeltaTable.create(None).location(path).addColumn("k", "long").addColumn("v", "long").addColumn("p", "string")
+    )
+    table = builder.partitionedBy("p").execute()
+    for n in range(3):
+        keys = [4 * n + i for i in range(4)]
+        table.append(pa.table({"k": keys, "v": [0] * 4, "p": list(PARTS)}))
+    return table, DeltaTable.forPath(None, path)
+
+
+def _rows(table: DeltaTable) -> dict[int, tuple[int, int]]:
+    found = table.toArrow(metadata=["_row_id"]).to_pylist()
+    made = {row["k"]: (row["v"], row["_row_id"]) for row in found}
+    assert len(made) == len(found)
+    return made
+
+
+def _history(table: DeltaTable) -> list[str]:
+    found: list[str] = table.historyArrow()["operation"].to_pylist()
+    return found
+
+
+def test_bins_of_all_partitions_are_one_commit_with_the_metrics_of_all(meanwhile: Any) -> None:
+    table, _ = _table()
+    before = _rows(table)
+    done = table.optimize().executeCompaction()
+    assert (len(done.versions), done.bins, done.lost, done.left) == (1, 4, (), 0)
+    assert (done.metrics["numRemovedFiles"], done.metrics["numAddedFiles"]) == (12, 4)
+    assert _history(table).count("OPTIMIZE") == 1
+    said = dict(table.historyArrow()["operationMetrics"].to_pylist()[0])
+    assert (said["numRemovedFiles"], said["numAddedFiles"]) == ("12", "4")
+    assert _rows(table) == before
+
+
+def test_rows_that_change_meanwhile_do_not_take_bins_apart(meanwhile: Any) -> None:
+    table, other = _table()
+    before = _rows(table)
+    meanwhile(lambda: [other.update("k = 1", {"v": "7"}), other.delete("k = 6")])
+    done = table.optimize().executeCompaction()
+    assert (len(done.versions), done.bins, done.lost) == (1, 4, ())
+    expected = {k: (7 if k == 1 else v, i) for k, (v, i) in before.items() if k != 6}
+    assert _rows(table) == expected
+
+
+def test_a_bin_that_another_writer_was_faster_with_is_lost_alone(meanwhile: Any) -> None:
+    table, other = _table()
+    before = _rows(table)
+    meanwhile(lambda: other.optimize().where("p = 'b'").executeCompaction())
+    done = table.optimize().executeCompaction()
+    assert (done.bins, len(done.lost), len(done.versions), done.left) == (3, 1, 3, 0)
+    assert done.metrics["numRemovedFiles"] == 9
+    assert _rows(table) == before
+    assert table.optimize().executeCompaction().bins == 0
+
+
+@pytest.mark.parametrize(("name", "bound"), [("GROUP_BYTES", 1), ("GROUP_MS", 0)])
+def test_a_commit_is_bounded_by_bytes_and_by_time(name: str, bound: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, _ = _table()
+    before = _rows(table)
+    monkeypatch.setattr(optimizing, name, bound)
+    done = table.optimize().executeCompaction()
+    assert (len(done.versions), done.bins) == (4, 4)
+    assert _rows(table) == before
+
+
+def test_what_is_written_is_committed_though_a_bin_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, _ = _table()
+    before = _rows(table)
+    write: Callable[..., Any] = optimizing.rewritten
+    turns = count()
+
+    def fails_third(*given: Any, **named: Any) -> Any:
+        if next(turns) == 2:
+            raise Unavailable("no answer")
+        return write(*given, **named)
+
+    monkeypatch.setattr(optimizing, "rewritten", fails_third)
+    with pytest.raises(Unavailable, match="no answer"):
+        table.optimize().executeCompaction()
+    assert _history(table).count("OPTIMIZE") == 1
+    assert _rows(table) == before
+    assert len(table.optimize().plan().bins) == 2
