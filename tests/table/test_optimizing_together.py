@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pytest
 
 from holdfast import DeltaTable
+from holdfast.delta.state import load
 from holdfast.errors import Unavailable
+from holdfast.storage.base import ObjectStore
+from holdfast.storage.location import Location
+from holdfast.storage.open import open_location
 from holdfast.table import optimizing
+from holdfast.table.delta import _Latest
+from tests.support.faulty import CountingStore
 
 PARTS = "abcd"
+T = TypeVar("T")
 _fresh = count()
 
 
@@ -102,3 +111,41 @@ def test_what_is_written_is_committed_though_a_bin_fails(monkeypatch: pytest.Mon
     assert _history(table).count("OPTIMIZE") == 1
     assert _rows(table) == before
     assert len(table.optimize().plan().bins) == 2
+
+
+class _Far(CountingStore):
+    """A store that is a round trip away, and how many requests were under way at once."""
+
+    url = "far://away"
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner)
+        self.now = self.most = 0
+        self._lock = threading.Lock()
+
+    def _call(self, verb: str, key: str, run: Callable[[], T], *, writes: bool = False) -> T:
+        reads = verb.startswith("get") and key.endswith(".parquet") and "_delta_log" not in key
+        with self._lock:
+            self.now += reads
+            self.most = max(self.most, self.now)
+        try:
+            if reads:
+                time.sleep(0.02)
+            return super()._call(verb, key, run, writes=writes)
+        finally:
+            with self._lock:
+                self.now -= reads
+
+
+def test_files_of_a_bin_are_read_side_by_side_where_each_is_a_round_trip() -> None:
+    path = f"memory://together/{next(_fresh)}"
+    table = DeltaTable.create(None).location(path).addColumn("k", "long").execute()
+    for k in range(12):
+        table.append(pa.table({"k": [k]}))
+    location = open_location(path)
+    store = _Far(location.store)
+    far = DeltaTable(None, _Latest(load(Location(store, location.directory))))
+    assert far.optimize().executeCompaction().bins == 1
+    assert store.most >= 4
+    found = table.toArrow(metadata=["_row_id"])
+    assert found.sort_by("k").to_pylist() == [{"k": k, "_row_id": k} for k in range(12)]

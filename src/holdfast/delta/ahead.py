@@ -15,17 +15,12 @@ from itertools import islice
 from typing import TypeVar
 
 from holdfast.storage.base import ObjectStore
+from holdfast.storage.near import is_near
 
 AHEAD = 16
-_NEAR = ("file://", "memory://")
 
 A = TypeVar("A")
 B = TypeVar("B")
-
-
-def is_near(store: ObjectStore) -> bool:
-    """Whether a store is on this machine, so that asking it is no round trip."""
-    return store.url.startswith(_NEAR)
 
 
 def each(store: ObjectStore, fetch: Callable[[A], B], wanted: Sequence[A]) -> Iterator[B]:

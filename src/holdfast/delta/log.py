@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from holdfast.delta.actions import Line, decode_lines
-from holdfast.delta.ahead import each, is_near
+from holdfast.delta.ahead import each
 from holdfast.delta.checksum import Hint, VersionChecksum, read_checksum, read_hint
 from holdfast.delta.names import (
     FIRST_NAME,
@@ -32,6 +32,7 @@ from holdfast.errors import Damaged, MissingFile, NotATable
 from holdfast.storage.base import NotFound, ObjectMeta
 from holdfast.storage.instead import advice
 from holdfast.storage.location import Location
+from holdfast.storage.near import is_near
 
 BY_NAME = 64  # commits at most that are asked for one by one; beyond them, listing a directory costs less
 

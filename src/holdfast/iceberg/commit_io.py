@@ -26,7 +26,7 @@ try:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.typedef import IcebergBaseModel
 except ImportError as _error:
-    raise Unsupported("writing Iceberg tables needs pyiceberg: pip install 'holdfast[iceberg]'") from _error
+    raise Unsupported("reading Iceberg tables needs pyiceberg: pip install 'holdfast[iceberg]'") from _error
 
 OPTIONS = {  # pyiceberg's names of storage settings, and ours
     "s3.endpoint": "aws_endpoint",

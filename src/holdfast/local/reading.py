@@ -2,12 +2,14 @@
 
 1. A column has its side's prefix before its name, so that two sides fit into one batch, and so does a metadata column
    that clauses name; INDEX, ID and VERSION have none.
-2. A row's address is the key of its file and its physical position there.
+2. Files of a store that is a round trip away are read side by side, and come in their order all the same.
+3. A row's address is the key of its file and its physical position there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from holdfast.local.gone import gone_rows
+from holdfast.local.side_by_side import side_by_side
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.parquet.read import read_batches
 from holdfast.parquet.source import open_source
@@ -25,10 +28,12 @@ from holdfast.plan.tasks import planned_files, read_spec
 from holdfast.rows.columns import ROW_COMMIT_VERSION, ROW_ID, ROW_INDEX
 from holdfast.rows.words import mask
 from holdfast.schema.arrow import arrow_type
+from holdfast.storage.near import is_near
 from holdfast.storage.open import place
 
 TARGET_PREFIX, SOURCE_PREFIX = "target.", "source."
 INDEX, ID, VERSION = "index", "id", "version"
+_AT_ONCE = 8  # files that are read at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +69,14 @@ def files_of(plan: ScanPlan, hidden: HiddenRows, wanted: Wanted) -> Iterator[tup
     def labelled(batch: pa.RecordBatch) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([batch.column(at) for at in places], labels)
 
+    location = plan.snapshot.location
+    if not is_near(location.store):
+        with closing(side_by_side(location, spec, planned_files(plan, hidden), _AT_ONCE)) as files:
+            for planned, batches in files:
+                yield planned.key, map(labelled, batches)
+        return
     for planned in planned_files(plan, hidden):
-        store, key = place(plan.snapshot.location, planned.key)
+        store, key = place(location, planned.key)
         source = open_source(store, key, planned.task.size)
         yield planned.key, map(labelled, read_batches(source, spec, planned.task))
 

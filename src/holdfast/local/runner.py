@@ -9,31 +9,22 @@
 
 from __future__ import annotations
 
-import queue
-import threading
-from collections import deque
 from collections.abc import Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import pyarrow as pa
 
 from holdfast.local.gone import gone_rows
+from holdfast.local.side_by_side import side_by_side
 from holdfast.model.snapshot import HiddenRows
-from holdfast.parquet.read import BATCH_ROWS, ReadSpec, output_schema, read_batches
-from holdfast.parquet.source import open_source
+from holdfast.parquet.read import BATCH_ROWS, ReadSpec, output_schema
 from holdfast.plan.run import files_text, refuse_formats
 from holdfast.plan.scan import ScanPlan
 from holdfast.plan.tasks import PlannedFile, planned_files, read_spec
 from holdfast.predicate.evaluate import matches
 from holdfast.predicate.records import Predicate, columns_of, has_opaque
 from holdfast.schema.types import Field
-from holdfast.storage.location import Location
-from holdfast.storage.open import place
-
-_AHEAD = 4  # batches a file may be ahead of what was consumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,53 +60,9 @@ class LocalRunner:
     def _batches(
         self, plan: ScanPlan, spec: ReadSpec, tasks: Iterator[PlannedFile]
     ) -> Generator[pa.RecordBatch, None, None]:
-        location = plan.snapshot.location
-        stop = threading.Event()
-        files: deque[tuple[Future[None], queue.Queue[_Item]]] = deque()
-        with ThreadPoolExecutor(self.threads, thread_name_prefix="holdfast-scan") as pool:
-            try:
-                while True:
-                    while len(files) < self.threads and (planned := next(tasks, None)) is not None:
-                        made: queue.Queue[_Item] = queue.Queue(_AHEAD)
-                        files.append((pool.submit(_produce, location, spec, planned, made, stop), made))
-                    if not files:
-                        return
-                    reading, made = files[0]
-                    batch = made.get()
-                    if batch is None:
-                        reading.result()  # raises what ended the file early
-                        files.popleft()
-                    else:
-                        yield batch
-            finally:
-                stop.set()
-
-
-_Item: TypeAlias = pa.RecordBatch | None  # None: no more of this file
-
-
-def _produce(
-    location: Location, spec: ReadSpec, planned: PlannedFile, made: queue.Queue[_Item], stop: threading.Event
-) -> None:
-    """Read one file into its queue, and say when it ends."""
-    try:
-        store, key = place(location, planned.key)
-        for batch in read_batches(open_source(store, key, planned.task.size), spec, planned.task):
-            if not _offered(made, batch, stop):
-                return
-    finally:
-        _offered(made, None, stop)
-
-
-def _offered(made: queue.Queue[_Item], item: _Item, stop: threading.Event) -> bool:
-    """Whether the item was taken before the scan was given up."""
-    while not stop.is_set():
-        try:
-            made.put(item, timeout=0.05)
-        except queue.Full:
-            continue
-        return True
-    return False
+        with closing(side_by_side(plan.snapshot.location, spec, tasks, self.threads)) as files:
+            for _, batches in files:
+                yield from batches
 
 
 def _finished(
