@@ -100,7 +100,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if (lane := config.getoption("--lane")) in S3_LANES:
         _keep(config, items, lambda item: _is_for_s3(item, lane))
-    elif lane != "classic":
+    else:
+        _keep(config, items, lambda item: item.get_closest_marker("s3_lane") is None)
+    if lane in ("local-cluster", "connect"):
         marks = ("everywhere", "connect") if lane == "connect" else ("everywhere",)
         _keep(config, items, lambda item: any(item.get_closest_marker(mark) is not None for mark in marks))
     if (part := config.getoption("--part")) != "all":
@@ -127,6 +129,8 @@ def _is_for_s3(item: pytest.Item, lane: str) -> bool:
     """The marked tests; without Spark, those that take nothing of it and work on tables."""
     if item.get_closest_marker("on_disk") is not None:
         return False
+    if item.get_closest_marker("s3_lane") is not None:
+        return True
     if lane == "s3":
         return "tmp_path" in getattr(item, "fixturenames", ()) and not _shares_spark(item) and _area(item) in _TABLES
     return item.get_closest_marker("everywhere") is not None

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from holdfast import IcebergTable
 from holdfast.iceberg.spec import PartField, Spec, parse_transform, union_of
 from tests.iceberg.smith import Smith, column, identity
+from tests.support.gateway import address, io_settings
 
 NAMES = count()
 COLUMNS = [column(1, "id"), column(2, "a", "string")]
@@ -27,14 +28,14 @@ WORDS = {1: "apple", 2: "avocado", 3: "banana", 4: "berry", 5: "apricot", 6: "ba
 def registered(place: Path, made: Smith, spark: SparkSession | None = None) -> IcebergTable:
     """A table in a catalog, so that it can be written."""
     name = f"names{next(NAMES)}"
-    catalog = load_catalog(name, type="sql", uri=f"sqlite:///{place}/c.db", warehouse=f"file://{place}")
+    catalog = load_catalog(name, type="sql", uri=f"sqlite:///{place}/c.db", warehouse=address(place), **io_settings())
     catalog.create_namespace("db")
     catalog.register_table("db.t", made.metadata())
     return IcebergTable.load(spark, catalog, "db.t")
 
 
 def evolved(root: Path, version: int = 3) -> Smith:
-    made = Smith(str(root), COLUMNS, specs=SPECS, version=version)
+    made = Smith(address(root), COLUMNS, specs=SPECS, version=version)
     made.commit([made.data(rows(1, 2), partition={"a_trunc": "a"}), made.data(rows(3, 4), partition={"a_trunc": "b"})])
     files = [
         made.data(rows(5), partition={"a_trunc": "apr", "p": 1}, spec=1),
