@@ -181,7 +181,7 @@ def test_compaction_keeps_rows_and_ids(run: Run, orders: Path) -> None:
     before = DeltaTable.forPath(None, orders).toArrow(metadata=["_row_id"]).sort_by("id")
     assert "files make one" in run("compact", orders, "-n").stdout
     done = told(run("compact", orders, "--json"))
-    assert done["versions"] == [5, 6]
+    assert (done["versions"], done["bins"]) == ([5], 2)
     assert DeltaTable.forPath(None, orders).toArrow(metadata=["_row_id"]).sort_by("id").equals(before)
     assert "nothing to do" in run("compact", orders).stdout
     assert "is no size" in run("compact", orders, "--max-bytes", "many", code=2).stderr
