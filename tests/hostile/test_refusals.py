@@ -10,6 +10,7 @@ import os
 import resource
 import signal
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -179,14 +180,18 @@ def test_a_file_that_is_a_directory_is_missing(tmp_path: Path) -> None:
 
 def test_a_file_that_may_not_be_read_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     smith = smithed(tmp_path)
-    name, real = smith.live()[0]["path"], builtins.open
+    name = smith.live()[0]["path"]
 
-    def refusing(path: Any, *more: Any, **how: Any) -> Any:
-        if str(path).endswith(name):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-        return real(path, *more, **how)
+    def refusing(real: Callable[..., Any]) -> Callable[..., Any]:
+        def run(path: Any, *more: Any, **how: Any) -> Any:
+            if str(path).endswith(name):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+            return real(path, *more, **how)
 
-    monkeypatch.setattr(builtins, "open", refusing)
+        return run
+
+    monkeypatch.setattr(builtins, "open", refusing(builtins.open))
+    monkeypatch.setattr(os, "open", refusing(os.open))
     table = DeltaTable.forPath(None, str(tmp_path / "t"))
     for ask in (
         table.toArrow,
