@@ -44,7 +44,7 @@ from holdfast.plan.change import (
 from holdfast.plan.follow import united
 from holdfast.plan.prune import Pruner, Want, prune
 from holdfast.plan.scan import Condition, Request, plan_scan
-from holdfast.predicate.floats import may_find_nan
+from holdfast.predicate.reader_skipping import may_lose_rows
 from holdfast.predicate.records import (
     ALWAYS,
     Predicate,
@@ -264,10 +264,10 @@ def _work(asked: Asked, files: FileTable, hidden: HiddenRows, *, store: Storing 
 
 
 def _skips(asked: Asked) -> Predicate:
-    """What rows can be skipped by while they are read: comparisons that raise on no row and lose no NaN."""
+    """What rows can be skipped by while they are read: comparisons that raise on no row and lose none."""
     parts = (*conjuncts(asked.predicate), *conjuncts(asked.skips))
     schema = asked.snapshot.schema
-    safe = [p for p in parts if is_safe_below(p) and not has_opaque(p) and not may_find_nan(p, schema)]
+    safe = [p for p in parts if is_safe_below(p) and not has_opaque(p) and not may_lose_rows(p, schema)]
     # Metadata columns are made of what is read, so nothing can be skipped by them there.
     return conjunction(tuple(p for p in safe if not any(c[0] in asked.metadata for c in columns_of(p))))
 

@@ -29,7 +29,7 @@ from holdfast.model.files import FileTable, may_lose
 from holdfast.model.snapshot import GoneByValue, HiddenRows
 from holdfast.plan.run import files_text, refuse_formats
 from holdfast.plan.scan import ScanPlan
-from holdfast.predicate.floats import may_find_nan
+from holdfast.predicate.reader_skipping import may_lose_rows
 from holdfast.predicate.records import columns_of, conjuncts, is_of_ranges, is_safe_below
 from holdfast.rows import columns as names
 from holdfast.schema.types import LONG, Field
@@ -236,7 +236,7 @@ class _NativeScan:
         extra += [F.col(facts.STORED_INDEX).alias(facts.INDEX)] if indexed else []
         if extra:
             df = df.select(*(named(f.name) for f in read_as), *extra)
-        if lot.hides or self._finds_nan():
+        if lot.hides or self._may_lose_rows():
             df = self._skip_row_groups(df, lot)
         if table is not None:
             types = {name: type_ for name, (_, type_) in self._more_facts(lot, hive).items()}
@@ -246,7 +246,7 @@ class _NativeScan:
             df = df.where(facts.is_live(numbered=numbered))
         if lot.gone:
             df = self._without_gone(df, lot, numbered)
-        elif not lot.hides and self._finds_nan():
+        elif not lot.hides and self._may_lose_rows():
             df = df.where(facts.barrier())
         if not self.plan.metadata and self._is_as_read(lot, read_as):
             return df
@@ -357,9 +357,9 @@ class _NativeScan:
             raise Damaged(f"the deletion vector of {key} hides row {bitmap.max()}, which no file has", path=key)
         return bitmap
 
-    def _finds_nan(self) -> bool:
+    def _may_lose_rows(self) -> bool:
         where = self.plan.where
-        return where is not None and may_find_nan(where.predicate, self.plan.snapshot.schema)
+        return where is not None and may_lose_rows(where.predicate, self.plan.snapshot.schema)
 
     def _skip_row_groups(self, df: DataFrame, lot: Lot) -> DataFrame:
         if self.plan.where is None:
@@ -368,7 +368,7 @@ class _NativeScan:
         stored = [f for f in self._stored_fields() if solid(f) is not None and f.name not in defaulted]
         tops = {f.name: lot.spelling.top(f) for f in stored if f in self.plan.snapshot.schema.fields}  # no stored ids
         for part in conjuncts(self.plan.where.predicate):
-            safe = is_safe_below(part) and not may_find_nan(part, self.plan.snapshot.schema)
+            safe = is_safe_below(part) and not may_lose_rows(part, self.plan.snapshot.schema)
             if safe and all(column[0] in tops for column in columns_of(part)):
                 df = df.where(below(part, lambda name: named(tops[name])))
         return df
