@@ -65,7 +65,7 @@ def home(story: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["show", "orders", "-c", "idd"], "the table has no column 'idd'; did you mean id?"),
         (["show", "orders", "-w", "cent > 3"], "the table has no column 'cent'; did you mean cents?"),
         (["delete", "orders", "-w", "idd = 3"], "there is no column 'idd', in `idd = 3`; did you mean id?"),
-        (["update", "orders", "-s", "cent=3", "--all"], "the table has no column 'cent'"),
+        (["update", "orders", "-s", "cent=3", "--all"], "the table has no column cent: it has id, name, cents"),
         (["lookup", "orders", "idd=3"], "the table has no column 'idd'; did you mean id?"),
         (["lookup", "orders", "id=three"], "id is int64, and 'three' is none: write a value of that type"),
         (["merge", "orders", "plain/a.parquet", "--on", "id"], "the file has no column 'id'; it has x"),

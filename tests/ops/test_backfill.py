@@ -90,7 +90,7 @@ def tracked_rows(location: Location) -> list[dict[str, Any]]:
 
 def append(location: Location, first: int, count: int, state: DeltaState | None = None) -> None:
     table = pa.Table.from_pylist(rows(first, count, "new"), pa.schema([("id", pa.int64()), ("p", pa.string())]))
-    write(state or load(location), LocalRows(table, ENV), How(), ENV)
+    write(state or load(location), LocalRows(table, ENV), How(), ENV, DELTA)
 
 
 def actions(location: Location, version: int, kind: str) -> list[dict[str, Any]]:
@@ -332,7 +332,7 @@ def test_an_overwrite_that_began_before_says_the_ids_of_what_it_removes() -> Non
     enable(location)
     stamped = load(location)
     one = pa.table({"id": pa.array([1], pa.int64()), "p": ["x"]})
-    written = write(stale, LocalRows(one, ENV), How(replace=True), ENV)
+    written = write(stale, LocalRows(one, ENV), How(replace=True), ENV, DELTA)
     assert (written.version, written.attempts) == (stamped.version + 1, 2)
     removed = actions(location, stamped.version + 1, "remove")
     told = {r["path"]: (r["baseRowId"], r["defaultRowCommitVersion"]) for r in removed}
@@ -353,7 +353,7 @@ def test_a_change_of_schema_does_not_stand_beside_the_flip() -> None:
     enable(location)
     wider = pa.table({"id": [1], "p": ["x"], "more": ["y"]})
     with pytest.raises(ConcurrentWrite, match="protocol"):
-        write(stale, LocalRows(wider, ENV), How(add_columns=True), ENV)
+        write(stale, LocalRows(wider, ENV), How(add_columns=True), ENV, DELTA)
 
 
 def test_a_suspended_table_is_left_alone() -> None:

@@ -492,7 +492,7 @@ def test_a_fault_anywhere_leaves_the_table_before_or_after_a_change() -> None:
     def harbour_in_memory() -> ObjectStore:
         env, store = system(), MemoryStore()
         made = make(Location(store, "t"), shape, env, mode=Mode.CREATE, plain=False)
-        write(made, LocalRows(ROWS.select(["id", "name"]), env), How(), env)
+        write(made, LocalRows(ROWS.select(["id", "name"]), env), How(), env, DELTA)
         return store
 
     def run(store: ObjectStore) -> None:

@@ -23,6 +23,7 @@ from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
 from holdfast.table.builder import Mode
 from holdfast.table.delta import _Latest
+from holdfast.table.delta_dialect import DELTA
 from holdfast.table.writing import How, LocalRows, make, write
 from tests.support.faulty import every_fault
 
@@ -232,9 +233,9 @@ def test_a_fault_anywhere_leaves_the_old_or_the_new_rows() -> None:
     def run(store: ObjectStore) -> None:
         env = system()
         state = make(at(store), shape, env, mode=Mode.CREATE, plain=False)
-        write(state, LocalRows(people("a", "b"), env), How(), env)
-        write(load(at(store)), LocalRows(people("c"), env), How(said=Said()), env)
-        write(load(at(store)), LocalRows(people("z"), env), How(replace=True), env)
+        write(state, LocalRows(people("a", "b"), env), How(), env, DELTA)
+        write(load(at(store)), LocalRows(people("c"), env), How(said=Said()), env, DELTA)
+        write(load(at(store)), LocalRows(people("z"), env), How(replace=True), env, DELTA)
 
     def check(store: ObjectStore) -> None:
         try:

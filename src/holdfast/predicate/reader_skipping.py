@@ -2,10 +2,10 @@
 
 Such a condition must be kept from the reader.
 
-1. NaN is greater than every number here, as in Spark, but writers leave it out of the bounds in a file's footer, and the
-   reader skips row groups by these bounds all the same.
-2. The reader gets dates and timestamps in Java's old calendar, which lacks the ten days before 1582-10-15: a literal among
-   them becomes another one. A part that only Spark understands counts if its text names that year.
+1. NaN is greater than every number here, as in Spark, but writers leave it out of the bounds in a file's footer, and
+   the reader skips row groups by these bounds all the same.
+2. The reader gets dates and timestamps in Java's old calendar, which lacks the ten days before 1582-10-15: a literal
+   among them becomes another one. A part that only Spark understands counts if its text names that year.
 """
 
 from __future__ import annotations
