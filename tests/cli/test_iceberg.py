@@ -64,8 +64,8 @@ def test_a_table_says_whether_it_is_sound_and_what_became_of_a_row(run: Run, tra
         life = json.loads(run("biography", *target, "1", "--json").stdout)
         assert [event["what"] for event in life["events"]] == ["born", "deleted"]
         assert "row 1 is not in the table" in run("biography", *target, "1").stdout
-    refused = run("check", *named, "--repair", code=1).stderr
-    assert "shop.tracked is an Iceberg table, which is checked and not repaired" in refused
+    assert "sound (log and data)" in run("check", *named, "--repair").stdout
+    assert "open it with load to write" in run("check", metadata, "--repair", code=1).stderr
     assert "have no ids" in run("biography", "shop.orders", "--catalog", catalog, "1", code=1).stderr
     assert "check, biography and publish are for both" in run("vacuum", metadata, code=1).stderr
 
@@ -76,7 +76,12 @@ def test_a_table_that_lost_a_file_is_not_sound(run: Run, tracked: Path) -> None:
     told = run("check", "shop.tracked", "--catalog", tracked, code=1).stdout
     assert "not sound" in told
     assert "missing" in told
-    assert "--repair" not in told
+    named = ["check", "shop.tracked", "--catalog", tracked]
+    dry = json.loads(run(*named, "--repair", "--drop-missing", "--dry-run", "--json", code=1).stdout)
+    assert (dry["repaired"], dry["findings"][0]["repair"] is None) == ([], False)
+    assert json.loads(run(*named, "--repair", "--json", code=1).stdout)["version"] == dry["version"]
+    assert "took 1 missing files out of the table" in run(*named, "--repair", "--drop-missing").stdout
+    assert "sound (log and data)" in run(*named).stdout
 
 
 def test_a_missing_extra_is_said_in_a_sentence(catalog: Path) -> None:

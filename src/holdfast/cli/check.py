@@ -14,15 +14,12 @@ from holdfast.cli.answer import Answer
 from holdfast.cli.command import dry_run_option, on_table, spark_option
 from holdfast.cli.screen import Head, count_text, grid, say
 from holdfast.cli.target import Target
-from holdfast.errors import Unsupported
 from holdfast.spark.terminal import phase
 
 
 @click.command("check")
 @on_table(iceberg=True)
-@click.option(
-    "--repair", is_flag=True, help="Repair what can be repaired safely (Delta); data files are never touched."
-)
+@click.option("--repair", is_flag=True, help="Repair what can be repaired safely; data files are never touched.")
 @click.option("--drop-missing", is_flag=True, help="With --repair: take files that are gone out of the table.")
 @click.option("--quick", is_flag=True, help="Look at the log and at file sizes, not into files.")
 @dry_run_option
@@ -36,15 +33,10 @@ def command(
     """
     if drop_missing and not repair:
         raise click.UsageError("--drop-missing takes files out of the table, which is a repair: say --repair too")
-    if target.is_iceberg and (repair or dry_run):
-        raise Unsupported(
-            f"{target.name} is an Iceberg table, which is checked and not repaired: leave out --repair and --dry-run"
-        )
     writes = repair and not dry_run
-    repairs = {} if target.is_iceberg else {"repair": writes, "dropMissing": writes and drop_missing}
     table = target.either(spark=spark)
     with phase("checking the table"):
-        report = table.check(deep=not quick, **repairs)
+        report = table.check(deep=not quick, repair=writes, dropMissing=writes and drop_missing)
     if answer.as_json:
         findings = [
             {

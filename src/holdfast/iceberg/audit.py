@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import Damaged, Invalid, MissingFile
-from holdfast.iceberg.audit_tuples import wrong_tuples
+from holdfast.iceberg.audit_tuples import Tuples, check_tuples
 from holdfast.iceberg.deletes import dangling, refers_to
 from holdfast.iceberg.hidden import delete_file
-from holdfast.iceberg.manifests import DELETES, Listed, manifests_of, read_manifest
+from holdfast.iceberg.manifests import Listed, manifests_of, miscounted, read_manifest
 from holdfast.iceberg.match import places_of
 from holdfast.iceberg.metadata import ROW_IDS_SINCE, SnapshotEntry, TableMetadata
 from holdfast.iceberg.state import IcebergState
+from holdfast.iceberg.summary import totals_of
 from holdfast.model.finding import Finding, Kind, listed
 from holdfast.parquet.read import columns_and_rows
 from holdfast.storage.arrays import strings
@@ -40,6 +41,9 @@ class MetadataChecked:
     findings: tuple[Finding, ...]
     spoken_of: pa.Array
     is_readable: bool  # whether the files of the newest snapshot can be listed
+    tuples: Tuples = field(default_factory=Tuples)  # of the newest snapshot
+    totals_wrong: bool = False  # in its summary
+    miscounted: int = 0  # manifests of it that its list counts otherwise
 
 
 def check_metadata(state: IcebergState) -> MetadataChecked:
@@ -51,9 +55,14 @@ def check_metadata(state: IcebergState) -> MetadataChecked:
         for finding, spoken in _snapshot(state, entry, seen):
             found += [] if finding is None else [finding]
             keys.append(spoken)
-    is_readable = True
+    is_readable, tuples, wrong = True, Tuples(), 0
     try:
-        found += _current(state)
+        if state.entry is not None:
+            found += _totals(state)
+            tuples = check_tuples(state)
+            wrong = sum(miscounted(one) is not None for one in state.contents.listed)
+            found += tuples.findings
+            found += _deletes(state)
     except Damaged as error:
         is_readable = False
         if not any(finding.version == state.version for finding in found):
@@ -61,7 +70,14 @@ def check_metadata(state: IcebergState) -> MetadataChecked:
             found.append(Finding(kind, str(error), file=error.path, version=state.version))
     kinds = dict.fromkeys(finding.kind for finding in found)
     told = [one for kind in kinds for one in listed(f for f in found if f.kind is kind)]
-    return MetadataChecked(tuple(told), pc.unique(pa.concat_arrays(keys)), is_readable)
+    return MetadataChecked(
+        tuple(told),
+        pc.unique(pa.concat_arrays(keys)),
+        is_readable,
+        tuples,
+        totals_wrong=Kind.WRONG_SUMMARY in kinds,
+        miscounted=wrong,
+    )
 
 
 def _against_itself(metadata: TableMetadata) -> Iterator[Finding]:
@@ -123,10 +139,11 @@ def _snapshot(
                 continue
         yield None, strings([state.paths.key(manifest.path)])
         yield None, state.paths.keys(known.entries["file_path"].combine_chunks())
-        wrong = _miscounted(known)
+        wrong = miscounted(known)
         if wrong is not None:
             what = f"the list of snapshot {entry.snapshot_id} says that {manifest.path} has {wrong}"
-            yield Finding(Kind.WRONG_COUNT, what, file=manifest.path, version=entry.snapshot_id), nothing
+            repair = "counts anew in a new snapshot" if entry is state.entry else None
+            yield Finding(Kind.WRONG_COUNT, what, manifest.path, entry.snapshot_id, repair), nothing
 
 
 def _unreadable(error: Damaged | Invalid, entry: SnapshotEntry) -> Finding:
@@ -135,23 +152,8 @@ def _unreadable(error: Damaged | Invalid, entry: SnapshotEntry) -> Finding:
     return Finding(kind, what, file=error.path if isinstance(error, Damaged) else None, version=entry.snapshot_id)
 
 
-def _miscounted(one: Listed) -> str | None:
-    """What a list says otherwise of a manifest than the manifest does."""
-    manifest = one.manifest
-    rows = pc.sum(one.entries["record_count"]).as_py() or 0
-    if manifest.files is not None and manifest.files != len(one):
-        return f"{manifest.files} live files, and it has {len(one)}"
-    if manifest.rows is not None and manifest.rows != rows:
-        return f"{manifest.rows} live rows, and its files have {rows}"
-    return None
-
-
-def _current(state: IcebergState) -> Iterator[Finding]:
-    """What is wrong with the newest snapshot as a whole."""
-    if state.entry is None:
-        return
-    yield from _totals(state)
-    yield from wrong_tuples(state)
+def _deletes(state: IcebergState) -> Iterator[Finding]:
+    """What is wrong with the delete files of the newest snapshot."""
     deletes = state.contents.deletes
     files = state.snapshot.files.table
     if not len(deletes):
@@ -210,18 +212,12 @@ def _blind(state: IcebergState, row: Mapping[str, Any]) -> Finding | None:
 
 def _totals(state: IcebergState) -> Iterator[Finding]:
     assert state.entry is not None, "totals are those of a snapshot"
-    data = [one for one in state.contents.listed if one.manifest.content != DELETES]
-    true = {
-        "total-data-files": sum(map(len, data)),
-        "total-records": sum(pc.sum(one.entries["record_count"]).as_py() or 0 for one in data),
-        "total-delete-files": len(state.contents.deletes),
-    }
     summary = state.entry.summary
     wrong = [
         f"{name} {summary[name]} for {count}"
-        for name, count in true.items()
+        for name, count in totals_of(state.contents.listed).items()
         if summary.get(name, count) not in (count, str(count))
     ]
     if wrong:
         what = f"the summary of snapshot {state.version} says {', '.join(wrong)}"
-        yield Finding(Kind.WRONG_SUMMARY, what, version=state.version)
+        yield Finding(Kind.WRONG_SUMMARY, what, version=state.version, repair="adds up in a new snapshot")

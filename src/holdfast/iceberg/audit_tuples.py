@@ -1,71 +1,236 @@
-"""Partition values checked against what files say of the column they were taken from.
+"""Partition values checked against what files say of the column they were taken from, and what they must be instead.
 
 1. A file whose bounds of a column are one value holds that value and no other number, so an identity tuple with another
    one is wrong: conditions pass its rows by. Doubles that went through a float are the usual case.
-2. Deletes apply to files of their own tuple. Those whose double is that of no file, but what one of them is as a float,
-   were meant for it and do not reach it.
+2. What a tuple must be is told only where it is proved: the stored value is what that of the file is as a float.
+   Deletes by position go where the data files are that they name; deletes by value where their own bounds say.
+3. Deletes apply to files of their own tuple, so both move together: files stay where deletes by value are that do not
+   say whose they are, or deletes by position that name files of two values, for else rows would come back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from holdfast.iceberg.manifests import DELETES, Listed
+from holdfast.errors import Damaged, Unsupported
+from holdfast.iceberg.deletes import refers_to
+from holdfast.iceberg.hidden import positions_in
+from holdfast.iceberg.manifests import DELETES, EQUALITY_DELETES, Listed
+from holdfast.iceberg.match import places_of
 from holdfast.iceberg.metrics import picked
+from holdfast.iceberg.paths import Paths
 from holdfast.iceberg.spec import PartField
 from holdfast.iceberg.state import IcebergState
 from holdfast.iceberg.types import stored_names
 from holdfast.iceberg.values import bounds_of
 from holdfast.model.finding import Finding, Kind
 from holdfast.schema.types import Primitive
+from holdfast.storage.arrays import strings
 
 _TYPES = {name: Primitive(name) for name in ("float", "double")}
+_REPAIR = "says the exact value in the manifest"
+Doubles = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 
-def wrong_tuples(state: IcebergState) -> Iterator[Finding]:
+@dataclass(frozen=True, slots=True)
+class Tuples:
+    """What is wrong with partition values, and what they must be."""
+
+    findings: tuple[Finding, ...] = ()
+    exact: Mapping[str, Mapping[str, pa.Array]] | None = None  # by manifest, then stored name; null: as it is
+    rehides: bool = False  # whether deletes come to apply where they did not
+
+    @property
+    def count(self) -> int:
+        """How many values must change."""
+        return sum(len(a) - a.null_count for named in (self.exact or {}).values() for a in named.values())
+
+
+def check_tuples(state: IcebergState) -> Tuples:
     """Partition values of the newest snapshot that are not those of their files."""
-    shape = state.contents.shape
     spelled = stored_names(state.metadata.schema_of(None, state.metadata_path))
-    for spec in shape.specs.values():
+    findings: list[Finding] = []
+    exact: dict[str, dict[str, pa.Array]] = {}
+    rehides = False
+    for spec in state.contents.shape.specs.values():
         for f in spec.fields:
             if f.transform.kind == "identity" and spelled.get(f.source_id) in _TYPES:
                 listed = [one for one in state.contents.listed if one.spec_id == spec.spec_id and len(one)]
-                yield from _of_field(listed, f, spelled[f.source_id])
+                column = _Column(state.paths, listed, f, spelled[f.source_id])
+                findings += column.findings()
+                rehides |= column.rehides
+                for path, name, values in column.exact():
+                    exact.setdefault(path, {})[name] = values
+    return Tuples(tuple(findings), exact, rehides)
 
 
-def _of_field(listed: list[Listed], f: PartField, spelled: str) -> Iterator[Finding]:
-    exact: list[NDArray[np.float64]] = []
-    for one in listed:
-        if one.manifest.content != DELETES and (values := _values(one, f)) is not None:
-            true = _single(one, f, spelled)
-            wrong = pc.fill_null(pc.not_equal(values, true), False)
-            exact.append(pc.if_else(wrong, true, values).drop_null().to_numpy())
-            paths = one.entries["file_path"].combine_chunks()
-            for path, value, own in zip(*(a.filter(wrong).to_pylist() for a in (paths, values, true)), strict=True):
-                what = (
-                    f"{path} has {own!r} in every row of the column that its partition is taken from, and its manifest "
-                    f"says {value!r}: conditions miss its rows; rewrite them, by an update of that column to itself "
-                    "with a condition on another column"
+class _Side:
+    """The entries of some manifests that have a partition field: their values, and what their bounds say."""
+
+    def __init__(self, listed: Sequence[Listed], f: PartField, spelled: str) -> None:
+        self.listed = [one for one in listed if _values(one, f) is not None]
+        self.paths = _joined([one.entries["file_path"].combine_chunks() for one in self.listed], pa.string())
+        self.stored = _joined([_values(one, f) for one in self.listed], pa.float64())
+        self.own = _joined([_single(one, f, spelled) for one in self.listed], pa.float64())
+        wide = [np.full(len(one), pa.types.is_float64(_raw(one, f).type)) for one in self.listed]
+        self.values, self.true = (a.to_numpy(zero_copy_only=False) for a in (self.stored, self.own))
+        self.wrong: Mask = pc.fill_null(pc.not_equal(self.stored, self.own), False).to_numpy(zero_copy_only=False)
+        # A manifest of before a float became a double has no room for more.
+        self.proved = self.wrong & (_as_float(self.true) == self.values) & np.concatenate([*wide, np.zeros(0, bool)])
+
+    def parts(self, values: Doubles) -> Iterator[tuple[Listed, pa.Array]]:
+        """Values by manifest; NaN is null."""
+        start = 0
+        for one in self.listed:
+            part = values[start : start + len(one)]
+            yield one, pa.array(part, mask=np.isnan(part))
+            start += len(one)
+
+
+class _Column:
+    """One partition field of a spec."""
+
+    def __init__(self, paths: Paths, listed: Sequence[Listed], f: PartField, spelled: str) -> None:
+        self.paths, self.f = paths, f
+        self.data = _Side([one for one in listed if one.manifest.content != DELETES], f, spelled)
+        self.deletes = _Side([one for one in listed if one.manifest.content == DELETES], f, spelled)
+        entries = [one.entries for one in self.deletes.listed]
+        self.entries = pa.concat_tables(entries) if entries else None
+        self.moves = np.full(len(self.deletes.values), np.nan)
+        self.unclear = np.zeros(len(self.deletes.values), np.bool_)
+        self.rehides = False
+        data, deletes = self.data, self.deletes
+        held = self._held()
+        self.leaving = data.proved & ~np.isin(data.values, held)
+        final = self._final(self.leaving)
+        for at, files in self.named.items():  # one per delete file that may be in a rounded partition
+            targets = np.unique(final[files])
+            if len(targets) == 1 and targets[0] != deletes.values[at]:
+                self.moves[at] = targets[0]
+                self.rehides |= bool((data.values[files] != deletes.values[at]).any())
+            self.unclear[at] = len(targets) > 1 or files is _UNREADABLE
+        for at in np.flatnonzero(self.near & self.by_value).tolist():  # one per file of deletes by value
+            stays = np.isin(deletes.values[at], held) or not deletes.proved[at]
+            if not stays:
+                self.moves[at] = deletes.true[at]
+                self.rehides |= bool((data.values == deletes.true[at]).any())
+            elif deletes.true[at] != deletes.values[at]:
+                self.unclear[at] = deletes.values[at] not in final
+
+    @cached_property
+    def near(self) -> Mask:
+        """Deletes in a partition that is what a file's value is as a float."""
+        final = self._final(self.data.proved)
+        rounded = _as_float(final)
+        return np.isin(self.deletes.values, rounded[(rounded != final) & ~np.isnan(final)])
+
+    @cached_property
+    def by_value(self) -> Mask:
+        if self.entries is None:
+            return np.zeros(0, np.bool_)
+        mask: Mask = pc.equal(self.entries["content"], EQUALITY_DELETES).combine_chunks().to_numpy(zero_copy_only=False)
+        return mask
+
+    @cached_property
+    def named(self) -> dict[int, NDArray[np.int64]]:
+        """The data files that deletes by position name, by their places; of deletes that may be placed wrong."""
+        candidates = np.flatnonzero(self.near & ~self.by_value)
+        if self.entries is None or not len(candidates):
+            return {}
+        chosen = self.entries.take(pa.array(candidates))
+        about = refers_to(chosen)
+        places = places_of(self.data.paths, about)
+        names = zip(candidates.tolist(), about.is_valid().to_pylist(), places.tolist(), chosen.to_pylist(), strict=True)
+        return {at: self._alike(at, np.array([place]) if one else self._places(row)) for at, one, place, row in names}
+
+    def _places(self, entry: Mapping[str, Any]) -> NDArray[np.int64]:
+        try:
+            read = positions_in(self.paths, entry)
+        except (Damaged, Unsupported):
+            return _UNREADABLE
+        return places_of(self.data.paths, pc.unique(read["file_path"]))
+
+    def _alike(self, at: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Of places, those of live files whose value is as a float that of some deletes."""
+        if places is _UNREADABLE:
+            return places
+        live: NDArray[np.int64] = places[places >= 0]
+        alike: Mask = _as_float(self._final(self.data.proved)[live]) == self.deletes.values[at]
+        return live[alike]
+
+    def _held(self) -> Doubles:
+        """Stored values that no file may leave, because deletes there could not follow."""
+        data, deletes = self.data, self.deletes
+        mute = data.values[pc.is_null(data.own).to_numpy(zero_copy_only=False)]
+        final = self._final(data.proved)
+        by_value = np.flatnonzero(self.near & self.by_value & (~deletes.proved | np.isin(deletes.values, mute)))
+        by_place = [at for at, files in self.named.items() if files is _UNREADABLE or len(np.unique(final[files])) > 1]
+        held: Doubles = np.unique(deletes.values[[*by_value.tolist(), *by_place]])
+        return held
+
+    def _final(self, changes: Mask) -> Doubles:
+        values: Doubles = np.where(changes, self.data.true, self.data.values)
+        return values
+
+    def exact(self) -> Iterator[tuple[str, str, pa.Array]]:
+        """What manifests must say: each by its path, the stored name of the field, and a value or null per entry."""
+        changes = (*self.data.parts(np.where(self.leaving, self.data.true, np.nan)), *self.deletes.parts(self.moves))
+        for one, values in changes:
+            at = one.partition_place(self.f.field_id, self.f.name)
+            if values.null_count < len(values) and at is not None:
+                yield one.manifest.path, one.partitions.type.field(at).name, values
+
+    def findings(self) -> Iterator[Finding]:
+        data, deletes = self.data, self.deletes
+        for at in np.flatnonzero(data.wrong).tolist():  # one per wrong file
+            path, mends = data.paths[at].as_py(), bool(self.leaving[at])
+            what = (
+                f"{path} has {float(data.true[at])!r} in every row of the column that its partition is taken from, and "
+                f"its manifest says {float(data.values[at])!r}: conditions miss its rows"
+            )
+            if not mends:
+                what += (
+                    "; rewrite them, by an update of that column to itself with a condition on another column"
+                    f"{', for deletes of its partition do not say whose they are' if data.proved[at] else ''}"
                 )
-                yield Finding(Kind.WRONG_PARTITION, what, file=path)
-    known = np.unique(np.concatenate(exact)) if exact else np.zeros(0)
-    with np.errstate(over="ignore"):
-        rounded = np.setdiff1d(known.astype(np.float32).astype(np.float64), known)
-    for one in listed:
-        if one.manifest.content == DELETES and (values := _values(one, f)) is not None:
-            lost = pc.is_in(values, value_set=pa.array(rounded))
-            paths = one.entries["file_path"].combine_chunks()
-            for path, value in zip(*(a.filter(lost).to_pylist() for a in (paths, values)), strict=True):
-                what = (
-                    f"{path} holds deletes for the partition {value!r}, which no file is in and which is the float of "
-                    "one that files are in: they do not apply there, so that rows are back; delete these again"
-                )
-                yield Finding(Kind.WRONG_PARTITION, what, file=path)
+            yield Finding(Kind.WRONG_PARTITION, what, file=path, repair=_REPAIR if mends else None)
+        moves = ~np.isnan(self.moves)
+        for at in np.flatnonzero(moves | self.unclear).tolist():  # one per delete file placed wrong
+            path = deletes.paths[at].as_py()
+            what = (
+                f"{path} holds deletes for the partition {float(deletes.values[at])!r}, which is the float of one that "
+                "files are in"
+            )
+            if not moves[at]:
+                what += ": they do not say which, and do not apply there, so that rows are back; delete these again"
+            yield Finding(Kind.WRONG_PARTITION, what, file=path, repair=_REPAIR if moves[at] else None)
+
+
+_UNREADABLE: NDArray[np.int64] = np.zeros(0, np.int64)
+
+
+def _joined(arrays: Sequence[pa.Array | None], type_: pa.DataType) -> pa.Array:
+    if not arrays:
+        return strings([]) if pa.types.is_string(type_) else pa.array([], type_)
+    return pa.concat_arrays(arrays)
+
+
+def _as_float(values: Doubles) -> Doubles:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return values.astype(np.float32).astype(np.float64)
+
+
+def _raw(one: Listed, f: PartField) -> pa.Array:
+    return one.partition_column(f.field_id, f.name)
 
 
 def _values(one: Listed, f: PartField) -> pa.Array | None:
@@ -79,4 +244,9 @@ def _single(one: Listed, f: PartField, spelled: str) -> pa.Array:
         bounds_of(picked(one.entries[name], f.source_id), spelled, _TYPES[spelled]).cast(pa.float64())
         for name in ("lower_bounds", "upper_bounds")
     )
-    return pc.if_else(pc.fill_null(pc.equal(low, high), False), low, pa.scalar(None, pa.float64()))
+    others = [
+        pc.fill_null(pc.greater(picked(one.entries[name], f.source_id), 0), False)
+        for name in ("null_value_counts", "nan_value_counts")
+    ]
+    is_one = pc.and_not(pc.fill_null(pc.equal(low, high), False), pc.or_(*others))
+    return pc.if_else(is_one, low, pa.scalar(None, pa.float64()))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -147,7 +147,8 @@ class Hidden:
         found = [BitMap64() for _ in range(len(files))]
         chosen = self._concerning(table)
         entries = chosen.to_pylist()
-        for entry, read in zip(entries, each(self.paths.location, self._read, entries), strict=True):
+        reads = each(self.paths.location, partial(positions_in, self.paths), entries)
+        for entry, read in zip(entries, reads, strict=True):
             places = places_of(paths, read["file_path"].combine_chunks())
             at = np.maximum(places, 0)
             counts = (places >= 0) & (sequences[at] <= entry["sequence_number"]) & (groups[at] == entry["group"])
@@ -166,19 +167,21 @@ class Hidden:
         several = np.asarray(pc.is_null(about)) & np.asarray(grouped.combine_chunks())
         return positions.filter(pa.array(named | several))
 
-    def _read(self, entry: Mapping[str, Any]) -> pa.Table:
-        if entry["file_format"] not in ("parquet", "orc"):
-            what = f"{entry['file_path']} holds position deletes as {entry['file_format']}"
-            raise Unsupported(f"{what}, which Holdfast does not read")
-        source, task = delete_file(self.paths, entry)
-        try:
-            batches = list(read_batches(source, ReadSpec(fields=_DELETE_COLUMNS, by_id=True, is_whole=True), task))
-        except Unsupported as error:  # a column of another type
-            raise Damaged(f"{task.uri} is no file of position deletes: {error}", path=task.uri) from error
-        schema = pa.schema([("file_path", pa.string()), ("pos", pa.int64())])
-        read = pa.Table.from_batches([b.cast(schema) for b in batches], schema)
-        # Other engines pass over a row without a file or a position, and so does this.
-        return read.drop_null()
+
+def positions_in(paths: Paths, entry: Mapping[str, Any]) -> pa.Table:
+    """What a file of position deletes holds: `file_path` and `pos`."""
+    if entry["file_format"] not in ("parquet", "orc"):
+        what = f"{entry['file_path']} holds position deletes as {entry['file_format']}"
+        raise Unsupported(f"{what}, which Holdfast does not read")
+    source, task = delete_file(paths, entry)
+    try:
+        batches = list(read_batches(source, ReadSpec(fields=_DELETE_COLUMNS, by_id=True, is_whole=True), task))
+    except Unsupported as error:  # a column of another type
+        raise Damaged(f"{task.uri} is no file of position deletes: {error}", path=task.uri) from error
+    schema = pa.schema([("file_path", pa.string()), ("pos", pa.int64())])
+    read = pa.Table.from_batches([b.cast(schema) for b in batches], schema)
+    # Other engines pass over a row without a file or a position, and so does this.
+    return read.drop_null()
 
 
 def delete_file(paths: Paths, entry: Mapping[str, Any]) -> tuple[Any, FileTask]:

@@ -79,6 +79,7 @@ class Manifest:
     files: int | None = None  # live ones; None: not said
     rows: int | None = None  # of these
     partitions: tuple[Summary, ...] | None = None  # of its files' tuples, a field of the spec each; None: not said
+    added_by: int | None = None  # the snapshot that wrote it, which entries inherit that say none
 
 
 @dataclass(frozen=True)
@@ -103,10 +104,15 @@ class Listed:
 
     def partition_column(self, field_id: int, name: str) -> pa.Array | None:
         """The stored values of a partition field; None where the manifest has no such field."""
+        at = self.partition_place(field_id, name)
+        return None if at is None else self.partitions.field(at)
+
+    def partition_place(self, field_id: int, name: str) -> int | None:
+        """Where a partition field stands in the tuples; None where the manifest has no such field."""
         at = self.partition_ids.get(field_id)
         if at is None and not self.partition_ids:
             at = self.partitions.type.get_field_index(name)
-        return None if at is None or at < 0 else self.partitions.field(at)
+        return None if at is None or at < 0 else at
 
 
 def manifests_of(paths: Paths, snapshot: SnapshotEntry) -> tuple[Manifest, ...]:
@@ -131,6 +137,7 @@ def manifests_of(paths: Paths, snapshot: SnapshotEntry) -> tuple[Manifest, ...]:
                 _live(row, "files", where),
                 _live(row, "rows", where),
                 _summaries(row.get("partitions")),
+                row.get("added_snapshot_id"),
             )
         )
     return tuple(found)
@@ -143,6 +150,7 @@ _LISTED = {  # types of what a list says of a manifest, where it says it
         ("manifest_length", "partition_spec_id", "content", "sequence_number", "min_sequence_number", "first_row_id"),
         int,
     ),
+    "added_snapshot_id": int,
     **{
         f"{kind}_{what}_count": int
         for kind in ("added", "existing", "deleted")
@@ -208,6 +216,17 @@ def read_manifest(paths: Paths, manifest: Manifest) -> Listed:
         file = entries["file_path"][missing].as_py()
         raise Damaged(f"{manifest.path} gives no sequence number for {file}, which it did not add", path=manifest.path)
     return Listed(manifest, spec_id, entries, partitions, found.notes["avro.schema"])
+
+
+def miscounted(one: Listed) -> str | None:
+    """What a list says otherwise of a manifest than the manifest does."""
+    manifest = one.manifest
+    rows = pc.sum(one.entries["record_count"]).as_py() or 0
+    if manifest.files is not None and manifest.files != len(one):
+        return f"{manifest.files} live files, and it has {len(one)}"
+    if manifest.rows is not None and manifest.rows != rows:
+        return f"{manifest.rows} live rows, and its files have {rows}"
+    return None
 
 
 def _check_whole(entries: pa.Table, size: int, manifest: Manifest) -> None:

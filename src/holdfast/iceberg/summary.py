@@ -79,6 +79,18 @@ class Tally:
         self.counts[f"{word}-position-deletes"] += rows - values
 
 
+def totals_of(listed: Iterable[Listed]) -> dict[str, int]:
+    """What the totals of a snapshot with these manifests must be."""
+    totals = dict.fromkeys(("total-data-files", "total-records", "total-delete-files"), 0)
+    for one in listed:
+        if one.manifest.content == DELETES:
+            totals["total-delete-files"] += len(one)
+        else:
+            totals["total-data-files"] += len(one)
+            totals["total-records"] += pc.sum(one.entries["record_count"]).as_py() or 0
+    return totals
+
+
 def operation_of(tally: Tally, *, data_change: bool) -> str:
     """The word for what a commit does."""
     counts = tally.counts

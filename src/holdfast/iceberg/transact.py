@@ -28,9 +28,10 @@ from holdfast.iceberg.published import published
 from holdfast.iceberg.reshape import refuse_reshaping, schema_json
 from holdfast.iceberg.staging import data_files
 from holdfast.iceberg.state import IcebergState, moved
-from holdfast.iceberg.summary import APP, KEEPS_IDS, OPERATION, Tally, operation_of, summary_of
+from holdfast.iceberg.summary import APP, KEEPS_IDS, OPERATION, Tally, operation_of, summary_of, totals_of
 from holdfast.iceberg.transact_hide import Placed, delete_files, hides, outdated, placed
 from holdfast.iceberg.transact_manifests import Writing, listed_before
+from holdfast.iceberg.transact_mend import mended
 from holdfast.iceberg.transact_restore import restored
 from holdfast.iceberg.transact_schemas import tuple_schema
 from holdfast.iceberg.types import stored_names
@@ -66,7 +67,11 @@ def prepare(state: IcebergState, mutation: Mutation, env: Env) -> Attempt:
     name = env.new_uuid()
     schema = _schema(state, mutation)
     writing = Writing(state, name.int >> 65, metadata.last_sequence_number + 1, str(name), schema)
-    if mutation.back_to is None:
+    before = {} if state.entry is None else state.entry.summary
+    if mutation.mends:
+        tally, manifests = Tally(), list(mended(writing))
+        before = {**before, **{k: str(n) for k, n in totals_of(state.contents.listed).items() if k in before}}
+    elif mutation.back_to is None:
         made = _Made(state, mutation, writing)
         tally, manifests = made.tally, [*made.added(), *made.hidden(), *made.kept()]
     else:
@@ -83,7 +88,7 @@ def prepare(state: IcebergState, mutation: Mutation, env: Env) -> Attempt:
         **({} if mutation.user_metadata is None else {"user-metadata": mutation.user_metadata}),
         **published(mutation, parent, writing.sequence),
     }
-    said = summary_of(tally, {} if parent is None else parent.summary, is_first=parent is None)
+    said = summary_of(tally, before, is_first=parent is None)
     return Attempt(
         snapshot_id=writing.snapshot_id,
         parent=None if parent is None else parent.snapshot_id,
@@ -99,8 +104,11 @@ def prepare(state: IcebergState, mutation: Mutation, env: Env) -> Attempt:
 
 
 def _operation(tally: Tally, mutation: Mutation) -> str:
-    """The word for what a commit does; what came back may have been hidden, which looks like nothing."""
-    return "overwrite" if mutation.back_to is not None else operation_of(tally, data_change=mutation.data_change)
+    """The word for what a commit does; what came back may have been hidden, which looks like nothing, and so do
+    deletes that apply again."""
+    if mutation.back_to is not None or (mutation.mends and mutation.data_change):
+        return "overwrite"
+    return operation_of(tally, data_change=mutation.data_change)
 
 
 def _schema(state: IcebergState, mutation: Mutation) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
 """Manifests in the making: entries that are new, those of manifests that lose some, and the list over all of them.
 
-1. A manifest is written anew only where an entry of it goes; its other entries say outright what they inherited: their
-   sequence numbers, and in version 3 their first row ids.
+1. A manifest is written anew only where an entry of it goes, or is told anew; its other entries say outright what they
+   inherited: their sequence numbers, their snapshots, and in version 3 their first row ids.
 2. In the list, a data manifest without a first row id gets the next one, and the count goes on by all of its live rows;
    one that has an id keeps it, and a delete manifest never has one.
 3. A manifest none of whose files is live is left out of the next list.
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import Damaged, Unsupported
@@ -105,6 +106,15 @@ class Writing:
         entries = [{**entry, **new} for entry, comes in zip(self._live(listed), back, strict=True) if comes]
         return self.manifest(listed.manifest.content, listed.spec_id, tuple_schema(listed), entries)
 
+    def retold(self, listed: Listed, exact: Mapping[str, pa.Array]) -> dict[str, Any]:
+        """Write a manifest anew with other values in its tuples, by the names they are stored under; null: as it is."""
+        entries = self._live(listed)
+        for name, values in exact.items():
+            for entry, value in zip(entries, values.to_pylist(), strict=True):  # one per file
+                if value is not None:
+                    entry["data_file"]["partition"][name] = value
+        return self.manifest(listed.manifest.content, listed.spec_id, tuple_schema(listed), entries)
+
     def merged(self, some: Sequence[Listed], spec: Spec) -> dict[str, Any]:
         """Write manifests of one spec as one; gives what the list says of it."""
         tuples = tuple_schema(some[0])
@@ -123,11 +133,11 @@ class Writing:
         sequences, row_ids = (listed.entries[name].to_pylist() for name in ("sequence_number", "first_row_id"))
         made = []
         for entry, sequence, first in zip(live, sequences, row_ids, strict=True):  # one per file
-            file, of_file = entry["data_file"], entry.get("file_sequence_number")
+            file, of_file, author = entry["data_file"], entry.get("file_sequence_number"), entry.get("snapshot_id")
             made.append(
                 {
                     "status": EXISTING,
-                    "snapshot_id": entry.get("snapshot_id"),
+                    "snapshot_id": manifest.added_by if author is None else author,
                     "sequence_number": sequence,
                     "file_sequence_number": manifest.sequence_number if of_file is None else of_file,
                     "data_file": {**file, "content": file.get("content") or 0, "first_row_id": first},

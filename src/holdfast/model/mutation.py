@@ -114,6 +114,7 @@ class Mutation:
     hidden: Mapping[str, BitMap64] = field(default_factory=dict)  # by file key
     readded: pa.Table = field(default_factory=RESTAMPED.empty_table)
     back_to: int | None = None  # the version that comes back, in a format that lists the files of each
+    mends: bool = False  # what the format has beside rows and contradicts the files is told as the files prove it
     covered: Mapping[str, BitMap64] = field(default_factory=dict)  # rows of added files that are hidden from the start
     feed: pa.Table = field(default_factory=STAGED.empty_table)  # change data files
     data_change: bool = True

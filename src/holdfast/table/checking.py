@@ -40,7 +40,7 @@ from holdfast.storage.leftovers import delete_one
 from holdfast.table.changing import Caller
 from holdfast.table.delta_dialect import DELTA
 
-_ROUNDS = 10  # of checking again because another writer was faster
+ROUNDS = 10  # of checking again because another writer was faster
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,15 @@ class _Checked:
         return CheckReport(snapshot.location.url, snapshot.version, len(snapshot.files), deep, found, repaired)
 
 
-def check(state: DeltaState, caller: Caller, *, repair: bool, deep: bool, drop_missing: bool) -> CheckReport:
-    """Check a table, and repair what can be repaired safely where that is asked for."""
+def refuse_dropping(*, repair: bool, drop_missing: bool) -> None:
+    """Files go only from a table that is repaired."""
     if drop_missing and not repair:
         raise Invalid("dropMissing=True takes files out of the table, which is a repair: say repair=True too")
+
+
+def check(state: DeltaState, caller: Caller, *, repair: bool, deep: bool, drop_missing: bool) -> CheckReport:
+    """Check a table, and repair what can be repaired safely where that is asked for."""
+    refuse_dropping(repair=repair, drop_missing=drop_missing)
     checked = _check(state, caller, deep=deep)
     if not repair:
         return checked.report(deep=deep)
@@ -96,7 +101,7 @@ def check(state: DeltaState, caller: Caller, *, repair: bool, deep: bool, drop_m
     done = list(_repair_copies(checked, caller))
     if done:  # the table may have been read from what was wrong
         checked = _check(load(location), caller, deep=deep)
-    for _ in range(_ROUNDS):
+    for _ in range(ROUNDS):
         mutation = _mutation(checked, drop_missing=drop_missing)
         if mutation is None:
             break
@@ -109,7 +114,7 @@ def check(state: DeltaState, caller: Caller, *, repair: bool, deep: bool, drop_m
         assert newest is not None, "a table does not go away"
         checked = _check(newest, caller, deep=deep)
     else:
-        raise LimitReached(f"others wrote to {location.url} during {_ROUNDS} checks: repair it later")
+        raise LimitReached(f"others wrote to {location.url} during {ROUNDS} checks: repair it later")
     done += _repair_signs(checked)
     if not done:
         return checked.report(deep=deep)

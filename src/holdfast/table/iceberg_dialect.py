@@ -55,13 +55,18 @@ class IcebergDialect(Dialect):
             raise Invalid(f"{location.url} was opened by its metadata file, to be read: open it with load to write")
         return IcebergFormat(self.source)
 
-    def check_writable(self, state: IcebergState) -> None:
-        self.commits(state.snapshot.location, state)
+    def committing(self, state: IcebergState) -> IcebergFormat:
+        """How to commit what writes metadata alone."""
         metadata, where = state.metadata, state.metadata.location
         if metadata.format_version < 2:
             raise Unsupported(
                 f"{where} is of format version 1, which Holdfast reads and does not write: upgrade it to 2"
             )
+        return self.commits(state.snapshot.location, state)
+
+    def check_writable(self, state: IcebergState) -> None:
+        self.committing(state)
+        metadata, where = state.metadata, state.metadata.location
         if (form := metadata.properties.get("write.format.default", "parquet").lower()) != "parquet":
             raise Unsupported(f"{where} asks for {form} data files (write.format.default); Holdfast writes Parquet")
         for name in _OWN_PATHS:
