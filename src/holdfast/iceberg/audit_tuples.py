@@ -107,24 +107,35 @@ class _Column:
         self.entries = pa.concat_tables(entries) if entries else None
         self.moves = np.full(len(self.deletes.values), np.nan)
         self.unclear = np.zeros(len(self.deletes.values), np.bool_)
-        self.rehides = False
         data, deletes = self.data, self.deletes
         held = self._held()
         self.leaving = data.proved & ~np.isin(data.values, held)
         final = self._final(self.leaving)
-        for at, files in self.named.items():  # one per delete file that may be in a rounded partition
+        for at, files in self.named.items():  # one per delete file that may be placed otherwise than its files
             targets = np.unique(final[files])
             if len(targets) == 1 and targets[0] != deletes.values[at]:
                 self.moves[at] = targets[0]
-                self.rehides |= bool((data.values[files] != deletes.values[at]).any())
             self.unclear[at] = len(targets) > 1 or files is _UNREADABLE
         for at in np.flatnonzero(self.near & self.by_value).tolist():  # one per file of deletes by value
-            stays = np.isin(deletes.values[at], held) or not deletes.proved[at]
-            if not stays:
+            if deletes.proved[at] and not np.isin(deletes.values[at], held):
                 self.moves[at] = deletes.true[at]
-                self.rehides |= bool((data.values == deletes.true[at]).any())
             elif deletes.true[at] != deletes.values[at]:
                 self.unclear[at] = deletes.values[at] not in final
+        self.rehides = any(self._rehides(at, final) for at in np.flatnonzero(self.mixed).tolist())
+
+    def _rehides(self, at: int, final: Doubles) -> bool:
+        """Whether some deletes come to apply to a file that they did not apply to."""
+        stored = self.deletes.values[at]
+        files = self.named.get(at, np.arange(len(final)))
+        now = stored if np.isnan(self.moves[at]) else self.moves[at]
+        return bool(((final[files] == now) & (self.data.values[files] != stored)).any())
+
+    @cached_property
+    def mixed(self) -> Mask:
+        """Deletes of a float that files or deletes spell in two ways."""
+        spelled = np.unique(np.concatenate([self.data.values, self._final(self.data.proved), self.deletes.values]))
+        floats, counts = np.unique(_as_float(spelled), return_counts=True)
+        return np.isin(_as_float(self.deletes.values), floats[counts > 1])
 
     @cached_property
     def near(self) -> Mask:
@@ -143,7 +154,7 @@ class _Column:
     @cached_property
     def named(self) -> dict[int, NDArray[np.int64]]:
         """The data files that deletes by position name, by their places; of deletes that may be placed wrong."""
-        candidates = np.flatnonzero(self.near & ~self.by_value)
+        candidates = np.flatnonzero(self.mixed & ~self.by_value)
         if self.entries is None or not len(candidates):
             return {}
         chosen = self.entries.take(pa.array(candidates))
@@ -160,11 +171,11 @@ class _Column:
         return places_of(self.data.paths, pc.unique(read["file_path"]))
 
     def _alike(self, at: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Of places, those of live files whose value is as a float that of some deletes."""
+        """Of places, those of live files whose value is, as a float, that of some deletes."""
         if places is _UNREADABLE:
             return places
         live: NDArray[np.int64] = places[places >= 0]
-        alike: Mask = _as_float(self._final(self.data.proved)[live]) == self.deletes.values[at]
+        alike: Mask = _as_float(self._final(self.data.proved)[live]) == _as_float(self.deletes.values[at : at + 1])
         return live[alike]
 
     def _held(self) -> Doubles:
@@ -206,13 +217,16 @@ class _Column:
         moves = ~np.isnan(self.moves)
         for at in np.flatnonzero(moves | self.unclear).tolist():  # one per delete file placed wrong
             path = deletes.paths[at].as_py()
-            what = (
-                f"{path} holds deletes for the partition {float(deletes.values[at])!r}, which is the float of one that "
-                "files are in"
-            )
-            if not moves[at]:
-                what += ": they do not say which, and do not apply there, so that rows are back; delete these again"
-            yield Finding(Kind.WRONG_PARTITION, what, file=path, repair=_REPAIR if moves[at] else None)
+            what, repair = f"{path} holds deletes for the partition {float(deletes.values[at])!r}", None
+            if moves[at]:
+                what += f", and {float(self.moves[at])!r} is the value of the files that they are about"
+                repair = "says in the manifest where these files are"
+            else:
+                what += (
+                    ", which is the float of one that files are in: they do not say which, and do not apply there, so "
+                    "that rows are back; delete these again"
+                )
+            yield Finding(Kind.WRONG_PARTITION, what, file=path, repair=repair)
 
 
 _UNREADABLE: NDArray[np.int64] = np.zeros(0, np.int64)
