@@ -170,8 +170,10 @@ def test_deletes_by_value_go_along_only_where_they_say_whose_they_are(tmp_path: 
     made = smith(tmp_path, 2)
     file = file_of(made, [1, 2], P)
     made.commit([file, file_of(made, [3], 1e308)])
-    gone = made.equality({"id": 1, "p": 2}, {"id": [1], "p": [P]}, like=file)
-    made.commit(deletes=[bounded(gone, P) if is_proved else gone])
+    gone = made.equality({"id": 1}, {"id": [1]}, like=file)
+    if is_proved:
+        gone = bounded(made.equality({"id": 1, "p": 2}, {"id": [1], "p": [P]}, like=file), P)
+    made.commit(deletes=[gone])
     table = registered(tmp_path, made)
     report = table.check(repair=True)
     assert ids(table) == [2, 3], "deleted rows stay deleted"
@@ -220,6 +222,24 @@ def test_what_nothing_proves_is_left(tmp_path: Path) -> None:
         (Kind.WRONG_PARTITION, other["file_path"], False)
     ]
     assert (report.repaired, table.version) == ((), before)
+
+
+@pytest.mark.parametrize("ids_of", [True, False])
+def test_footers_tell_where_manifests_keep_no_bounds(tmp_path: Path, ids_of: bool) -> None:
+    made = smith(tmp_path, 2)
+    mute = {"lower_bounds": None, "upper_bounds": None}
+    rows = {"id": [1, 2, 3], "p": [P] * 3}
+    file = made.data(rows, partition={"p": as_float(P)}, with_ids=ids_of, group_rows=2) | mute
+    mixed = made.data({"id": [4, 5], "p": [0.25, 0.75]}, partition={"p": 0.5}) | mute
+    made.commit([file, mixed])
+    made.commit(deletes=[made.equality({"id": 1, "p": 2}, {"id": [1], "p": [P]}, like=file)])
+    table = registered(tmp_path, made)
+    assert table.check(deep=False).clean
+    report = table.check()
+    assert [finding.file for finding in report.findings][:1] == ([file["file_path"]] if ids_of else [])
+    if ids_of:
+        assert table.check(repair=True, deep=False).clean
+        assert (ids(table, f"p = {P}"), ids(table)) == ([2, 3], [2, 3, 4, 5])
 
 
 def racing(monkeypatch: pytest.MonkeyPatch, other: Callable[[], object]) -> None:

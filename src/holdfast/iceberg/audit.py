@@ -46,8 +46,8 @@ class MetadataChecked:
     miscounted: int = 0  # manifests of it that its list counts otherwise
 
 
-def check_metadata(state: IcebergState) -> MetadataChecked:
-    """Check what leads to the files of a table, for every snapshot it keeps."""
+def check_metadata(state: IcebergState, *, footers: bool) -> MetadataChecked:
+    """Check what leads to the files of a table, for every snapshot it keeps; `footers` lets it open data files."""
     found = list(_against_itself(state.metadata))
     keys = [strings(sorted(_metadata_keys(state)))]
     seen = dict(state.contents.read)
@@ -59,7 +59,7 @@ def check_metadata(state: IcebergState) -> MetadataChecked:
     try:
         if state.entry is not None:
             found += _totals(state)
-            tuples = check_tuples(state)
+            tuples = check_tuples(state, footers=footers)
             wrong = sum(miscounted(one) is not None for one in state.contents.listed)
             found += tuples.findings
             found += _deletes(state)

@@ -3,16 +3,17 @@
 1. A file whose bounds of a column are one value holds that value and no other number, so an identity tuple with another
    one is wrong: conditions pass its rows by. Doubles that went through a float are the usual case.
 2. What a tuple must be is told only where it is proved: the stored value is what that of the file is as a float.
-   Deletes by position go where the data files are that they name; deletes by value where their own bounds say.
+   Deletes by position go where the data files are that they name; deletes by value where their own bounds say. Bounds
+   that a manifest does not keep are in the footer of the file.
 3. Deletes apply to files of their own tuple, so both move together: files stay where deletes by value are that do not
    say whose they are, or deletes by position that name files of two values, for else rows would come back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from holdfast.errors import Damaged, Unsupported
+from holdfast.iceberg.audit_footers import one_value
 from holdfast.iceberg.deletes import refers_to
+from holdfast.iceberg.fetch import each
 from holdfast.iceberg.hidden import positions_in
-from holdfast.iceberg.manifests import DELETES, EQUALITY_DELETES, Listed
+from holdfast.iceberg.manifests import DELETES, EQUALITY_DELETES, POSITION_DELETES, Listed
 from holdfast.iceberg.match import places_of
 from holdfast.iceberg.metrics import picked
 from holdfast.iceberg.paths import Paths
@@ -39,6 +42,7 @@ _TYPES = {name: Primitive(name) for name in ("float", "double")}
 _REPAIR = "says the exact value in the manifest"
 Doubles = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Ask = Callable[[Mapping[str, Any]], float | None]  # what a file says, by its entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +59,11 @@ class Tuples:
         return sum(len(a) - a.null_count for named in (self.exact or {}).values() for a in named.values())
 
 
-def check_tuples(state: IcebergState) -> Tuples:
-    """Partition values of the newest snapshot that are not those of their files."""
+def check_tuples(state: IcebergState, *, footers: bool) -> Tuples:
+    """Partition values of the newest snapshot that are not those of their files.
+
+    `footers` lets it open files whose manifests keep no bounds of the column.
+    """
     spelled = stored_names(state.metadata.schema_of(None, state.metadata_path))
     findings: list[Finding] = []
     exact: dict[str, dict[str, pa.Array]] = {}
@@ -65,7 +72,8 @@ def check_tuples(state: IcebergState) -> Tuples:
         for f in spec.fields:
             if f.transform.kind == "identity" and spelled.get(f.source_id) in _TYPES:
                 listed = [one for one in state.contents.listed if one.spec_id == spec.spec_id and len(one)]
-                column = _Column(state.paths, listed, f, spelled[f.source_id])
+                ask = partial(one_value, state.paths, field_id=f.source_id) if footers else None
+                column = _Column(state.paths, listed, f, spelled[f.source_id], ask)
                 findings += column.findings()
                 rehides |= column.rehides
                 for path, name, values in column.exact():
@@ -76,11 +84,14 @@ def check_tuples(state: IcebergState) -> Tuples:
 class _Side:
     """The entries of some manifests that have a partition field: their values, and what their bounds say."""
 
-    def __init__(self, listed: Sequence[Listed], f: PartField, spelled: str) -> None:
+    def __init__(self, paths: Paths, listed: Sequence[Listed], f: PartField, spelled: str, ask: Ask | None) -> None:
         self.listed = [one for one in listed if _values(one, f) is not None]
         self.paths = _joined([one.entries["file_path"].combine_chunks() for one in self.listed], pa.string())
         self.stored = _joined([_values(one, f) for one in self.listed], pa.float64())
-        self.own = _joined([_single(one, f, spelled) for one in self.listed], pa.float64())
+        own = [_single(one, f, spelled) for one in self.listed]
+        if ask is not None:
+            own = [_asked(paths, one, f, known, ask) for one, known in zip(self.listed, own, strict=True)]
+        self.own = _joined(own, pa.float64())
         wide = [np.full(len(one), pa.types.is_float64(_raw(one, f).type)) for one in self.listed]
         self.values, self.true = (a.to_numpy(zero_copy_only=False) for a in (self.stored, self.own))
         self.wrong: Mask = pc.fill_null(pc.not_equal(self.stored, self.own), False).to_numpy(zero_copy_only=False)
@@ -99,10 +110,12 @@ class _Side:
 class _Column:
     """One partition field of a spec."""
 
-    def __init__(self, paths: Paths, listed: Sequence[Listed], f: PartField, spelled: str) -> None:
+    def __init__(self, paths: Paths, listed: Sequence[Listed], f: PartField, spelled: str, ask: Ask | None) -> None:
         self.paths, self.f = paths, f
-        self.data = _Side([one for one in listed if one.manifest.content != DELETES], f, spelled)
-        self.deletes = _Side([one for one in listed if one.manifest.content == DELETES], f, spelled)
+        self.data, self.deletes = (
+            _Side(paths, [one for one in listed if (one.manifest.content == DELETES) is removes], f, spelled, ask)
+            for removes in (False, True)
+        )
         entries = [one.entries for one in self.deletes.listed]
         self.entries = pa.concat_tables(entries) if entries else None
         self.moves = np.full(len(self.deletes.values), np.nan)
@@ -264,3 +277,20 @@ def _single(one: Listed, f: PartField, spelled: str) -> pa.Array:
     ]
     is_one = pc.and_not(pc.fill_null(pc.equal(low, high), False), pc.or_(*others))
     return pc.if_else(is_one, low, pa.scalar(None, pa.float64()))
+
+
+def _asked(paths: Paths, one: Listed, f: PartField, known: pa.Array, ask: Ask) -> pa.Array:
+    """What is known of files, and what those say that have no bounds and a value that may be rounded."""
+    values = _raw(one, f).cast(pa.float64()).to_numpy(zero_copy_only=False)
+    bare = [pc.is_null(picked(one.entries[name], f.source_id)) for name in ("lower_bounds", "nan_value_counts")]
+    holds = pc.and_(
+        pc.not_equal(one.entries["content"], POSITION_DELETES), pc.equal(one.entries["file_format"], "parquet")
+    )
+    silent = pc.and_(pc.and_(*bare), holds.combine_chunks()).to_numpy(zero_copy_only=False)
+    chosen = np.flatnonzero(silent & (_as_float(values) == values))
+    if not len(chosen):
+        return known
+    wanted = one.entries.select(["file_path", "file_size_in_bytes"]).take(pa.array(chosen)).to_pylist()
+    told = known.to_numpy(zero_copy_only=False).copy()
+    told[chosen] = [np.nan if value is None else value for value in each(paths.location, ask, wanted)]
+    return pa.array(told, mask=np.isnan(told))

@@ -20,7 +20,7 @@ from holdfast.iceberg.transact_manifests import Writing, listed_before
 def mended(writing: Writing) -> Iterator[Mapping[str, Any]]:
     """The manifests of the state that is written on, with the tuples that files prove."""
     state = writing.state
-    exact = check_tuples(state).exact or {}
+    exact = check_tuples(state, footers=True).exact or {}
     listed = {one.manifest.path: one for one in state.contents.listed}
     for row in listed_before(state):
         one = listed[row["manifest_path"]]

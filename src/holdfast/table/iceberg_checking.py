@@ -91,7 +91,7 @@ class IcebergChecking(ABC):
         table.
         """
         refuse_dropping(repair=repair, drop_missing=dropMissing)
-        checked = self._checked(deep=deep)
+        checked = self._checked(deep=deep, repair=repair)
         if not repair:
             return checked.report(deep=deep)
         format_, env = self._latest.dialect.committing(checked.state), self._caller().env
@@ -104,12 +104,12 @@ class IcebergChecking(ABC):
             if isinstance(outcome, Committed):
                 repairs = json.loads(mutation.parameters["repairs"])
                 done += [f"{what} (version {outcome.version})" for what in repairs]
-            checked = self._checked(deep=deep)
+            checked = self._checked(deep=deep, repair=True)
         raise LimitReached(f"others wrote to {checked.state.metadata.location} during {ROUNDS} checks: repair it later")
 
-    def _checked(self, *, deep: bool) -> _Checked:
+    def _checked(self, *, deep: bool, repair: bool) -> _Checked:
         state = self._state()
-        metadata = check_metadata(state)
+        metadata = check_metadata(state, footers=deep or repair)
         if not metadata.is_readable:
             return _Checked(state, metadata, None)
         in_memory = state.snapshot.location.store.url.startswith("memory:")
