@@ -160,6 +160,19 @@ def test_deletes_that_are_stranded_apply_again(tmp_path: Path, version: int, sin
     assert last.operation == "overwrite", "rows go"
 
 
+def test_changes_tell_of_rows_that_go_with_a_repair(tmp_path: Path) -> None:
+    made = smith(tmp_path, 3)
+    files = [file_of(made, numbers, P, rounded=False) for numbers in ([1, 2], [3, 4])]
+    made.commit(files)
+    gone = [(files[0]["file_path"], 0), (files[1]["file_path"], 1)]
+    made.commit(deletes=[made.positions(gone[:1], like=files[0]), made.positions(gone, like=misplaced(files[0]))])
+    table = registered(tmp_path, made)
+    assert ids(table) == [2, 3, 4]
+    assert table.check(repair=True).clean
+    told = table.changes(table.version).toArrow()
+    assert told.select(["id", "_change_type"]).to_pylist() == [{"id": 4, "_change_type": "delete"}]
+
+
 def bounded(entry: Entry, p: float) -> Entry:
     bounds = [{"key": 2, "value": struct.pack("<d", p)}]
     return {**entry, "lower_bounds": bounds, "upper_bounds": bounds}

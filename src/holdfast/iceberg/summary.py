@@ -19,6 +19,7 @@ from holdfast.iceberg.manifests import DELETES, EQUALITY_DELETES, Listed
 OPERATION = "holdfast.operation"
 KEEPS_IDS = "holdfast.keeps-row-ids"
 APP = "holdfast.app."
+REPAIR = "FSCK"  # the operation that tells tuples anew
 _TOTALS = {  # what is counted: added and removed under these names, and in all
     "data-files": ("added-data-files", "deleted-data-files"),
     "records": ("added-records", "deleted-records"),

@@ -22,7 +22,7 @@ from holdfast.iceberg.deletes import DeleteFiles, lost_by, refers_to
 from holdfast.iceberg.match import places_of
 from holdfast.iceberg.metadata import SnapshotEntry
 from holdfast.iceberg.state import IcebergState, moved
-from holdfast.iceberg.summary import APP, KEEPS_IDS, OPERATION
+from holdfast.iceberg.summary import APP, KEEPS_IDS, OPERATION, REPAIR
 from holdfast.model.files import FileTable
 from holdfast.model.mutation import Winner
 
@@ -55,6 +55,8 @@ def touched(before: IcebergState, after: IcebergState) -> tuple[NDArray[np.bool_
     was, now = before.snapshot.files.table, after.snapshot.files.table
     old, new = was["key"].combine_chunks(), now["key"].combine_chunks()
     came = ~np.asarray(pc.is_in(new, value_set=old)) | _rehidden(now, before.contents.deletes, after.contents.deletes)
+    if after.entry is not None and after.entry.summary.get(OPERATION) == REPAIR:
+        came |= _reached_anew(was, now, before.contents.deletes, after.contents.deletes)
     stays = new.filter(pa.array(~came))
     return ~np.asarray(pc.is_in(old, value_set=stays)), came
 
@@ -104,6 +106,21 @@ def _rehidden(now: pa.Table, was: DeleteFiles, is_: DeleteFiles) -> NDArray[np.b
         if about.null_count:
             several = changed.filter(pc.is_null(about))["group"]
             touched |= np.asarray(pc.is_in(now["group"], value_set=several.combine_chunks()))
+    return touched
+
+
+def _reached_anew(was: pa.Table, now: pa.Table, old: DeleteFiles, new: DeleteFiles) -> NDArray[np.bool_]:
+    """Files that position deletes about several files came to apply to, or no longer do, because tuples changed."""
+    touched = np.zeros(now.num_rows, np.bool_)
+    several, before = (some.positions.filter(pc.is_null(refers_to(some.positions))) for some in (new, old))
+    if not several.num_rows or not before.num_rows or not was.num_rows:
+        return touched
+    at = pc.index_in(now["key"].combine_chunks(), value_set=was["key"].combine_chunks())
+    groups = (now["group"].to_numpy(), was["group"].combine_chunks().take(at).to_numpy(zero_copy_only=False))
+    same = pc.index_in(names_of(several), value_set=names_of(before)).to_pylist()
+    for group, place in zip(several["group"].to_pylist(), same, strict=True):  # one per delete file of a repair
+        if place is not None:
+            touched |= (groups[0] == group) != (groups[1] == before["group"][place].as_py())
     return touched
 
 

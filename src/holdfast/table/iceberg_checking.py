@@ -17,6 +17,7 @@ from holdfast.errors import LimitReached
 from holdfast.iceberg.audit import MetadataChecked, check_metadata
 from holdfast.iceberg.state import IcebergState
 from holdfast.iceberg.stretch import as_told
+from holdfast.iceberg.summary import REPAIR
 from holdfast.iceberg.trail import trail
 from holdfast.local.look import LocalLooker
 from holdfast.model.finding import Finding, Kind
@@ -65,7 +66,7 @@ class _Checked:
         ]
         if done:
             parameters = {"repairs": json.dumps(done)}
-            return Mutation("FSCK", parameters, mends=True, mark=mark, data_change=tuples.rehides, reads=AllRows())
+            return Mutation(REPAIR, parameters, mends=True, mark=mark, data_change=tuples.rehides, reads=AllRows())
         if not drop_missing or self.files is None:
             return None
         return letting_go(self.state.snapshot, self.files.missing)
