@@ -8,8 +8,7 @@ log of any length is read once, and no version is replayed by itself.
 1. A logical file is needed by every version from the one that adds it up to the one that removes it, which is not one
    of them; so is the file that its vector is in.
 2. Where a commit is missing, the versions from there on are walked by themselves, from their first checkpoint on.
-3. A removal happened when the log says or when its commit was written, whichever is later.
-4. Keys outside of the table's directory are told like any others; who deletes must look at them.
+3. Keys outside of the table's directory are told like any others; who deletes must look at them.
 """
 
 from __future__ import annotations
@@ -29,10 +28,8 @@ from holdfast.delta.checkpoint import REMOVED, removed_from
 from holdfast.delta.columns import from_actions, logical_ids
 from holdfast.delta.log import list_all, log_url, read_bytes
 from holdfast.delta.reader import LAYER_LINES
-from holdfast.delta.segment import LogListing, readable_versions, segments_from
-from holdfast.delta.state import DeltaState, load
-from holdfast.delta.times import file_times
-from holdfast.delta.tombstones import tombstones
+from holdfast.delta.segment import LogListing, readable_versions
+from holdfast.delta.state import load
 from holdfast.delta.vectors import vector_file
 from holdfast.errors import UnknownVersion
 from holdfast.model.files import STRINGS
@@ -46,15 +43,6 @@ CHANGES = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What a version says a domain is from then on; `configuration` None: there is none."""
-
-    version: int
-    domain: str
-    configuration: str | None
-
-
 @dataclass(frozen=True)
 class Past:
     """What a log tells of files, in the order in which it happened."""
@@ -65,18 +53,10 @@ class Past:
     walks: tuple[tuple[int, int], ...]  # first and last versions of stretches without a missing commit
     events: pa.Table  # with the columns of EVENTS, and `dv_key`: the file key of the file that the vector is in
     changes: pa.Table  # change files
-    domains: tuple[Told, ...]  # what was said of domains, in order
-    written_ms: NDArray[np.int64]  # of each version's commit; 0 where it is gone
 
     @property
     def last(self) -> int:
         return self.described.spans[-1][1]
-
-    @property
-    def first_commit(self) -> int:
-        """The first version from which on no commit is missing."""
-        first = self.walks[-1][0]
-        return first if first in self.listing.commits else first + 1
 
     def files_at(self, version: int) -> pa.Table:
         """The files of a version, with the columns of `events`."""
@@ -103,21 +83,8 @@ class Past:
         return all_keys(self.events.filter(self.events.column("added")))
 
     def removed(self) -> pa.Table:
-        """Removals, with `gone_ms`: when each happened."""
-        removed = self.events.filter(pc.invert(self.events.column("added")))
-        said = pc.fill_null(removed.column("deleted_ms"), 0).to_numpy()
-        written = self.written_ms[removed.column("version").to_numpy()]
-        return removed.append_column("gone_ms", pa.array(np.maximum(said, written)))
-
-    def told_until(self, told: Told) -> int | None:
-        """The version at which something else was said of the domain; None where that is what it is."""
-        later = (t.version for t in self.domains if t.domain == told.domain and t.version > told.version)
-        return next(later, None)
-
-    def last_before(self, moment_ms: int) -> int | None:
-        """The last version written before a moment."""
-        found = np.flatnonzero((self.written_ms > 0) & (self.written_ms < moment_ms))
-        return int(found[-1]) if len(found) else None
+        """Removals, with the columns of `events`."""
+        return self.events.filter(pc.invert(self.events.column("added")))
 
     @cached_property
     def _order(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -148,73 +115,29 @@ class Past:
         return np.where(truths(self.events.column("added")), self._order[1], self._order[0])
 
 
-@dataclass(frozen=True)
-class Reach:
-    """File keys that must stay, by the reason why. Which files of indexes must is told by `table.index_files`."""
-
-    live: pa.Array
-    recent: pa.Array  # removed within the retention
-    changes: pa.Array  # change files of commits within the retention
-    pinned: dict[str, pa.Array]  # by the pin's name
-    unpinnable: tuple[str, ...] = ()  # pins whose version the log no longer describes
-
-    @property
-    def unpinned(self) -> pa.Array:
-        """Everything that must stay without any pin."""
-        return pa.concat_arrays([self.live, self.recent, self.changes])
-
-
-def walk(location: Location) -> Past:
-    """Read what is left of a log, once."""
+def walk(location: Location, among: Versions | None = None) -> Past:
+    """Read what is left of a log, once; of these versions alone where they are given."""
     listing = list_all(location).listing
     described = Versions.of(readable_versions(listing))
+    if among is not None:
+        described = described & among
     if not described.spans:
-        raise UnknownVersion(f"no version of the table at {location.url} can be read: its log has holes")
+        which = "" if among is None else f" of {among}"
+        raise UnknownVersion(f"no version{which} of the table at {location.url} can be read: its log has holes")
     events, changes = [EVENTS.empty_table()], [CHANGES.empty_table()]
-    domains: list[Told] = []
     walks = tuple(_walks(listing, described))
     for first, last in walks:
-        for stretch in _stretches(location, listing, first, last):
+        for start, stretch in _stretches(location, listing, first, last):
             events.append(stretch.removes)
-            if stretch.first == first:
-                start = load(location, version=first)
-                base = start.snapshot.files.table
-                domains += [Told(first, name, domain.configuration) for name, domain in start.domains.items()]
+            if start == first:
+                base = load(location, version=first).snapshot.files.table
                 events.append(_dated(base.append_column("deleted_ms", pa.nulls(len(base), pa.int64())), first, True))
             else:
                 events.append(stretch.adds)
-                domains += stretch.domains
             changes.append(stretch.changes)
-    written = np.zeros(described.spans[-1][1] + 1, np.int64)
-    times = file_times(listing)
-    known = [v for v in times if v < len(written)]
-    written[known] = [times[v] for v in known]
     told = pa.concat_tables(events).combine_chunks()
-    told = told.append_column("dv_key", vector_keys(location, told))
-    return Past(location, listing, described, walks, told, pa.concat_tables(changes), tuple(domains), written)
-
-
-def reach(state: DeltaState, past: Past, pins: dict[str, int], *, horizon_ms: int) -> Reach:
-    """What must stay of a table: all it is now, what it was after a moment, and what is pinned."""
-    location = state.snapshot.location
-    remembered = tombstones(state, ways=segments_from(past.listing, at=state.version))
-    remembered = remembered.filter(pc.greater_equal(pc.fill_null(remembered.column("deleted_ms"), 0), horizon_ms))
-    removed = past.removed()
-    removed = removed.filter(pc.greater_equal(removed.column("gone_ms"), horizon_ms))
-    late = past.written_ms[past.changes.column("version").to_numpy()] >= horizon_ms
-    pinned, unpinnable = {}, []
-    for name, version in pins.items():
-        if version in past.described:
-            pinned[name] = all_keys(past.files_at(version))
-        else:
-            unpinnable.append(name)
-    return Reach(
-        live=all_keys(_with_vectors(location, state.snapshot.files.table)),
-        recent=pa.concat_arrays([all_keys(removed), all_keys(_with_vectors(location, remembered))]),
-        changes=past.changes.filter(mask(late)).column("key").combine_chunks(),
-        pinned=pinned,
-        unpinnable=tuple(unpinnable),
-    )
+    told = with_vectors(location, told)
+    return Past(location, listing, described, walks, told, pa.concat_tables(changes))
 
 
 def removed_between(past: Past, after: int, upto: int) -> pa.Array:
@@ -238,6 +161,11 @@ def all_keys(files: pa.Table) -> pa.Array:
     return pa.concat_arrays([files.column("key").combine_chunks(), vectors.drop_null()])
 
 
+def with_vectors(location: Location, files: pa.Table) -> pa.Table:
+    """Files with `dv_key`: the key of the file that each one's vector is in."""
+    return files.append_column("dv_key", vector_keys(location, files))
+
+
 def vector_keys(location: Location, files: pa.Table) -> pa.Array:
     """The file key of the file that each file's vector is in, null where there is none; asked once per vector file."""
     dv = files.column("dv").combine_chunks()
@@ -256,33 +184,32 @@ def _walks(listing: LogListing, described: Versions) -> Iterator[tuple[int, int]
 
 
 @dataclass(frozen=True)
-class _Stretch:
-    """Some commits, as columns."""
+class Commits:
+    """The files that some commits name, as columns of EVENTS and CHANGES."""
 
-    first: int
     removes: pa.Table
     adds: pa.Table
     changes: pa.Table
-    domains: tuple[Told, ...]
 
 
-def _stretches(location: Location, listing: LogListing, first: int, last: int) -> Iterator[_Stretch]:
+def _stretches(location: Location, listing: LogListing, first: int, last: int) -> Iterator[tuple[int, Commits]]:
     """The commits of a span in stretches of many lines, the first commit by itself."""
     known = [v for v in range(first, last + 1) if v in listing.commits]
     if first not in listing.commits:
-        yield _columns(location, first, [])
+        yield first, commit_columns(location, [])
     told: list[tuple[int, Line]] = []
     files = read_bytes(location, [listing.commits[v] for v in known])
     for version, (meta, data) in zip(known, files, strict=True):
         told += [(version, line) for line in decode_lines(data, where=f"{log_url(location)}/{meta.name}")]
         if version == first or len(told) >= LAYER_LINES:
-            yield _columns(location, version if version == first else first + 1, told)
+            yield version if version == first else first + 1, commit_columns(location, told)
             told = []
     if told:
-        yield _columns(location, first + 1, told)
+        yield first + 1, commit_columns(location, told)
 
 
-def _columns(location: Location, first: int, told: Sequence[tuple[int, Line]]) -> _Stretch:
+def commit_columns(location: Location, told: Sequence[tuple[int, Line]]) -> Commits:
+    """The files that lines of commits name, each line with its version."""
     adds = [(version, line.add) for version, line in told if line.add is not None]
     removes = [(version, line.remove) for version, line in told if line.remove is not None]
     changes = [(version, line.cdc) for version, line in told if line.cdc is not None]
@@ -290,8 +217,7 @@ def _columns(location: Location, first: int, told: Sequence[tuple[int, Line]]) -
     added = from_actions([a for _, a in adds], _keys(anywhere, [a for _, a in adds]))
     added = added.append_column(REMOVED.field("deleted_ms"), pa.nulls(len(adds), pa.int64()))
     gone = removed_from([a for _, a in removes], location)
-    return _Stretch(
-        first,
+    return Commits(
         _dated(gone, longs([v for v, _ in removes]), False),
         _dated(added, longs([v for v, _ in adds]), True),
         pa.Table.from_arrays(
@@ -302,11 +228,6 @@ def _columns(location: Location, first: int, told: Sequence[tuple[int, Line]]) -
                 maps([a.partition_values for _, a in changes]),
             ],
             schema=CHANGES,
-        ),
-        tuple(
-            Told(version, domain.domain, None if domain.removed else domain.configuration)
-            for version, line in told
-            if (domain := line.domain_metadata) is not None
         ),
     )
 
@@ -320,7 +241,3 @@ def _dated(files: pa.Table, version: int | pa.Array, added: bool) -> pa.Table:
     versions: Any = longs([version] * count) if isinstance(version, int) else version
     dated = files.append_column(EVENTS.field("version"), versions)
     return dated.append_column(EVENTS.field("added"), mask(np.full(count, added)))
-
-
-def _with_vectors(location: Location, files: pa.Table) -> pa.Table:
-    return files.append_column("dv_key", vector_keys(location, files))

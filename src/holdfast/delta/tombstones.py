@@ -50,6 +50,12 @@ def tombstones(state: DeltaState, *, ways: Iterable[LogSegment] = ()) -> pa.Tabl
     return _removed(location, state.segment, files)
 
 
+def removals(removed: pa.Table) -> pa.Array:
+    """What tells one removal from others: the logical file, and the time the log gives."""
+    moments = pc.cast(pc.fill_null(removed.column("deleted_ms").combine_chunks(), -1), pa.string())
+    return pc.binary_join_element_wise(moments, _ids(removed), " ")
+
+
 def _removed(location: Location, segment: LogSegment, live: FileTable) -> pa.Table:
     actions: list[FileAction] = []
     for meta, data in read_bytes(location, segment.deltas):

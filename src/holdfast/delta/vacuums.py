@@ -22,7 +22,7 @@ from holdfast.delta.actions import commit_info
 from holdfast.delta.log import list_all, read_lines
 from holdfast.delta.names import LOG
 from holdfast.delta.pins import pins_of
-from holdfast.delta.reachable import all_keys, vector_keys
+from holdfast.delta.retained import file_keys
 from holdfast.delta.state import DeltaState
 from holdfast.delta.times import file_times
 from holdfast.model.mutation import TAKES_FILES
@@ -143,9 +143,6 @@ def _spans(told: Any) -> Versions | None:
 
 def _only(then: DeltaState, now: DeltaState) -> pa.Array:
     """The files of an earlier version that the table no longer has."""
-    files, location = then.snapshot.files.table, now.snapshot.location
-    keys = all_keys(files.append_column("dv_key", vector_keys(location, files)))
-    live = now.snapshot.files.table
-    still = all_keys(live.append_column("dv_key", vector_keys(location, live)))
-    lacking = ~pc.is_in(keys, value_set=still).to_numpy(zero_copy_only=False)
+    keys = file_keys(then)
+    lacking = ~pc.is_in(keys, value_set=file_keys(now)).to_numpy(zero_copy_only=False)
     return pc.unique(keys.filter(mask(lacking)))

@@ -40,7 +40,17 @@ class Versions:
         return sum(last - first + 1 for first, last in self.spans)
 
     def __sub__(self, other: Versions) -> Versions:
-        return Versions.of(set(self) - set(other))
+        return Versions.of(set(self) - self._shared(other))
+
+    def __and__(self, other: Versions) -> Versions:
+        return Versions.of(set(self) & self._shared(other))
+
+    def _shared(self, other: Versions) -> set[int]:
+        """Versions of the other between the ends of this one: spans that come from a file may have any length."""
+        if not self.spans:
+            return set()
+        first, last = self.spans[0][0], self.spans[-1][1]
+        return {v for low, high in other.spans for v in range(max(low, first), min(high, last) + 1)}
 
     def __str__(self) -> str:
         shown = [f"{first}" if first == last else f"{first} to {last}" for first, last in self.spans]

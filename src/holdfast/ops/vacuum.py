@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 
 import pyarrow as pa
@@ -44,12 +45,22 @@ class Vacuumed:
     directories: int  # removed with their last file; only local storage has any
     retention_ms: int
     horizon_ms: int  # what was needed at this moment or later stays
-    lost: Versions  # readable before, and no more
-    readable: Versions  # afterwards
+    find_lost: Callable[[], Versions] = field(repr=False, compare=False)
+    find_readable: Callable[[], Versions] = field(repr=False, compare=False)
     kept: tuple[Kept, ...] = ()
     dry_run: bool = False
     version: int | None = None  # of the commit that says so; None for a dry run
     notes: tuple[str, ...] = ()
+
+    @cached_property
+    def lost(self) -> Versions:
+        """Versions that were readable before, and are not any more; a dry run reads the commits for it when asked."""
+        return self.find_lost()
+
+    @cached_property
+    def readable(self) -> Versions:
+        """Versions that can be read afterwards; the commits are read for it when asked."""
+        return self.find_readable()
 
     @property
     def paths(self) -> list[str]:

@@ -1,6 +1,7 @@
 """Vacuum, readable versions and pins, put together.
 
-    walk the log  ->  list the directory  ->  plan  ->  VACUUM START  ->  look again  ->  delete  ->  VACUUM END
+    list the directory  ->  ask the log about idle files  ->  plan
+      ->  VACUUM START  ->  look again  ->  delete  ->  VACUUM END
 
 1. Nothing is deleted before the commit that says so has landed; what other commits brought back or pinned until then is
    taken off the list.
@@ -15,6 +16,7 @@ import math
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,11 +26,13 @@ import pyarrow.compute as pc
 from holdfast.delta.checkpoint_write import write_checkpoint
 from holdfast.delta.features import check_writable
 from holdfast.delta.format import DeltaFormat
+from holdfast.delta.log import list_all
 from holdfast.delta.names import LOG
 from holdfast.delta.pins import PINS_DOMAIN, pins_of, refuse_without_domains, rendered
-from holdfast.delta.reachable import Past, Reach, reach, removed_between, walk
+from holdfast.delta.reachable import Past, removed_between, walk
+from holdfast.delta.retained import Horizon, file_keys, horizon_of, reach
 from holdfast.delta.state import DeltaState, load, refresh
-from holdfast.delta.vacuums import missing_file, read_info, who_took, write_info
+from holdfast.delta.vacuums import VacuumInfo, missing_file, read_info, who_took, write_info
 from holdfast.env import Env
 from holdfast.errors import ConcurrentTransaction, Invalid, TableError, UnknownVersion
 from holdfast.model.mutation import Mutation
@@ -43,6 +47,7 @@ from holdfast.schema.properties import DELETED_FILE_RETENTION
 from holdfast.spark.terminal import phase
 from holdfast.storage.arrays import mask, strings
 from holdfast.storage.leftovers import behind_no_link
+from holdfast.storage.location import Location
 from holdfast.storage.open import missing
 from holdfast.table.changing import Caller
 from holdfast.table.delta_dialect import CHANGE_DIRECTORY
@@ -50,6 +55,8 @@ from holdfast.table.index_files import of_indexes
 from holdfast.table.writing import land
 
 _PINNED_AGAIN = 100  # times, before so many pins at once are the user's business
+
+_NONE = Versions()
 
 _log = logging.getLogger(__name__)
 
@@ -107,11 +114,73 @@ class VersionVerbs(ABC):
 class _Found:
     """What a vacuum would do, and what it went by."""
 
+    state: DeltaState
     plan: VacuumPlan
-    reach: Reach
-    past: Past
-    before: Versions
-    after: Versions
+    unpinnable: tuple[str, ...]
+    horizon: Horizon
+    there: pa.Array | None  # the keys of a listing; None for a lite vacuum
+    info: VacuumInfo | None  # of the vacuum before
+
+    @property
+    def unreadable_before(self) -> Versions:
+        """What the vacuum before left unreadable, as far as the log tells of it."""
+        return _NONE if self.info is None else self.horizon.described & self.info.lost
+
+    @cached_property
+    def loss(self) -> _Loss:
+        """What the files that go cost; reads the commits of versions that may need them.
+
+        Those are versions up to the horizon, from the last one on that is older than all of these files. Where another
+        engine's vacuum was the last, nobody knows what can be read, and all versions are looked at.
+        """
+        known = self.unreadable_before
+        if self.info is not None and self.info.unreadable is None:
+            return self._loss_of(self.horizon.described)
+        if not self.plan.files.num_rows:
+            return _Loss(_NONE, known)
+        oldest_ms = pc.min(self.plan.files.column("modified_ms")).as_py()
+        first = self.horizon.last_before(oldest_ms) or 0
+        old = self.horizon.described & Versions(((0, self.horizon.version),))
+        since = old & Versions(((first, self.horizon.version),))
+        loss = self._loss_of(since)
+        # Copied files may be younger than the commits that added them: then these versions know too little of them.
+        is_told = first not in loss.lost and not loss.unknown
+        return loss if is_told or since == old else self._loss_of(old)
+
+    def _loss_of(self, versions: Versions) -> _Loss:
+        known = self.unreadable_before
+        asked = versions - known
+        if not asked.spans:
+            return _Loss(_NONE, known)
+        first, last = asked.spans[0][0], asked.spans[-1][1]
+        past = walk(self.state.snapshot.location, versions & Versions(((first, last),)))
+        before = past.described - known if self.there is None else _readable(past, self.there)
+        after = before - past.needing(self.plan.keys)
+        told = pa.concat_arrays([past.keys(), past.changes.column("key").combine_chunks()])
+        unknown = len(self.plan.keys) - (pc.sum(pc.is_in(self.plan.keys, value_set=told)).as_py() or 0)
+        return _Loss(before - after, Versions.of([*known, *(past.described - after)]), past.described, after, unknown)
+
+    def readable(self) -> Versions:
+        """What can be read once the files are gone; without a listing, what vacuums said counts."""
+        described, loss = self.horizon.described, self.loss
+        if self.there is None:
+            return described - loss.unreadable
+        rest = described - loss.walked
+        if not rest.spans:
+            return loss.left
+        past = walk(self.state.snapshot.location, rest)
+        return Versions.of([*loss.left, *(_readable(past, self.there) - past.needing(self.plan.keys))])
+
+
+@dataclass(frozen=True)
+class _Loss:
+    """What a vacuum costs."""
+
+    lost: Versions  # readable before, and no more
+    unreadable: Versions  # afterwards, with what was so before
+    walked: Versions = _NONE  # the versions whose files were looked at
+    left: Versions = _NONE  # those of them that can be read afterwards
+    unknown: int = 0  # files that go and that none of them has
 
 
 def vacuum(
@@ -131,27 +200,24 @@ def vacuum(
     horizon_ms = env.now_ms() - retention_ms
     with phase("looking for files that nothing needs"):
         found = _find(state, horizon_ms, lite=lite)
-    lost = found.before - found.after
     done = Vacuumed(
         found.plan.files,
         found.plan.bytes,
         0,
         retention_ms,
         horizon_ms,
-        lost,
-        found.after,
+        lambda: found.loss.lost,
+        found.readable,
         tuple(kept for kept in found.plan.kept if kept.files),
         dry_run=dry_run,
-        notes=tuple(
-            f"pin {name} keeps nothing: the log no longer describes its version" for name in found.reach.unpinnable
-        ),
+        notes=tuple(f"pin {name} keeps nothing: the log no longer describes its version" for name in found.unpinnable),
     )
     if dry_run:
         return done
-    said = ops.started(found.plan, lost, enforced=enforced, asked_ms=asked_ms, default_ms=default_ms)
+    said = ops.started(found.plan, found.loss.lost, enforced=enforced, asked_ms=asked_ms, default_ms=default_ms)
     landed = land(state, location, said, env)
     assert landed.version is not None, "a vacuum is written for no application"
-    keys = _still_idle(state, found, landed.version, horizon_ms)
+    keys = _still_idle(found, landed.version)
     done = replace(done, version=landed.version)
     if len(keys) < done.files.num_rows:
         files = done.files.filter(pc.is_in(done.files.column("key"), value_set=keys))
@@ -274,35 +340,38 @@ def _retention(state: DeltaState, hours: Any, *, enforced: bool) -> tuple[int | 
 
 
 def _find(state: DeltaState, horizon_ms: int, *, lite: bool) -> _Found:
+    state = refresh(state)
     location = state.snapshot.location
-    past = walk(location)
-    state = refresh(state)  # at least as new as what was walked
-    pins = pins_of(state)
-    kept = reach(state, past, dict(pins), horizon_ms=horizon_ms)
-    listed = _told_by_log(state, past, horizon_ms) if lite else ops.listed(location)
-    layout = layout_of(state.snapshot)
-    needed = pa.concat_arrays([kept.unpinned, of_indexes(listed, past, dict(pins), horizon_ms=horizon_ms)])
-    plan = plan_vacuum(listed, needed, kept.pinned, pins, horizon_ms=horizon_ms, layout=layout)
-    if lite:  # without a listing, what the last vacuum said counts
-        info = read_info(location)
-        before = past.described - (Versions() if info is None else info.lost)
-    else:
-        before = _readable(past, listed.column("key").combine_chunks())
-    return _Found(plan, kept, past, before, before - past.needing(plan.keys))
-
-
-def _told_by_log(state: DeltaState, past: Past, horizon_ms: int) -> pa.Table:
-    """The files that commits since the last vacuum and before the horizon removed, as far as they are there."""
-    location = state.snapshot.location
+    horizon = horizon_of(location, list_all(location).listing, newest=state.version, moment_ms=horizon_ms)
     info = read_info(location)
+    listed = _told_by_log(location, horizon, info) if lite else ops.listed(location)
+    plan, unpinnable = _plan(state, horizon, listed)
+    there = None if lite else listed.column("key").combine_chunks()
+    return _Found(state, plan, unpinnable, horizon, there, info)
+
+
+def _plan(state: DeltaState, horizon: Horizon, listed: pa.Table) -> tuple[VacuumPlan, tuple[str, ...]]:
+    """What may go of some files, and the pins that cannot keep anything."""
+    layout, moment_ms, pins = layout_of(state.snapshot), horizon.moment_ms, dict(pins_of(state))
+    idle = plan_vacuum(listed, file_keys(state), {}, {}, horizon_ms=moment_ms, layout=layout)
+    kept = reach(state, horizon, idle.files, pins)
+    needed = pa.concat_arrays([kept.needed, of_indexes(idle.keys, kept.domains)])
+    plan = plan_vacuum(idle.files, needed, kept.pinned, pins, horizon_ms=moment_ms, layout=layout)
+    return plan, kept.unpinnable
+
+
+def _told_by_log(location: Location, horizon: Horizon, info: VacuumInfo | None) -> pa.Table:
+    """The files that commits since the last vacuum and before the horizon removed, as far as they are there."""
     after = -1 if info is None or info.last is None else info.last
-    if after + 1 < past.first_commit:
+    if after + 1 < horizon.first_commit:
         raise Invalid(
             f"a lite vacuum of {location.url} needs every commit since version {after + 1}, and the log begins at "
-            f"version {past.first_commit}: run a full vacuum, after which lite ones work again"
+            f"version {horizon.first_commit}: run a full vacuum, after which lite ones work again"
         )
-    upto = past.last_before(horizon_ms)
-    keys = strings([]) if upto is None else removed_between(past, after, upto)
+    upto = horizon.last_before(horizon.moment_ms)
+    keys = strings([])
+    if upto is not None and upto > after:
+        keys = removed_between(walk(location, Versions(((after + 1, upto),))), after, upto)
     return ops.looked_up(location, [key for key in keys.to_pylist() if "://" not in key])
 
 
@@ -318,23 +387,21 @@ def _readable(past: Past, there: pa.Array) -> Versions:
     return past.described - past.needing(pa.concat_arrays([lacking.filter(pc.invert(outside)), away]))
 
 
-def _still_idle(state: DeltaState, found: _Found, landed: int, horizon_ms: int) -> pa.Array:
+def _still_idle(found: _Found, landed: int) -> pa.Array:
     """Of what was to be deleted, what is still needed by nothing, once the vacuum is announced."""
-    keys = found.plan.keys
-    if landed == found.past.last + 1:
-        return keys
-    now = refresh(state)
-    past, pins = walk(now.snapshot.location), dict(pins_of(now))
-    kept = reach(now, past, pins, horizon_ms=horizon_ms)
-    indexed = of_indexes(found.plan.files, past, pins, horizon_ms=horizon_ms)
-    needed = pa.concat_arrays([kept.unpinned, *kept.pinned.values(), indexed])
-    return keys.filter(pc.invert(pc.is_in(keys, value_set=needed)))
+    if landed == found.state.version + 1:
+        return found.plan.keys
+    now = refresh(found.state)
+    location = now.snapshot.location
+    listing = list_all(location).listing
+    horizon = horizon_of(location, listing, newest=now.version, moment_ms=found.horizon.moment_ms)
+    plan, _ = _plan(now, horizon, found.plan.files)
+    return plan.keys
 
 
 def _delete(state: DeltaState, done: Vacuumed, keys: pa.Array, found: _Found, env: Env) -> Vacuumed:
     location = state.snapshot.location
-    info = read_info(location)
-    unreadable = found.past.described - found.after
+    info, unreadable = read_info(location), found.loss.unreadable
     # Readers are warned first; a lite vacuum goes on from here only once everything is gone.
     write_info(location, last=None if info is None else info.last, unreadable=unreadable)
     try:
@@ -345,11 +412,11 @@ def _delete(state: DeltaState, done: Vacuumed, keys: pa.Array, found: _Found, en
             land(refresh(state), location, ops.ended(files=0, directories=0, failed=True), env)
         raise
     directories = ops.remove_directories(location, keys)
-    write_info(location, last=found.past.last_before(done.horizon_ms), unreadable=unreadable)
+    write_info(location, last=found.horizon.last_before(done.horizon_ms), unreadable=unreadable)
     end = land(refresh(state), location, ops.ended(files=files, directories=directories), env).version
     assert end is not None, "a vacuum is written for no application"
-    readable = Versions.of([*found.after, *range(found.past.last + 1, end + 1)])
-    return replace(done, directories=directories, readable=readable)
+    since = range(found.state.version + 1, end + 1)
+    return replace(done, directories=directories, find_readable=lambda: Versions.of([*found.readable(), *since]))
 
 
 def _said(pins: dict[str, int]) -> dict[str, str | None]:
