@@ -173,6 +173,21 @@ def test_changes_tell_of_rows_that_go_with_a_repair(tmp_path: Path) -> None:
     assert told.select(["id", "_change_type"]).to_pylist() == [{"id": 4, "_change_type": "delete"}]
 
 
+def test_entries_keep_the_snapshot_that_they_inherited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = Smith._manifest
+
+    def silent(self: Smith, content: int, spec: int, entries: list[Entry], *args: int) -> Entry:
+        return write(self, content, spec, [{**entry, "snapshot_id": None} for entry in entries], *args)
+
+    monkeypatch.setattr(Smith, "_manifest", silent)
+    made = smith(tmp_path, 2)
+    first = made.commit([file_of(made, [1], P)])
+    table = registered(tmp_path, made)
+    assert [entry["snapshot_id"] for entry in entries_of(table).values()] == [None]
+    assert table.check(repair=True).clean
+    assert [entry["snapshot_id"] for entry in entries_of(table).values()] == [first]
+
+
 def bounded(entry: Entry, p: float) -> Entry:
     bounds = [{"key": 2, "value": struct.pack("<d", p)}]
     return {**entry, "lower_bounds": bounds, "upper_bounds": bounds}
