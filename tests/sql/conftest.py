@@ -15,9 +15,9 @@ from holdfast.sql.run import run
 DATABASE = "sqltests"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def database(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A database whose tables lie in a directory of this run."""
+    """A database of this module, whose tables lie in a directory of this run."""
     plain_sql(spark, f"CREATE DATABASE {DATABASE} LOCATION '{tmp_path_factory.mktemp('warehouse').as_uri()}'")
     yield DATABASE
     plain_sql(spark, f"DROP DATABASE {DATABASE} CASCADE")
