@@ -243,16 +243,12 @@ def _mapped_by_directory(paths: pa.Array, pattern: str, one: Callable[[str], str
     """`one` of paths that have a directory: asked once per directory where the name itself is plain."""
     parts = pc.split_pattern(paths, "/", max_splits=1, reverse=True)
     directories, names = pc.list_element(parts, _ZERO).dictionary_encode(), pc.list_element(parts, _ONE)
-    # One that is refused is refused by the name of a file in it.
-    _, first = np.unique(directories.indices.to_numpy(), return_index=True)
     heads = []
-    for directory, path in zip(
-        directories.dictionary.to_pylist(), paths.take(longs(first.tolist())).to_pylist(), strict=True
-    ):
+    for number, directory in enumerate(directories.dictionary.to_pylist()):
         try:
             heads.append(one(f"{directory}/x").removesuffix("x"))
-        except Invalid:
-            one(path)
+        except Invalid:  # refused by the name of a file in it
+            one(paths.filter(pc.equal(directories.indices, number))[0].as_py())
             raise
     done = pc.binary_join_element_wise(strings(heads).take(directories.indices), names, _NOTHING)
     odd_name = pc.match_substring_regex(names, pattern)
