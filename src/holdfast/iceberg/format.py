@@ -41,7 +41,7 @@ class IcebergFormat:
         return newest, joined([Came((winner,), winner.added) for winner in winners(state, newest)])
 
     def keeps_ms(self, state: IcebergState) -> int:
-        """A day: no engine takes files that nobody refers to and that are younger, and none says so in a snapshot."""
+        """A day: the remove_orphan_files of Iceberg on Spark takes no younger file, and leaves no snapshot behind."""
         return _DAY_MS
 
     def app_version(self, state: IcebergState, app_id: str) -> int | None:
