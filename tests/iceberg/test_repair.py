@@ -358,6 +358,43 @@ def test_counts_and_marks_are_put_right(tmp_path: Path) -> None:
     assert set(rows) < set(now)
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_restore_to_before_a_repair_brings_files_back_with_their_deletes(tmp_path: Path, version: int) -> None:
+    table = damaged(tmp_path, version)
+    before, rows = table.version, ids(table)
+    assert table.check(repair=True).clean
+    exact = table.version
+    table.delete("id = 3 or id = 5", mode="merge-on-read")
+    for then in (before, exact):
+        table.restoreToVersion(then)
+        assert ids(table) == rows
+    assert table.check().clean
+    table.restoreToVersion(before)
+    assert ids(table, f"p = {P}") == []
+    assert table.check(repair=True).clean
+    assert (ids(table), ids(table, f"p = {P}")) == (rows, [1, 3, 5])
+
+
+@pytest.mark.parametrize("verb", ["append", "delete", "optimize", "repair"])
+def test_a_manifest_that_its_list_counts_as_empty_keeps_its_files(tmp_path: Path, verb: str) -> None:
+    made = smith(tmp_path, 2)
+    made.commit([file_of(made, [1, 2], 0.5)])
+    made._manifests[0] |= {"added_files_count": 0, "added_rows_count": 0}
+    made.commit([file_of(made, [3, 4], 0.5)])
+    table = registered(tmp_path, made)
+    assert ids(table) == [1, 2, 3, 4]
+    match verb:
+        case "append":
+            table.append(pa.table({"id": [9], "p": [0.5]}, ROWS))
+        case "delete":
+            table.delete("id = 4")
+        case "optimize":
+            table.optimize().executeCompaction()
+        case _:
+            table.check(repair=True)
+    assert set(ids(table)) - {9} == {1, 2, 3, *(() if verb == "delete" else (4,))}
+
+
 def test_files_that_are_gone_are_let_go(tmp_path: Path) -> None:
     made = smith(tmp_path, 3)
     lost = file_of(made, [1, 2], P)

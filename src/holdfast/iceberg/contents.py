@@ -49,6 +49,13 @@ class Contents:
             self.read[manifest.path] = found
         return tuple(self.read[m.path] for m in self.manifests)
 
+    def manifest(self, manifest: Manifest) -> Listed:
+        """The live entries of one manifest."""
+        known = self.read.get(manifest.path)
+        if known is None or known.manifest != manifest:
+            known = self.read[manifest.path] = self._read(manifest)
+        return known
+
     def _read(self, manifest: Manifest) -> Listed:
         return read_manifest(self.paths, manifest)
 

@@ -4,7 +4,8 @@
    inherited: their sequence numbers, their snapshots, and in version 3 their first row ids.
 2. In the list, a data manifest without a first row id gets the next one, and the count goes on by all of its live rows;
    one that has an id keeps it, and a delete manifest never has one.
-3. A manifest none of whose files is live is left out of the next list.
+3. A manifest none of whose files is live is left out of the next list; that it has none it says itself, whatever the
+   list counts.
 4. Where many small data manifests of one spec have come together, they become one, unless the table says not to.
 """
 
@@ -194,7 +195,14 @@ def listed_before(state: IcebergState) -> list[dict[str, Any]]:
         raise Unsupported(f"{state.metadata_path} lists its manifests one by one, as version 1 did: rewrite it first")
     raw = read_container(fetched(state.paths, state.entry.manifest_list), where=state.entry.manifest_list).records
     rows = [_complete(row) for row in raw.to_pylist()]  # one per manifest
-    return [row for row in rows if row["added_files_count"] or row["existing_files_count"]]
+    return [row for row in rows if row["added_files_count"] or row["existing_files_count"] or _holds(state, row)]
+
+
+def _holds(state: IcebergState, row: Mapping[str, Any]) -> bool:
+    """Whether a manifest that its list counts as empty has a live file all the same."""
+    path = row["manifest_path"]
+    one = next(one for one in state.contents.manifests if one.path == path)
+    return len(state.contents.manifest(one)) > 0
 
 
 def tuple_schema(listed: Listed) -> Mapping[str, Any]:
