@@ -16,7 +16,10 @@ from holdfast import DeltaTable
 from holdfast.env import system
 from holdfast.errors import Invalid
 from holdfast.schema.properties import CHANGE_FEED
+from holdfast.sql.known import Known
+from holdfast.sql.run import run
 from holdfast.table.altering import replace_columns
+from tests.support.gateway import address
 
 _fresh = count()
 FEED = {CHANGE_FEED: "true"}
@@ -110,3 +113,12 @@ def test_frames_and_queries_bring_no_column_of_the_feed(spark: SparkSession, tmp
     with pytest.raises(Invalid, match="cannot have _commit_version"):
         table.overwrite(frame, overwriteSchema=True)
     assert (table.version, list((tmp_path / "t").glob("*.parquet"))) == (0, [])
+    named, copy = f"delta.`{address(tmp_path / 'c')}`", tmp_path / "c"
+    as_select = f"TABLE {named} USING delta TBLPROPERTIES ('{CHANGE_FEED}' = 'true') AS SELECT 1 AS id"
+    with pytest.raises(Invalid, match="cannot have _change_type"):
+        run(spark, f"CREATE {as_select}, 'x' AS _change_type", known=Known())
+    assert not copy.exists()
+    run(spark, f"CREATE {as_select}", known=Known())
+    with pytest.raises(Invalid, match="cannot have _change_type"):
+        run(spark, f"CREATE OR REPLACE {as_select}, 'x' AS _change_type", known=Known())
+    assert DeltaTable.forPath(spark, copy).version == 0
