@@ -205,16 +205,26 @@ def test_clustering_is_chosen_and_done(run: Run, tmp_path: Path) -> None:
     assert table.describe().layout == "neither partitioned nor clustered"
 
 
+def spread(spans: list[list[int]]) -> list[int]:
+    return [version for first, last in spans for version in range(first, last + 1)]
+
+
 def test_vacuum_tells_what_it_costs(run: Run, orders: Path) -> None:
     run("compact", orders)
     refused = run("vacuum", orders, "--hours", 0, code=1).stderr
     assert "say --force if there are none" in refused
     would = told(run("vacuum", orders, "--hours", 0, "--force", "-n", "--json"))
+    exact = told(run("vacuum", orders, "--hours", 0, "--force", "-n", "--versions", "--json"))
+    assert "--versions says which" in run("vacuum", orders, "--hours", 0, "--force", "-n").stdout
     did = told(run("vacuum", orders, "--hours", 0, "--force", "--json"))
     assert would["files"] == did["files"] != []
+    assert (would["lost"], would["readable"], did["readable"]) == (None, None, None), "this would read every commit"
+    assert exact["lost"] == did["lost"] != []
+    assert set(spread(did["lost"])) <= set(spread(would["at_risk"]))
+    assert not set(spread(did["lost"])) & set(spread(exact["readable"]))
     gone = run("show", orders, "--version", 1, code=1).stderr
     assert "cannot be read any more" in gone
-    assert "`holdfast vacuum --dry-run` lists those that can" in gone
+    assert "`holdfast vacuum --dry-run --versions` lists those that can" in gone
 
 
 def test_a_check_finds_and_repairs(run: Run, orders: Path) -> None:

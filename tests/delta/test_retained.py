@@ -19,10 +19,35 @@ from holdfast.delta.tombstones import tombstones
 from holdfast.env import fixed
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
-from tests.delta.histories import NOW_MS, STEPS, TABLES, Step, at, smith_of
+from tests.delta.histories import NOW_MS, STEPS, TABLES, Step, at, smith_of, take
 from tests.support.depth import examples
+from tests.support.tablesmith import Tablesmith
 
-FORGETFUL_MS = NOW_MS + 30 * 86_400_000  # a checkpoint written then remembers no removal
+FORGETS = {"delta.deletedFileRetentionDuration": "interval 0 seconds"}  # so that a checkpoint forgets all removals
+HISTORIES = st.lists(
+    st.one_of(
+        STEPS.map(lambda steps: steps[0]), st.builds(Step, st.sampled_from(["stage", "restore"]), st.integers(0, 30))
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def _carry_out(smith: Tablesmith, steps: list[Step]) -> None:
+    """Steps, and two more: a change file that a later commit names, and files of an earlier version that come back."""
+    staged: list[str] = []
+    for step in steps:
+        known = {add["path"] for add in smith.live()}
+        gone = [add for add in smith.live(step.number % (smith.version + 1)) if add["path"] not in known]
+        if step.verb == "stage":
+            staged.append(f"_change_data/{len(staged)}-{step.number}.parquet")
+            smith.put(staged[-1], b"x")
+        elif step.verb == "restore" and gone:
+            smith.commit([{"add": add} for add in gone])
+        else:
+            take(smith, step)
+        if staged and step.number % 3 == 0:
+            smith.commit([{"cdc": {"path": staged.pop(0), "partitionValues": {}, "size": 1, "dataChange": False}}])
 
 
 def _clocked(skew_ms: int) -> MemoryStore:
@@ -31,7 +56,8 @@ def _clocked(skew_ms: int) -> MemoryStore:
 
 
 def _needed_by_commits(state: DeltaState, horizon_ms: int) -> set[str]:
-    """Files of removals within the retention, by the time the log gives or that of the commit, from every commit."""
+    """Files of removals within the retention, by the time the log gives or that of the commit, and change files of
+    commits within it, from every commit."""
     location = state.snapshot.location
     past, times = walk(location), file_times(list_all(location).listing)
     removed = past.removed()
@@ -42,15 +68,17 @@ def _needed_by_commits(state: DeltaState, horizon_ms: int) -> set[str]:
     known = with_vectors(location, tombstones(state))
     dated = [(moment or 0) >= horizon_ms for moment in known.column("deleted_ms").to_pylist()]
     files = [removed.filter(pa.array(late, pa.bool_())), known.filter(pa.array(dated, pa.bool_()))]
-    return {key for some in files for key in all_keys(some).to_pylist()}
+    changes = zip(*(past.changes.column(name).to_pylist() for name in ("key", "version")), strict=True)
+    fed = {key for key, version in changes if times[version] >= horizon_ms}
+    return fed | {key for some in files for key in all_keys(some).to_pylist()}
 
 
 def _idle(location: Location, state: DeltaState, horizon_ms: int) -> pa.Table:
     live = set(file_keys(state).to_pylist())
-    found = {meta.key.removeprefix("t/"): meta.modified_ms for meta in location.store.list_all("t")}
+    modified = {meta.key.removeprefix("t/"): meta.modified_ms for meta in location.store.list_all("t")}
     idle = {
         key: ms
-        for key, ms in found.items()
+        for key, ms in modified.items()
         if key not in live and ms < horizon_ms and not key.startswith("_delta_log/")
     }
     return pa.table({"key": pa.array(idle, pa.string()), "modified_ms": pa.array(idle.values(), pa.int64())})
@@ -58,7 +86,7 @@ def _idle(location: Location, state: DeltaState, horizon_ms: int) -> pa.Table:
 
 @examples(40)
 @given(
-    steps=STEPS,
+    steps=HISTORIES,
     table=TABLES,
     checkpoints=st.dictionaries(st.integers(0, 8), st.booleans(), max_size=4),
     forgotten=st.integers(0, 4),
@@ -76,7 +104,8 @@ def test_a_few_files_of_a_log_tell_what_all_commits_tell(
     pin: int,
 ) -> None:
     location = at(_clocked(skew_ms))
-    smith = smith_of(location, steps, **table)
+    smith = smith_of(location, [], properties=FORGETS if any(checkpoints.values()) else None, **table)
+    _carry_out(smith, steps)
     location.store.put("t/orphan.parquet", b"x")
     times = file_times(list_all(location).listing)
     first = max((v for v in checkpoints if v <= min(forgotten, smith.version)), default=0)
@@ -85,13 +114,13 @@ def test_a_few_files_of_a_log_tell_what_all_commits_tell(
     for version, forgets in sorted(checkpoints.items()):
         if version <= smith.version:
             late = forgets and times[version] >= horizon_ms
-            write_checkpoint(load(location, version=version), fixed(start_ms=FORGETFUL_MS if late else NOW_MS))
+            write_checkpoint(load(location, version=version), fixed(start_ms=NOW_MS if late else 0))
     for version in range(first):
         location.store.delete(location.key("_delta_log", commit_name(version)))
     state, listing = load(location), list_all(location).listing
     horizon = horizon_of(location, listing, newest=state.version, moment_ms=horizon_ms)
     idle = _idle(location, state, horizon_ms)
-    kept = reach(state, horizon, idle, {"p": pin})
+    kept = reach(state, horizon, idle, {"p": pin}, of_domains=lambda keys, _: keys.slice(0, 0))
     expected = _needed_by_commits(state, horizon_ms) & set(idle.column("key").to_pylist())
     assert set(kept.needed.to_pylist()) & set(idle.column("key").to_pylist()) == expected
     if pin not in horizon.described:

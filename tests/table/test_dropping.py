@@ -34,7 +34,7 @@ from holdfast.table.builder import Mode
 from holdfast.table.changing import Caller
 from holdfast.table.delta import _Latest
 from holdfast.table.dropping import drop_feature_support
-from holdfast.table.vacuuming import pin
+from holdfast.table.versions import pin
 from holdfast.table.writing import make
 from tests.support.depth import examples
 from tests.support.faulty import FaultyWrites, every_fault

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import pickle
 from collections.abc import Callable
 
 import pytest
@@ -13,7 +15,7 @@ from holdfast.delta.names import commit_name
 from holdfast.delta.state import load
 from holdfast.ops.vacuum import Vacuumed
 from tests.support.faulty import CountingStore
-from tests.table.days import Days, opened
+from tests.table.days import Days, opened, rows_of
 
 COMMITS = 240
 
@@ -51,6 +53,9 @@ def test_a_dry_run_reads_no_commit_that_a_checkpoint_tells_of(
     assert store.calls["list_all"] == 1
     assert store.calls["get"] <= 25, "the newest version and the one at the horizon, each with its tombstones"
     assert store.calls.total() <= 35
+    assert len(str(done)) > 0
+    assert store.calls.total() <= 35, "printing reads nothing"
+    assert set(done.lost) <= set(done.at_risk)
     assert len(done.lost) == files
     assert done.readable == opened(long.location.store).readableVersions() - done.lost
     assert len(done.readable) + files == COMMITS + 1
@@ -78,6 +83,67 @@ def test_a_vacuum_reads_the_commits_of_versions_that_it_costs(monkeypatch: pytes
     assert store.calls["list_all"] == 0
     assert store.calls["get"] <= 60
     assert lite.readable == days.table.readableVersions()
+
+
+@pytest.mark.parametrize("days_between", [0.5, 3, 40])
+def test_a_change_file_stays_however_much_older_it_is_than_its_commit(
+    monkeypatch: pytest.MonkeyPatch, days_between: float
+) -> None:
+    days = Days(monkeypatch)
+    days.append(1)
+    change = "_change_data/cdc-1.parquet"
+    store = days.location.store
+    store.put(f"t/{change}", b"x")
+    days.pass_days(days_between)
+    days.append(2)
+    key = days.location.key("_delta_log", commit_name(2))
+    named = {"cdc": {"path": change, "partitionValues": {}, "size": 1, "dataChange": False}}
+    store.put(key, store.get(key) + json.dumps(named).encode() + b"\n")
+    days.append(3)
+    write_checkpoint(load(days.location), days.env)
+    days.pass_days(6.9)
+    assert opened(store).vacuum(dryRun=True).paths == opened(store).vacuum().paths == []
+    assert opened(store).vacuum(lite=True).paths == []
+    days.pass_days(0.2)
+    assert opened(store).vacuum(dryRun=True).paths == opened(store).vacuum().paths == [change]
+
+
+def test_files_that_were_restored_and_removed_again_stay_although_checkpoints_forgot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    days = Days(monkeypatch, {"delta.deletedFileRetentionDuration": "interval 1 day"})
+    days.append(1)
+    days.table.delete()
+    days.pass_days(1)
+    write_checkpoint(load(days.location), days.env)
+    days.append(2)
+    days.pass_days(1)
+    days.table.restoreToVersion(1)
+    restored = days.table.version
+    days.pass_days(1)
+    days.table.delete()
+    days.pass_days(5)
+    days.append(3)
+    write_checkpoint(load(days.location), days.env)
+    month = opened(days.location.store).vacuum(6.5 * 24, dryRun=True)
+    assert (month.paths, rows_of(days.table, restored)[0][0]) == ([], 1)
+    assert len(opened(days.location.store).vacuum(3 * 24, dryRun=True).paths) == 2
+
+
+def test_a_report_is_a_value_that_can_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    days = Days(monkeypatch)
+    days.append(1)
+    days.table.delete()
+    days.append(2)
+    days.pass_days(8)
+    for done in (days.table.vacuum(dryRun=True), days.table.vacuum()):
+        sent = pickle.loads(pickle.dumps(done))
+        assert sent == done
+        assert str(sent.lost) == "1"
+        facts = dataclasses.asdict(done)
+        assert (facts["lost"]["spans"], facts["readable"]["spans"]) == (done.lost.spans, done.readable.spans)
+        assert "lost: 1" in str(sent)
+        assert repr(done).startswith("Vacuumed(files=1, ")
 
 
 def test_a_change_file_stays_with_a_commit_that_came_after_the_horizon(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ SPELLINGS: tuple[tuple[str, str], ...] = (
     ("with enableRowTracking()", "with `holdfast enable-row-tracking`"),
     (
         "readableVersions() lists those that can, and pin(version, name) keeps one",
-        "`holdfast vacuum --dry-run` lists those that can",
+        "`holdfast vacuum --dry-run --versions` lists those that can",
     ),
     ("say enforceRetention=False if there are none", "say --force if there are none"),
     ("dropMissing=True takes", "--drop-missing takes"),

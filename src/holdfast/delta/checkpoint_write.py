@@ -28,16 +28,15 @@ from holdfast.delta.names import LOG, SIDECARS, checkpoint_name, commit_name, si
 from holdfast.delta.segment import Checkpoint, LogListing, segments_from
 from holdfast.delta.spelling import Json, lines, spell
 from holdfast.delta.state import DeltaState
-from holdfast.delta.tombstones import tombstones
+from holdfast.delta.tombstones import remembered_ms, tombstones
 from holdfast.env import Env
 from holdfast.errors import Damaged, Invalid, UnknownVersion
-from holdfast.schema.properties import DELETED_FILE_RETENTION, PROTECTED_BEFORE, TXN_RETENTION, number, span_ms
+from holdfast.schema.properties import PROTECTED_BEFORE, TXN_RETENTION, number, span_ms
 from holdfast.storage.location import Location
 
 Policy: TypeAlias = Literal["classic", "v2"]
 
 CHECKPOINT_POLICY = "delta.checkpointPolicy"
-DEFAULT_RETENTION = "interval 1 week"
 SIDECAR_ACTIONS = STRETCH
 HINTED_ACTIONS = 30  # a hint repeats the small actions of a V2 checkpoint up to so many of them
 
@@ -118,9 +117,8 @@ def _policy(state: DeltaState, asked: Policy | None) -> Policy:
 
 def _content(state: DeltaState, listing: LogListing, now_ms: int) -> _Content:
     properties = state.metadata.properties
-    retention = span_ms(DELETED_FILE_RETENTION, properties.get(DELETED_FILE_RETENTION, DEFAULT_RETENTION))
     removed = tombstones(state, ways=segments_from(listing, at=state.version))
-    removed = removed.filter(pc.greater(pc.fill_null(removed.column("deleted_ms"), 0), now_ms - retention))
+    removed = removed.filter(pc.greater(pc.fill_null(removed.column("deleted_ms"), 0), now_ms - remembered_ms(state)))
     txns = list(state.txns.values())
     if (kept_for := properties.get(TXN_RETENTION)) is not None:
         oldest = now_ms - span_ms(TXN_RETENTION, kept_for)

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from holdfast.delta.rehide import Vectors
 from holdfast.delta.state import DeltaState, is_table, load, refresh
+from holdfast.delta.tombstones import remembered_ms
 from holdfast.delta.transact import attempt, prepare
 from holdfast.delta.winners import since
 from holdfast.env import Env
 from holdfast.model.mutation import Came, Mutation, Outcome
 from holdfast.model.snapshot import Snapshot
-from holdfast.schema.properties import DEFAULTS, DELETED_FILE_RETENTION, span_ms
 from holdfast.storage.location import Location
 
 
@@ -44,8 +44,7 @@ class DeltaFormat:
 
     def keeps_ms(self, state: DeltaState) -> int:
         """The table's own retention: a vacuum that keeps files for less says so in the log."""
-        kept = state.snapshot.properties.get(DELETED_FILE_RETENTION, DEFAULTS[DELETED_FILE_RETENTION])
-        return span_ms(DELETED_FILE_RETENTION, kept)
+        return remembered_ms(state)
 
     def app_version(self, state: DeltaState, app_id: str) -> int | None:
         found = state.txns.get(app_id)

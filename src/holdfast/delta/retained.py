@@ -1,22 +1,24 @@
 """What must stay of a table when files that nothing needs are deleted, from the few files of its log that can tell.
 
     idle files: old, and not of the newest version
-      ->  tombstones  ->  the version at the horizon  ->  pinned versions, commits after the horizon
+      ->  its indexes, tombstones  ->  the version at the horizon  ->  commits after the horizon  ->  pinned versions
 
-Each step is taken only while idle files are left that the steps before do not explain. The version at the horizon is
-the last one that was written before it.
+Each step is taken only while idle files are left that the steps before do not keep. The version at the horizon is the
+last one that was written before it.
 
 1. What the version at the horizon has stays: whoever removed it did so within the retention.
 2. A removal that this version does not know of happened within the retention, whatever time the log gives for it.
-3. Tombstones name no change files, and may have forgotten a file that came and went within the retention. So for what
-   they do not explain commits are read: those that a transaction of a day at most can have made of a file so old.
-4. Where the log begins after the horizon, its first version stands for the one at the horizon, and its commit is read.
+3. A file that came, or came back, and went within the retention is told by tombstones of the newest version, except
+   where checkpoints may have forgotten its removal. The commits that this may be true of are read.
+4. Tombstones name no change files and no files of indexes. Before one of these goes every commit within the retention
+   is read, however much older the file is than the commit that may name it. So it is where removals give no time.
+5. Where the log begins after the horizon, its first version stands for the one at the horizon, and its commit is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,13 +30,15 @@ from holdfast.delta.reachable import all_keys, commit_columns, with_vectors
 from holdfast.delta.segment import LogListing, readable_versions, segments_from
 from holdfast.delta.state import DeltaState, load
 from holdfast.delta.times import file_times
-from holdfast.delta.tombstones import removals, tombstones
+from holdfast.delta.tombstones import remembered_ms, removals, tombstones
 from holdfast.errors import UnknownVersion
 from holdfast.model.versions import Versions
 from holdfast.storage.arrays import strings
 from holdfast.storage.location import Location
 
-LONGEST_MS = 86_400_000  # from the writing of a file to the commit that names it
+SKEW_MS = 3_600_000  # that clocks of writers may differ by
+
+Domains = Iterable[tuple[str, str]]  # names and configurations
 
 
 @dataclass(frozen=True)
@@ -68,9 +72,8 @@ class Horizon:
 class Reach:
     """What must stay of idle files, by the reason why."""
 
-    needed: pa.Array  # keys, for versions within the retention
+    needed: pa.Array  # keys, for versions within the retention, and of indexes
     pinned: dict[str, pa.Array]  # keys, by the pin's name
-    domains: tuple[tuple[str, str], ...]  # names and configurations that versions to be kept have
     unpinnable: tuple[str, ...]  # pins whose version the log no longer describes
 
 
@@ -85,23 +88,30 @@ def horizon_of(location: Location, listing: LogListing, *, newest: int, moment_m
     return Horizon(moment_ms, listing, Versions.of(described), version, times)
 
 
-def reach(state: DeltaState, horizon: Horizon, idle: pa.Table, pins: Mapping[str, int]) -> Reach:
-    """What must stay of files that the newest version does not have; `idle` has the columns `key`, `modified_ms`."""
+def reach(
+    state: DeltaState,
+    horizon: Horizon,
+    idle: pa.Table,
+    pins: Mapping[str, int],
+    *,
+    of_domains: Callable[[pa.Array, Domains], pa.Array],
+) -> Reach:
+    """What must stay of files that the newest version does not have; `idle` has a column `key`.
+
+    `of_domains` gives those of some keys that the domains of a version refer to.
+    """
     location = state.snapshot.location
     unpinnable = tuple(name for name, version in pins.items() if version not in horizon.described)
     names = [name for name in pins if name not in unpinnable]
-    needed: list[pa.Array] = [strings([])]
-    domains = list(_configured(state.domains))
+    left = _Idle(idle.column("key").combine_chunks(), of_domains)
+    left.keep(strings([]), _configured(state.domains))
+    _keep_recent(state, horizon, left)
     pinned = {name: strings([]) for name in names}
-    for keys, told in _within(state, horizon, idle) if idle.num_rows else ():
-        needed.append(keys)
-        domains += told
-        idle = _without(idle, keys)
-    if idle.num_rows:
+    if len(left.keys):
         for name, then in zip(names, _versions(location, [pins[name] for name in names]), strict=True):
             pinned[name] = file_keys(then)
-            domains += _configured(then.domains)
-    return Reach(pa.concat_arrays(needed), pinned, tuple(domains), unpinnable)
+            left.keep(strings([]), _configured(then.domains))
+    return Reach(pa.concat_arrays(left.kept), pinned, unpinnable)
 
 
 def file_keys(state: DeltaState) -> pa.Array:
@@ -109,33 +119,50 @@ def file_keys(state: DeltaState) -> pa.Array:
     return all_keys(with_vectors(state.snapshot.location, state.snapshot.files.table))
 
 
-def _within(state: DeltaState, horizon: Horizon, idle: pa.Table) -> Iterator[tuple[pa.Array, list[tuple[str, str]]]]:
-    """Keys, and configurations of domains, of versions within the retention, for as long as idle files are left."""
+@dataclass
+class _Idle:
+    """Keys of idle files that nothing known so far needs, and of those that something does."""
+
+    keys: pa.Array
+    of_domains: Callable[[pa.Array, Domains], pa.Array]
+    kept: list[pa.Array] = field(default_factory=lambda: [strings([])])
+
+    def keep(self, keys: pa.Array, domains: Domains = ()) -> None:
+        needed = pa.concat_arrays([keys, self.of_domains(self.keys, domains)])
+        self.kept.append(self.keys.filter(pc.is_in(self.keys, value_set=needed)))
+        self.keys = _without(self.keys, needed)
+
+
+def _keep_recent(state: DeltaState, horizon: Horizon, left: _Idle) -> None:
+    """Keep what versions within the retention need, step by step for as long as idle files are left."""
     location, listing = state.snapshot.location, horizon.listing
+    if not len(left.keys):
+        return
     removed = with_vectors(location, tombstones(state, ways=segments_from(listing, at=state.version)))
-    late = _dated_after(removed, horizon.moment_ms)
-    yield late, []
-    idle = _without(idle, late)
-    if not idle.num_rows or not horizon.recent:
+    left.keep(_dated_after(removed, horizon.moment_ms))
+    if not len(left.keys) or not horizon.recent:
         return
     then = state if horizon.version == state.version else load(location, version=horizon.version)
-    had = file_keys(then)
-    yield had, list(_configured(then.domains))
-    idle = _without(idle, had)
-    if not idle.num_rows:
+    left.keep(file_keys(then), _configured(then.domains))
+    if not len(left.keys):
         return
     before = with_vectors(location, tombstones(then, ways=segments_from(listing, at=then.version)))
-    since = all_keys(removed.filter(pc.invert(pc.is_in(removals(removed), value_set=removals(before)))))
-    since = pa.concat_arrays([since, _dated_after(before, horizon.moment_ms)])  # what checkpoints since have forgotten
-    yield since, []
-    idle = _without(idle, since)
-    is_first = horizon.version in horizon.recent  # so that its own removals are within the retention
-    unexplained = idle if is_first else _without(idle, all_keys(before))
-    if unexplained.num_rows:
-        youngest = pc.max(unexplained.column("modified_ms")).as_py()
-        upto = youngest + LONGEST_MS
-        commits = [v for v in horizon.recent if horizon.times[v] <= upto or v == horizon.version]
-        yield from _named_by(location, listing, commits)
+    since = removed.filter(pc.invert(pc.is_in(removals(removed), value_set=removals(before))))
+    left.keep(all_keys(since))
+    left.keep(_dated_after(before, horizon.moment_ms))  # what checkpoints since have forgotten
+    commits = horizon.recent
+    timeless = removed.column("deleted_ms").null_count + before.column("deleted_ms").null_count
+    if not timeless and not pc.any(pc.starts_with(left.keys, "_")).as_py():
+        upto_ms = _remembered_from(listing, state, then)
+        commits = [v for v in commits if v == horizon.version or horizon.times[v] < upto_ms]
+    for keys, domains in _named_by(location, listing, commits):
+        left.keep(keys, domains)
+
+
+def _remembered_from(listing: LogListing, state: DeltaState, then: DeltaState) -> int:
+    """The moment from which on no checkpoint has forgotten a removal that gives its time."""
+    written = [meta.modified_ms for c in listing.checkpoints if c.version <= state.version for meta in c.files]
+    return max(written) - min(remembered_ms(state), remembered_ms(then)) + SKEW_MS if written else 0
 
 
 def _dated_after(removed: pa.Table, moment_ms: int) -> pa.Array:
@@ -150,9 +177,9 @@ def _named_by(
     for version, lines in zip(versions, read_lines(location, [listing.commits[v] for v in versions]), strict=True):
         commit = commit_columns(location, [(version, line) for line in lines])
         files = with_vectors(location, pa.concat_tables([commit.adds, commit.removes]))
-        told = {line.domain_metadata.domain: line.domain_metadata for line in lines if line.domain_metadata is not None}
         keys = pa.concat_arrays([all_keys(files), commit.changes.column("key").combine_chunks()])
-        yield keys, list(_configured(told))
+        set_here = (line.domain_metadata for line in lines if line.domain_metadata is not None)
+        yield keys, list(_configured({domain.domain: domain for domain in set_here}))
 
 
 def _configured(domains: Mapping[str, DomainMetadata]) -> Iterator[tuple[str, str]]:
@@ -165,5 +192,5 @@ def _versions(location: Location, versions: list[int]) -> Iterator[DeltaState]:
     return each(location.store, lambda version: load(location, version=version), versions)
 
 
-def _without(files: pa.Table, keys: pa.Array) -> pa.Table:
-    return files.filter(pc.invert(pc.is_in(files.column("key"), value_set=keys)))
+def _without(keys: pa.Array, others: pa.Array) -> pa.Array:
+    return keys.filter(pc.invert(pc.is_in(keys, value_set=others)))

@@ -22,6 +22,7 @@ from holdfast.delta.segment import LogSegment
 from holdfast.delta.state import DeltaState
 from holdfast.errors import Damaged
 from holdfast.model.files import FileTable
+from holdfast.schema.properties import DEFAULTS, DELETED_FILE_RETENTION, span_ms
 from holdfast.storage.arrays import positions
 from holdfast.storage.border import MALFORMED_JSON
 from holdfast.storage.location import Location
@@ -54,6 +55,12 @@ def removals(removed: pa.Table) -> pa.Array:
     """What tells one removal from others: the logical file, and the time the log gives."""
     moments = pc.cast(pc.fill_null(removed.column("deleted_ms").combine_chunks(), -1), pa.string())
     return pc.binary_join_element_wise(moments, _ids(removed), " ")
+
+
+def remembered_ms(state: DeltaState) -> int:
+    """For how long checkpoints remember a removal, and vacuums keep its file, unless they are told otherwise."""
+    kept = state.metadata.properties.get(DELETED_FILE_RETENTION, DEFAULTS[DELETED_FILE_RETENTION])
+    return span_ms(DELETED_FILE_RETENTION, kept)
 
 
 def _removed(location: Location, segment: LogSegment, live: FileTable) -> pa.Table:

@@ -11,9 +11,9 @@ import datetime
 import json
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, fields
 from itertools import islice
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,33 +34,48 @@ _BATCH = 1000
 _HANDS = 16
 _CHUNK = 1 << 16
 _SHOWN = 20
+_NONE = Versions()
 
 
-@dataclass(frozen=True)
+class Later:
+    """A field that is given as versions, or as a function that is called when the field is first read."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._slot = f"_{name}"
+
+    def __get__(self, record: object | None, owner: type | None = None) -> Versions:
+        if record is None:
+            raise AttributeError("the field has no default")
+        value = self.known(record)
+        if value is None:
+            value = record.__dict__[self._slot] = record.__dict__[self._slot]()
+        return value
+
+    def __set__(self, record: object, value: Versions | Callable[[], Versions]) -> None:
+        record.__dict__[self._slot] = value
+
+    def known(self, record: object) -> Versions | None:
+        """The versions, where nothing has to be done to tell them."""
+        value = record.__dict__[self._slot]
+        return value if isinstance(value, Versions) else None
+
+
+@dataclass(frozen=True, repr=False)
 class Vacuumed:
-    """What a vacuum deleted, or would have. Printing it shows it."""
+    """What a vacuum deleted, or would have. Printing it shows it, and reads nothing."""
 
-    files: pa.Table = field(repr=False)  # key, size, modified_ms
+    files: pa.Table  # key, size, modified_ms
     bytes: int
     directories: int  # removed with their last file; only local storage has any
     retention_ms: int
     horizon_ms: int  # what was needed at this moment or later stays
-    find_lost: Callable[[], Versions] = field(repr=False, compare=False)
-    find_readable: Callable[[], Versions] = field(repr=False, compare=False)
+    at_risk: Versions  # those that may be lost
+    lost: Later = Later()  # readable before, and not any more; for a dry run the commits are read when it is asked for
+    readable: Later = Later()  # what can be read afterwards; the commits are read when it is asked for
     kept: tuple[Kept, ...] = ()
     dry_run: bool = False
     version: int | None = None  # of the commit that says so; None for a dry run
     notes: tuple[str, ...] = ()
-
-    @cached_property
-    def lost(self) -> Versions:
-        """Versions that were readable before, and are not any more; a dry run reads the commits for it when asked."""
-        return self.find_lost()
-
-    @cached_property
-    def readable(self) -> Versions:
-        """Versions that can be read afterwards; the commits are read for it when asked."""
-        return self.find_readable()
 
     @property
     def paths(self) -> list[str]:
@@ -68,13 +83,27 @@ class Vacuumed:
         keys: list[str] = self.files.column("key").to_pylist()
         return keys
 
+    @property
+    def lost_if_known(self) -> Versions | None:
+        """`lost`, unless the log would have to be read for it."""
+        return Vacuumed.__dict__["lost"].known(self) if self.at_risk else _NONE
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        """A copy in another process cannot ask the log, so it is asked before."""
+        return Vacuumed, tuple(getattr(self, part.name) for part in fields(self))
+
+    def __repr__(self) -> str:
+        facts = f"files={self.files.num_rows}, bytes={self.bytes}, horizon_ms={self.horizon_ms}"
+        return f"Vacuumed({facts}, dry_run={self.dry_run}, version={self.version})"
+
     def __str__(self) -> str:
-        count = self.files.num_rows
+        count, lost = self.files.num_rows, self.lost_if_known
         lines = [
             f"{'would delete' if self.dry_run else 'deleted'} {count} files, {self.bytes} bytes, that nothing since "
             f"{moment(self.horizon_ms)} needs",
-            f"  versions that {'would be' if self.dry_run else 'are'} lost: {self.lost}",
-            f"  versions that can be read: {self.readable}",
+            f"  versions that may be lost: {self.at_risk} (`lost` reads their commits and says which)"
+            if lost is None
+            else f"  versions that {'would be' if self.dry_run else 'are'} lost: {lost}",
         ]
         if self.directories:
             lines.append(f"  directories removed: {self.directories}")
@@ -111,9 +140,9 @@ def ended(*, files: int, directories: int, failed: bool = False) -> Mutation:
 
 def listed(location: Location) -> pa.Table:
     """Everything below a table's directory, unfinished files too, with the columns of LISTED: one listing."""
-    found = iter(location.store.list_all(location.directory))
+    metas = iter(location.store.list_all(location.directory))
     tables = [LISTED.empty_table(), _columns(location, unfinished(location))]
-    while chunk := list(islice(found, _CHUNK)):
+    while chunk := list(islice(metas, _CHUNK)):
         tables.append(_columns(location, chunk))
     return pa.concat_tables(tables)
 
@@ -151,9 +180,9 @@ def _batches(keys: pa.Array) -> Iterator[list[str]]:
         yield keys.slice(start, _BATCH).to_pylist()
 
 
-def _columns(location: Location, found: Iterable[ObjectMeta]) -> pa.Table:
+def _columns(location: Location, metas: Iterable[ObjectMeta]) -> pa.Table:
     prefix = len(location.key(""))
-    metas = [meta for meta in found if _is_text(meta.key)]
+    metas = [meta for meta in metas if _is_text(meta.key)]
     return pa.Table.from_arrays(
         [
             strings([meta.key[prefix:] for meta in metas]),

@@ -56,8 +56,9 @@ from holdfast.table.restoring import RestoreVerbs
 from holdfast.table.streaming import StreamVerbs
 from holdfast.table.transaction import TransactionVerbs
 from holdfast.table.upkeep import UpkeepVerbs
-from holdfast.table.vacuuming import VersionVerbs, pinned_version, refuse_vacuumed
+from holdfast.table.vacuuming import VersionVerbs
 from holdfast.table.verbs import RowVerbs, said
+from holdfast.table.versions import pinned_version, refuse_vacuumed
 from holdfast.table.writing import How, Written, is_seen, make, rows_of, write
 
 _BY_PATH = re.compile(r"(?:delta\.)?`(.+)`", re.DOTALL)

@@ -24,9 +24,9 @@ def of_indexes(keys: pa.Array, domains: Iterable[tuple[str, str]]) -> pa.Array:
     unread: set[str] = set()
     for name, configuration in sorted(set(domains)):  # one per commit of an index
         if name.startswith(DOMAIN):
-            found = registered({name: configuration})
-            needed |= {key for index in found.indexes.values() for key in index.directories}
-            unread |= {f"{DIRECTORY}/{index}/" for index in found.troubles}
+            registry = registered({name: configuration})
+            needed |= {key for index in registry.indexes.values() for key in index.directories}
+            unread |= {f"{DIRECTORY}/{index}/" for index in registry.troubles}
     mask = pc.is_in(pc.replace_substring_regex(keys, "/[^/]*$", ""), value_set=pa.array(sorted(needed), pa.string()))
     for prefix in sorted(unread):
         mask = pc.or_(mask, pc.starts_with(keys, prefix))

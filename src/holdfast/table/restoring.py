@@ -22,7 +22,7 @@ from holdfast.table.changing import Caller, Changed
 from holdfast.table.delta_dialect import DELTA
 from holdfast.table.moment import moment_ms
 from holdfast.table.retrying import retried, retry_of
-from holdfast.table.vacuuming import refuse_vacuumed
+from holdfast.table.versions import refuse_vacuumed
 from holdfast.table.writing import land, refuse_append_only
 
 

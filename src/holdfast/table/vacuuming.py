@@ -1,4 +1,4 @@
-"""Vacuum, readable versions and pins, put together.
+"""Vacuum, and the versions that can be read, put together.
 
     list the directory  ->  ask the log about idle files  ->  plan
       ->  VACUUM START  ->  look again  ->  delete  ->  VACUUM END
@@ -11,11 +11,10 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -23,23 +22,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.delta.checkpoint_write import write_checkpoint
 from holdfast.delta.features import check_writable
 from holdfast.delta.format import DeltaFormat
 from holdfast.delta.log import list_all
 from holdfast.delta.names import LOG
-from holdfast.delta.pins import PINS_DOMAIN, pins_of, refuse_without_domains, rendered
+from holdfast.delta.pins import pins_of
 from holdfast.delta.reachable import Past, removed_between, walk
 from holdfast.delta.retained import Horizon, file_keys, horizon_of, reach
-from holdfast.delta.state import DeltaState, load, refresh
-from holdfast.delta.vacuums import VacuumInfo, missing_file, read_info, who_took, write_info
+from holdfast.delta.state import DeltaState, refresh
+from holdfast.delta.vacuums import VacuumInfo, read_info, write_info
 from holdfast.env import Env
-from holdfast.errors import ConcurrentTransaction, Invalid, TableError, UnknownVersion
-from holdfast.model.mutation import Mutation
+from holdfast.errors import Invalid, TableError
 from holdfast.model.snapshot import Snapshot
 from holdfast.model.versions import Versions
 from holdfast.ops import vacuum as ops
-from holdfast.ops.vacuum import HOUR_MS, Vacuumed, moment
+from holdfast.ops.vacuum import HOUR_MS, Vacuumed
 from holdfast.ops.write import Said
 from holdfast.plan.scan import partition_fields
 from holdfast.plan.vacuum import Layout, VacuumPlan, plan_vacuum
@@ -52,13 +49,10 @@ from holdfast.storage.open import missing
 from holdfast.table.changing import Caller
 from holdfast.table.delta_dialect import CHANGE_DIRECTORY
 from holdfast.table.index_files import of_indexes
+from holdfast.table.versions import pin, unpin
 from holdfast.table.writing import land
 
-_PINNED_AGAIN = 100  # times, before so many pins at once are the user's business
-
 _NONE = Versions()
-
-_log = logging.getLogger(__name__)
 
 
 class VersionVerbs(ABC):
@@ -111,20 +105,28 @@ class VersionVerbs(ABC):
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Survey:
     """What a vacuum would do, and what it went by."""
 
     state: DeltaState
     plan: VacuumPlan
     unpinnable: tuple[str, ...]
     horizon: Horizon
-    there: pa.Array | None  # the keys of a listing; None for a lite vacuum
+    listed: pa.Array | None  # the keys of a listing; None for a lite vacuum
     info: VacuumInfo | None  # of the vacuum before
 
     @property
     def unreadable_before(self) -> Versions:
         """What the vacuum before left unreadable, as far as the log tells of it."""
         return _NONE if self.info is None else self.horizon.described & self.info.lost
+
+    @property
+    def at_risk(self) -> Versions:
+        """The versions that may be lost: older than the one at the horizon, and not pinned. Reads nothing."""
+        if not self.plan.files.num_rows:
+            return _NONE
+        older = self.horizon.described & Versions(((0, self.horizon.version - 1),))
+        return older - self.unreadable_before - Versions.of(pins_of(self.state).values())
 
     @cached_property
     def loss(self) -> _Loss:
@@ -144,32 +146,32 @@ class _Found:
         since = old & Versions(((first, self.horizon.version),))
         loss = self._loss_of(since)
         # Copied files may be younger than the commits that added them: then these versions know too little of them.
-        is_told = first not in loss.lost and not loss.unknown
-        return loss if is_told or since == old else self._loss_of(old)
+        is_whole = first not in loss.lost and not loss.unknown
+        return loss if is_whole or since == old else self._loss_of(old)
 
     def _loss_of(self, versions: Versions) -> _Loss:
         known = self.unreadable_before
-        asked = versions - known
-        if not asked.spans:
+        doubtful = versions - known
+        if not doubtful.spans:
             return _Loss(_NONE, known)
-        first, last = asked.spans[0][0], asked.spans[-1][1]
+        first, last = doubtful.spans[0][0], doubtful.spans[-1][1]
         past = walk(self.state.snapshot.location, versions & Versions(((first, last),)))
-        before = past.described - known if self.there is None else _readable(past, self.there)
+        before = past.described - known if self.listed is None else _readable(past, self.listed)
         after = before - past.needing(self.plan.keys)
-        told = pa.concat_arrays([past.keys(), past.changes.column("key").combine_chunks()])
-        unknown = len(self.plan.keys) - (pc.sum(pc.is_in(self.plan.keys, value_set=told)).as_py() or 0)
+        named = pa.concat_arrays([past.keys(), past.changes.column("key").combine_chunks()])
+        unknown = len(self.plan.keys) - (pc.sum(pc.is_in(self.plan.keys, value_set=named)).as_py() or 0)
         return _Loss(before - after, Versions.of([*known, *(past.described - after)]), past.described, after, unknown)
 
     def readable(self) -> Versions:
         """What can be read once the files are gone; without a listing, what vacuums said counts."""
         described, loss = self.horizon.described, self.loss
-        if self.there is None:
+        if self.listed is None:
             return described - loss.unreadable
         rest = described - loss.walked
         if not rest.spans:
             return loss.left
         past = walk(self.state.snapshot.location, rest)
-        return Versions.of([*loss.left, *(_readable(past, self.there) - past.needing(self.plan.keys))])
+        return Versions.of([*loss.left, *(_readable(past, self.listed) - past.needing(self.plan.keys))])
 
 
 @dataclass(frozen=True)
@@ -195,34 +197,18 @@ def vacuum(
     """Delete what nothing needs."""
     location = state.snapshot.location
     check_writable(state.protocol, table=location.url)
-    asked_ms, default_ms = _retention(state, retention_hours, enforced=enforced)
-    retention_ms = default_ms if asked_ms is None else asked_ms
-    horizon_ms = env.now_ms() - retention_ms
+    specified_ms, default_ms = _retention(state, retention_hours, enforced=enforced)
+    retention_ms = default_ms if specified_ms is None else specified_ms
     with phase("looking for files that nothing needs"):
-        found = _find(state, horizon_ms, lite=lite)
-    done = Vacuumed(
-        found.plan.files,
-        found.plan.bytes,
-        0,
-        retention_ms,
-        horizon_ms,
-        lambda: found.loss.lost,
-        found.readable,
-        tuple(kept for kept in found.plan.kept if kept.files),
-        dry_run=dry_run,
-        notes=tuple(f"pin {name} keeps nothing: the log no longer describes its version" for name in found.unpinnable),
-    )
+        survey = _survey(state, env.now_ms() - retention_ms, lite=lite)
     if dry_run:
-        return done
-    said = ops.started(found.plan, found.loss.lost, enforced=enforced, asked_ms=asked_ms, default_ms=default_ms)
-    landed = land(state, location, said, env)
+        return _report(survey, retention_ms)
+    lost = survey.loss.lost
+    start = ops.started(survey.plan, lost, enforced=enforced, asked_ms=specified_ms, default_ms=default_ms)
+    landed = land(state, location, start, env)
     assert landed.version is not None, "a vacuum is written for no application"
-    keys = _still_idle(found, landed.version)
-    done = replace(done, version=landed.version)
-    if len(keys) < done.files.num_rows:
-        files = done.files.filter(pc.is_in(done.files.column("key"), value_set=keys))
-        done = replace(done, files=files, bytes=pc.sum(files.column("size")).as_py() or 0)
-    return _delete(state, done, keys, found, env)
+    files = _still_idle(survey, landed.version)
+    return _report(survey, retention_ms, _delete(survey, files, landed.version, env))
 
 
 def readable_versions(state: DeltaState) -> Versions:
@@ -230,85 +216,6 @@ def readable_versions(state: DeltaState) -> Versions:
     location = state.snapshot.location
     past = walk(location)
     return _readable(past, ops.listed(location).column("key").combine_chunks())
-
-
-def pin(state: DeltaState, version: Any, name: Any, env: Env) -> int:
-    """Give a version a name, and keep it for as long as it has one."""
-    if version is not None and type(version) is not int:
-        raise Invalid(f"a version is a whole number, not {version!r}: the call is pin(version, name)")
-    if not isinstance(name, str) or not name.strip():
-        raise Invalid("a pin needs a name: pin(version, name)")
-    location = state.snapshot.location
-    for _ in range(_PINNED_AGAIN):
-        check_writable(state.protocol, table=location.url)
-        refuse_without_domains(state)
-        at = state.version if version is None else version
-        pins = pins_of(state)
-        if pins.get(name) == at:
-            return at
-        if name in pins:
-            raise Invalid(
-                f"{name} is version {pins[name]} of {location.url} already: unpin it first, or choose another"
-            )
-        then = state if at == state.version else load(location, version=at)
-        refuse_vacuumed(state, then)
-        said = Mutation("PIN VERSION", {"name": name, "version": str(at)}, domains=_said({**pins, name: at}))
-        with suppress(ConcurrentTransaction):  # another pin came first: the two go together
-            land(state, location, replace(said, data_change=False), env)
-            _checkpoint(then, env)
-            return at
-        state = refresh(state)
-    raise ConcurrentTransaction(f"others pin versions of {location.url} all the time", version=state.version)
-
-
-def unpin(state: DeltaState, name: str, env: Env) -> None:
-    """Let a version go the way of all others."""
-    location = state.snapshot.location
-    for _ in range(_PINNED_AGAIN):
-        check_writable(state.protocol, table=location.url)
-        pins = pins_of(state)
-        if name not in pins:
-            raise Invalid(f"no version of {location.url} is pinned as {name}: pinned are {', '.join(pins) or 'none'}")
-        left = {known: at for known, at in pins.items() if known != name}
-        said = Mutation("UNPIN VERSION", {"name": name, "version": str(pins[name])}, domains=_said(left))
-        with suppress(ConcurrentTransaction):
-            land(state, location, replace(said, data_change=False), env)
-            return
-        state = refresh(state)
-    raise ConcurrentTransaction(f"others pin versions of {location.url} all the time", version=state.version)
-
-
-def pinned_version(state: DeltaState, version: Any) -> int | None:
-    """The version that a number or the name of a pin means."""
-    if isinstance(version, str):
-        pins = pins_of(state)
-        if version not in pins:
-            raise UnknownVersion(
-                f"no version of {state.snapshot.location.url} is pinned as {version!r}: pinned are "
-                f"{', '.join(pins) or 'none'}; a version that has no name is given as a whole number"
-            )
-        return pins[version]
-    if version is not None and type(version) is not int:
-        raise Invalid(f"a version is a whole number or the name of a pin, not {version!r}")
-    return version
-
-
-def refuse_vacuumed(now: DeltaState, then: DeltaState) -> None:
-    """Refuse an earlier version whose files are gone, and say which vacuum took them."""
-    missing = missing_file(now, then)
-    if missing is None:
-        return
-    location = now.snapshot.location
-    run = who_took(location, then.version)
-    by = "files of it are gone"
-    if run is not None:
-        kept = "" if run.retention_ms is None else f" with a retention of {run.retention_ms / HOUR_MS:g} hours"
-        by = f"the vacuum of version {run.version} at {moment(run.moment_ms)}{kept} deleted files of it"
-    raise UnknownVersion(
-        f"version {then.version} of {location.url} cannot be read any more: {by}, such as {missing}; "
-        "readableVersions() lists those that can, and pin(version, name) keeps one",
-        version=then.version,
-    )
 
 
 def layout_of(snapshot: Snapshot) -> Layout:
@@ -339,28 +246,26 @@ def _retention(state: DeltaState, hours: Any, *, enforced: bool) -> tuple[int | 
     return asked_ms, default_ms
 
 
-def _find(state: DeltaState, horizon_ms: int, *, lite: bool) -> _Found:
+def _survey(state: DeltaState, horizon_ms: int, *, lite: bool) -> _Survey:
     state = refresh(state)
     location = state.snapshot.location
     horizon = horizon_of(location, list_all(location).listing, newest=state.version, moment_ms=horizon_ms)
     info = read_info(location)
-    listed = _told_by_log(location, horizon, info) if lite else ops.listed(location)
+    listed = _removed_since(location, horizon, info) if lite else ops.listed(location)
     plan, unpinnable = _plan(state, horizon, listed)
-    there = None if lite else listed.column("key").combine_chunks()
-    return _Found(state, plan, unpinnable, horizon, there, info)
+    return _Survey(state, plan, unpinnable, horizon, None if lite else listed.column("key").combine_chunks(), info)
 
 
 def _plan(state: DeltaState, horizon: Horizon, listed: pa.Table) -> tuple[VacuumPlan, tuple[str, ...]]:
     """What may go of some files, and the pins that cannot keep anything."""
     layout, moment_ms, pins = layout_of(state.snapshot), horizon.moment_ms, dict(pins_of(state))
     idle = plan_vacuum(listed, file_keys(state), {}, {}, horizon_ms=moment_ms, layout=layout)
-    kept = reach(state, horizon, idle.files, pins)
-    needed = pa.concat_arrays([kept.needed, of_indexes(idle.keys, kept.domains)])
-    plan = plan_vacuum(idle.files, needed, kept.pinned, pins, horizon_ms=moment_ms, layout=layout)
+    kept = reach(state, horizon, idle.files, pins, of_domains=of_indexes)
+    plan = plan_vacuum(idle.files, kept.needed, kept.pinned, pins, horizon_ms=moment_ms, layout=layout)
     return plan, kept.unpinnable
 
 
-def _told_by_log(location: Location, horizon: Horizon, info: VacuumInfo | None) -> pa.Table:
+def _removed_since(location: Location, horizon: Horizon, info: VacuumInfo | None) -> pa.Table:
     """The files that commits since the last vacuum and before the horizon removed, as far as they are there."""
     after = -1 if info is None or info.last is None else info.last
     if after + 1 < horizon.first_commit:
@@ -375,10 +280,10 @@ def _told_by_log(location: Location, horizon: Horizon, info: VacuumInfo | None) 
     return ops.looked_up(location, [key for key in keys.to_pylist() if "://" not in key])
 
 
-def _readable(past: Past, there: pa.Array) -> Versions:
+def _readable(past: Past, listed: pa.Array) -> Versions:
     """Versions of which nothing is missing; files outside of the table's real directory are looked at one by one."""
     needed = pc.unique(past.keys())
-    lacking = needed.filter(pc.invert(pc.is_in(needed, value_set=there)))
+    lacking = needed.filter(pc.invert(pc.is_in(needed, value_set=listed)))
     is_own = behind_no_link(past.location)  # a listing does not go through links, and readers do
     outside = mask(
         np.fromiter(("://" in k or not is_own(past.location.key(k)) for k in lacking.to_pylist()), bool, len(lacking))
@@ -387,45 +292,66 @@ def _readable(past: Past, there: pa.Array) -> Versions:
     return past.described - past.needing(pa.concat_arrays([lacking.filter(pc.invert(outside)), away]))
 
 
-def _still_idle(found: _Found, landed: int) -> pa.Array:
+def _still_idle(survey: _Survey, landed: int) -> pa.Table:
     """Of what was to be deleted, what is still needed by nothing, once the vacuum is announced."""
-    if landed == found.state.version + 1:
-        return found.plan.keys
-    now = refresh(found.state)
+    if landed == survey.state.version + 1:
+        return survey.plan.files
+    now = refresh(survey.state)
     location = now.snapshot.location
     listing = list_all(location).listing
-    horizon = horizon_of(location, listing, newest=now.version, moment_ms=found.horizon.moment_ms)
-    plan, _ = _plan(now, horizon, found.plan.files)
-    return plan.keys
+    horizon = horizon_of(location, listing, newest=now.version, moment_ms=survey.horizon.moment_ms)
+    plan, _ = _plan(now, horizon, survey.plan.files)
+    return plan.files
 
 
-def _delete(state: DeltaState, done: Vacuumed, keys: pa.Array, found: _Found, env: Env) -> Vacuumed:
-    location = state.snapshot.location
-    info, unreadable = read_info(location), found.loss.unreadable
+@dataclass(frozen=True)
+class _Deleted:
+    """What a vacuum did."""
+
+    files: pa.Table
+    directories: int
+    version: int  # of its first commit
+    end: int  # of its last one
+
+
+def _delete(survey: _Survey, files: pa.Table, version: int, env: Env) -> _Deleted:
+    location, keys = survey.state.snapshot.location, files.column("key").combine_chunks()
+    info, unreadable = read_info(location), survey.loss.unreadable
     # Readers are warned first; a lite vacuum goes on from here only once everything is gone.
     write_info(location, last=None if info is None else info.last, unreadable=unreadable)
     try:
         with phase(f"deleting {len(keys)} files"):
-            files = ops.delete_files(location, keys)
+            count = ops.delete_files(location, keys)
     except TableError:
         with suppress(TableError):
-            land(refresh(state), location, ops.ended(files=0, directories=0, failed=True), env)
+            land(refresh(survey.state), location, ops.ended(files=0, directories=0, failed=True), env)
         raise
     directories = ops.remove_directories(location, keys)
-    write_info(location, last=found.horizon.last_before(done.horizon_ms), unreadable=unreadable)
-    end = land(refresh(state), location, ops.ended(files=files, directories=directories), env).version
+    write_info(location, last=survey.horizon.last_before(survey.horizon.moment_ms), unreadable=unreadable)
+    end = land(refresh(survey.state), location, ops.ended(files=count, directories=directories), env).version
     assert end is not None, "a vacuum is written for no application"
-    since = range(found.state.version + 1, end + 1)
-    return replace(done, directories=directories, find_readable=lambda: Versions.of([*found.readable(), *since]))
+    return _Deleted(files, directories, version, end)
 
 
-def _said(pins: dict[str, int]) -> dict[str, str | None]:
-    return {PINS_DOMAIN: rendered(pins)}
+def _report(survey: _Survey, retention_ms: int, deleted: _Deleted | None = None) -> Vacuumed:
+    """What a vacuum did, or would do. What only further reads of the log can tell is read when it is asked for."""
+    files = survey.plan.files if deleted is None else deleted.files
 
+    def readable() -> Versions:
+        since = () if deleted is None else range(survey.state.version + 1, deleted.end + 1)
+        return Versions.of([*survey.readable(), *since])
 
-def _checkpoint(then: DeltaState, env: Env) -> None:
-    """Make a pinned version readable from few files of the log; without one it is read from its commits."""
-    try:
-        write_checkpoint(then, env)
-    except TableError as error:
-        _log.warning("version %s of %s is pinned without a checkpoint: %s", then.version, then.snapshot.location, error)
+    return Vacuumed(
+        files,
+        pc.sum(files.column("size")).as_py() or 0,
+        0 if deleted is None else deleted.directories,
+        retention_ms,
+        survey.horizon.moment_ms,
+        survey.at_risk,
+        (lambda: survey.loss.lost) if deleted is None else survey.loss.lost,
+        readable,
+        tuple(kept for kept in survey.plan.kept if kept.files),
+        dry_run=deleted is None,
+        version=None if deleted is None else deleted.version,
+        notes=tuple(f"pin {name} keeps nothing: the log no longer describes its version" for name in survey.unpinnable),
+    )
