@@ -84,7 +84,7 @@ def _timed(run: Callable[[], Made]) -> tuple[float, Made]:
 
 
 def _whole(table: DeltaTable, text: str) -> pa.Table:
-    snapshot = table._state().snapshot
+    snapshot = table.handle.newest().snapshot
     condition = Condition(text, text, parse(text, known_columns(snapshot, IDS)))
     plan = replace(plan_scan(snapshot, Request(None, condition, IDS)), files=snapshot.files)
     return LocalRunner().scan(plan, load_hidden(snapshot.location, snapshot.files))

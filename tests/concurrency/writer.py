@@ -102,7 +102,7 @@ def _updates(job: Job, spark: SparkSession | None, thread: int) -> Callable[[], 
                 done = table.update(f"k = {key}", {"v": "v + 1"}, userMetadata=said["tag"])
                 said |= {"version": done.version, "attempts": done.attempts}
             except ConcurrentWrite as conflict:
-                read = table._latest.state.version
+                read = table.handle.state.version
                 said |= {"refused": str(conflict), "ids": conflict.row_ids, "read": read, "ended": table.version}
             _say(said)
             turn += 1

@@ -53,8 +53,8 @@ def promised(place: Path, version: int, *, active: bool = True, **properties: st
 
 
 def data_files(table: DeltaTable) -> list[pq.FileMetaData]:
-    root = Path(table._state().snapshot.location.url.removeprefix("file://"))
-    return [pq.read_metadata(root / key) for key in table._state().snapshot.files.column("key").to_pylist()]
+    root = Path(table.handle.newest().snapshot.location.url.removeprefix("file://"))
+    return [pq.read_metadata(root / key) for key in table.handle.newest().snapshot.files.column("key").to_pylist()]
 
 
 def field_ids(footer: pq.FileMetaData) -> dict[str, int]:
@@ -81,7 +81,7 @@ def test_rows_are_written_as_promised(tmp_path: Path, version: int) -> None:
     table.optimize().executeCompaction()
     expected = [(3, "b", [3]), (4, "a", [4]), (5, "b", [5]), (20, "a", [2])]
     assert [(r["id"], r["p"], r["l"]) for r in table.toArrow().sort_by("id").to_pylist()] == expected
-    state = table._state()
+    state = table.handle.newest()
     partition = state.snapshot.schema.fields[0]
     for footer in data_files(table):
         own = [f.name for f in footer.schema.to_arrow_schema()]

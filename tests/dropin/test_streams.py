@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -89,22 +89,3 @@ def test_batches_are_merged_as_the_documentation_teaches(enabled: SparkSession, 
     assert [tuple(row) for row in found] == [
         *((0, "new"), (1, "new"), (2, "new"), (10, "by sql"), (11, "by sql"), (12, "by sql")),
     ]
-
-
-def test_no_stream_brings_a_column_of_the_feed(enabled: SparkSession, tmp_path: Path) -> None:
-    source, target, new = (str(tmp_path / name) for name in ("source", "target", "new"))
-    enabled.sql("SELECT 1L AS id, 'x' AS _change_type").write.format("delta").save(source)
-    feed = {"delta.enableChangeDataFeed": "true"}
-    enabled.range(1).write.format("delta").options(**feed).save(target)
-    stream = enabled.readStream.format("delta").load(source)
-    for number, (place, options) in enumerate(((target, {"mergeSchema": "true"}), (new, feed))):
-        writer = stream.writeStream.format("delta").options(checkpointLocation=f"{tmp_path}/{number}", **options)
-        with pytest.raises(AnalysisException, match="cannot have _change_type"):
-            writer.trigger(availableNow=True).start(place)
-    table = DeltaTable.forPath(enabled, target)
-    batches = table.mergeStream("t.id = s.id", lambda m: m.withSchemaEvolution().whenMatchedUpdateAll(), appId="a")
-    query = stream.writeStream.foreachBatch(batches).option("checkpointLocation", f"{tmp_path}/merged")
-    with pytest.raises(StreamingQueryException, match="cannot have _change_type"):
-        query.trigger(availableNow=True).start().awaitTermination()
-    assert (table.version, table.toDF().columns, Path(new).exists()) == (0, ["id"], False)
-    assert table.changeFeed(0).toDF().count() == 1

@@ -19,7 +19,7 @@ from holdfast.parquet.fit import stored_field
 
 def delete_by_value(table: IcebergTable, rows: pa.Table) -> None:
     """One commit with an equality delete of these rows, everywhere: the spec it is of must not partition."""
-    source, state = table._latest.source, table._state()
+    source, state = table.handle.source, table.handle.newest()
     assert source is not None
     schema, metadata = state.snapshot.schema, state.metadata
     ids = [f.field_id for name in rows.column_names if (f := schema.find(name)) is not None and f.field_id is not None]

@@ -61,14 +61,14 @@ class IceStory(Story):
         return (None, *MODES)
 
     def version(self) -> int:
-        return IcebergTable.load(None, self.catalog, "db.story")._state().metadata.last_sequence_number
+        return IcebergTable.load(None, self.catalog, "db.story").handle.newest().metadata.last_sequence_number
 
     def read(self) -> list[Row]:
         table = IcebergTable.load(None, self.catalog, "db.story")
         names = ["_row_id", "_last_updated_sequence_number"] if self.kind.tracked else []
         found: list[Row] = table.toArrow(metadata=names).to_pylist()
-        path = table._state().metadata_path.removeprefix("file://")
-        by_value = table._state().contents.deletes.equality.num_rows > 0
+        path = table.handle.newest().metadata_path.removeprefix("file://")
+        by_value = table.handle.newest().contents.deletes.equality.num_rows > 0
         # Where rows are deleted by value, DuckDB loses those that have a null there.
         if table.version >= 0 and not (by_value and any(row["k"] is None for row in found)):
             assert self._by_duckdb(path, names) == sorted(map(_told, found))
@@ -87,7 +87,7 @@ class IceStory(Story):
         )
 
     def mark(self) -> int:
-        found = IcebergTable.load(None, self.catalog, "db.story")._state().metadata.next_row_id
+        found = IcebergTable.load(None, self.catalog, "db.story").handle.newest().metadata.next_row_id
         assert found is not None
         return found - 1
 
@@ -97,7 +97,7 @@ class IceStory(Story):
 
     def restore(self, version: int) -> None:
         """Back to a sequence number; a table cannot go back to before its first snapshot."""
-        entries = IcebergTable.load(None, self.catalog, "db.story")._state().metadata.snapshots
+        entries = IcebergTable.load(None, self.catalog, "db.story").handle.newest().metadata.snapshots
         for entry in entries:
             if entry.sequence_number == version:
                 self.rows = dict(self.versions[version])

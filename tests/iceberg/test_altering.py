@@ -39,7 +39,7 @@ def theirs(path: Path) -> Table:
 
 
 def field_ids(table: IcebergTable) -> dict[str, int | None]:
-    return {f.name: f.field_id for f in table._state().snapshot.schema.fields}
+    return {f.name: f.field_id for f in table.handle.newest().snapshot.schema.fields}
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -129,7 +129,7 @@ def test_columns_change_without_a_snapshot(tmp_path: Path, version: int) -> None
     assert table.toArrow()["note"].null_count == 4, "another column, of the same name"
     assert field_ids(table)["note"] == 9
     table.commentColumn("count", "how many")
-    assert table._state().snapshot.schema.fields[1].metadata["comment"] == "how many"
+    assert table.handle.newest().snapshot.schema.fields[1].metadata["comment"] == "how many"
     assert theirs(tmp_path).schema().find_field("count").doc == "how many"
     with pytest.raises(Invalid, match="placed by it"):
         table.dropColumn("id")
@@ -137,28 +137,31 @@ def test_columns_change_without_a_snapshot(tmp_path: Path, version: int) -> None
         table.addColumns({"NOTE": "int"})
     with pytest.raises(Invalid, match="one name"):
         table.renameColumn("note", "a.b")
-    same = table._state().metadata_path
+    same = table.handle.newest().metadata_path
     table.commentColumn("count", "how many")
-    assert table._state().metadata_path == same, "true already"
+    assert table.handle.newest().metadata_path == same, "true already"
     assert table.check().clean
 
 
 def test_a_change_of_the_table_is_one_commit_or_none(tmp_path: Path) -> None:
     table = made(tmp_path, 2)
-    before = table._state().metadata_path
+    before = table.handle.newest().metadata_path
     for names, text in ((["n", "nope"], "nope"), (["n", "N"], "named twice"), (["s.a", "s"], "named twice")):
         with pytest.raises((Invalid, UnknownColumn), match=text):
             table._drop_columns(names)
     with pytest.raises(Invalid, match="format version 2 and cannot become 1"):
         table.setProperties({"a": "b", "format-version": "1"})
-    assert table._state().metadata_path == before
+    assert table.handle.newest().metadata_path == before
     log = len(theirs(tmp_path).metadata.metadata_log)
     table._drop_columns(["n", "s"])
     assert (list(field_ids(table)), len(theirs(tmp_path).metadata.metadata_log)) == (["id"], log + 1)
     table.setProperties({"a": "b", "format-version": "2"})
-    assert (table._state().metadata.properties["a"], len(theirs(tmp_path).metadata.metadata_log)) == ("b", log + 2)
+    assert (table.handle.newest().metadata.properties["a"], len(theirs(tmp_path).metadata.metadata_log)) == (
+        "b",
+        log + 2,
+    )
     table.setProperties({"a": "c", "format-version": "3"})
-    versions = [IcebergTable.load(None, tmp_path / "c.db", "db.t")._state().metadata, theirs(tmp_path).metadata]
+    versions = [IcebergTable.load(None, tmp_path / "c.db", "db.t").handle.newest().metadata, theirs(tmp_path).metadata]
     assert [(found.format_version, found.properties["a"]) for found in versions] == [(3, "c")] * 2
     assert len(theirs(tmp_path).metadata.metadata_log) == log + 4, "and one that numbers the rows"
 
@@ -166,10 +169,10 @@ def test_a_change_of_the_table_is_one_commit_or_none(tmp_path: Path) -> None:
 def test_a_column_that_was_dropped_comes_back_as_the_schema_it_was(tmp_path: Path) -> None:
     table = made(tmp_path)
     table.addColumns({"x": "int"})
-    assert table._state().metadata.current_schema_id == 1
+    assert table.handle.newest().metadata.current_schema_id == 1
     table.dropColumn("x")
-    assert table._state().metadata.current_schema_id == 0
-    assert len(table._state().metadata.schemas) == 2
+    assert table.handle.newest().metadata.current_schema_id == 0
+    assert len(table.handle.newest().metadata.schemas) == 2
 
 
 @pytest.mark.parametrize("by", ["n", "truncate(10, n)", "bucket(4, n)"])
@@ -201,8 +204,8 @@ def test_a_column_that_identifies_rows_stays(tmp_path: Path) -> None:
 def test_a_change_of_columns_in_between(tmp_path: Path) -> None:
     table = made(tmp_path)
     stale = IcebergTable.load(None, tmp_path / "c.db", "db.t")
-    state = stale._state()
-    stale._state = lambda: state  # type: ignore[method-assign]
+    state = stale.handle.newest()
+    stale.handle.newest = lambda: state  # type: ignore[method-assign]
     table.addColumns({"x": "int"})
     with pytest.raises(MetadataChanged):
         stale.append(rows(5, y=pa.array([1])), mergeSchema=True)
@@ -259,7 +262,7 @@ def test_a_snapshot_comes_back(tmp_path: Path, version: int) -> None:
     table.append(rows(3, 4))
     table.purge()
     seen[table.version] = told()
-    mark = table._state().metadata.next_row_id or 0
+    mark = table.handle.newest().metadata.next_row_id or 0
     for snapshot, expected in list(seen.items()):
         done = table.restoreToVersion(snapshot)
         assert (told(), done.version) == (expected, table.version)
@@ -270,7 +273,7 @@ def test_a_snapshot_comes_back(tmp_path: Path, version: int) -> None:
     table.append(rows(9))
     if version == 3:
         assert told()[-1]["_row_id"] >= mark
-    state = table._state()
+    state = table.handle.newest()
     moment = state.metadata.snapshot_log[0].timestamp_ms
     table.restoreToTimestamp(datetime.datetime.fromtimestamp(moment / 1000, datetime.UTC))
     assert told() == seen[state.metadata.snapshots[0].snapshot_id]
@@ -294,7 +297,7 @@ def test_a_restore_is_a_change_like_any_other(tmp_path: Path) -> None:
 def test_what_cannot_come_back(tmp_path: Path) -> None:
     table = made(tmp_path)
     first = table.version
-    (old,) = table._state().snapshot.files.column("path").to_pylist()
+    (old,) = table.handle.newest().snapshot.files.column("path").to_pylist()
     table.overwrite(rows(7))
     Path(old.removeprefix("file://")).unlink()
     with pytest.raises(MissingFile, match="cannot be restored"):
@@ -315,5 +318,5 @@ def test_on_spark(spark: SparkSession, tmp_path: Path) -> None:
         (2, None, None, None),
         (3, "x", [1.5], None),
     ]
-    table.restoreToVersion(table._state().metadata.snapshots[0].snapshot_id)
+    table.restoreToVersion(table.handle.newest().metadata.snapshots[0].snapshot_id)
     assert table.toDF().count() == 2

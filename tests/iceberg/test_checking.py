@@ -98,7 +98,7 @@ def test_damage_is_found(tmp_path: Path, damage: Callable[[Path], None], kind: K
 
 def test_an_older_snapshot_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     table = made(tmp_path)
-    first = table._state().metadata.snapshots[0]
+    first = table.handle.newest().metadata.snapshots[0]
     Path((first.manifest_list or "").removeprefix("file://")).unlink()
     findings = table.check().findings
     assert [(finding.kind, finding.version) for finding in findings] == [(Kind.MISSING_COMMIT, first.snapshot_id)]

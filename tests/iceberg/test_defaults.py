@@ -264,7 +264,7 @@ def test_tables_with_defaults_are_written(tmp_path: Path, mode: str) -> None:
 
 def test_indexes_and_changes_see_defaults(tmp_path: Path) -> None:
     table = registered(tmp_path, evolved(str(tmp_path / "t")))
-    first = table._state().version
+    first = table.handle.newest().version
     for _ in range(2):
         assert set(table.lookup(v=5)["id"].to_pylist()) == {1, 2, 4}
         assert set(table.lookup(v=None)["id"].to_pylist()) == {3}
@@ -315,8 +315,8 @@ def test_defaults_stay_with_their_table(tmp_path: Path) -> None:
     other = IcebergTable.createLike(None, tmp_path / "o.db", "db.o", table)
     table.publish(other)
     assert rows(other.toArrow()) == ROWS
-    said = table._state().metadata.schema_of(None, "t")
+    said = table.handle.newest().metadata.schema_of(None, "t")
     table.addColumns([("more", "int")])
     table.append(pa.table({"id": [9], "more": pa.array([1], pa.int32())}))
-    assert table._state().metadata.schema_of(None, "t")["fields"][:-1] == said["fields"]
+    assert table.handle.newest().metadata.schema_of(None, "t")["fields"][:-1] == said["fields"]
     assert rows(table.toArrow(where="id = 9"))[9] == {"s": None, "v": 50, "n": "new", "more": 1}

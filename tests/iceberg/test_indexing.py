@@ -114,13 +114,13 @@ def test_only_what_was_written_is_indexed_again(tmp_path: Path) -> None:
     table.optimize().executeCompaction()
     info = table.refreshIndex("id")
     assert (info.entries, info.segments) == (21, 2)
-    state = table._state()
+    state = table.handle.newest()
     assert state.entry is not None
     assert came_back(state, 1) is None
     catalog = load_catalog("holdfast", type="sql", uri=f"sqlite:///{tmp_path}/c.db")
     assert "holdfast.index.id" in catalog.load_table("db.t").properties
     table.restoreToVersion(state.metadata.snapshots[0].snapshot_id)
-    assert "RESTORE" in str(came_back(table._state(), 1))
+    assert "RESTORE" in str(came_back(table.handle.newest(), 1))
     delete_by_value(table, pa.table({"id": [3]}))
     assert table.lookup(id=3).num_rows == 0
     with pytest.raises(Unsupported, match="by value"):
@@ -143,10 +143,10 @@ def test_what_cannot_be_indexed(tmp_path: Path) -> None:
         table.createIndex("id", kind="vector", name="x")
     with pytest.raises(Invalid, match="no index"):
         table.refreshIndex("nothing")
-    state = table._state()
+    state = table.handle.newest()
     with pytest.raises(Conflict, match="meanwhile"):
         table._say("id", None, None)
-    assert table._state().metadata_path == state.metadata_path
+    assert table.handle.newest().metadata_path == state.metadata_path
     with pytest.raises(Invalid, match="metadata file"):
         IcebergTable.forMetadata(None, state.metadata_path).createIndex("v")
 

@@ -104,7 +104,7 @@ def test_ids_begin_above_those_of_other_branches(tmp_path: Path) -> None:
     _commit_elsewhere(table, added=100)
     table.append(rows(20))
     assert _ids(table)[20] == 106
-    assert table._state().metadata.next_row_id == 107
+    assert table.handle.newest().metadata.next_row_id == 107
 
 
 def test_a_commit_on_another_branch_meanwhile(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_commit_on_another_branch_meanwhile(tmp_path: Path) -> None:
 
 def _commit_elsewhere(table: IcebergTable, *, added: int) -> None:
     """What a writer of another branch does, as far as the table's metadata shows it."""
-    source = table._latest.source
+    source = table.handle.source
     assert source is not None
     theirs = source.catalog.load_table("db.t")
     head: Any = theirs.current_snapshot()

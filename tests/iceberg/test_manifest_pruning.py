@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from holdfast import IcebergTable
 from holdfast.iceberg.transact_summaries import summaries
+from holdfast.table.iceberg_handle import IcebergHandle
 from tests.support.depth import DEPTH
 
 ROWS = pa.schema(
@@ -65,7 +66,7 @@ def made(path: str, by: tuple[str, ...], commits: list[list[dict[str, Any]]]) ->
 
 
 def manifests_read(table: IcebergTable) -> int:
-    return len(table._latest.state.contents.read)
+    return len(table.handle.state.contents.read)
 
 
 @pytest.mark.parametrize("seed", range(4 * DEPTH))
@@ -74,9 +75,9 @@ def test_no_row_is_lost(tmp_path: Path, seed: int) -> None:
     by = SPECS[seed % len(SPECS)]
     table = made(str(tmp_path), by, [[row(rng)] * rng.randrange(1, 3) for _ in range(4)])
     whole = IcebergTable.load(None, f"{tmp_path}/c.db", "db.t")
-    assert whole._state().contents.listed, "read, so that nothing is left out"
+    assert whole.handle.newest().contents.listed, "read, so that nothing is left out"
     for condition in CONDITIONS:
-        fresh = IcebergTable(None, type(table._latest)(table._state(), None))
+        fresh = IcebergTable(IcebergHandle(None, table.handle.newest(), None))
         found, expected = fresh.toArrow(where=condition), whole.toArrow(where=condition)
         assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist())), condition
 
@@ -87,8 +88,8 @@ def test_manifests_are_left_unread(tmp_path: Path) -> None:
         for n in range(10)
     ]
     table = made(str(tmp_path), ("truncate(10, i)",), commits)
-    deletes = sum(m.content for m in table._state().contents.manifests)
-    assert (len(table._state().contents.manifests), deletes, manifests_read(table)) == (11, 1, 0)
+    deletes = sum(m.content for m in table.handle.newest().contents.manifests)
+    assert (len(table.handle.newest().contents.manifests), deletes, manifests_read(table)) == (11, 1, 0)
     assert table.toArrow(where="i = 31")["i"].to_pylist() == [31]
     assert manifests_read(table) == 2, "that of the files, and that of their deletes"
     assert table.toArrow(where="i > 89", metadata=["_pos"])["i"].to_pylist() == [90]
@@ -118,7 +119,7 @@ def test_others_read_the_summaries(tmp_path: Path, version: int) -> None:
             ROWS,
         )
     )
-    entry = table._state().entry
+    entry = table.handle.newest().entry
     assert entry is not None
     (listed,) = read_manifest_list(PyArrowFileIO().new_input(entry.manifest_list or ""))
     told = [(p.contains_null, p.contains_nan, p.lower_bound, p.upper_bound) for p in listed.partitions or ()]

@@ -104,7 +104,7 @@ def test_conditions_find_the_rows_that_satisfy_them(kind: str, by: str, data: st
     schema = pa.schema([("id", pa.int64()), ("c", arrow)])
     table = IcebergTable.create(None, catalog, "db.t", schema, partitionedBy=[by])
     table.append(pa.table({"id": pa.array(range(len(rows)), pa.int64()), "c": pa.array(rows, arrow)}))
-    metadata = table._state().metadata_path
+    metadata = table.handle.newest().metadata_path
     fresh = IcebergTable.forMetadata(None, metadata)
     known = [v for v in rows if v is not None]
     wanted = data.draw(st.sampled_from(known) if known else values)

@@ -67,7 +67,7 @@ def test_other_engines_read_the_same_rows_and_ids(tmp_path: Path) -> None:
     source.optimize().executeCompaction()
     assert source.publish(target).versions == (2, 5)
     ours = target.toArrow(metadata=LINEAGE).sort_by("_row_id")
-    path = target._state().metadata_path.removeprefix("file://")
+    path = target.handle.newest().metadata_path.removeprefix("file://")
     columns = ", ".join(["id", "v", *LINEAGE])
     theirs = duckdb_connection().execute(f"select {columns} from iceberg_scan('{path}')").to_arrow_table()
     assert theirs.sort_by("_row_id").to_pylist() == ours.to_pylist()
@@ -132,10 +132,10 @@ def test_a_rest_catalog_counts_past_the_mark(tmp_path: Path) -> None:
         target = IcebergTable.createLike(None, catalog, "db.t", source)
         server.lost = 1
         assert source.publish(target).inserted == 1
-        assert target._state().metadata.next_row_id == 7
+        assert target.handle.newest().metadata.next_row_id == 7
         source.append(rows(9))
         source.publish(target)
-        assert target._state().metadata.next_row_id == 8
+        assert target.handle.newest().metadata.next_row_id == 8
         assert told(target) == told(source)
 
 
@@ -422,7 +422,7 @@ def test_a_wider_type_is_wider_there_too(tmp_path: Path) -> None:
     source.append(pa.table({"n": pa.array([1 << 40], pa.int64()), "s": pa.array([1 << 20], pa.int32())}))
     assert source.publish(target).inserted == 1
     assert told(target) == told(source)
-    assert [f["type"] for f in target._state().metadata.schema_of(None, "")["fields"]] == ["long", "int"]
+    assert [f["type"] for f in target.handle.newest().metadata.schema_of(None, "")["fields"]] == ["long", "int"]
 
 
 @examples(50)

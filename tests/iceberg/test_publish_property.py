@@ -68,9 +68,9 @@ class PublishedStories(Stories):
         assert (done.inserted, done.deleted) == (len(told.keys() - were.keys()), len(were.keys() - told.keys()))
         assert done.updated == sum(row_id in were and were[row_id][0] != told[row_id][0] for row_id in told)
         self._check_versions(told, found, done.versions)
-        identity = self.story.table._at(version, None).snapshot.identity
+        identity = self.story.table.handle.at(version, None).snapshot.identity
         assert identity is not None
-        assert (self.ice._state().metadata.next_row_id or 0) > identity.high_water
+        assert (self.ice.handle.newest().metadata.next_row_id or 0) > identity.high_water
         self.upto = version
 
     @rule(rows=st.integers(1, 20))
@@ -85,9 +85,9 @@ class PublishedStories(Stories):
             return
         self.ice.publish(self.back)
         assert values(by_id(self.back)) == values(by_id(self.ice))
-        identity = self.back._state().snapshot.identity
+        identity = self.back.handle.newest().snapshot.identity
         assert identity is not None
-        assert identity.high_water >= (self.ice._state().metadata.next_row_id or 0) - 1
+        assert identity.high_water >= (self.ice.handle.newest().metadata.next_row_id or 0) - 1
         assert self.ice.publish(self.back).version is None
 
     def _check_versions(

@@ -58,7 +58,7 @@ def hiding(made: Smith, file: Entry, at: int) -> list[Entry]:
 
 def entries_of(table: IcebergTable) -> dict[tuple[str, Any], dict[str, Any]]:
     """All live entries of the newest snapshot as fastavro reads them, by file and offset."""
-    state, found = table._state(), {}
+    state, found = table.handle.newest(), {}
     for manifest in state.contents.manifests:
         data = Path(manifest.path.removeprefix("file://")).read_bytes()
         for entry in fastavro.reader(io.BytesIO(data)):
@@ -71,7 +71,7 @@ def entries_of(table: IcebergTable) -> dict[tuple[str, Any], dict[str, Any]]:
 
 def beside(table: IcebergTable) -> IcebergTable:
     """The same table, as another process opens it."""
-    source = table._latest.source
+    source = table.handle.source
     assert source is not None
     return IcebergTable.load(None, source.catalog, "db.t")
 
@@ -101,7 +101,7 @@ def test_rounded_values_become_exact_and_nothing_else_changes(tmp_path: Path, ve
     named = ["_row_id", "_last_updated_sequence_number"] if version > 2 else []
     rows = table.toArrow(metadata=named).sort_by("id")
     sequences = dict(
-        zip(*(table._state().snapshot.files.column(n).to_pylist() for n in ("path", "sequence")), strict=True)
+        zip(*(table.handle.newest().snapshot.files.column(n).to_pylist() for n in ("path", "sequence")), strict=True)
     )
     report = table.check()
     assert {finding.kind for finding in report.findings} == {Kind.WRONG_PARTITION}
@@ -118,7 +118,7 @@ def test_rounded_values_become_exact_and_nothing_else_changes(tmp_path: Path, ve
     assert table.toArrow(metadata=named).sort_by("id") == rows
     after = entries_of(table)
     assert after.keys() == before.keys()
-    found = table._state().snapshot.files
+    found = table.handle.newest().snapshot.files
     assert dict(zip(*(found.column(n).to_pylist() for n in ("path", "sequence")), strict=True)) == sequences
     for name, entry in after.items():
         old = before[name]
@@ -131,7 +131,7 @@ def test_rounded_values_become_exact_and_nothing_else_changes(tmp_path: Path, ve
     retold = [entry for entry in after.values() if entry["data_file"]["partition"]["p"] in (P, 1e308)]
     assert {entry["status"] for entry in retold} == {0}
     assert all(files[path] == data for path, data in stored(tmp_path).items() if path in files and "c.db" not in path)
-    last = table._state().entry
+    last = table.handle.newest().entry
     assert last is not None
     assert last.operation == "replace"
     assert table.check(repair=True).repaired == ()
@@ -155,7 +155,7 @@ def test_deletes_that_are_stranded_apply_again(tmp_path: Path, version: int, sin
     report = table.check(repair=True)
     assert report.clean, report
     assert ids(table) == ([2, 3, 4] if single else [2, 3])
-    last = table._state().entry
+    last = table.handle.newest().entry
     assert last is not None
     assert last.operation == "overwrite", "rows go"
 
@@ -347,7 +347,7 @@ def test_counts_and_marks_are_put_right(tmp_path: Path) -> None:
     rows = table.toArrow(metadata=["_row_id"])["_row_id"].to_pylist()
     report = table.check(repair=True)
     assert len(report.repaired) == 3
-    last = table._state().entry
+    last = table.handle.newest().entry
     assert last is not None
     assert last.summary["total-records"] == "3"
     assert {f.kind for f in report.findings} == {Kind.WRONG_COUNT}, "what an older list says stays"

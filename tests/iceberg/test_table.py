@@ -140,8 +140,8 @@ def test_reading_again_opens_no_manifest_twice() -> None:
     made, ids = story()
     table = IcebergTable.forMetadata(None, made.metadata())
     table.toArrow()
-    read = dict(table._latest.state.contents.read)
-    older = table._at(ids[0], None)
+    read = dict(table.handle.state.contents.read)
+    older = table.handle.at(ids[0], None)
     assert older.contents.listed[0] is read[older.contents.manifests[0].path]
 
 

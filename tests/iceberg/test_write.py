@@ -53,14 +53,16 @@ def nested(*ids: int) -> pa.Table:
 
 
 def duck(table: IcebergTable, columns: str = "*") -> list[dict[str, Any]]:
-    path = table._state().metadata_path.removeprefix("file://")
+    path = table.handle.newest().metadata_path.removeprefix("file://")
     found = duckdb_connection().execute(f"select {columns} from iceberg_scan('{path}') order by id")
     rows: list[dict[str, Any]] = found.to_arrow_table().to_pylist()
     return rows
 
 
 def data_files(table: IcebergTable) -> list[str]:
-    return sorted(path.removeprefix("file://") for path in table._state().snapshot.files.column("path").to_pylist())
+    return sorted(
+        path.removeprefix("file://") for path in table.handle.newest().snapshot.files.column("path").to_pylist()
+    )
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -113,7 +115,7 @@ def test_deletes_are_of_the_spec_of_their_files(tmp_path: Path, version: int) ->
         assert table.upgrade() == 3
     table.delete("id in (1, 2, 5)", mode="merge-on-read")
     table.delete("id = 6", mode="merge-on-read")
-    deletes = table._state().contents.deletes
+    deletes = table.handle.newest().contents.deletes
     assert sorted(deletes.table["spec_id"].to_pylist()) == [0, 0, 1]
     assert [row["id"] for row in duck(table)] == [0, 3, 4, 7]
     table.update("id = 0", {"kind": "'z'"}, mode="merge-on-read")
@@ -151,20 +153,24 @@ def test_one_vector_per_file_that_holds_all_positions(tmp_path: Path) -> None:
     table = IcebergTable.create(None, tmp_path / "c.db", "db.t", schema, formatVersion=2)
     table.append(pa.table({"id": list(range(10))}, schema))
     table.delete("id = 1", mode="merge-on-read")
-    assert table._state().contents.deletes.positions.num_rows == 1
+    assert table.handle.newest().contents.deletes.positions.num_rows == 1
     table.upgrade()
     table.delete("id = 2", mode="merge-on-read")
-    deletes = table._state().contents.deletes
+    deletes = table.handle.newest().contents.deletes
     assert (deletes.positions.num_rows, deletes.vectors.num_rows) == (0, 1)
     assert deletes.vectors["record_count"].to_pylist() == [2]
     table.delete("id in (3, 4)", mode="merge-on-read")
-    deletes = table._state().contents.deletes
+    deletes = table.handle.newest().contents.deletes
     assert deletes.vectors["record_count"].to_pylist() == [4]
-    summary = table._state().entry.summary  # type: ignore[union-attr]
+    summary = table.handle.newest().entry.summary  # type: ignore[union-attr]
     assert (summary["added-dvs"], summary["removed-dvs"], summary["total-delete-files"]) == ("1", "1", "1")
     table.delete("id >= 5", mode="merge-on-read")
     table.delete(None, mode="merge-on-read")
-    assert (len(table.toArrow()), len(table._state().snapshot.files), len(table._state().contents.deletes)) == (0, 0, 0)
+    assert (
+        len(table.toArrow()),
+        len(table.handle.newest().snapshot.files),
+        len(table.handle.newest().contents.deletes),
+    ) == (0, 0, 0)
 
 
 def test_compaction_keeps_lineage_and_drops_deletes(tmp_path: Path) -> None:
@@ -179,8 +185,8 @@ def test_compaction_keeps_lineage_and_drops_deletes(tmp_path: Path) -> None:
     done = table.optimize().executeCompaction()
     assert (len(done.versions), done.bins) == (1, 2), "one commit for both partitions"
     assert duck(table, columns) == before
-    assert len(table._state().snapshot.files) == 2
-    assert not len(table._state().contents.deletes)
+    assert len(table.handle.newest().snapshot.files) == 2
+    assert not len(table.handle.newest().contents.deletes)
     assert table.historyArrow()["operation"].to_pylist()[:2] == ["replace", "overwrite"]
     assert table.optimize().executeCompaction().versions == ()
 
@@ -193,7 +199,7 @@ def test_a_purge_goes_by_the_size_that_the_table_wants(tmp_path: Path) -> None:
             table.append(pa.table({"id": pa.array(range(first, first + 3), pa.int64())}))
         table.delete("id in (0, 3)", mode="merge-on-read")
         table.purge()
-        assert len(table._state().snapshot.files) == files
+        assert len(table.handle.newest().snapshot.files) == files
 
 
 def test_overwrites(tmp_path: Path) -> None:
@@ -219,7 +225,7 @@ def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="no column"):
         IcebergTable.create(None, tmp_path / "c.db", "db.u", schema, partitionedBy=["x"])
     with pytest.raises(Invalid, match="metadata file"):
-        IcebergTable.forMetadata(None, table._state().metadata_path).append(pa.table({"id": [1]}))
+        IcebergTable.forMetadata(None, table.handle.newest().metadata_path).append(pa.table({"id": [1]}))
     with pytest.raises(Invalid, match="mode is one of"):
         table.delete("id = 1", mode="quickly")
     with pytest.raises(Invalid, match="cannot become 2"):
@@ -229,7 +235,7 @@ def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
         table.append(pa.table({"id": [1]}))
     table.unsetProperties(["write.format.default"])
     table.append(pa.table({"id": [1]}))
-    assert json.loads(Path(table._state().metadata_path.removeprefix("file://")).read_text())["next-row-id"] == 1
+    assert json.loads(Path(table.handle.newest().metadata_path.removeprefix("file://")).read_text())["next-row-id"] == 1
 
 
 def test_a_column_that_was_renamed_and_one_that_was_added(tmp_path: Path) -> None:
@@ -266,7 +272,7 @@ def test_small_manifests_are_written_together(tmp_path: Path) -> None:
     columns, seen = "id, _row_id, _last_updated_sequence_number", dict[int, dict[str, Any]]()
     for at in range(8):
         table.append(pa.table({"id": [at, at + 100], "p": ["a", None]}, schema))
-        assert len(table._state().contents.manifests) <= 4
+        assert len(table.handle.newest().contents.manifests) <= 4
         now = {row["id"]: row for row in duck(table, columns)}
         assert len(now) == 2 * at + 2
         assert {i: now[i] for i in seen} == seen

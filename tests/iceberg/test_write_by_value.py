@@ -57,8 +57,8 @@ def test_compaction_applies_deletes_and_drops_those_that_apply_to_nothing(tmp_pa
     before = table.toArrow(metadata=ids).sort_by("id")
     assert table.optimize().executeCompaction().metrics["numRemovedFiles"] == 3
     assert table.toArrow(metadata=ids).sort_by("id") == before
-    assert not len(table._state().contents.deletes)
-    entry = table._state().entry
+    assert not len(table.handle.newest().contents.deletes)
+    entry = table.handle.newest().entry
     assert entry is not None
     assert entry.summary["removed-equality-deletes"] == "2"
     assert [row["id"] for row in duck(table)] == before["id"].to_pylist()
@@ -70,14 +70,14 @@ def test_a_delete_stays_as_long_as_a_file_it_applies_to(tmp_path: Path) -> None:
     table = made(tmp_path, 3, **{"write.update.mode": "copy-on-write"})
     table.append(rows(20, 21))
     delete_by_value(table, pa.table({"id": [21]}))
-    assert table._state().contents.deletes.equality.num_rows == 2
+    assert table.handle.newest().contents.deletes.equality.num_rows == 2
     table.update("id = 1", {"v": "'x'"})
-    deletes = table._state().contents.deletes.equality
+    deletes = table.handle.newest().contents.deletes.equality
     assert deletes["record_count"].to_pylist() == [1], "the first was about the file that is gone"
     with pytest.raises(Unsupported, match="by value"):
         table.take([0])
     assert table.purge().metrics["numRemovedFiles"] == 2
-    assert not len(table._state().contents.deletes)
+    assert not len(table.handle.newest().contents.deletes)
     assert [row["id"] for row in duck(table)] == [1, 2, 3, 4, 6, 20]
 
 
@@ -86,7 +86,7 @@ def test_all_rows_gone_by_value_leave_no_file(tmp_path: Path) -> None:
     table.append(rows(1, 2))
     delete_by_value(table, pa.table({"id": [1, 2]}))
     table.purge()
-    state = table._state()
+    state = table.handle.newest()
     assert (len(state.snapshot.files), len(state.contents.deletes), len(table.toArrow())) == (0, 0, 0)
 
 
@@ -102,8 +102,8 @@ def test_a_delete_by_value_in_between(tmp_path: Path, compacts: bool) -> None:
         assert len(held.executeCompaction().lost) == 1
     else:
         stale = IcebergTable.load(None, tmp_path / "c.db", "db.t")
-        state = stale._state()
-        stale._state = lambda: state  # type: ignore[method-assign]
+        state = stale.handle.newest()
+        stale.handle.newest = lambda: state  # type: ignore[method-assign]
         delete_by_value(other, pa.table({"id": [4]}))
         with pytest.raises(ConcurrentDeleteRead, match="by value"):
             stale.update("id = 4", {"v": "'x'"})
@@ -123,7 +123,7 @@ def test_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     table.purge()
     expected = [(2, "again!"), (3, "a!"), (4, "m"), (5, "new"), (6, "a")]
     assert [(row["id"], row["v"]) for row in duck(table)] == expected
-    assert not len(table._state().contents.deletes)
+    assert not len(table.handle.newest().contents.deletes)
 
 
 def test_deletes_of_one_partition(tmp_path: Path) -> None:
@@ -137,13 +137,13 @@ def test_deletes_of_one_partition(tmp_path: Path) -> None:
     catalog.register_table("db.t", made.metadata())
     table = IcebergTable.load(None, catalog, "db.t")
     assert table.update("p = 'a' AND id < 3", {"id": "id + 10"}, mode="copy-on-write").metrics["numUpdatedRows"] == 1
-    deletes = table._state().contents.deletes.equality
+    deletes = table.handle.newest().contents.deletes.equality
     assert deletes.num_rows == 1, "the one of the partition that was not touched"
     assert told(table) == [(1, "b"), (3, "a"), (3, "b"), (11, "a")]
     table.append(pa.table({"id": [2, 2], "p": ["a", "b"]}))
     assert table.delete("id = 2").metrics["numDeletedRows"] == 2, "which are newer than the deletes"
     table.purge()
-    assert (len(table._state().contents.deletes), told(table)) == (0, [(1, "b"), (3, "a"), (3, "b"), (11, "a")])
+    assert (len(table.handle.newest().contents.deletes), told(table)) == (0, [(1, "b"), (3, "a"), (3, "b"), (11, "a")])
     assert table.check().clean
 
 

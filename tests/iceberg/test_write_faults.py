@@ -91,7 +91,7 @@ def test_faults_of_a_restore(rig: Rig) -> None:
 
     def back(store: ObjectStore) -> None:
         table = rig.open(store)
-        table.restoreToVersion(table._latest.state.metadata.snapshots[0].snapshot_id)
+        table.restoreToVersion(table.handle.state.metadata.snapshots[0].snapshot_id)
 
     def check(store: ObjectStore) -> None:
         table = rig.open(store)
@@ -116,7 +116,7 @@ def test_faults_of_new_columns(rig: Rig) -> None:
 @pytest.mark.parametrize("lands", [True, False])
 def test_a_lost_answer_to_a_change_of_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lands: bool) -> None:
     table = IcebergTable.create(None, tmp_path / "cat.db", "db.t", SCHEMA)
-    source: Any = table._latest.source
+    source: Any = table.handle.source
     inner = source.catalog.commit_table
 
     def lost(*args: Any) -> Any:
@@ -138,7 +138,7 @@ def test_a_lost_answer_to_a_change_of_columns(tmp_path: Path, monkeypatch: pytes
 def test_a_lost_answer_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lands: bool) -> None:
     table = IcebergTable.create(None, tmp_path / "cat.db", "db.t", SCHEMA)
     table.append(rows(0))
-    source: Any = table._latest.source
+    source: Any = table.handle.source
     inner = source.catalog.commit_table
 
     def lost(*args: Any) -> Any:

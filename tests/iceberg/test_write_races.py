@@ -41,7 +41,7 @@ def content(table: IcebergTable) -> dict[int, str]:
 
 def later(table: IcebergTable, verb: str, *args: Any, mode: str | None = None) -> Any:
     """A change that has read the table and is committed when it is called."""
-    state, caller = table._state(), table._caller(mode)
+    state, caller = table.handle.newest(), table._caller(mode)
     step = getattr(changing, verb)(state, *args, caller)
     return lambda: changing.commit(state, step, caller, started=0)
 
@@ -53,7 +53,7 @@ def test_deletes_of_other_rows_of_a_file_both_land(tmp_path: Path, version: int)
     opened(tmp_path).delete("id = 2")
     assert commit().attempts == 2
     assert sorted(content(table)) == [0, 3, 4, 5]
-    deletes = table._state().contents.deletes
+    deletes = table.handle.newest().contents.deletes
     assert len(deletes) == 1, "one live vector, or delete file, per data file"
 
 

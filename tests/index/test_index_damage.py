@@ -30,13 +30,13 @@ DAMAGE: dict[str, Callable[[bytes], bytes | None]] = {
 def test_a_damaged_index_is_scanned_around(how: str) -> None:
     template = numbers()
     template.createIndex("id")
-    location = load(open_location(template._state().snapshot.location.url)).snapshot.location
+    location = load(open_location(template.handle.newest().snapshot.location.url)).snapshot.location
     files = [meta.key for meta in location.store.list_all(location.key("_holdfast/index"))]
     assert len(files) == 4
     for file in files:
         table = numbers()
         table.createIndex("id")
-        there = table._state().snapshot.location
+        there = table.handle.newest().snapshot.location
         mine = [m.key for m in there.store.list_all(there.key("_holdfast/index")) if m.name == file.rpartition("/")[2]]
         assert len(mine) == 1
         damaged = DAMAGE[how](there.store.get(mine[0]))
@@ -57,12 +57,12 @@ def test_a_damaged_index_is_scanned_around(how: str) -> None:
 def test_a_domain_that_nobody_understands_is_scanned_around() -> None:
     table = numbers()
     table.createIndex("id")
-    state = table._state()
+    state = table.handle.newest()
     told = json.loads(state.domains["holdfast.index.id"].configuration or "")
     for wrong in ("{}", json.dumps({**told, "format": 99}), json.dumps({**told, "segments": 3}), "no json"):
         assert registered({"holdfast.index.id": wrong}).troubles.keys() == {"id"}
         said = ops.Mutation("X", domains={"holdfast.index.id": wrong}, data_change=False)
-        land(table._state(), state.snapshot.location, said, system())
+        land(table.handle.newest(), state.snapshot.location, said, system())
         assert found(table, id=3) == [3]
         assert "not used" in step(table, "id >= 3 AND id < 21")
         with pytest.raises(Invalid, match="cannot be read"):
@@ -74,7 +74,7 @@ def test_entries_that_lie_are_found_out() -> None:
     table = numbers()
     table.createIndex("id")
     table.createIndex("v", name="other")
-    state = table._state()
+    state = table.handle.newest()
     told = json.loads(state.domains["holdfast.index.other"].configuration or "")
     mine = json.loads(state.domains["holdfast.index.id"].configuration or "")
     said = ops.Mutation("X", domains={"holdfast.index.id": json.dumps({**mine, "segments": []})}, data_change=False)
@@ -82,14 +82,14 @@ def test_entries_that_lie_are_found_out() -> None:
     assert "have no entry" in str(table.verifyIndex("id"))
     crossed = json.dumps({**mine, "segments": told["segments"]})
     said = ops.Mutation("X", domains={"holdfast.index.id": crossed}, data_change=False)
-    land(table._state(), state.snapshot.location, said, system())
+    land(table.handle.newest(), state.snapshot.location, said, system())
     assert not DeltaTable.forPath(None, state.snapshot.location.url).verifyIndex("id").is_right
 
 
 def test_a_table_whose_rows_cannot_be_located_is_scanned() -> None:
     table = numbers()
     table.createIndex("id")
-    state = table._state()
+    state = table.handle.newest()
     location = state.snapshot.location
     one = state.snapshot.files.table.slice(0, 1).to_pylist()[0]
     add = {

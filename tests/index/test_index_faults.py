@@ -17,7 +17,8 @@ from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from holdfast.table import reindexing
 from holdfast.table.builder import Mode
-from holdfast.table.delta import DeltaTable, _Latest
+from holdfast.table.delta import DeltaTable
+from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.writing import make
 from tests.support.faulty import every_fault
 
@@ -25,7 +26,7 @@ COLUMNS = Struct((Field("id", LONG), Field("v", STRING)))
 
 
 def _open(store: ObjectStore) -> DeltaTable:
-    return DeltaTable(None, _Latest(load(Location(store, "t"))))
+    return DeltaTable(DeltaHandle(None, load(Location(store, "t"))))
 
 
 def _copy(template: ObjectStore) -> ObjectStore:
@@ -65,7 +66,7 @@ def test_a_fault_anywhere_leaves_lookups_right(name: str) -> None:
         table = _open(store)
         for key, rows in wanted.items():
             assert table.lookup(id=key).num_rows == rows
-        found = reindexing.indexes_of(table._seen())
+        found = reindexing.indexes_of(table.handle.state)
         assert len(found.indexes) <= 1
         assert not found.troubles
 

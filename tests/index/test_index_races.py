@@ -21,12 +21,12 @@ def test_a_change_that_an_index_pruned_is_still_judged_by_its_condition() -> Non
     """A row that another writer brings into the condition's reach is in the way, though no index knew of it."""
     table = made(pa.table({"id": list(range(16)), "v": [0] * 16}), files=4)
     table.createIndex("id")
-    state, caller = table._state(), table._caller(level="Serializable")
+    state, caller = table.handle.newest(), table._caller(isolation="Serializable")
     begun = changing.deleted(state, "id = 3", caller)
     DeltaTable.forPath(None, state.snapshot.location.url).append(pa.table({"id": [3], "v": [1]}))
     with pytest.raises(ConcurrentAppend):
         changing.commit(state, begun, caller, started=0)
-    state = table._state()
+    state = table.handle.newest()
     begun = changing.deleted(state, "id = 3", table._caller())
     DeltaTable.forPath(None, state.snapshot.location.url).optimize().executeCompaction()
     changing.commit(state, begun, table._caller(), started=0)
@@ -35,7 +35,7 @@ def test_a_change_that_an_index_pruned_is_still_judged_by_its_condition() -> Non
 
 def test_index_commits_stand_beside_writers_and_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
     table = numbers()
-    url = table._state().snapshot.location.url
+    url = table.handle.newest().snapshot.location.url
     build = ops.made
 
     def meanwhile(*args: Any, **named: Any) -> Any:
@@ -59,7 +59,7 @@ def test_index_commits_stand_beside_writers_and_compaction(monkeypatch: pytest.M
 
 def test_writers_and_compaction_stand_beside_index_commits() -> None:
     table = numbers()
-    url = table._state().snapshot.location.url
+    url = table.handle.newest().snapshot.location.url
     table.createIndex("id")
     errors: list[BaseException] = []
 
@@ -89,7 +89,7 @@ def test_writers_and_compaction_stand_beside_index_commits() -> None:
 
 def test_an_index_that_was_dropped_is_not_brought_back(monkeypatch: pytest.MonkeyPatch) -> None:
     table = numbers()
-    url = table._state().snapshot.location.url
+    url = table.handle.newest().snapshot.location.url
     table.createIndex("id")
     table.append(pa.table({"id": [100], "s": ["x"], "v": [1.0]}))
     build = ops.refreshed
@@ -115,7 +115,7 @@ def test_an_index_that_was_dropped_is_not_brought_back(monkeypatch: pytest.Monke
     monkeypatch.setattr(ops, "refreshed", meanwhile(again=True))
     with pytest.raises(Invalid, match="made anew meanwhile"):
         table.refreshIndex("id")
-    state = table._state()
+    state = table.handle.newest()
     stale = reindexing.indexes_of(state).named("id")
     DeltaTable.forPath(None, url).dropIndex("id")
     with pytest.raises(ConcurrentTransaction):

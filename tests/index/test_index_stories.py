@@ -17,7 +17,7 @@ from holdfast.delta.vectors import load_hidden
 from holdfast.index.keyed import condition_of
 from holdfast.index.search import Indexes
 from holdfast.local.runner import LocalRunner
-from holdfast.ops.scan import scan
+from holdfast.ops.open_table import OpenTable
 from holdfast.plan.scan import Request
 from holdfast.predicate.evaluate import matches
 from holdfast.storage.open import open_location
@@ -164,7 +164,7 @@ class IndexStories(Stories):
 
 def compare(table: DeltaTable, state: DeltaState, version: int | None = None) -> None:
     """Every lookup against what the same condition finds among all rows, which are read without any index."""
-    everything = scan(state.snapshot, Request(None, None, IDS), LocalRunner(), load_hidden)
+    everything = OpenTable(state.snapshot, load_hidden).scan(Request(None, None, IDS), LocalRunner())
     for asked in ASKED if version is None else ASKED[:: 1 + version % 3]:
         where = condition_of(state.snapshot, asked)
         wanted = everything.filter(matches(everything, where))
@@ -204,7 +204,7 @@ def test_lookups_use_indexes_in_these_stories(monkeypatch: pytest.MonkeyPatch) -
     table.refresh()
     assert table.lookup(k=1).num_rows == 5
     assert asked == [(4, 1)]
-    assert reindexing.indexes_of(table._state()).indexes.keys() == {"k"}
+    assert reindexing.indexes_of(table.handle.newest()).indexes.keys() == {"k"}
 
 
 def test_an_updated_row_is_found_under_its_new_key_only() -> None:

@@ -54,7 +54,7 @@ def test_a_log_that_was_cleaned_up_proves_nothing() -> None:
     table.createIndex("id")
     table.update("id = 3", {"v": "0"})
     table.append(pa.table({"id": [3], "s": ["x"], "v": [0.0]}))
-    state = table._state()
+    state = table.handle.newest()
     write_checkpoint(state, system())
     location = state.snapshot.location
     for version in range(state.version):

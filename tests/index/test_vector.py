@@ -54,7 +54,7 @@ def clustered(count: int, length: int, seed: int = 0) -> Any:
 
 
 def index_files(table: DeltaTable) -> dict[str, int]:
-    location = open_location(table._state().snapshot.location.url)
+    location = open_location(table.handle.newest().snapshot.location.url)
     return {meta.key: meta.size for meta in location.store.list_all(location.key("_holdfast/index"))}
 
 
@@ -259,7 +259,7 @@ def test_vacuum_takes_old_generations_and_leaves_what_segments_share() -> None:
     table.setProperties({"delta.deletedFileRetentionDuration": "interval 0 hours"})
     table.vacuum(0)
     assert sum(key.endswith("ivf.faiss") for key in index_files(table)) == 1
-    again = DeltaTable.forPath(None, table._state().snapshot.location.url)
+    again = DeltaTable.forPath(None, table.handle.newest().snapshot.location.url)
     assert again.explainNearest("vec", [0.0] * 4).index == "vec"
     assert again.verifyIndex("vec").troubles == ()
 
@@ -268,7 +268,7 @@ def test_what_is_damaged_is_not_believed() -> None:
     table = table_of(clustered(300, 4))
     wanted = table.nearest("vec", [0.0] * 4)
     table.createIndex("vec", kind="vector", method="ivf_sq8")
-    location = open_location(table._state().snapshot.location.url)
+    location = open_location(table.handle.newest().snapshot.location.url)
     for key in index_files(table):
         kept = location.store.get(key)
         location.store.put(key, kept[:-1] + bytes([kept[-1] ^ 1]))
@@ -380,7 +380,7 @@ def test_who_has_not_the_extra_looks_at_every_row(monkeypatch: pytest.MonkeyPatc
     table.createIndex("vec", kind="vector", method="ivf_sq8")
     wanted = table.nearest("vec", [0.0] * 4, nprobe=100)
     monkeypatch.setattr(vector_library, "import_module", missing)
-    alone = DeltaTable.forPath(None, table._state().snapshot.location.url)
+    alone = DeltaTable.forPath(None, table.handle.newest().snapshot.location.url)
     assert "pip install" in str(alone.explainNearest("vec", [0.0] * 4))
     assert alone.nearest("vec", [0.0] * 4).equals(wanted)
 

@@ -188,7 +188,7 @@ def writers(engines: Engines, catalog: MetastoreCatalog, home: Path) -> tuple[Wr
     def handed_over(name: str, table: IcebergTable) -> None:
         newest = found(name)
         following = newest.with_name(f"v{_number(newest) + 1}.metadata.json")
-        following.write_bytes(Path(table._state().metadata_path.removeprefix("file://")).read_bytes())
+        following.write_bytes(Path(table.handle.newest().metadata_path.removeprefix("file://")).read_bytes())
         newest.with_name("version-hint.text").write_text(str(_number(following)))
 
     def of_spark(kind: Kind, more: str = "") -> str:

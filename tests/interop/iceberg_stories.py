@@ -133,7 +133,7 @@ def tell(plot: Plot, home: Path) -> Iterator[Told]:
     model = Model()
 
     def told(step: str) -> Told:
-        place = Path(table._state().metadata_path.removeprefix("file://"))
+        place = Path(table.handle.newest().metadata_path.removeprefix("file://"))
         return Told(plot, step, IcebergTable.forMetadata(None, place), place, model.table())
 
     def upsert(*numbers: int) -> None:

@@ -122,7 +122,7 @@ def _append(
     rows = written(recipe, ids, first=first)
     if "spark" in recipe:
         assert spark is not None, "checked when the table was begun"
-        opened = DeltaTable.forPath(spark, table._latest.state.snapshot.location.url)
+        opened = DeltaTable.forPath(spark, table.handle.state.snapshot.location.url)
         opened.append(frame(spark, rows, recipe))
     else:
         table.append(rows)

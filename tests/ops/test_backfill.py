@@ -21,7 +21,7 @@ from holdfast.errors import ConcurrentWrite, TableError
 from holdfast.local.runner import LocalRunner
 from holdfast.model.mutation import Taken
 from holdfast.ops.backfill import restamped, supported
-from holdfast.ops.scan import scan
+from holdfast.ops.open_table import OpenTable
 from holdfast.plan.scan import Request
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
@@ -55,7 +55,7 @@ def varied(where: Location | Path, **asked: Any) -> Tablesmith:
 
 
 def read(location: Location, *metadata: str) -> list[dict[str, Any]]:
-    table = scan(load(location).snapshot, Request(metadata=metadata), LocalRunner(), load_hidden)
+    table = OpenTable(load(location).snapshot, load_hidden).scan(Request(metadata=metadata), LocalRunner())
     return sorted(table.to_pylist(), key=lambda row: (repr(row["p"]), repr(row["id"])))
 
 

@@ -17,7 +17,7 @@ from holdfast.index.by_row_id import ByRowId
 from holdfast.index.reader import PinnedReader
 from holdfast.local.runner import LocalRunner
 from holdfast.model.snapshot import Snapshot
-from holdfast.ops.scan import scan
+from holdfast.ops.open_table import OpenTable
 from holdfast.plan.scan import Condition, Request, known_columns
 from holdfast.predicate.parse import parse
 from holdfast.storage.open import open_location
@@ -202,7 +202,7 @@ def ids_where(snapshot: Snapshot, text: str) -> list[int]:
     predicate = parse(text, known_columns(snapshot, METADATA))
     request = Request((), Condition(text, text, predicate), METADATA)
     passes = (ByRowId(lambda: PinnedReader(snapshot, load_hidden)),)
-    found = scan(snapshot, request, LocalRunner(), load_hidden, passes)
+    found = OpenTable(snapshot, load_hidden, lambda: passes).scan(request, LocalRunner())
     return sorted(found["_row_id"].to_pylist())
 
 

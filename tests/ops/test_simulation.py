@@ -23,7 +23,8 @@ from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from holdfast.table.builder import Mode
-from holdfast.table.delta import DeltaTable, _Latest
+from holdfast.table.delta import DeltaTable
+from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.writing import make
 from tests.support.depth import DEPTH
 from tests.support.faulty import _Wrapped
@@ -120,7 +121,7 @@ def test_a_lost_answer_that_cannot_be_looked_up_is_unknown() -> None:
     store = _Mute(MemoryStore())
     location = Location(store, "t")
     make(location, Kind().shape, fixed(), mode=Mode.CREATE, plain=False)
-    table = DeltaTable(None, _Latest(load(location)))
+    table = DeltaTable(DeltaHandle(None, load(location)))
     with pytest.raises(OutcomeUnknown, match="cannot be read now"):  # Unavailable would say that nothing was written
         table.append(arrow_of([Row(1, 1)]))
 

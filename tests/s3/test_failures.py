@@ -131,7 +131,7 @@ def test_nothing_shown_holds_a_credential(
     assert df.collect()[0]["a"] == 2
     shown = capfd.readouterr()
     assert "MapInArrow" in shown.out
-    snapshot = table._latest.state.snapshot
+    snapshot = table.handle.state.snapshot
     values = (table, df, table.explain(where="a > 0"), snapshot.location, snapshot.location.store)
     detail, history = table.detailArrow().to_pylist(), table.historyArrow().to_pylist()
     assert hides_secrets(shown.out, shown.err, caplog.text, str(detail), str(history), *map(repr, values))

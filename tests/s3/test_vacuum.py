@@ -12,7 +12,7 @@ from holdfast.errors import UnknownVersion
 from holdfast.model.mutation import Shape
 from holdfast.schema.types import LONG, STRING, Field, Struct
 from holdfast.table.builder import Mode
-from holdfast.table.delta import _Latest
+from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.vacuuming import vacuum
 from holdfast.table.writing import make
 from tests.s3.conftest import Place
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.s3
 def test_files_in_a_bucket_go(place: Place) -> None:
     location = place()
     shape = Shape(Struct((Field("id", LONG), Field("p", STRING))), ("p",))
-    table = DeltaTable(None, _Latest(make(location, shape, system(), mode=Mode.CREATE, plain=False)))
+    table = DeltaTable(DeltaHandle(None, make(location, shape, system(), mode=Mode.CREATE, plain=False)))
     table.append(pa.table({"id": pa.array(range(6), pa.int64()), "p": ["a b", "ü/%41?#", "c"] * 2}))
     table.delete("id < 5")
     table.purge()

@@ -139,7 +139,7 @@ def test_a_column_prunes_as_its_text_does(
     spark: SparkSession, table: DeltaTable, column: object, text: str | None
 ) -> None:
     made = column()
-    schema = table._latest.state.snapshot.schema
+    schema = table.handle.state.snapshot.schema
     assert not has_opaque(condition(spark, made, schema).predicate), sql_of(made)
     assert table.scan(where=made).count() == table.toDF().where(made).count()
     if text is not None:

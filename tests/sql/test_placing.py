@@ -36,11 +36,11 @@ def _types() -> pa.Schema:
 
 
 def place(table: DeltaTable, name: str, after: str | None) -> Written:
-    return placing.redefine_column(table._state(), name, system(), place=placing.Place(after))
+    return placing.redefine_column(table.handle.newest(), name, system(), place=placing.Place(after))
 
 
 def names(table: DeltaTable) -> list[str]:
-    return [f.name for f in table._state().snapshot.schema.fields]
+    return [f.name for f in table.handle.newest().snapshot.schema.fields]
 
 
 def test_a_column_moves_and_rows_stay(table: DeltaTable) -> None:
@@ -57,49 +57,49 @@ def test_a_column_moves_and_rows_stay(table: DeltaTable) -> None:
 
 def test_columns_are_added_in_their_places_in_one_commit(table: DeltaTable) -> None:
     version = table.version
-    placing.add_columns(table._state(), [("x", "int"), ("y", "string")], {"x": None, "y": "id"}, system())
+    placing.add_columns(table.handle.newest(), [("x", "int"), ("y", "string")], {"x": None, "y": "id"}, system())
     assert names(table) == ["x", "id", "y", "name", "st"]
     assert table.version == version + 1
     assert table.toArrow(columns=["x", "y"]).to_pylist() == [{"x": None, "y": None}] * 2
 
 
 def test_null_is_allowed_and_forbidden(table: DeltaTable) -> None:
-    placing.drop_not_null(table._state(), "id", system())
+    placing.drop_not_null(table.handle.newest(), "id", system())
     table.append(pa.table({"name": ["z"]}))
     with pytest.raises(ConstraintViolated, match="NOT NULL of id"):
-        placing.set_not_null(table._state(), "id", system())
+        placing.set_not_null(table.handle.newest(), "id", system())
     table.delete("id IS NULL OR name IS NULL")
-    placing.set_not_null(table._state(), "name", system())
+    placing.set_not_null(table.handle.newest(), "name", system())
     with pytest.raises(ConstraintViolated):
         table.append(pa.table({"id": [3], "name": pa.array([None], pa.string())}))
     with pytest.raises(UnknownColumn):
-        placing.set_not_null(table._state(), "nobody", system())
+        placing.set_not_null(table.handle.newest(), "nobody", system())
 
 
 def test_a_statement_about_columns_is_one_commit_or_none(table: DeltaTable) -> None:
     table.setProperties({"delta.columnMapping.mode": "name", "delta.enableTypeWidening": "true"})
     table.addColumns({"x": "int", "y": "int"})
-    before = table._state()
+    before = table.handle.newest()
     refused = (
-        (lambda: altering.drop_columns(table._state(), ["x", "nope"], system()), UnknownColumn, "nope"),
-        (lambda: altering.drop_columns(table._state(), ["x", "X"], system()), Invalid, "named twice"),
-        (lambda: altering.drop_columns(table._state(), ["st.a", "st"], system()), Invalid, "named twice"),
+        (lambda: altering.drop_columns(table.handle.newest(), ["x", "nope"], system()), UnknownColumn, "nope"),
+        (lambda: altering.drop_columns(table.handle.newest(), ["x", "X"], system()), Invalid, "named twice"),
+        (lambda: altering.drop_columns(table.handle.newest(), ["st.a", "st"], system()), Invalid, "named twice"),
         (lambda: redefine(table, "x", "long", "wide", placing.Place("nope")), Invalid, "cannot stand after nope"),
         (lambda: redefine(table, "x", "string", "wide", None), Invalid, "type"),
-        (lambda: placing.add_columns(table._state(), [("z", "int")], {"z": "nope"}, system()), Invalid, "nope"),
-        (lambda: altering.add_columns(table._state(), [("z", "int"), ("x", "int")], system()), Invalid, "x"),
+        (lambda: placing.add_columns(table.handle.newest(), [("z", "int")], {"z": "nope"}, system()), Invalid, "nope"),
+        (lambda: altering.add_columns(table.handle.newest(), [("z", "int"), ("x", "int")], system()), Invalid, "x"),
     )
     for change, kind, text in refused:
         with pytest.raises(kind, match=text):
             change()
-        assert table._state() is before
-    altering.drop_columns(table._state(), ["y", "st.b"], system())
+        assert table.handle.newest() is before
+    altering.drop_columns(table.handle.newest(), ["y", "st.b"], system())
     redefine(table, "x", "long", "wide", placing.Place(None))
     assert table.version == before.version + 2
-    first = table._state().snapshot.schema.fields[0]
+    first = table.handle.newest().snapshot.schema.fields[0]
     assert (first.name, first.type, first.metadata["comment"]) == ("x", LONG, "wide")
     assert names(table) == ["x", "id", "name", "st"]
 
 
 def redefine(table: DeltaTable, name: str, type_: str, comment: str, place: placing.Place | None) -> Written:
-    return placing.redefine_column(table._state(), name, system(), type_=type_, comment=comment, place=place)
+    return placing.redefine_column(table.handle.newest(), name, system(), type_=type_, comment=comment, place=place)

@@ -170,4 +170,4 @@ def files(frame: DataFrame) -> set[str]:
 
 
 def path(table: DeltaTable) -> str:
-    return f"delta.`{table._state().snapshot.location.url.removeprefix('file://')}`"
+    return f"delta.`{table.handle.newest().snapshot.location.url.removeprefix('file://')}`"

@@ -37,7 +37,7 @@ def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Del
 
 @pytest.fixture
 def name(orders: DeltaTable) -> str:
-    return f"delta.`{orders._state().snapshot.location.url.removeprefix('file://')}`".replace("%20", " ")
+    return f"delta.`{orders.handle.newest().snapshot.location.url.removeprefix('file://')}`".replace("%20", " ")
 
 
 def ids(frame: DataFrame) -> list[int]:

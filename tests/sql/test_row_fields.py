@@ -110,6 +110,6 @@ def test_queries_are_explained_by_spark(ask: Ask, spark: SparkSession, boats: st
 
 def test_columns_of_dataframes_are_read(ask: Ask, boats: str) -> None:
     table = DeltaTable.forName(ask("SELECT 1 FROM boats").sparkSession, "sqltests.boats")
-    condition = natively(F.col("_metadata.row_id") == 3, lambda: table._state().snapshot.schema)
+    condition = natively(F.col("_metadata.row_id") == 3, lambda: table.handle.newest().snapshot.schema)
     table.delete(condition)
     assert sorted(crews(ask)) == [0, 1, 2, 4, 5]

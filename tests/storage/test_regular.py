@@ -64,7 +64,7 @@ def test_a_vector_larger_than_its_rows_can_need_is_refused(tmp_path: Path) -> No
         if "add" in line:
             line["add"]["deletionVector"]["sizeInBytes"] = 1 << 30
     newest.write_text("\n".join(msgspec.json.encode(line).decode() for line in lines))
-    snapshot = DeltaTable.forPath(None, tmp_path / "t")._state().snapshot
+    snapshot = DeltaTable.forPath(None, tmp_path / "t").handle.newest().snapshot
     with pytest.raises(Damaged, match="more than 10 rows can need"):
         load_hidden(snapshot.location, snapshot.files)
 
@@ -72,7 +72,7 @@ def test_a_vector_larger_than_its_rows_can_need_is_refused(tmp_path: Path) -> No
 def test_an_index_refers_to_nothing_outside(tmp_path: Path) -> None:
     table = made(tmp_path / "t")
     table.createIndex("id", name="by_id")
-    domains = {name: domain.configuration for name, domain in table._state().domains.items()}
+    domains = {name: domain.configuration for name, domain in table.handle.newest().domains.items()}
     (name,) = (name for name in domains if name.startswith(DOMAIN))
     told = msgspec.json.decode(domains[name] or "")
     assert registered(domains).indexes

@@ -17,7 +17,8 @@ from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from holdfast.table.builder import Mode
-from holdfast.table.delta import DeltaTable, _Latest
+from holdfast.table.delta import DeltaTable
+from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.writing import make
 
 COLUMNS = Struct((Field("id", LONG), Field("v", STRING)))
@@ -26,7 +27,7 @@ Action = dict[str, Any]
 
 def opened(store: ObjectStore, directory: str = "t") -> DeltaTable:
     """The table in a store, without Spark."""
-    return DeltaTable(None, _Latest(load(Location(store, directory))))
+    return DeltaTable(DeltaHandle(None, load(Location(store, directory))))
 
 
 def created(store: ObjectStore, properties: dict[str, str] | None = None, *, partitioned: bool = False) -> DeltaTable:

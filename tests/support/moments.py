@@ -118,7 +118,7 @@ def _wrong_literals(
     every: DataFrame, table: DeltaTable, found: list[datetime.datetime], rng: Random, zone: str
 ) -> list[str]:
     """Conditions whose literals Spark takes for other values; one job for all of them."""
-    schema = table._state().snapshot.schema
+    schema = table.handle.newest().snapshot.schema
     texts = []
     for moment in found:
         text, op = moment.isoformat(sep=" "), rng.choice(("=", "<=", ">", "<=>"))
@@ -131,7 +131,7 @@ def _wrong_literals(
 
 
 def _wrong_verbs(table: DeltaTable, every: DataFrame) -> Iterator[str]:
-    local = DeltaTable.forPath(None, table._state().snapshot.location.url)
+    local = DeltaTable.forPath(None, table.handle.newest().snapshot.location.url)
     for text in (*CONDITIONS, _ONLY_SPARK):
         wanted = _ids(every.where(F.expr(text)))
         assert wanted, "each of them is true of some row"

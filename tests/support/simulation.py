@@ -35,9 +35,10 @@ from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.open import open_location
-from holdfast.table import delta, writing
+from holdfast.table import handle, writing
 from holdfast.table.builder import Mode
-from holdfast.table.delta import DeltaTable, _Latest
+from holdfast.table.delta import DeltaTable
+from holdfast.table.delta_handle import DeltaHandle
 from tests.support.faulty import Crash, Fault, _Wrapped
 from tests.support.simulation_audit import Ledger, Told, audit, audit_feed, audit_reader
 from tests.support.simulation_verbs import Checkpoint, Restore, Row, Upkeep, Verb, arrow_of, changes
@@ -125,7 +126,7 @@ def simulate(seed: int) -> Ran:
     stepped = Location(_Stepped(store, turns, rng, plan.faults), DIRECTORY)
     location = Location(store, DIRECTORY)
     with _seeded(env, turns):
-        told = _run(plan, turns, lambda: DeltaTable(None, _Latest(load(stepped))), location)
+        told = _run(plan, turns, lambda: DeltaTable(DeltaHandle(None, load(stepped))), location)
         return _audited(plan, turns, told, location, ledger.copy())
 
 
@@ -142,7 +143,7 @@ def simulate_on(spark: SparkSession, path: Path, seed: int) -> Ran:
         turns.pass_on("commit")
         return commit(*given, **named)
 
-    with patch.object(writing, "commit", late), patch.object(delta, "system", lambda: _pausing(system(), turns)):
+    with patch.object(writing, "commit", late), patch.object(handle, "system", lambda: _pausing(system(), turns)):
         told = _run(plan, turns, lambda: DeltaTable.forPath(spark, path), location)
     return _audited(plan, turns, told, location, ledger)
 
@@ -157,7 +158,7 @@ def _audited(plan: Plan, turns: Turns, told: list[Told], location: Location, led
     first = len(ledger.states)
     ran = Ran(plan, told, ledger.read(location), first, turns.steps, turns.digest.hexdigest())
     audit(ran.ledger, first, told)
-    table = DeltaTable(None, _Latest(load(location)))
+    table = DeltaTable(DeltaHandle(None, load(location)))
     audit_reader(table, ran.ledger)
     if plan.kind.feed:
         audit_feed(table, ran.ledger, first)
@@ -204,7 +205,7 @@ def _writer(
                 done = verb.run(table, tag)
             except (TableError, Crash) as caught:
                 error = caught
-            read = 0 if table is None else table._latest.state.version
+            read = 0 if table is None else table.handle.state.version
             told.append(Told(tag, verb, read, _newest(location), done, error))
             if isinstance(error, Crash):
                 return
@@ -319,7 +320,7 @@ class Inline(Executor):
 def _seeded(env: Env, turns: Turns) -> Iterator[None]:
     """Everything that differs between two runs comes from the seed."""
     _unlock()
-    with patch.object(delta, "system", lambda: _pausing(env, turns)):
+    with patch.object(handle, "system", lambda: _pausing(env, turns)):
         modules = _with_pools()
         for module in modules:
             module.ThreadPoolExecutor = Inline
@@ -366,7 +367,7 @@ def _template(kind: Kind) -> tuple[MemoryStore, Ledger]:
 def _make(location: Location, kind: Kind, env: Env) -> None:
     """A table with a few files, changed and hidden rows."""
     writing.make(location, kind.shape, env, mode=Mode.CREATE, plain=not kind.tracked)
-    table = DeltaTable(None, _Latest(load(location)))
+    table = DeltaTable(DeltaHandle(None, load(location)))
     for keys in (range(4), range(4, 8), range(8, 11)):
         table.append(arrow_of([Row(k, k % 5) for k in keys]))
     table.delete("k = 5")

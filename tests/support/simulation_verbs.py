@@ -167,8 +167,8 @@ class Append:
 
     def run(self, table: DeltaTable, tag: str) -> Any:
         rows: Any = arrow_of([Row(*r) for r in self.rows])
-        if table._spark is not None:
-            rows = table._spark.createDataFrame(rows)
+        if table.handle.spark is not None:
+            rows = table.handle.spark.createDataFrame(rows)
         return table.append(rows, userMetadata=tag)
 
 
@@ -211,7 +211,7 @@ class Checkpoint:
     env: Env
 
     def run(self, table: DeltaTable, tag: str) -> Any:
-        write_checkpoint(load(table._latest.state.snapshot.location), self.env)
+        write_checkpoint(load(table.handle.state.snapshot.location), self.env)
 
 
 Verb: TypeAlias = Change | Append | Restore | Upkeep | Checkpoint

@@ -16,7 +16,7 @@ from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from holdfast.table.builder import Mode
-from holdfast.table.delta import _Latest
+from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.writing import make
 
 DAY_MS = 86_400_000
@@ -32,7 +32,7 @@ class Days:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, properties: dict[str, str] | None = None) -> None:
         self.now = 1_700_000_000_000
         self.env = Env(now_ms=self._tick, new_uuid=system().new_uuid)
-        monkeypatch.setattr("holdfast.table.delta.system", lambda: self.env)
+        monkeypatch.setattr("holdfast.table.handle.system", lambda: self.env)
         self.location = Location(MemoryStore(env=self.env), "t")
         settings = {"delta.enableChangeDataFeed": "true", "delta.checkpointInterval": "1000"} | (properties or {})
         make(self.location, Shape(COLUMNS, properties=settings), self.env, mode=Mode.CREATE, plain=False)
@@ -55,7 +55,7 @@ class Days:
 
 
 def opened(store: ObjectStore) -> DeltaTable:
-    return DeltaTable(None, _Latest(load(Location(store, "t"))))
+    return DeltaTable(DeltaHandle(None, load(Location(store, "t"))))
 
 
 def rows_of(table: DeltaTable, version: int | None = None) -> list[tuple[Any, ...]]:

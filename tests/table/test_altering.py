@@ -27,8 +27,8 @@ from holdfast.storage.memory import MemoryStore
 from holdfast.storage.open import open_location
 from holdfast.table import altering
 from holdfast.table.builder import IdentityGenerator, Mode
-from holdfast.table.delta import _Latest
 from holdfast.table.delta_dialect import DELTA
+from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.writing import How, LocalRows, land, make, write
 from tests.support.faulty import every_fault
 
@@ -506,7 +506,7 @@ def test_a_fault_anywhere_leaves_the_table_before_or_after_a_change() -> None:
         mapped = found.snapshot.properties.get("delta.columnMapping.mode") == "name"
         name = found.snapshot.schema.names[1]
         assert (mapped, name) == (found.version > 1, "title" if found.version == 3 else "name")
-        there = DeltaTable(None, _Latest(found)).toArrow(metadata=["_row_id"])
+        there = DeltaTable(DeltaHandle(None, found)).toArrow(metadata=["_row_id"])
         assert there[name].to_pylist() == ["a", "b", None]
         assert there["_row_id"].to_pylist() == [0, 1, 2]
 

@@ -107,7 +107,7 @@ def test_every_life_is_what_the_versions_say(steps: list[tuple[str, int]]) -> No
         assert life.alive == (row_id in alive)
         assert life.notes == ()
         assert bool(life.remains) == (row_id not in alive)
-    highest = load(table._state().snapshot.location).snapshot.identity
+    highest = load(table.handle.newest().snapshot.location).snapshot.identity
     assert highest is not None
     for row_id in sorted(set(range(highest.high_water + 1)) - lives.keys())[:5]:
         assert table.biography(row_id).events == ()

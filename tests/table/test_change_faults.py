@@ -17,7 +17,8 @@ from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from holdfast.table.builder import Mode
-from holdfast.table.delta import DeltaTable, _Latest
+from holdfast.table.delta import DeltaTable
+from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.writing import make
 from tests.support.faulty import every_fault
 
@@ -26,7 +27,7 @@ COLUMNS = Struct((Field("id", LONG), Field("v", STRING)))
 
 
 def _open(store: ObjectStore) -> DeltaTable:
-    return DeltaTable(None, _Latest(load(Location(store, "t"))))
+    return DeltaTable(DeltaHandle(None, load(Location(store, "t"))))
 
 
 def _rows(store: ObjectStore) -> list[tuple[Any, ...]]:

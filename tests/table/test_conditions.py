@@ -17,6 +17,7 @@ from holdfast import DeltaTable, IcebergTable
 from holdfast.errors import Invalid, NotACondition
 from holdfast.spark.conditions import stated, stated_in_text, stated_or_none
 from holdfast.table.assignments import stated_sets
+from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.merging import DeltaMergeBuilder
 from holdfast.table.optimizing import DeltaOptimizeBuilder
 from holdfast.table.transaction import Transaction
@@ -64,17 +65,11 @@ CALLS: dict[tuple[type, str, str], Call] = {
 OPTIONAL = {"delete", "update", "scan", "toArrow", "explain", "nearest", "nearestDF", "erasureStatus", "overwrite"}
 
 
-class _Untouched(DeltaTable):
+class _Untouched(DeltaHandle):
     """A table that fails where anything of it is read."""
 
-    def _state(self) -> Any:
+    def newest(self) -> Any:
         raise AssertionError("read before the condition was looked at")
-
-    def _at(self, version: Any, timestamp: Any) -> Any:
-        return self._state()
-
-    def _pinned(self, *which: Any) -> Any:
-        return self._state()
 
 
 def _verbs() -> Iterator[tuple[type, str, str]]:
@@ -93,7 +88,7 @@ def test_every_verb_that_takes_a_condition_is_looked_at() -> None:
 def test_what_is_no_condition_is_refused_before_anything_is_read(call: tuple[type, str, str]) -> None:
     kind, name, _ = call
     held = table()
-    untouched = _Untouched(None, held._latest)
+    untouched = DeltaTable(_Untouched(None, held.handle.state))
     subjects: dict[type, Any] = {
         DeltaTable: untouched,
         Plans: untouched.plan,
@@ -112,7 +107,7 @@ def test_what_is_no_condition_is_refused_before_anything_is_read(call: tuple[typ
             with pytest.raises(TypeError, match=f"SQL text.* not {type(given).__name__}"):
                 CALLS[call](subjects[kind], given)
     assert held.toArrow().num_rows == 3
-    assert held._state().snapshot.version == 1
+    assert held.handle.newest().snapshot.version == 1
 
 
 def test_an_iceberg_table_refuses_the_same() -> None:

@@ -52,7 +52,7 @@ def test_both_runners_fill_in_the_same(spark: SparkSession, tmp_path: Path) -> N
     table.append(spark.sql("select 1L as id"))
     table.append(pa.table({"id": pa.array([2], pa.int64())}))
     assert without_x(table) == [wanted(1), wanted(2)]
-    assert "allowColumnDefaults" in writer_features(table._state().protocol)
+    assert "allowColumnDefaults" in writer_features(table.handle.newest().protocol)
 
 
 def test_a_given_value_counts_and_a_given_null_too(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_schemas_bring_defaults_in_their_metadata(tmp_path: Path) -> None:
         table = DeltaTable.create().location(tmp_path / name).addColumns(columns).execute()
         table.append(pa.table({"id": pa.array([1], pa.int64())}))
         assert table.toArrow().to_pylist() == [{"id": 1, "n": 5}]
-        schemas.append(table._state().snapshot.schema)
+        schemas.append(table.handle.newest().snapshot.schema)
     assert schemas[0] == schemas[1]
     assert schemas[0].fields[1].metadata == {"CURRENT_DEFAULT": "5", "comment": "five"}
 

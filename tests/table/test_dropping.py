@@ -32,7 +32,7 @@ from holdfast.storage.open import open_location
 from holdfast.table import dropping
 from holdfast.table.builder import Mode
 from holdfast.table.changing import Caller
-from holdfast.table.delta import _Latest
+from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.dropping import drop_feature_support
 from holdfast.table.versions import pin
 from holdfast.table.writing import make
@@ -267,7 +267,7 @@ class _Later:
 
 
 def drop(table: DeltaTable, name: str, clock: _Later, *, truncate: bool = True) -> None:
-    drop_feature_support(table._state(), name, Caller(None, clock.env(), "UTC"), truncate=truncate)
+    drop_feature_support(table.handle.newest(), name, Caller(None, clock.env(), "UTC"), truncate=truncate)
 
 
 @pytest.mark.parametrize("name", ["deletionVectors", "v2Checkpoint", "columnMapping", "vacuumProtocolCheck"])
@@ -334,7 +334,7 @@ def test_domains_are_not_written_where_their_feature_went(tmp_path: Path) -> Non
     with pytest.raises(Invalid, match="pinned as first"):
         table.dropFeatureSupport("domainMetadata")
     table.unpin("first")
-    read = table._state()
+    read = table.handle.newest()
     table.dropFeatureSupport("domainMetadata")
     with pytest.raises(ProtocolChanged):
         pin(read, 1, "late", system())
@@ -383,7 +383,7 @@ def _template() -> ObjectStore:
 
 
 def _open(store: ObjectStore) -> DeltaTable:
-    return DeltaTable(None, _Latest(load(Location(store, "t"))))
+    return DeltaTable(DeltaHandle(None, load(Location(store, "t"))))
 
 
 def _made() -> ObjectStore:

@@ -30,7 +30,7 @@ from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.open import open_location
 from holdfast.table.builder import Mode
-from holdfast.table.delta import _Latest
+from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.optimizing import Compacted
 from holdfast.table.vacuuming import vacuum
 from holdfast.table.writing import make
@@ -42,7 +42,7 @@ DAY_MS = 86_400_000
 
 
 def _open(store: ObjectStore) -> DeltaTable:
-    return DeltaTable(None, _Latest(load(Location(store, "t"))))
+    return DeltaTable(DeltaHandle(None, load(Location(store, "t"))))
 
 
 def _made(store: ObjectStore, *, partitioned: bool = False, **properties: str) -> DeltaTable:

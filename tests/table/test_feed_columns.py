@@ -16,10 +16,7 @@ from holdfast import DeltaTable
 from holdfast.env import system
 from holdfast.errors import Invalid
 from holdfast.schema.properties import CHANGE_FEED
-from holdfast.sql.known import Known
-from holdfast.sql.run import run
 from holdfast.table.altering import replace_columns
-from tests.support.gateway import address
 
 _fresh = count()
 FEED = {CHANGE_FEED: "true"}
@@ -52,7 +49,7 @@ WAYS: dict[str, Callable[[DeltaTable, str], Any]] = {
     "add": lambda t, name: t.addColumns({name: "int"}),
     "rename": lambda t, name: t.renameColumn("v", name),
     "replace": lambda t, name: replace_columns(
-        t._state(), [("id", "bigint"), ("v", "bigint"), (name, "int")], system()
+        t.handle.newest(), [("id", "bigint"), ("v", "bigint"), (name, "int")], system()
     ),
 }
 
@@ -99,8 +96,8 @@ def test_a_restore_to_such_a_table_is_refused_while_there_is_a_feed_then() -> No
     table.dropColumn("_change_type")
     table.setProperties(FEED)
     table.restoreToVersion(0)
-    assert CHANGE_FEED not in table._state().snapshot.properties, "the feed goes with what was then"
-    assert table._state().snapshot.schema.names == ("id", "_change_type")
+    assert CHANGE_FEED not in table.handle.newest().snapshot.properties, "the feed goes with what was then"
+    assert table.handle.newest().snapshot.schema.names == ("id", "_change_type")
 
 
 @pytest.mark.everywhere
@@ -113,12 +110,3 @@ def test_frames_and_queries_bring_no_column_of_the_feed(spark: SparkSession, tmp
     with pytest.raises(Invalid, match="cannot have _commit_version"):
         table.overwrite(frame, overwriteSchema=True)
     assert (table.version, list((tmp_path / "t").glob("*.parquet"))) == (0, [])
-    named, copy = f"delta.`{address(tmp_path / 'c')}`", tmp_path / "c"
-    as_select = f"TABLE {named} USING delta TBLPROPERTIES ('{CHANGE_FEED}' = 'true') AS SELECT 1 AS id"
-    with pytest.raises(Invalid, match="cannot have _change_type"):
-        run(spark, f"CREATE {as_select}, 'x' AS _change_type", known=Known())
-    assert not copy.exists()
-    run(spark, f"CREATE {as_select}", known=Known())
-    with pytest.raises(Invalid, match="cannot have _change_type"):
-        run(spark, f"CREATE OR REPLACE {as_select}, 'x' AS _change_type", known=Known())
-    assert DeltaTable.forPath(spark, copy).version == 0

@@ -122,7 +122,7 @@ def table(*names: str, **properties: str) -> DeltaTable:
 
 
 def path_of(table: DeltaTable) -> str:
-    return table._state().snapshot.location.url
+    return table.handle.newest().snapshot.location.url
 
 
 def test_a_commit_of_many_files_is_taken_in_parts() -> None:

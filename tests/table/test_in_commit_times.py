@@ -123,7 +123,7 @@ def test_a_table_made_anew_in_the_place_of_another(tmp_path: Path) -> None:
         builder = DeltaTable.createOrReplace().location(tmp_path).addColumn("id", "bigint")
         for name, value in properties.items():
             builder = builder.property(f"delta.{name}", value)
-        return dict(builder.execute()._state().metadata.properties)
+        return dict(builder.execute().handle.newest().metadata.properties)
 
     assert replaced(enableInCommitTimestamps="true")[VERSION] == "2"
     assert replaced(enableInCommitTimestamps="true")[VERSION] == "2"

@@ -34,7 +34,7 @@ def _workers() -> tuple[DeltaTable, DeltaTable]:
 
 
 def _leases(table: DeltaTable) -> list[str]:
-    location = table._state().snapshot.location
+    location = table.handle.newest().snapshot.location
     return [m.key for m in location.store.list_all(location.key(*DIRECTORY))]
 
 
@@ -73,7 +73,7 @@ def test_two_workers_share_the_bins_and_write_none_twice(written: Any) -> None:
     files = [key for each in bins for key in each]
     assert (len(bins), len(files)) == (BINS, len(set(files)))
     assert not _leases(one)
-    assert len(one._state().snapshot.files) == BINS
+    assert len(one.handle.newest().snapshot.files) == BINS
     assert sorted(one.toArrow(["k"]).column("k").to_pylist()) == list(range(60))
 
 
@@ -174,7 +174,7 @@ def test_faults_cost_a_lease_at_most() -> None:
 
 def test_vacuum_takes_old_leases() -> None:
     one, _ = _workers()
-    location = one._state().snapshot.location
+    location = one.handle.newest().snapshot.location
     Leases(location, Lease("gone", 1), _clock([0])).claim(["a"])
     one.setProperties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
     one.vacuum(0)

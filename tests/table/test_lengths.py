@@ -34,7 +34,7 @@ def test_the_ways_to_say_it_agree(tmp_path: Path) -> None:
         DeltaTable.create().location(tmp_path / "b").addColumn("s", AS_TYPE, comment="c").execute(),
         DeltaTable.create().location(tmp_path / "c").addColumns(struct).execute(),
     ]
-    fields = [table._state().snapshot.schema.fields[0] for table in tables]
+    fields = [table.handle.newest().snapshot.schema.fields[0] for table in tables]
     assert fields[0] == fields[1] == fields[2]
     assert fields[0].metadata == {"comment": "c", "__CHAR_VARCHAR_TYPE_STRING": "varchar(3)"}
 

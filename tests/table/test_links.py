@@ -10,8 +10,6 @@ import pytest
 
 from holdfast import DeltaTable
 
-pytestmark = pytest.mark.on_disk
-
 
 def linked(tmp_path: Path) -> tuple[DeltaTable, Path]:
     """A table with a partition that is kept elsewhere; its first files are needed by no version but old ones."""

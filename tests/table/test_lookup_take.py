@@ -18,7 +18,7 @@ from holdfast.parquet.find import Carrier
 from holdfast.parquet.rowmap import Seen
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.memory import MemoryStore
-from holdfast.table.lookup import Pins
+from holdfast.table.lookup_pins import Pins
 from tests.support.damage import opened
 from tests.support.faulty import CountingStore
 from tests.support.tablesmith import Tablesmith
@@ -161,7 +161,7 @@ def test_a_table_looks_rows_up_in_one_version_until_it_does_something_itself() -
 
 
 def opened_again(table: DeltaTable) -> DeltaTable:
-    location = table._latest.state.snapshot.location
+    location = table.handle.state.snapshot.location
     return DeltaTable.forPath(None, location.url)
 
 
@@ -173,7 +173,7 @@ def ids_of(table: DeltaTable) -> list[int]:
 def test_readers_of_a_few_other_versions_are_kept(table: DeltaTable) -> None:
     for version in range(5):
         table.take([], version=version)
-    pins: Pins = table._pins
+    pins: Pins = table.handle.pins
     assert sorted(pins.past) == [1, 2, 3, 4]
 
 
@@ -195,7 +195,7 @@ def test_rows_that_are_where_they_were_written_cost_no_look_at_other_files(monke
     for at in range(20):
         builder.append(rows(*range(10 * at, 10 * at + 10)))
     builder.update("k = 150", {"s": "'changed'"})
-    inner = builder._latest.state.snapshot.location.store
+    inner = builder.handle.state.snapshot.location.store
     for meta in inner.list_all("t"):
         store.inner.put(meta.key, inner.get(meta.key))
     looks = watched(monkeypatch)

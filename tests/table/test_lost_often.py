@@ -19,7 +19,7 @@ from holdfast.errors import ConcurrentDeleteRead
 from holdfast.iceberg.format import IcebergFormat
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
-from holdfast.table.delta import _Latest
+from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.iceberg import IcebergTable
 from tests.support.faulty import CountingStore
 
@@ -134,7 +134,7 @@ def test_a_loss_costs_what_came_since_the_one_before(before_attempts: Any) -> No
     _, path = _table(checkpointInterval="1000")
     location = open_location(path)
     store = CountingStore(location.store)
-    table = DeltaTable(None, _Latest(load(Location(store, location.directory))))
+    table = DeltaTable(DeltaHandle(None, load(Location(store, location.directory))))
     other = DeltaTable.forPath(None, path)
     before_attempts(*(lambda n=n: other.append(_rows([100 + n])) for n in range(losses)))
     store.keys.clear()

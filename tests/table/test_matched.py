@@ -20,7 +20,7 @@ from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from holdfast.table.builder import Mode
-from holdfast.table.delta import _Latest
+from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.writing import make
 from tests.support.depth import examples
 from tests.support.faulty import FaultyWrites, every_fault
@@ -48,7 +48,7 @@ def made(store: ObjectStore, *, partitions: tuple[str, ...] = (), **properties: 
 
 
 def opened(store: ObjectStore) -> DeltaTable:
-    return DeltaTable(None, _Latest(load(Location(store, "t"))))
+    return DeltaTable(DeltaHandle(None, load(Location(store, "t"))))
 
 
 def content(table: DeltaTable) -> list[tuple[Any, ...]]:

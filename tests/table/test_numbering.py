@@ -18,8 +18,8 @@ from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from holdfast.table import altering
 from holdfast.table.builder import Mode
-from holdfast.table.delta import _Latest
 from holdfast.table.delta_dialect import DELTA
+from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.writing import How, LocalRows, make, write
 from tests.support.depth import DEPTH
 
@@ -36,7 +36,7 @@ def harbour() -> tuple[Location, DeltaState]:
 
 
 def numbers(location: Location) -> list[int]:
-    return sorted(DeltaTable(None, _Latest(load(location))).toArrow(columns=["n"])["n"].to_pylist())
+    return sorted(DeltaTable(DeltaHandle(None, load(location))).toArrow(columns=["n"])["n"].to_pylist())
 
 
 def test_rows_whose_numbers_are_taken_get_others() -> None:

@@ -18,7 +18,7 @@ from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
 from holdfast.table import optimizing
-from holdfast.table.delta import _Latest
+from holdfast.table.delta_handle import DeltaHandle
 from tests.support.faulty import CountingStore
 
 PARTS = "abcd"
@@ -144,7 +144,7 @@ def test_files_of_a_bin_are_read_side_by_side_where_each_is_a_round_trip() -> No
         table.append(pa.table({"k": [k]}))
     location = open_location(path)
     store = _Far(location.store)
-    far = DeltaTable(None, _Latest(load(Location(store, location.directory))))
+    far = DeltaTable(DeltaHandle(None, load(Location(store, location.directory))))
     assert far.optimize().executeCompaction().bins == 1
     assert store.most >= 4
     found = table.toArrow(metadata=["_row_id"])

@@ -59,7 +59,7 @@ def test_pins_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     days = Days(monkeypatch)
     days.append(1)
     one, other = opened(days.location.store), opened(days.location.store)
-    monkeypatch.setattr("holdfast.table.delta.refresh", lambda state: state)
+    monkeypatch.setattr("holdfast.table.delta_handle.refresh", lambda state: state)
     one.pin(1, "a")
     other.pin(0, "b")
     assert opened(days.location.store).pins() == {"a": 1, "b": 0}

@@ -36,8 +36,8 @@ def mapped(path: Path) -> DeltaTable:
 
 
 def columns(table: DeltaTable, *asked: tuple[Any, ...]) -> list[Field]:
-    replace_columns(table._state(), list(asked), system())
-    return list(table._state().snapshot.schema.fields)
+    replace_columns(table.handle.newest(), list(asked), system())
+    return list(table.handle.newest().snapshot.schema.fields)
 
 
 def test_columns_move_and_come_and_take_nulls(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pyspark.sql import SparkSession
 
 from holdfast import DeltaTable, IcebergTable
 from holdfast.delta.format import DeltaFormat
@@ -43,7 +42,9 @@ def made(**properties: str) -> DeltaTable:
 
 
 def vacuum(table: DeltaTable) -> None:
-    DeltaTable.forPath(None, table._state().snapshot.location.url).vacuum(retentionHours=0, enforceRetention=False)
+    DeltaTable.forPath(None, table.handle.newest().snapshot.location.url).vacuum(
+        retentionHours=0, enforceRetention=False
+    )
 
 
 VERBS: dict[str, Callable[[DeltaTable], Any]] = {
@@ -102,63 +103,6 @@ def test_a_compaction_that_lost_its_files_is_left_to_the_next(meanwhile: Meanwhi
     assert table.check().clean
 
 
-def published(table: DeltaTable) -> Callable[[], Any]:
-    origin = made()
-    return lambda: origin.publish(table)
-
-
-def unmapped(table: DeltaTable) -> Callable[[], Any]:
-    table.setProperties({"delta.columnMapping.mode": "name"})
-    table.append(rows(*range(20)))
-    return lambda: table.dropFeatureSupport("columnMapping")
-
-
-@pytest.mark.parametrize("begun", [published, unmapped])
-def test_verbs_that_attempt_by_themselves_look_too(
-    monkeypatch: pytest.MonkeyPatch, begun: Callable[[DeltaTable], Callable[[], Any]]
-) -> None:
-    location = f"memory://staged/{next(_fresh)}"
-    builder = DeltaTable.create(None).location(location).addColumns(rows(0).schema)
-    table = builder.property("delta.enableRowTracking", "true").execute()
-    run = begun(table)
-    attempt, waiting, before = DeltaFormat.attempt, [vacuum], table.version
-
-    def late(self: DeltaFormat, state: Any, mutation: Mutation, env: Env) -> Any:
-        if waiting and mutation.added.num_rows:
-            waiting.pop()(table)
-        return attempt(self, state, mutation, env)
-
-    monkeypatch.setattr(DeltaFormat, "attempt", late)
-    with pytest.raises(StagedFilesGone, match="run it again"):
-        run()
-    operations = table.historyArrow()["operation"].to_pylist()[: table.version - before]
-    assert (waiting, set(operations)) == ([], {"VACUUM START", "VACUUM END"})
-    assert table.check().clean
-    run()
-    assert (table.toArrow().num_rows, table.check().clean) == (20, True)
-
-
-@pytest.mark.everywhere
-def test_what_spark_wrote_and_a_vacuum_took_is_not_committed(
-    spark: SparkSession, meanwhile: Meanwhile, tmp_path: Path
-) -> None:
-    DeltaTable.create(None).location(tmp_path / "t").addColumns(rows(0).schema).execute().append(rows(*range(20)))
-    table = DeltaTable.forPath(spark, tmp_path / "t")
-    verbs = (
-        lambda: table.append(spark.range(100, 101).selectExpr("id", "id AS v")),
-        lambda: table.update("id = 3", {"v": "7"}),
-    )
-    for verb in verbs:
-        meanwhile(lambda: vacuum(table))
-        with pytest.raises(StagedFilesGone, match="run it again"):
-            verb()
-        assert table.check().clean
-    verbs[1]()
-    again = DeltaTable.forPath(None, tmp_path / "t")
-    assert (again.toArrow(where="id = 3")["v"].to_pylist(), again.toArrow().num_rows) == ([7], 20)
-    assert again.check().clean
-
-
 def staged(table: DeltaTable) -> tuple[Mutation, Location]:
     """A transaction that has written its file and was not committed."""
     kept: list[Mutation] = []
@@ -171,7 +115,7 @@ def staged(table: DeltaTable) -> tuple[Mutation, Location]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writing, "commit", keep)
         table.append(rows(100))
-    return kept[0], table._state().snapshot.location
+    return kept[0], table.handle.newest().snapshot.location
 
 
 @pytest.mark.parametrize(

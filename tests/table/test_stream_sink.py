@@ -14,7 +14,7 @@ from holdfast.env import system
 from holdfast.errors import Invalid, SchemaMismatch, Unsupported
 from holdfast.local.runner import LocalRunner
 from holdfast.model.mutation import Shape
-from holdfast.ops.scan import scan
+from holdfast.ops.open_table import OpenTable
 from holdfast.plan.scan import Request
 from holdfast.schema.from_arrow import struct_of
 from holdfast.schema.types import LONG, Field, Struct
@@ -42,7 +42,7 @@ def write(sink: Sink, batch: int, *tasks: list[int]) -> int | None:
 
 
 def rows(sink: Sink) -> list[int]:
-    found = scan(load(sink.location).snapshot, Request(None, None, ()), LocalRunner(), load_hidden)
+    found = OpenTable(load(sink.location).snapshot, load_hidden).scan(Request(None, None, ()), LocalRunner())
     return sorted(found.column("n").to_pylist())
 
 

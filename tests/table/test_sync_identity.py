@@ -28,8 +28,8 @@ def made(path: Path, start: int, step: int, *values: int) -> DeltaTable:
 
 
 def synced(table: DeltaTable, name: str = "id") -> int | None:
-    sync_identity(table._state(), name, Caller(None, system(), "UTC"))
-    column = table._state().snapshot.schema.find("id")
+    sync_identity(table.handle.newest(), name, Caller(None, system(), "UTC"))
+    column = table.handle.newest().snapshot.schema.find("id")
     assert column is not None
     mark = column.metadata.get("delta.identity.highWaterMark")
     return None if mark is None else int(mark)

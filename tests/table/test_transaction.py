@@ -28,7 +28,7 @@ from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from holdfast.table.builder import Mode
-from holdfast.table.delta import _Latest
+from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.transaction import Transaction
 from holdfast.table.writing import make
 from tests.support.depth import examples
@@ -199,7 +199,7 @@ def test_numbers_go_on_from_verb_to_verb_and_are_handed_out_once() -> None:
     fields = (Field("n", LONG, True, identity_metadata(start=1, step=1, explicit=False)), Field("k", LONG))
     location = Location(MemoryStore(), "t")
     made = make(location, Shape(Struct(fields)), env.system(), mode=Mode.CREATE, plain=False)
-    table, other = (DeltaTable(None, _Latest(made)).alias("t") for _ in range(2))
+    table, other = (DeltaTable(DeltaHandle(None, made)).alias("t") for _ in range(2))
 
     def work(t: Transaction) -> None:
         t.append(pa.table({"k": [1, 2]}))
@@ -247,7 +247,7 @@ def test_a_feed_without_row_ids_is_refused_where_rows_cannot_be_paired() -> None
 
 def test_pinned_sources_are_gone_when_it_ends() -> None:
     table = tracked()
-    location = table._state().snapshot.location
+    location = table.handle.newest().snapshot.location
     staged = lambda: [m.key for m in location.store.list_all(location.key("_holdfast/stage"))]  # noqa: E731
     with table.transaction() as t:
         merge([1, 50], 3)(t)
@@ -278,7 +278,7 @@ def _template() -> ObjectStore:
         properties={"delta.enableChangeDataFeed": "true"},
     )
     make(Location(store, "t"), shape, env.system(), mode=Mode.CREATE, plain=False)
-    DeltaTable(None, _Latest(load(Location(store, "t")))).append(rows_of(range(6)))
+    DeltaTable(DeltaHandle(None, load(Location(store, "t")))).append(rows_of(range(6)))
     return store
 
 
@@ -290,7 +290,7 @@ def test_every_fault_leaves_all_of_it_or_nothing() -> None:
         return store
 
     def opened(store: ObjectStore) -> DeltaTable:
-        return DeltaTable(None, _Latest(load(Location(store, "t")))).alias("t")
+        return DeltaTable(DeltaHandle(None, load(Location(store, "t")))).alias("t")
 
     def run(store: ObjectStore) -> None:
         with opened(store).transaction() as t:

@@ -47,7 +47,7 @@ def _counted(days: Days, verb: Callable[[DeltaTable], Vacuumed]) -> tuple[Vacuum
 def test_a_dry_run_reads_no_commit_that_a_checkpoint_tells_of(
     long: Days, monkeypatch: pytest.MonkeyPatch, hours: int, files: int
 ) -> None:
-    monkeypatch.setattr("holdfast.table.delta.system", lambda: long.env)
+    monkeypatch.setattr("holdfast.table.handle.system", lambda: long.env)
     done, store = _counted(long, lambda table: table.vacuum(hours, dryRun=True, enforceRetention=False))
     assert done.files.num_rows == files
     assert store.calls["list_all"] == 1

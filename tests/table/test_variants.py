@@ -22,7 +22,7 @@ ROWS = [
 def made(place: Path, spark: SparkSession | None = None) -> DeltaTable:
     builder = DeltaTable.create(spark).location(place).addColumn("id", "bigint").addColumn("v", "variant")
     table = builder.addColumn("s", "struct<a: int, v: variant>").addColumn("l", "array<variant>").execute()
-    table.append(pa.Table.from_pylist(ROWS, arrow_schema(table._state().snapshot.schema)))
+    table.append(pa.Table.from_pylist(ROWS, arrow_schema(table.handle.newest().snapshot.schema)))
     return table
 
 
@@ -39,7 +39,7 @@ def test_what_was_read_is_appended_merged_and_created_from(tmp_path: Path) -> No
     merge = other.alias("t").merge(read, "t.id = s.id")
     merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
     assert other.toArrow().sort_by("id").to_pylist() == ROWS
-    assert other._state().snapshot.schema == table._state().snapshot.schema
+    assert other.handle.newest().snapshot.schema == table.handle.newest().snapshot.schema
     plain = pa.Table.from_pylist([{"id": 3, "v": FIVE}])
     with pytest.raises(SchemaMismatch, match="give it as variant"):
         table.append(plain)

@@ -22,8 +22,8 @@ from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
 from holdfast.table.builder import Mode
-from holdfast.table.delta import _Latest
 from holdfast.table.delta_dialect import DELTA
+from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.writing import How, LocalRows, make, write
 from tests.support.faulty import every_fault
 
@@ -244,7 +244,7 @@ def test_a_fault_anywhere_leaves_the_old_or_the_new_rows() -> None:
         except TableError:
             assert not list(store.list_from("t/_delta_log"))
             return
-        names = DeltaTable(None, _Latest(state)).toArrow(metadata=["_row_id"]).to_pylist()
+        names = DeltaTable(DeltaHandle(None, state)).toArrow(metadata=["_row_id"]).to_pylist()
         found = [row["name"] for row in names]
         assert sorted(found) in ([], ["a", "b"], ["a", "b", "c"], ["z"])
         ids = [row["_row_id"] for row in names]

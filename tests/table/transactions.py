@@ -38,7 +38,7 @@ def tracked(files: int = 2, *, partitioned: bool = False, path: str = "", **prop
 
 
 def opened_again(table: DeltaTable) -> DeltaTable:
-    return DeltaTable.forPath(None, table._state().snapshot.location.url)
+    return DeltaTable.forPath(None, table.handle.newest().snapshot.location.url)
 
 
 def found_in(table: DeltaTable) -> dict[int, tuple[tuple[Any, ...], int]]:

@@ -17,7 +17,7 @@ from holdfast.delta.state import DeltaState
 from holdfast.env import system
 from holdfast.local.runner import LocalRunner
 from holdfast.model.files import PARTITION
-from holdfast.ops.explain import Explanation, explain
+from holdfast.ops.explain import Explanation
 from holdfast.plan.scan import partition_fields, plan_scan
 
 _INDEX = "holdfast.index."  # domains of indexes
@@ -117,7 +117,7 @@ def _explained(target: Target, opened: Opened, columns: Sequence[str] | None, wh
     if isinstance(state, DeltaState) and any(name.startswith(_INDEX) for name in state.domains):
         found: Explanation = target.table().explain(columns, where, state.version)  # indexes are asked too
         return found
-    return explain(opened.snapshot, request_of(opened, columns, where, ()), LocalRunner())
+    return opened.table.explain(request_of(opened, columns, where, ()), LocalRunner())
 
 
 def _show(answer: Answer, found: Explanation) -> None:

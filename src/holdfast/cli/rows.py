@@ -11,7 +11,7 @@ from holdfast.cli.answer import Answer, show_rows
 from holdfast.cli.screen import count_text
 from holdfast.cli.target import Opened
 from holdfast.local.runner import LocalRunner
-from holdfast.plan.scan import Condition, Request, plan_scan
+from holdfast.plan.scan import Condition, Request
 from holdfast.rows.columns import ROW_COMMIT_VERSION, ROW_ID
 
 IDS = (ROW_ID, ROW_COMMIT_VERSION)
@@ -27,9 +27,7 @@ def request_of(opened: Opened, columns: Sequence[str] | None, where: str | None,
 
 def read(opened: Opened, request: Request, *, limit: int | None) -> pa.RecordBatchReader:
     """The rows, batch by batch, one more than are shown, which tells that there are more."""
-    plan = plan_scan(opened.snapshot, request)
-    hidden = opened.load_hidden(opened.snapshot.location, plan.files)
-    return LocalRunner().scan_batches(plan, hidden, limit=None if limit is None else limit + 1)
+    return LocalRunner().scan_batches(*opened.table.plan(request), limit=None if limit is None else limit + 1)
 
 
 def tell(answer: Answer, found: pa.RecordBatchReader | pa.Table, *, limit: int | None, noun: str = "row") -> None:

@@ -16,14 +16,14 @@ import holdfast
 from holdfast.delta.pins import pins_of
 from holdfast.delta.state import DeltaState, load
 from holdfast.delta.vacuums import missing_file
-from holdfast.delta.vectors import load_hidden
 from holdfast.errors import Invalid, NotATable, UnknownVersion, Unsupported
 from holdfast.model.snapshot import Snapshot
-from holdfast.ops.scan import LoadHidden
+from holdfast.ops.open_table import OpenTable
 from holdfast.storage.instead import Ways, advice
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
 from holdfast.table.moment import moment_ms
+from holdfast.table.open_delta import open_delta
 
 IN_A_SHELL = Ways(
     parquet="make one of them with `holdfast append --create NEW_TABLE FILES`, or in place with "
@@ -37,10 +37,14 @@ IN_A_SHELL = Ways(
 class Opened:
     """A version of a table, of whichever format, as commands read it."""
 
-    snapshot: Snapshot
-    load_hidden: LoadHidden
+    table: OpenTable
     state: Any  # of its format
     format: str
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The version, as data."""
+        return self.table.snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +69,9 @@ class Target:
         """The table as it is, or was at a version or a moment."""
         if self.is_iceberg:
             state = self._iceberg(version, at)
-            return Opened(state.snapshot, state.hidden.load, state, "iceberg")
+            return Opened(import_module("holdfast.table.open_iceberg").open_iceberg(state), state, "iceberg")
         delta = self.delta(version, at)
-        return Opened(delta.snapshot, load_hidden, delta, "delta")
+        return Opened(open_delta(delta), delta, "delta")
 
     def delta(self, version: str | None = None, at: str | None = None) -> DeltaState:
         """The same of a Delta table, with what only its log says."""

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 from holdfast.env import Env
 from holdfast.index.reader import PinnedReader
 from holdfast.index.registry import Index, IndexDefinition, SegmentRef
-from holdfast.index.tail import LoadHidden, Part, Tail
-from holdfast.model.snapshot import Snapshot
+from holdfast.index.tail import Part, Tail
+from holdfast.model.snapshot import LoadHidden, Snapshot
 from holdfast.schema.types import Field
 
 

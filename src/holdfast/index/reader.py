@@ -12,7 +12,7 @@ the one before it learned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -26,7 +26,7 @@ from holdfast.errors import Damaged
 from holdfast.index.moved import Moved
 from holdfast.index.rowmaps import Learned, RowMaps
 from holdfast.model.files import DV, FileTable, NoStats, Slab
-from holdfast.model.snapshot import HiddenRows, Snapshot
+from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
 from holdfast.parquet.read import FileTask, ReadSpec
 from holdfast.parquet.take import Pick, Taking
 from holdfast.plan.locate import CARRIES, FRESH, UNKNOWN
@@ -36,10 +36,8 @@ from holdfast.rows.layers import arrange
 from holdfast.rows.rowmap import RowMap
 from holdfast.rows.segments import NOT_FOUND
 from holdfast.storage.base import ObjectStore
-from holdfast.storage.location import Location
 from holdfast.storage.open import place
 
-LoadHidden: TypeAlias = Callable[[Location, FileTable], HiddenRows]  # a format's way to read its vectors
 Numbers: TypeAlias = NDArray[np.int64]
 Metadata: TypeAlias = Mapping[str, str] | Sequence[str]
 

@@ -26,9 +26,10 @@ from holdfast.index.reader import PinnedReader
 from holdfast.index.registry import Index, Registered, fields_of, unfit
 from holdfast.index.scalar import BITMAP, ENTRIES, segment_of
 from holdfast.index.segment import checksum
-from holdfast.index.tail import KnownFiles, LoadHidden, Since, Tail, Unsteady, known_from, parts_of, tail_of
+from holdfast.index.tail import KnownFiles, Since, Tail, Unsteady, known_from, parts_of, tail_of
 from holdfast.index.tail_rows import TailRows, file_numbers, tail_rows
 from holdfast.local.indexing import matching_places
+from holdfast.model.snapshot import LoadHidden
 from holdfast.plan.prune import Want, prune
 from holdfast.predicate.records import Predicate, columns_of
 from holdfast.rows.keys import Numbers

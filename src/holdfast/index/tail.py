@@ -15,7 +15,7 @@ or it was not; if it was, it has an entry. So the tail is computed from the two 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -29,12 +29,11 @@ from pyroaring import BitMap64
 
 from holdfast.errors import TableError
 from holdfast.model.files import DV, FILES, FileTable, NoStats, Slab, hiding
-from holdfast.model.snapshot import HiddenRows, Snapshot
+from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
 from holdfast.storage.arrays import mask, strings
 from holdfast.storage.border import parsing
 from holdfast.storage.location import Location
 
-LoadHidden: TypeAlias = Callable[[Location, FileTable], HiddenRows]  # a format's way to read its vectors
 Numbers: TypeAlias = NDArray[np.int64]
 
 _KNOWN = pa.schema([("base", pa.int64()), ("default", pa.int64()), ("path", pa.string()), ("dv", DV)])

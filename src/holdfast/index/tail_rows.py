@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.index.reader import PinnedReader
-from holdfast.index.tail import LoadHidden, Tail, parts_of
+from holdfast.index.tail import Tail, parts_of
 from holdfast.local.indexing import rows_with_places
+from holdfast.model.snapshot import LoadHidden
 from holdfast.predicate.evaluate import matches
 from holdfast.predicate.records import Predicate
 from holdfast.rows.keys import Numbers

@@ -269,7 +269,6 @@ def _table(plan: ChangesPlan, rows: pa.Table, types: pa.Array, commits: pa.Array
 
 
 def _outputs(plan: ChangesPlan) -> pa.Schema:
-    """The table's columns, then what became of a row; rows that are read as they are may have columns named alike."""
     schema = arrow_schema(Struct(plan.fields))
     schema = schema.append(pa.field(CHANGE_TYPE, pa.string())).append(pa.field(COMMIT_VERSION, pa.int64()))
     schema = schema.append(pa.field(COMMIT_TIMESTAMP, _MOMENT))
@@ -278,7 +277,6 @@ def _outputs(plan: ChangesPlan) -> pa.Schema:
 
 def _ordered(plan: ChangesPlan, made: pa.Table) -> pa.Table:
     who = [made.column(name) for name in plan.keys or ((ROW_ID,) if plan.with_ids else ())]
-    change, commit = (made.column(len(plan.fields) + n) for n in range(2))
-    ranks = pc.index_in(change, value_set=pa.array(_IN_ORDER))
-    by = pa.table([commit, *who, ranks], names=[str(n) for n in range(len(who) + 2)])
+    ranks = pc.index_in(made.column(CHANGE_TYPE), value_set=pa.array(_IN_ORDER))
+    by = pa.table([made.column(COMMIT_VERSION), *who, ranks], names=[str(n) for n in range(len(who) + 2)])
     return made.take(pc.sort_indices(by, sort_keys=[(name, "ascending") for name in by.column_names]))

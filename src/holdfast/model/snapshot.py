@@ -6,9 +6,10 @@ holds one of these.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypeAlias
 
 from pyroaring import BitMap64
 
@@ -114,6 +115,9 @@ class GoneByValue:
         Snapshot  # its columns are those compared, under names of their own, found by id; its files are the deletes
     )
     everywhere: bool
+
+
+LoadHidden: TypeAlias = Callable[[Location, FileTable], HiddenRows]  # how a format reads what files of a table hide
 
 
 def _stored(name: str, field_id: int | None) -> Field:

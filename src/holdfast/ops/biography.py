@@ -22,9 +22,8 @@ import pyarrow.compute as pc
 from holdfast.errors import Damaged, MissingFile
 from holdfast.model.files import FileTable
 from holdfast.model.publication import PUBLISHES
-from holdfast.model.snapshot import Snapshot
+from holdfast.model.snapshot import LoadHidden, Snapshot
 from holdfast.model.touch import Touch, Trail
-from holdfast.ops.scan import LoadHidden
 from holdfast.parquet.find import Carrier, Spot, find_row
 from holdfast.plan.biography import Biography, Event, What
 from holdfast.storage.arrays import mask, strings, truths

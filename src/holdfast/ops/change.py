@@ -24,9 +24,8 @@ from pyroaring import BitMap64
 from holdfast.errors import AmbiguousMatch, Invalid
 from holdfast.model.files import FileTable, hiding
 from holdfast.model.mutation import STAGED
-from holdfast.model.snapshot import HiddenRows, Snapshot
+from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
 from holdfast.ops.rebase import Ask, Touched
-from holdfast.ops.scan import LoadHidden
 from holdfast.plan.arithmetic import check_rows, live_counts, live_rows
 from holdfast.plan.change import (
     Changer,

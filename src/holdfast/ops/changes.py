@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from holdfast.errors import MissingFile, NoChangeFeed
 from holdfast.model.commits import CommitRange
+from holdfast.model.snapshot import LoadHidden
 from holdfast.ops.backfill import row_counts
-from holdfast.ops.scan import LoadHidden
 from holdfast.parquet.footer import read_footer
 from holdfast.parquet.origin import carried
 from holdfast.plan.change_moves import Entries, Moves, entries_between, entries_within, moves_within

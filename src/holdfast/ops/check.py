@@ -24,8 +24,7 @@ from holdfast.errors import Damaged, MissingFile
 from holdfast.model.files import FileTable
 from holdfast.model.finding import Finding, Kind, listed
 from holdfast.model.mutation import AllRows, Mutation
-from holdfast.model.snapshot import HiddenRows, Snapshot
-from holdfast.ops.scan import LoadHidden
+from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
 from holdfast.parquet.look import Ask
 from holdfast.plan.check import (
     Asks,

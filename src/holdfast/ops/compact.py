@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.model.mutation import KEEPS_ROW_IDS, Mutation
-from holdfast.model.snapshot import Snapshot
-from holdfast.ops.scan import LoadHidden
+from holdfast.model.snapshot import LoadHidden, Snapshot
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.arithmetic import check_rows
 from holdfast.plan.change import Changer, Storing, Work

@@ -22,10 +22,9 @@ from pyroaring import BitMap64
 from holdfast.errors import LimitReached
 from holdfast.model.files import DV, FileTable, Slab, StatsSource
 from holdfast.model.mutation import STAGED, Shape, staged_files
-from holdfast.model.snapshot import HiddenRows, Snapshot
+from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
 from holdfast.ops.change import Effect
 from holdfast.ops.rebase import Touched
-from holdfast.ops.scan import LoadHidden
 from holdfast.plan.arithmetic import check_rows
 from holdfast.plan.change import Positions, count
 from holdfast.plan.change_moves import Entries, Move, readings

@@ -25,9 +25,8 @@ from holdfast.model.commits import CommitRange
 from holdfast.model.files import FileTable
 from holdfast.model.mutation import KEEPS_ROW_IDS, AllRows, Mutation, Shape
 from holdfast.model.publication import PUBLISHES, Publication, Publishing
-from holdfast.model.snapshot import Snapshot
+from holdfast.model.snapshot import LoadHidden, Snapshot
 from holdfast.ops.changes import planned
-from holdfast.ops.scan import LoadHidden
 from holdfast.plan.change import Positions, count
 from holdfast.plan.changes import ChangesPlan, Kind, Wanted, check_wanted
 from holdfast.plan.follow import place_of

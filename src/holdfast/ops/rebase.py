@@ -20,8 +20,7 @@ from pyroaring import BitMap64
 
 from holdfast.model.files import FileTable, NoStats, Slab, hiding
 from holdfast.model.mutation import Came, Mutation, Winner, staged_files
-from holdfast.model.snapshot import HiddenRows, Snapshot
-from holdfast.ops.scan import LoadHidden
+from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
 from holdfast.plan.change import Done, Positions, Work, count
 from holdfast.plan.follow import Followed, Place, Runner, all_but, common, only, place_of, united, without
 from holdfast.plan.rebase import Clash

@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.model.files import FILES, FileTable
-from holdfast.model.snapshot import HiddenRows, Snapshot
+from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
 from holdfast.ops.backfill import row_counts
-from holdfast.ops.scan import LoadHidden
 from holdfast.plan.change_moves import Entries, Move, Reading, readings
 from holdfast.plan.changes import INSERT, ChangesPlan, Times
 

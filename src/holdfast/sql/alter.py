@@ -300,10 +300,10 @@ def run_alter(asking: Asking, statement: Statement, asked: Alter, found: Found) 
             found.delta("DROP FEATURE").dropFeatureSupport(name, truncates)
         case SyncIdentity(path):
             table = found.delta("SYNC IDENTITY")
-            sync_identity(table._state(), _dotted(path), table._caller())
+            sync_identity(table.handle.newest(), _dotted(path), table._caller())
         case ReplaceColumns(defined):
             asked_for = [(column.name, column.type, column.comment) for column in defined]
-            altering.replace_columns(found.delta("REPLACE COLUMNS")._state(), asked_for, system())
+            altering.replace_columns(found.delta("REPLACE COLUMNS").handle.newest(), asked_for, system())
         case ClusterBy(columns):
             found.delta("CLUSTER BY").clusterBy(*map(_dotted, columns))
         case change:
@@ -318,16 +318,16 @@ def _altered(found: Found, change: Change) -> None:
             new = [(_dotted(path), column.type, column.comment) for path, column in columns]
             if places:
                 where = {_dotted(path): after for path, after in places.items()}
-                placing.add_columns(found.delta("ADD COLUMNS ... AFTER")._state(), new, where, system())
+                placing.add_columns(found.delta("ADD COLUMNS ... AFTER").handle.newest(), new, where, system())
             else:
                 table.addColumns(new)
         case DropColumns(names, if_exists):
-            schema = table._state().snapshot.schema
+            schema = table.handle.newest().snapshot.schema
             dropped = [name for name in map(_dotted, names) if not if_exists or has_column(schema, name)]
             if not dropped:
                 return
             if isinstance(table, DeltaTable):
-                altering.drop_columns(table._state(), dropped, system())
+                altering.drop_columns(table.handle.newest(), dropped, system())
             else:
                 table._drop_columns(dropped)
         case RenameColumn(name, to):
@@ -346,16 +346,16 @@ def _change_column(asking: Asking, statement: Statement, found: Found, change: C
     name, env = _dotted(change.name), system()
     place = placing.Place(change.after) if change.first or change.after is not None else None
     if place is not None or isinstance(found.table, DeltaTable):
-        state = found.delta("FIRST and AFTER")._state()
+        state = found.delta("FIRST and AFTER").handle.newest()
         if change.type is not None or change.comment is not None or place is not None:
             placing.redefine_column(state, name, env, type_=change.type, comment=change.comment, place=place)
     elif change.type is not None or change.comment is not None:
         type_ = None if change.type is None else altering.type_of(name, change.type)
         found.table._redefine_column(name, type_, change.comment)
     if change.nullable is False:
-        placing.set_not_null(found.delta("SET NOT NULL")._state(), name, env, zone=asking.zone)
+        placing.set_not_null(found.delta("SET NOT NULL").handle.newest(), name, env, zone=asking.zone)
     if change.nullable is True:
-        placing.drop_not_null(found.delta("DROP NOT NULL")._state(), name, env)
+        placing.drop_not_null(found.delta("DROP NOT NULL").handle.newest(), name, env)
     if change.default is not None:
         found.delta("SET DEFAULT").setColumnDefault(name, asking.given.written(statement, *change.default))
     if change.drops_default:
@@ -378,7 +378,7 @@ def _relocate(asking: Asking, found: Found, location: str) -> None:
             f"{found.name} is managed, and letting go of its place would delete its files: create another table with "
             "LOCATION"
         )
-    schema = DeltaTable.forPath(asking.spark, location)._state().snapshot.schema
+    schema = DeltaTable.forPath(asking.spark, location).handle.newest().snapshot.schema
     forget(asking.spark, found.parts)
     enter(asking.spark, found.parts, location=location, schema=spark_struct(nullable(schema).fields))
 

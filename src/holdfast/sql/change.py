@@ -186,7 +186,7 @@ def assigned(
 
 def _default(asking: Asking, name: str, table: Table) -> str:
     """What DEFAULT means for a column: a field inside of one has none."""
-    schema = table._state().snapshot.schema
+    schema = table.handle.newest().snapshot.schema
     try:
         path = columns_path(schema, name, table._alias)
     except UnknownColumn:

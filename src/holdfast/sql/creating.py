@@ -137,7 +137,7 @@ def _entered(asking: Asking, statement: Statement, asked: Create) -> None:
 
 def _enter_existing(asking: Asking, statement: Statement, asked: Create, path: str) -> None:
     table = DeltaTable.forPath(asking.spark, path)
-    snapshot = table._state().snapshot
+    snapshot = table.handle.newest().snapshot
     if asked.columns:
         wanted = _shape_of(asking, statement, asked, path).schema
         if [(f.name.lower(), f.type) for f in wanted.fields] != [
@@ -206,7 +206,7 @@ def _cloning(asking: Asking, statement: Statement, asked: Create, clone: Clone) 
         else:
             source.clone(there, clone.shallow, replaces, properties)
 
-    return _Making(_shown(source._state().snapshot.schema), at)
+    return _Making(_shown(source.handle.newest().snapshot.schema), at)
 
 
 def _like(asking: Asking, parts: tuple[str, ...]) -> DeltaTable:
@@ -227,7 +227,7 @@ def _described(
 ) -> DeltaTableBuilder[T]:
     """Tell a builder what the statement says."""
     if like is not None:
-        snapshot = like._state().snapshot
+        snapshot = like.handle.newest().snapshot
         builder.addColumns(StructType.fromJson(to_json(without_mapping(snapshot.schema))))
         description = like.detailArrow().column("description")[0].as_py()
         if description:

@@ -153,7 +153,7 @@ def run_show(
     asked: ShowProperties | ShowColumns | ShowPartitions | ShowCreate,
     found: Found,
 ) -> DataFrame:
-    spark, snapshot = asking.spark, found.table._state().snapshot
+    spark, snapshot = asking.spark, found.table.handle.newest().snapshot
     match asked:
         case ShowProperties(_, key):
             rows = _properties(found, key)
@@ -169,7 +169,7 @@ def run_show(
 
 
 def _described(found: Found, *, extended: bool) -> Iterator[dict[str, str | None]]:
-    snapshot = found.table._state().snapshot
+    snapshot = found.table.handle.newest().snapshot
     for f in snapshot.schema.fields:
         yield _row(f.name, _type(f), f.metadata.get("comment"))
     heading = _row("# col_name", "data_type", "comment")
@@ -207,7 +207,7 @@ def _facts(found: Found, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
 
 
 def _described_column(found: Found, path: tuple[str, ...]) -> Iterator[dict[str, str | None]]:
-    f = found.table._state().snapshot.schema.find(path[-1] if len(path) == 1 else ".".join(path))
+    f = found.table.handle.newest().snapshot.schema.find(path[-1] if len(path) == 1 else ".".join(path))
     if f is None:
         raise UnknownColumn(f"{found.name} has no column {'.'.join(path)}", column=".".join(path))
     yield {"info_name": "col_name", "info_value": f.name}
@@ -216,7 +216,7 @@ def _described_column(found: Found, path: tuple[str, ...]) -> Iterator[dict[str,
 
 
 def _properties(found: Found, key: str | None) -> list[dict[str, str]]:
-    snapshot = found.table._state().snapshot
+    snapshot = found.table.handle.newest().snapshot
     told = dict(snapshot.properties)
     if isinstance(found.table, DeltaTable):
         row = found.table.detailArrow().to_pylist()[0]
@@ -246,7 +246,7 @@ def _partitions(found: Found, snapshot: Snapshot, zone: str) -> pa.Table:
 
 def _create_text(found: Found, table: DeltaTable) -> str:
     """A statement that makes a table like this one."""
-    snapshot = table._state().snapshot
+    snapshot = table.handle.newest().snapshot
     name = found.name if path_of(found.parts) else (found.entry.full_name if found.entry else found.name)
     lines = ",\n  ".join(_column_text(f) for f in snapshot.schema.fields)
     text = f"CREATE TABLE {name} (\n  {lines})\nUSING delta\n"

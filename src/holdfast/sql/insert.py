@@ -111,7 +111,7 @@ def _condition(cursor: Cursor) -> Span:
 
 def run_insert(asking: Asking, statement: Statement, asked: Insert, found: Found) -> DataFrame:
     table, said = found.table, asking.user_metadata
-    snapshot = table._state().snapshot
+    snapshot = table.handle.newest().snapshot
     places = _places(asked, snapshot.schema)
     defaults = _defaults(asking, statement, asked.query, places)
     rows = frame_of(asking, statement, asked.query, asked.given, defaults)

@@ -14,18 +14,15 @@ from typing import Protocol, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.delta.state import DeltaState
-from holdfast.delta.vectors import load_hidden
 from holdfast.errors import Invalid, Unsupported
-from holdfast.ops.scan import scan
+from holdfast.ops.open_table import OpenTable
 from holdfast.plan.scan import Request, known_columns
 from holdfast.schema.constraints import quoted
 from holdfast.schema.types import Struct
 from holdfast.spark.catalog import CATALOG, PROVIDER, Entry, View, look, split
-from holdfast.spark.conditions import condition
 from holdfast.spark.scan import SparkRunner
 from holdfast.table.delta import DeltaTable
-from holdfast.table.either import IcebergState, IcebergTable
+from holdfast.table.either import IcebergTable
 
 Table: TypeAlias = DeltaTable | IcebergTable
 
@@ -52,24 +49,19 @@ class TableRows:
     timestamp: str | datetime.datetime | None = None
 
     def columns(self, metadata: Mapping[str, str]) -> Struct:
-        return known_columns(self._state.snapshot, metadata)
+        return known_columns(self._opened.snapshot, metadata)
 
     def is_tracked(self) -> bool:
-        return self._state.snapshot.identity is not None
+        return self._opened.snapshot.identity is not None
 
     def read(self, where: str | None, metadata: Mapping[str, str]) -> DataFrame:
-        state, spark = self._state, self.table._session()
-        said = None if where is None else condition(spark, where, known_columns(state.snapshot, metadata))
-        request, runner = Request(None, said, metadata), SparkRunner(spark)
-        if isinstance(self.table, DeltaTable):
-            assert isinstance(state, DeltaState), "a Delta table has a state of its own kind"
-            return scan(state.snapshot, request, runner, load_hidden, self.table._pruners(state))
-        assert isinstance(state, IcebergState), "an Iceberg table has a state of its own kind"
-        return scan(state.snapshot, request, runner, state.hidden.load)
+        handle, opened = self.table.handle, self._opened
+        condition = handle.condition(where, opened.snapshot, metadata)
+        return opened.scan(Request(None, condition, metadata), SparkRunner(handle.session()))
 
     @cached_property
-    def _state(self) -> DeltaState | IcebergState:
-        return self.table._at(self.version, self.timestamp)
+    def _opened(self) -> OpenTable:
+        return self.table.handle.open(self.version, self.timestamp)
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,11 +254,11 @@ def run_convert(asking: Asking, asked: Convert) -> DataFrame:
             spark, f"{entry.provider}.`{entry.location}`", asked.partitions, properties=asking.table_defaults
         )
         forget(spark, parts)
-        schema = spark_struct(nullable(table._state().snapshot.schema).fields)
+        schema = spark_struct(nullable(table.handle.newest().snapshot.schema).fields)
         enter(spark, parts, location=entry.location, schema=schema)
     return answers.nothing(spark)
 
 
 def place_of(found: Found) -> str:
     """Where a table is, as Spark spells it."""
-    return found.table._state().snapshot.location.spark_uri("").rstrip("/")
+    return found.table.handle.newest().snapshot.location.spark_uri("").rstrip("/")

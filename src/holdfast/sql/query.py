@@ -116,7 +116,7 @@ def expressions(
         edits = asking.given.edits(statement, start, end)
         edits += [Edit(e.start, e.end, named.get(e.text, e.text)) for e in found.edits]
         if table is not None:
-            edits += field_edits(statement, span, lambda: table._state().snapshot.schema, target.called)
+            edits += field_edits(statement, span, lambda: table.handle.newest().snapshot.schema, target.called)
         if len(target.parts) > 1 and target.alias is None:
             edits += _shortened(statement, Query(()), [(target, target.called)])
         text = applied(statement.text, edits, start=words[start].start, end=words[end - 1].end)

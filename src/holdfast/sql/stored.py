@@ -99,7 +99,7 @@ def refuse_unstorable(asking: Asking, query: Query, statement: Statement, name: 
             continue
         if found.entry is None:
             raise _unstorable(name, f"{found.name}, which is registered here alone", "make it a TEMPORARY VIEW")
-        told, has = columns_of(asking.spark, found.parts), found.table._state().snapshot.schema.names
+        told, has = columns_of(asking.spark, found.parts), found.table.handle.newest().snapshot.schema.names
         if [name.lower() for name in told] != [name.lower() for name in has]:
             raise _unstorable(
                 name, f"{found.name}, which has other columns than its entry in the catalog", "make it a TEMPORARY VIEW"

@@ -28,7 +28,7 @@ def found(spark: SparkSession, known: Known, name: str, database: str | None = N
 
 def columns_of(table: Found) -> list[Column]:
     """The columns of a table."""
-    snapshot = table.table._state().snapshot
+    snapshot = table.table.handle.newest().snapshot
     clustering: set[str] = set()
     if isinstance(table.table, DeltaTable):
         clustering = set(table.table.detailArrow().column("clusteringColumns")[0].as_py() or ())

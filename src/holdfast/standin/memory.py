@@ -22,12 +22,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 from sqlglot import exp
 
-from holdfast.delta.vectors import load_hidden
 from holdfast.errors import Unsupported
 from holdfast.model.snapshot import Snapshot
-from holdfast.ops import scan as scanning
-from holdfast.ops.scan import LoadHidden
-from holdfast.plan.prune import Pruner
+from holdfast.ops.open_table import OpenTable
 from holdfast.plan.scan import Condition, Request, known_columns, metadata_field
 from holdfast.predicate.parse import parse, read, syntax_tree
 from holdfast.predicate.records import ALWAYS, Opaque, Predicate, conjunction, conjuncts, has_opaque
@@ -54,11 +51,14 @@ class Pinned:
     """A version of a table, to be read in a session."""
 
     spark: SparkSession
-    snapshot: Snapshot
-    load_hidden: LoadHidden
-    pruners: Callable[[], tuple[Pruner, ...]]
+    opened: OpenTable
     zone: str
     name: str | None = None  # what a catalog calls the table
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The version, as data."""
+        return self.opened.snapshot
 
     @cached_property
     def calling(self) -> Calling:
@@ -81,8 +81,7 @@ class Pinned:
     def scan(self, where: Predicate, metadata: Mapping[str, str]) -> DataFrame:
         """The rows of files that may have some that satisfy a condition; Spark has yet to apply it."""
         condition = None if where == ALWAYS else Condition("true", render(where), where)
-        request = Request(None, condition, metadata)
-        return scanning.scan(self.snapshot, request, SparkRunner(self.spark), self.load_hidden, self.pruners())
+        return self.opened.scan(Request(None, condition, metadata), SparkRunner(self.spark))
 
     def empty(self, fields: Sequence[str]) -> DataFrame:
         """A frame of the same columns and no rows: what asks only for names and types is answered by it."""
@@ -101,11 +100,7 @@ def pinned(
 ) -> Pinned:
     """A version of a table, the newest unless one is named."""
     zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
-    if isinstance(table, DeltaTable):
-        state = table._at(version, timestamp)
-        return Pinned(spark, state.snapshot, load_hidden, lambda: table._pruners(state), zone, name)
-    there = table._at(version, timestamp)
-    return Pinned(spark, there.snapshot, there.hidden.load, tuple, zone, name)
+    return Pinned(spark, table.handle.open(version, timestamp), zone, name)
 
 
 @dataclass(frozen=True)

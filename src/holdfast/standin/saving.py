@@ -145,7 +145,7 @@ def insert_into(rows: DataFrame, name: str, ask: Ask, known: Known) -> None:
     """Write rows to the table of a name, column by column in their order."""
     with as_delta_spark():
         table = table_named(rows.sparkSession, name, known)
-        columns = table._at(None, None).snapshot.schema.names
+        columns = table.handle.newest().snapshot.schema.names
         if len(columns) != len(rows.columns):
             raise Invalid(
                 f"insertInto goes by position: {name} has {len(columns)} columns ({', '.join(columns)}) and the rows "
@@ -163,7 +163,7 @@ def write_into(rows: DataFrame, table: DeltaTable | IcebergTable, ask: Ask) -> N
         return _rearrange(rows, table, ask, settings)
     rows = ordinary(rows)
     refuse_options(ask.options)
-    snapshot = table._at(None, None).snapshot
+    snapshot = table.handle.newest().snapshot
     replaces_schema = ask.mode == "overwrite" and ask.options.flag("overwriteSchema")
     where = ask.where if ask.where is not None else ask.options.get("replaceWhere")
     if ask.partitions and ask.partitions != snapshot.partition_columns and not replaces_schema:
@@ -184,7 +184,7 @@ def write_into(rows: DataFrame, table: DeltaTable | IcebergTable, ask: Ask) -> N
     how = How(
         replace=ask.mode == "overwrite",
         replace_where=where,
-        zone=table._zone(),
+        zone=table.handle.zone,
         dynamic=dynamic and not replaces_schema,
         add_columns=merges and not replaces_schema,
         widen_types=merges and not replaces_schema and truth(snapshot.properties.get("delta.enableTypeWidening")),
@@ -295,7 +295,7 @@ def _enter(rows: DataFrame, parts: Sequence[str], ask: Ask, settings: Settings, 
 
 def _replace(rows: DataFrame, table: DeltaTable, ask: Ask, settings: Settings) -> None:
     """Put rows and their schema, partitioned otherwise, in the place of a table's."""
-    state = table._at(None, None)
+    state = table.handle.newest()
     kept = tuple((k, v) for k, v in state.snapshot.properties.items() if k not in dict(ask.properties) and _is_asked(k))
     again = Ask(ask.mode, ask.partitions, ask.clustering, ask.options, (*kept, *ask.properties), ask.comment)
     path = state.snapshot.location.spark_path()
@@ -310,7 +310,7 @@ def _is_asked(name: str) -> bool:
 
 def _rearrange(rows: DataFrame, table: DeltaTable, ask: Ask, settings: Settings) -> None:
     """Put rows of a table in their own place, laid out otherwise."""
-    state = table._state()
+    state = table.handle.newest()
     snapshot = state.snapshot
     if ask.mode != "overwrite":
         raise Invalid("dataChange=false is for rows of a table that take their own place: it goes with mode overwrite")
@@ -324,7 +324,7 @@ def _rearrange(rows: DataFrame, table: DeltaTable, ask: Ask, settings: Settings)
     frame = ordinary(rows) if snapshot.identity is None else _with_ids(rows, snapshot)
     where = ask.where if ask.where is not None else ask.options.get("replaceWhere")
     said, stored = said_of(ask.options, settings), _stored_as(ask.options)
-    rearrange(state, frame, where, system(), zone=table._zone(), said=said, stored_as=stored)
+    rearrange(state, frame, where, system(), zone=table.handle.zone, said=said, stored_as=stored)
 
 
 def _with_ids(rows: DataFrame, snapshot: Snapshot) -> DataFrame:
@@ -387,7 +387,7 @@ def refuse_options(options: Options) -> None:
 
 def _tell_ignored(table: DeltaTable, ask: Ask) -> None:
     """Properties are of new tables; who gives others for one that is there is told where they are set."""
-    has = {name.lower(): value for name, value in table._at(None, None).snapshot.properties.items()}
+    has = {name.lower(): value for name, value in table.handle.newest().snapshot.properties.items()}
     for name, value in ask.options.items():
         if name.lower().startswith("delta.") and has.get(name.lower()) != value:
             _log.warning("%s=%s counts for a new table: set it with ALTER TABLE or setProperties()", name, value)

@@ -76,7 +76,7 @@ class _Reader(NotingFormat):
         with as_delta_spark():
             found = known.table(spark, split(tableName))
             if found is not None:
-                place = found.delta("a stream")._at(None, None).snapshot.location.spark_path()
+                place = found.delta("a stream").handle.newest().snapshot.location.spark_path()
                 return _stream(spark, place, self._holdfast_options)
         return self._holdfast_plain.table(tableName)
 
@@ -214,9 +214,9 @@ class _Writer(NotingFormat):
             assert path is not None, "a table has a path or a name"
             save(nothing, path, ask)
             table = DeltaTable.forPath(spark, path, storage_options=options.storage())
-        if options.flag("mergeSchema") and not set(rows.columns) <= set(table._at(None, None).snapshot.schema.names):
+        if options.flag("mergeSchema") and not set(rows.columns) <= set(table.handle.newest().snapshot.schema.names):
             write_into(nothing, table, Ask("append", options=about))
-        return table._at(None, None).snapshot.location.spark_path()
+        return table.handle.newest().snapshot.location.spark_path()
 
 
 def _with_drop_in(func: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:

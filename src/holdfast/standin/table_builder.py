@@ -161,4 +161,4 @@ def _table_at(spark: SparkSession, path: str) -> Snapshot | None:
     """What is at a path already."""
     if not DeltaTable.isDeltaTable(spark, f"`{path}`"):
         return None
-    return DeltaTable.forPath(spark, path)._at(None, None).snapshot
+    return DeltaTable.forPath(spark, path).handle.newest().snapshot

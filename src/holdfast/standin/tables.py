@@ -233,7 +233,7 @@ class DeltaTable(MakingVerbs[DeltaTableBuilder["DeltaTable"]]):
         self._table.dropFeatureSupport(featureName, truncateHistory)
 
     def _natively(self, expression: Expression) -> Expression:
-        return natively(expression, lambda: self._table._state().snapshot.schema, self._alias)
+        return natively(expression, lambda: self._table.handle.newest().snapshot.schema, self._alias)
 
     def _words(self) -> str | None:
         return settings_of(self._spark).user_metadata

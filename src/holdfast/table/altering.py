@@ -25,9 +25,9 @@ from holdfast.local.runner import LocalRunner
 from holdfast.model.mutation import Mutation
 from holdfast.model.snapshot import Snapshot
 from holdfast.ops import alter, alter_columns
+from holdfast.ops.open_table import OpenTable
 from holdfast.ops.replace_columns import replace_columns as replacing
-from holdfast.ops.scan import scan
-from holdfast.plan.scan import Condition, Request, plan_scan
+from holdfast.plan.scan import Condition, Request
 from holdfast.predicate.parse import parse
 from holdfast.predicate.records import columns_of, has_opaque, untrue
 from holdfast.schema.constraints import references
@@ -195,12 +195,11 @@ def refuse_violated(
             )
         text = f"NOT coalesce(({expression}), false)"
         asked = Request(references(expression, snapshot.schema) or None, condition(session, text, snapshot.schema))
-        found = scan(snapshot, asked, SparkRunner(session), load_hidden).limit(1).toArrow()  # one row
+        found = OpenTable(snapshot, load_hidden).scan(asked, SparkRunner(session)).limit(1).toArrow()  # one row
     else:
         broken = Condition(expression, f"NOT ({expression})", untrue(predicate))
         named = sorted({column[0] for column in columns_of(predicate)})
-        plan = plan_scan(snapshot, Request(named or None, broken))
-        found = LocalRunner().scan(plan, load_hidden(snapshot.location, plan.files), limit=1)
+        found = LocalRunner().scan(*OpenTable(snapshot, load_hidden).plan(Request(named or None, broken)), limit=1)
     if found.num_rows:
         row = ", ".join(f"{k}={'null' if v is None else v}" for k, v in found.to_pylist()[0].items())
         raise ConstraintViolated(

@@ -36,7 +36,7 @@ SOURCE_ROW_ID = "_source_row_id"
 
 def applied_up_to(target: RowVerbs, source: str) -> int | None:
     """The last version of a source that a table has; None where it has none of it."""
-    state = target._state()
+    state = target.handle.newest()
     return target._caller().dialect.commits(state.snapshot.location, state).app_version(state, _app(source))
 
 
@@ -46,7 +46,7 @@ def apply_rows(
     """Merge net changes up to a version of a source into a table."""
     said = Said(AppVersion(_app(source), version))
     caller = replace(target._caller(said=said), alias="t")
-    state = target._state() if keys else _with_source_ids(target, caller)
+    state = target.handle.newest() if keys else _with_source_ids(target, caller)
     sets: dict[str, Value] = {name: f"s.{quoted(name)}" for name in columns}
     if keys:
         on = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in keys)
@@ -79,7 +79,7 @@ def _app(source: str) -> str:
 
 def _with_source_ids(target: RowVerbs, caller: Caller) -> TableState:
     """The target with the column that source ids are kept in."""
-    state = target._state()
+    state = target.handle.newest()
     if state.snapshot.schema.find(SOURCE_ROW_ID) is not None:
         return state
     if len(state.snapshot.files):
@@ -93,7 +93,7 @@ def _with_source_ids(target: RowVerbs, caller: Caller) -> TableState:
             "source each of its rows is: add it as a long, or name key columns with keys=[...]"
         )
     altering.add_columns(state, {SOURCE_ROW_ID: "long"}, caller.env)
-    return target._state()
+    return target.handle.newest()
 
 
 def _after(rows: Rows, *, with_ids: bool) -> Rows:

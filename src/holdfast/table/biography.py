@@ -8,10 +8,9 @@ from holdfast.delta.state import DeltaState
 from holdfast.delta.trail import trail
 from holdfast.delta.vectors import load_hidden
 from holdfast.errors import Invalid, NoRowIdentity
-from holdfast.model.snapshot import Snapshot
+from holdfast.model.snapshot import LoadHidden, Snapshot
 from holdfast.model.touch import Trail
 from holdfast.ops import biography as following
-from holdfast.ops.scan import LoadHidden
 from holdfast.plan.biography import Biography
 
 

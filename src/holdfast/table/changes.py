@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import datetime
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -24,12 +23,13 @@ from holdfast.delta.state import DeltaState, load
 from holdfast.delta.vectors import load_hidden
 from holdfast.errors import Invalid, UnknownVersion
 from holdfast.ops.changes import planned, planned_feed
-from holdfast.ops.write import Said
 from holdfast.plan.changes import Kind, Wanted, check_wanted, no_changes
 from holdfast.spark.changes import SparkChangeReader
 from holdfast.storage.border import MALFORMED_JSON
 from holdfast.table.applying import applied_up_to, apply_rows, refuse_unpaired
 from holdfast.table.changing import Caller, Changed
+from holdfast.table.delta_handle import DeltaHandle
+from holdfast.table.handle import TableBase
 from holdfast.table.moment import moment_ms
 from holdfast.table.told_changes import ToldChanges, key_names, wanted_of
 from holdfast.table.verbs import RowVerbs
@@ -68,7 +68,7 @@ class ChangeSet(ToldChanges):
         if self.wanted is None:
             raise Invalid("the change data feed has no row ids to apply it by: use changes()")
         names = key_names(keys or ())
-        if target._state().snapshot.location.url == self.state.snapshot.location.url:
+        if target.handle.newest().snapshot.location.url == self.state.snapshot.location.url:
             raise Invalid("the changes of a table cannot be applied to the table itself")
         source, first, last = self.state.table_id, self.startVersion, self.endVersion
         seen = applied_up_to(target, source)
@@ -85,14 +85,10 @@ class ChangeSet(ToldChanges):
         return apply_rows(target, source, last, [f.name for f in found.plan.fields], names, rows)
 
 
-class ChangeVerbs(ABC):
+class ChangeVerbs(TableBase):
     """Verbs that tell what happened to rows."""
 
-    @abstractmethod
-    def _state(self) -> DeltaState: ...
-
-    @abstractmethod
-    def _caller(self, mode: str | None = None, said: Said | None = None) -> Caller: ...
+    handle: DeltaHandle
 
     def changes(
         self,
@@ -112,7 +108,7 @@ class ChangeVerbs(ABC):
         (min-delta). `keys` pairs rows by columns where the table has no ids. `resume` goes on from a token.
         """
         wanted = wanted_of(kind, keys, include_deleted=includeDeleted, drop_unchanged=dropUnchanged)
-        caller, state = self._caller(), self._state()
+        caller, state = self._caller(), self.handle.newest()
         first, last = _versions(state, start, end, resume, caller)
         return _asked(state, first, last, wanted, caller.spark)
 
@@ -121,7 +117,7 @@ class ChangeVerbs(ABC):
 
         Needs `delta.enableChangeDataFeed=true` at every version asked for; `changes` does not.
         """
-        caller, state = self._caller(), self._state()
+        caller, state = self._caller(), self.handle.newest()
         first, last = _versions(state, start, end, None, caller)
         if first > state.version:
             raise UnknownVersion(f"the newest version is {state.version}, so none is from {first} on", version=first)

@@ -18,9 +18,9 @@ from holdfast.env import Env
 from holdfast.errors import Invalid
 from holdfast.local.change import LocalChanger
 from holdfast.model.mutation import HANDS_OUT_NUMBERS, KEEPS_ROW_IDS, AllRows, Mutation, Reads, RowsWhere, Shape
+from holdfast.model.snapshot import LoadHidden
 from holdfast.ops.change import Asked, Effect, Strategy, effect, preview, touched
 from holdfast.ops.rebase import Redo, Touched
-from holdfast.ops.scan import LoadHidden
 from holdfast.ops.write import Said
 from holdfast.plan.auto import Auto
 from holdfast.plan.change import Clause, Side

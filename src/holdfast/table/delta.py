@@ -13,7 +13,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from os import PathLike, fspath
 from typing import Self
 
@@ -22,16 +22,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from holdfast.delta import detail, history
-from holdfast.delta.state import DeltaState, is_table, load, refresh
-from holdfast.delta.vectors import load_hidden
+from holdfast.delta.state import DeltaState, is_table, load
 from holdfast.env import system
 from holdfast.errors import Invalid
 from holdfast.model.mutation import Shape
 from holdfast.ops.backfill import BATCH_FILES
-from holdfast.ops.scan import LoadHidden
-from holdfast.ops.write import Said
-from holdfast.plan.prune import Pruner
-from holdfast.schema.properties import isolation
 from holdfast.spark.conditions import stated_in_text
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
@@ -39,18 +34,17 @@ from holdfast.table import altering, converting
 from holdfast.table.auto import after
 from holdfast.table.backfilling import Report, Tracked, enable_row_tracking
 from holdfast.table.builder import PLAIN, DeltaTableBuilder, Mode
-from holdfast.table.changing import Caller
 from holdfast.table.compacting import LogCompaction, compact_log
+from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.delta_publishing import DeltaPublishing
 from holdfast.table.dropping import Dropped, drop_feature_support
 from holdfast.table.erasing import ErasureVerbs
-from holdfast.table.lookup import Pins
+from holdfast.table.handle import Metadata
 from holdfast.table.making import MakingVerbs
 from holdfast.table.matched import Met, replace_matched
-from holdfast.table.moment import moment_ms
 from holdfast.table.names import place_of
 from holdfast.table.nearest import NearestVerbs
-from holdfast.table.reads import Metadata, ReadVerbs
+from holdfast.table.reads import ReadVerbs
 from holdfast.table.replacing import found
 from holdfast.table.restoring import RestoreVerbs
 from holdfast.table.streaming import StreamVerbs
@@ -58,18 +52,9 @@ from holdfast.table.transaction import TransactionVerbs
 from holdfast.table.upkeep import UpkeepVerbs
 from holdfast.table.vacuuming import VersionVerbs
 from holdfast.table.verbs import RowVerbs, said
-from holdfast.table.versions import pinned_version, refuse_vacuumed
 from holdfast.table.writing import How, Written, is_seen, make, rows_of, write
 
 _BY_PATH = re.compile(r"(?:delta\.)?`(.+)`", re.DOTALL)
-
-
-@dataclass
-class _Latest:
-    """The newest state seen, shared by a table and its aliases."""
-
-    state: DeltaState
-    pins: Pins = field(default_factory=Pins)
 
 
 class DeltaTable(
@@ -87,13 +72,10 @@ class DeltaTable(
 ):
     """A Delta table at a path."""
 
-    def __init__(self, spark: SparkSession | None, latest: _Latest, alias: str | None = None) -> None:
-        self._spark = spark
-        self._latest = latest
-        self._alias = alias
+    handle: DeltaHandle
 
     def __repr__(self) -> str:
-        snapshot = self._latest.state.snapshot
+        snapshot = self.handle.state.snapshot
         return f"DeltaTable({snapshot.location.url}, version {snapshot.version})"
 
     @classmethod
@@ -114,7 +96,7 @@ class DeltaTable(
         """
         options = {**(hadoopConf or {}), **(storage_options or {})}
         location = open_location(fspath(path), storage_options=options or None, allow_outside=allow_outside)
-        return cls(sparkSession, _Latest(load(location)))
+        return cls(DeltaHandle(sparkSession, load(location)))
 
     @classmethod
     def forName(
@@ -155,14 +137,14 @@ class DeltaTable(
         plain = asked.pop(PLAIN, "false").lower() == "true"
         location = open_location(converting.path_of(identifier), storage_options=storage_options)
         partitions = converting.partitions_of(partitionSchema)
-        return cls(sparkSession, _Latest(converting.convert(location, partitions, asked, system(), plain=plain)))
+        return cls(DeltaHandle(sparkSession, converting.convert(location, partitions, asked, system(), plain=plain)))
 
     @classmethod
     def _builder(cls, spark: SparkSession | None, mode: Mode) -> DeltaTableBuilder[DeltaTable]:
         def execute(location: Location, shape: Shape, mode: Mode) -> DeltaTable:
             plain = shape.properties.get(PLAIN, "false").lower() == "true"
             asked = replace(shape, properties={k: v for k, v in shape.properties.items() if k != PLAIN})
-            return cls(spark, _Latest(make(location, asked, system(), mode=mode, plain=plain)))
+            return cls(DeltaHandle(spark, make(location, asked, system(), mode=mode, plain=plain)))
 
         return DeltaTableBuilder(execute, mode)
 
@@ -197,7 +179,7 @@ class DeltaTable(
         how = How(
             replace=True,
             replace_where=where,
-            zone=self._zone(),
+            zone=self.handle.zone,
             dynamic=mode == "dynamic",
             add_columns=mergeSchema,
             widen_types=widenTypes,
@@ -207,10 +189,10 @@ class DeltaTable(
         return self._write(rows, how, Met(replaceUsing, on, self._alias))
 
     def _write(self, rows: DataFrame | pa.Table, how: How, met: Met | None = None) -> Written:
-        env, state, caller = system(), self._state(), self._caller()
+        env, state, caller = self.handle.env, self.handle.newest(), self._caller()
         if is_seen(state, how.said, caller.dialect):
             return Written(None, {}, 0)
-        given = rows_of(rows, self._spark, env)
+        given = rows_of(rows, self.handle.spark, env)
         matching = None if met is None else met.matching(state.snapshot.schema, given.schema(), how)
         if matching is None:
             done = write(state, given, found(state, how, caller), env, caller.dialect)
@@ -220,59 +202,61 @@ class DeltaTable(
 
     def setProperties(self, properties: Mapping[str, str]) -> Written:
         """Set properties of the table; a misspelt one is refused with the nearest name."""
-        return altering.set_properties(self._state(), properties, system())
+        return altering.set_properties(self.handle.newest(), properties, self.handle.env)
 
     def unsetProperties(self, names: Sequence[str], ifExists: bool = False) -> Written:
         """Take properties away, so that their defaults count again."""
-        return altering.unset_properties(self._state(), names, system(), if_exists=ifExists)
+        return altering.unset_properties(self.handle.newest(), names, self.handle.env, if_exists=ifExists)
 
     def addColumns(self, columns: altering.Columns) -> Written:
         """Add columns, as (name, type) or (name, type, comment) or a mapping of names to types; `s.x` adds to a struct.
 
         Rows that are there are null in them.
         """
-        return altering.add_columns(self._state(), columns, system())
+        return altering.add_columns(self.handle.newest(), columns, self.handle.env)
 
     def renameColumn(self, old: str, new: str) -> Written:
         """Give a column another name; needs column mapping. In a struct: `renameColumn("s.a", "b")`."""
-        return altering.rename_column(self._state(), old, new, system())
+        return altering.rename_column(self.handle.newest(), old, new, self.handle.env)
 
     def dropColumn(self, name: str) -> Written:
         """Take a column away; needs column mapping, and rewrites nothing."""
-        return altering.drop_columns(self._state(), [name], system())
+        return altering.drop_columns(self.handle.newest(), [name], self.handle.env)
 
     def changeColumnType(self, name: str, dataType: altering.TypeLike) -> Written:
         """Widen the type of a column; needs `delta.enableTypeWidening=true`, and rewrites nothing."""
-        return altering.change_column_type(self._state(), name, dataType, system())
+        return altering.change_column_type(self.handle.newest(), name, dataType, self.handle.env)
 
     def commentColumn(self, name: str, comment: str | None) -> Written:
         """Say what a column is for; None takes its comment away."""
-        return altering.comment_column(self._state(), name, comment, system())
+        return altering.comment_column(self.handle.newest(), name, comment, self.handle.env)
 
     def setColumnDefault(self, name: str, expression: str) -> Written:
         """Say in SQL what a column is where rows to come bring nothing for it; rows that are there stay."""
-        return altering.default_column(self._state(), name, expression, system())
+        return altering.default_column(self.handle.newest(), name, expression, self.handle.env)
 
     def dropColumnDefault(self, name: str) -> Written:
         """Let a column be null where rows to come bring nothing for it."""
-        return altering.default_column(self._state(), name, None, system())
+        return altering.default_column(self.handle.newest(), name, None, self.handle.env)
 
     def addConstraint(self, name: str, expression: str | Column) -> Written:
         """Demand that an expression is true of every row, those that are there included; null breaks it too."""
         text = stated_in_text(expression, "addConstraint()")
-        return altering.add_constraint(self._state(), name, text, system(), zone=self._zone(), session=self._spark)
+        return altering.add_constraint(
+            self.handle.newest(), name, text, self.handle.env, zone=self.handle.zone, session=self.handle.spark
+        )
 
     def dropConstraint(self, name: str, ifExists: bool = False) -> Written:
         """Demand no more what a constraint said."""
-        return altering.drop_constraint(self._state(), name, system(), if_exists=ifExists)
+        return altering.drop_constraint(self.handle.newest(), name, self.handle.env, if_exists=ifExists)
 
     def clusterBy(self, *columns: str) -> Written:
         """Cluster rows written from now on by these columns; by none when none is named."""
-        return altering.cluster_by(self._state(), columns, system())
+        return altering.cluster_by(self.handle.newest(), columns, self.handle.env)
 
     def addFeatureSupport(self, featureName: str) -> Written:
         """Let the table have a feature, with the protocol it needs."""
-        return altering.add_feature_support(self._state(), featureName, system())
+        return altering.add_feature_support(self.handle.newest(), featureName, self.handle.env)
 
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> Dropped:
         """Take a feature out of the table, with all its traces: who does not know it can read the table then.
@@ -280,7 +264,7 @@ class DeltaTable(
         Old versions stay, and the table asks its writers to protect them (`checkpointProtection`); with
         `truncateHistory` they go, once they are old enough. Row ids go with `rowTracking`, and indexes with them.
         """
-        return drop_feature_support(self._state(), featureName, self._caller(), truncate=bool(truncateHistory))
+        return drop_feature_support(self.handle.newest(), featureName, self._caller(), truncate=bool(truncateHistory))
 
     def enableRowTracking(self, batchFiles: int = BATCH_FILES, progress: Report | None = None) -> Tracked:
         """Give every row an id, while others go on writing.
@@ -288,72 +272,39 @@ class DeltaTable(
         Files without ids get them in commits of `batchFiles`; `progress` is told of each. Stopped anywhere, it is
         called again to go on.
         """
-        return enable_row_tracking(self._state(), system(), batch_files=batchFiles, progress=progress)
+        return enable_row_tracking(self.handle.newest(), self.handle.env, batch_files=batchFiles, progress=progress)
 
     def compactLog(self, start: int | None = None, end: int | None = None) -> LogCompaction | None:
         """Say the commits of some versions, by default all since the last checkpoint, in one file of the log."""
-        return compact_log(self._state(), start=start, end=end)
+        return compact_log(self.handle.newest(), start=start, end=end)
 
     @property
     def version(self) -> int:
         """The newest version."""
-        return self._state().version
+        return self.handle.newest().version
 
     def alias(self, aliasName: str) -> DeltaTable:
         """The same table under a name that conditions can use."""
-        return DeltaTable(self._spark, self._latest, aliasName)
+        return DeltaTable(self.handle, aliasName)
 
     def historyArrow(self, limit: int | None = None) -> pa.Table:
         """The commits of the table, newest first, as an Arrow table."""
-        return history.history(self._latest.state.snapshot.location, limit=limit)
+        return history.history(self.handle.state.snapshot.location, limit=limit)
 
     def describe(self) -> detail.Description:
         """What the table is, which settings it works by and who can open it; printing it shows it."""
-        return detail.describe(self._state())
+        return detail.describe(self.handle.newest())
 
     def detail(self) -> DataFrame:
         """One row that describes the table."""
-        return self._session().createDataFrame(self.detailArrow())
+        return self.handle.session().createDataFrame(self.detailArrow())
 
     def detailArrow(self) -> pa.Table:
         """One row that describes the table, as an Arrow table."""
-        return detail.detail(self._state())
-
-    @property
-    def _pins(self) -> Pins:
-        return self._latest.pins
-
-    def _state(self) -> DeltaState:
-        self._latest.pins.moved = True
-        self._latest.state = refresh(self._latest.state)
-        return self._latest.state
-
-    def _seen(self) -> DeltaState:
-        return self._latest.state
-
-    def _at(self, version: int | str | None, timestamp: str | datetime.datetime | None) -> DeltaState:
-        now = self._state()
-        if version is None and timestamp is None:
-            return now
-        version = pinned_version(now, version)
-        moment = None if timestamp is None else moment_ms(timestamp, zone=self._zone())
-        then = load(now.snapshot.location, version=version, timestamp_ms=moment)
-        refuse_vacuumed(now, then)
-        return then
+        return detail.detail(self.handle.newest())
 
     def _beside(self, state: DeltaState) -> Self:
-        return type(self)(self._spark, _Latest(state))
-
-    def _caller(self, mode: str | None = None, said: Said | None = None, level: str | None = None) -> Caller:
-        asked = None if level is None else isolation(level)
-        who = Caller(self._spark, system(), self._zone(), self._alias, said or Said(), mode, asked)
-        return replace(who, pruners=self._pruners, reindex=self._reindex)
-
-    def _hidden(self, state: DeltaState) -> LoadHidden:
-        return load_hidden
-
-    def _passes(self, state: DeltaState) -> tuple[Pruner, ...]:
-        return self._pruners(state)
+        return type(self)(DeltaHandle(self.handle.spark, state))
 
 
 def read(

@@ -18,7 +18,6 @@ from holdfast.model.commits import CommitRange
 from holdfast.model.mutation import Shape
 from holdfast.model.publication import Publication
 from holdfast.ops.publish import Origin
-from holdfast.ops.write import Said
 from holdfast.plan.publish_columns import plain, refuse_types
 from holdfast.schema.properties import COLUMN_MAPPING_MODE
 from holdfast.schema.requests import requested
@@ -27,7 +26,6 @@ from holdfast.schema.types import PRIMITIVES, Struct
 from holdfast.storage.open import open_location
 from holdfast.table.builder import Mode
 from holdfast.table.changes import ChangeVerbs
-from holdfast.table.changing import Caller
 from holdfast.table.publishing import PublishVerbs
 from holdfast.table.verbs import RowVerbs
 from holdfast.table.writing import make
@@ -47,15 +45,6 @@ class DeltaPublishing(ChangeVerbs, PublishVerbs):
         storage_options: Mapping[str, str] | None = None,
     ) -> Any: ...
 
-    @abstractmethod
-    def _state(self) -> DeltaState: ...
-
-    @abstractmethod
-    def _caller(self, mode: str | None = None, said: Said | None = None, isolation: str | None = None) -> Caller: ...
-
-    @abstractmethod
-    def _at(self, version: int | str | None, timestamp: None) -> DeltaState: ...
-
     @classmethod
     def createLike(
         cls,
@@ -68,7 +57,7 @@ class DeltaPublishing(ChangeVerbs, PublishVerbs):
         storage_options: Mapping[str, str] | None = None,
     ) -> Any:
         """Make a table with the columns of another one, of any format; `table.publish(...)` brings the rows."""
-        schema, asked = plain(table._state().snapshot.schema), requested(properties or {})
+        schema, asked = plain(table.handle.newest().snapshot.schema), requested(properties or {})
         refuse_types(schema, PRIMITIVES, target="a Delta table")
         refuse_unstorable(schema, mapped=asked.properties.get(COLUMN_MAPPING_MODE, "none") != "none")
         named = (partitionedBy,) if isinstance(partitionedBy, str) else tuple(partitionedBy)
@@ -79,7 +68,7 @@ class DeltaPublishing(ChangeVerbs, PublishVerbs):
         return cls.forPath(sparkSession, path, storage_options=storage_options)
 
     def _origin(self, upto: int | None) -> Origin:
-        state = self._at(upto, None)
+        state = self.handle.at(upto, None)
 
         def since(version: int) -> CommitRange:
             return read_range(load(state.snapshot.location, version=version), state, start=version + 1)
@@ -87,7 +76,7 @@ class DeltaPublishing(ChangeVerbs, PublishVerbs):
         return Origin(state.table_id, state.version, state.snapshot, load_hidden, since)
 
     def _refuse_types(self, schema: Struct) -> None:
-        refuse_types(schema, PRIMITIVES, target=self._state().snapshot.location.url)
+        refuse_types(schema, PRIMITIVES, target=self.handle.newest().snapshot.location.url)
 
     def _published(self, state: DeltaState) -> Publication | None:
         return published_into(state)

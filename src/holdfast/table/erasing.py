@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -41,7 +40,6 @@ from holdfast.ops import erase as ops
 from holdfast.ops.change import effect
 from holdfast.ops.erase import Erased, ErasureStatus, Held, Proof
 from holdfast.ops.vacuum import listed
-from holdfast.ops.write import Said
 from holdfast.plan.compact import purged
 from holdfast.plan.scan import partition_fields
 from holdfast.plan.vacuum import plan_vacuum
@@ -53,6 +51,8 @@ from holdfast.storage.arrays import positions, strings
 from holdfast.table.affected import row_ids
 from holdfast.table.assignments import Value
 from holdfast.table.changing import Caller, Step, commit, delete_asked, file_metrics
+from holdfast.table.delta_handle import DeltaHandle
+from holdfast.table.handle import TableBase
 from holdfast.table.optimizing import limits_of, run_bins
 from holdfast.table.seeking import Sought, carriers, holders, ids_where, understood
 from holdfast.table.vacuuming import default_retention_ms, layout_of
@@ -62,14 +62,10 @@ _NO_ROWS = r"\.bin$|^_holdfast/(?:scan|lease|index)/"
 _ROUNDS = 5  # of purging, while other writers are faster
 
 
-class ErasureVerbs(ABC):
+class ErasureVerbs(TableBase):
     """What a table does about rows that must be gone for good."""
 
-    @abstractmethod
-    def _state(self) -> DeltaState: ...
-
-    @abstractmethod
-    def _caller(self, mode: str | None = None, said: Said | None = None) -> Caller: ...
+    handle: DeltaHandle
 
     def erase(self, condition: str | Column) -> Erased:
         """Delete rows, write the files that hold them anew, and report what still has their bytes and until when.
@@ -79,7 +75,7 @@ class ErasureVerbs(ABC):
         if condition is None:
             raise Invalid("erase needs a condition: to take out every row, drop the table's directory")
         where = stated(condition, "erase()")
-        return erase(self._state(), where, self._caller())
+        return erase(self.handle.newest(), where, self._caller())
 
     def erasureStatus(self, report: Erased | str, condition: str | Column | None = None) -> ErasureStatus:
         """Read every data file in the table's directory by row id, and say whether any holds erased rows.
@@ -88,11 +84,11 @@ class ErasureVerbs(ABC):
         given again, change data and files of old versions are read for it as well.
         """
         where = stated_or_none(condition, "erasureStatus()")
-        return erasure_status(self._state(), report, where, self._caller())
+        return erasure_status(self.handle.newest(), report, where, self._caller())
 
     def erasures(self) -> list[Erased]:
         """The reports that are kept, in the order of their ids."""
-        location = self._state().snapshot.location
+        location = self.handle.newest().snapshot.location
         return [ops.saved(location, each) for each in ops.all_saved(location)]
 
 

@@ -18,32 +18,24 @@ from pyspark.sql import SparkSession
 
 from holdfast.iceberg.catalog import catalog_table
 from holdfast.iceberg.history import history
-from holdfast.iceberg.narrow import narrowed
-from holdfast.iceberg.state import IcebergState, load, moved
-from holdfast.ops.scan import LoadHidden
-from holdfast.plan.prune import Pruner
-from holdfast.plan.scan import Condition
+from holdfast.iceberg.state import load
 from holdfast.table.iceberg_altering import NEWEST_FORMAT
 from holdfast.table.iceberg_changes import IcebergReadingById
 from holdfast.table.iceberg_checking import IcebergChecking
+from holdfast.table.iceberg_handle import IcebergHandle
 from holdfast.table.iceberg_indexing import IcebergIndexing
-from holdfast.table.iceberg_latest import Latest
 from holdfast.table.iceberg_publishing import IcebergPublishing
 from holdfast.table.iceberg_writing import create
-from holdfast.table.moment import moment_ms
-from holdfast.table.reads import ReadVerbs, Timestamp, Version
+from holdfast.table.reads import ReadVerbs
 
 
 class IcebergTable(ReadVerbs, IcebergPublishing, IcebergReadingById, IcebergIndexing, IcebergChecking):
     """An Iceberg table, of a catalog or of a metadata file."""
 
-    def __init__(self, spark: SparkSession | None, latest: Latest, alias: str | None = None) -> None:
-        self._spark = spark
-        self._latest = latest
-        self._alias = alias
+    handle: IcebergHandle
 
     def __repr__(self) -> str:
-        state = self._latest.state
+        state = self.handle.state
         return f"IcebergTable({state.snapshot.location.url}, version {state.version})"
 
     @classmethod
@@ -62,7 +54,7 @@ class IcebergTable(ReadVerbs, IcebergPublishing, IcebergReadingById, IcebergInde
         or the path of an sqlite file.
         """
         source = catalog_table(catalog, identifier, storage_options=storage_options, allow_outside=allow_outside)
-        return cls(sparkSession, Latest(source.newest(None), source))
+        return cls(IcebergHandle(sparkSession, source.newest(None), source))
 
     @classmethod
     def create(
@@ -93,7 +85,7 @@ class IcebergTable(ReadVerbs, IcebergPublishing, IcebergReadingById, IcebergInde
             location=location,
             storage_options=storage_options,
         )
-        return cls(sparkSession, Latest(source.newest(None), source))
+        return cls(IcebergHandle(sparkSession, source.newest(None), source))
 
     @classmethod
     def forMetadata(
@@ -111,45 +103,27 @@ class IcebergTable(ReadVerbs, IcebergPublishing, IcebergReadingById, IcebergInde
         """
         moves = {old: fspath(new) for old, new in (relocate or {}).items()}
         state = load(fspath(path), relocate=moves, storage_options=storage_options, allow_outside=allow_outside)
-        return cls(sparkSession, Latest(state, None))
+        return cls(IcebergHandle(sparkSession, state, None))
 
     @property
     def version(self) -> int:
         """The id of the current snapshot; -1 where the table has none."""
-        return self._state().version
+        return self.handle.newest().version
 
     @property
     def location(self) -> str:
         """Where the table is, as its metadata spells it."""
-        return self._state().metadata.location
+        return self.handle.newest().metadata.location
 
     @property
     def formatVersion(self) -> int:
         """The version of the table format, from 1 to 3."""
-        return self._state().metadata.format_version
+        return self.handle.newest().metadata.format_version
 
     def alias(self, aliasName: str) -> IcebergTable:
         """The same table under a name that conditions can use."""
-        return IcebergTable(self._spark, self._latest, aliasName)
+        return IcebergTable(self.handle, aliasName)
 
     def historyArrow(self, limit: int | None = None) -> pa.Table:
         """The snapshots of the table, newest first, as an Arrow table."""
-        return history(self._state().metadata, limit=limit)
-
-    def _state(self) -> IcebergState:
-        if self._latest.source is not None:
-            self._latest.state = self._latest.source.newest(self._latest.state)
-        return self._latest.state
-
-    def _at(self, version: Version, timestamp: Timestamp) -> IcebergState:
-        moment = None if timestamp is None else moment_ms(timestamp, zone=self._zone())
-        return moved(self._state(), version=version, timestamp_ms=moment)
-
-    def _hidden(self, state: IcebergState) -> LoadHidden:
-        return state.hidden.load
-
-    def _passes(self, state: IcebergState) -> tuple[Pruner, ...]:
-        return self._pruners(state)
-
-    def _needed(self, state: IcebergState, where: Condition | None) -> IcebergState:
-        return state if where is None else narrowed(state, where.predicate)
+        return history(self.handle.newest().metadata, limit=limit)

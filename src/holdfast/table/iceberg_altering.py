@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import datetime
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pyspark.sql import SparkSession
-
-from holdfast.env import system
 from holdfast.errors import Invalid, MissingFile
 from holdfast.iceberg.alter import change_columns
 from holdfast.iceberg.catalog import CatalogTable
@@ -25,12 +21,12 @@ from holdfast.iceberg.transact_restore import coming_back
 from holdfast.iceberg.upgrade import set_properties, upgraded
 from holdfast.model.mutation import AllRows, Mutation
 from holdfast.ops.alter_columns import changed, path_of, paths_of, split, with_columns, without_columns
-from holdfast.ops.write import Said
 from holdfast.schema.types import DataType, Field, Struct
 from holdfast.storage.open import missing
 from holdfast.table.altering import Columns, TypeLike, columns_asked, type_of
 from holdfast.table.changing import Caller, Changed
-from holdfast.table.iceberg_latest import Latest
+from holdfast.table.handle import TableBase
+from holdfast.table.iceberg_handle import IcebergHandle
 from holdfast.table.moment import moment_ms
 from holdfast.table.retrying import retried, retry_of
 from holdfast.table.writing import land
@@ -38,17 +34,10 @@ from holdfast.table.writing import land
 NEWEST_FORMAT = 3
 
 
-class IcebergAltering(ABC):
+class IcebergAltering(TableBase):
     """Verbs about what the table is."""
 
-    _spark: SparkSession | None
-    _latest: Latest
-
-    @abstractmethod
-    def _state(self) -> IcebergState: ...
-
-    @abstractmethod
-    def _caller(self, mode: str | None = None, said: Said | None = None, isolation: str | None = None) -> Caller: ...
+    handle: IcebergHandle
 
     def addColumns(self, columns: Columns) -> None:
         """Add columns that old rows are null in, as in `addColumns({"note": "string"})`; a dot leads into a struct."""
@@ -80,8 +69,8 @@ class IcebergAltering(ABC):
         From version 3 on rows have ids; those of the table get theirs at once, in a commit that changes nothing else.
         """
         state, source = self._writable()
-        self._latest.state = upgraded(source, state, formatVersion, system())
-        return self._latest.state.metadata.format_version
+        self.handle.state = upgraded(source, state, formatVersion, self.handle.env)
+        return self.handle.state.metadata.format_version
 
     def setProperties(self, properties: Mapping[str, str]) -> None:
         """Set properties of the table; `format-version` upgrades it."""
@@ -90,7 +79,7 @@ class IcebergAltering(ABC):
             if not version.isdigit():
                 raise Invalid(f"format-version is a number, not {version!r}")
             state, source = self._writable()
-            self._latest.state = upgraded(source, state, int(version), system(), wanted)
+            self.handle.state = upgraded(source, state, int(version), self.handle.env, wanted)
         else:
             self._change_properties(wanted, ())
 
@@ -113,7 +102,7 @@ class IcebergAltering(ABC):
         caller = self._caller()
 
         def run() -> Changed:
-            state = self._state()
+            state = self.handle.newest()
             caller.dialect.check_writable(state)
             return _restore(state, moved(state, **to), caller)
 
@@ -136,18 +125,18 @@ class IcebergAltering(ABC):
 
     def _change_columns(self, change: Callable[[Struct], Struct]) -> None:
         state, source = self._writable()
-        self._latest.state = change_columns(source, state, change)
+        self.handle.state = change_columns(source, state, change)
 
     def _change_properties(self, properties: Mapping[str, str], removed: Sequence[str]) -> None:
         state, source = self._writable()
         if properties or removed:
-            self._latest.state = set_properties(source, state, properties, removed)
+            self.handle.state = set_properties(source, state, properties, removed)
 
     def _writable(self) -> tuple[IcebergState, CatalogTable]:
-        state = self._state()
-        self._latest.dialect.commits(state.snapshot.location, state)
-        assert self._latest.source is not None, "a table without a catalog is refused above"
-        return state, self._latest.source
+        state = self.handle.newest()
+        self.handle.dialect.commits(state.snapshot.location, state)
+        assert self.handle.source is not None, "a table without a catalog is refused above"
+        return state, self.handle.source
 
 
 def _commented(f: Field, comment: str | None) -> Field:

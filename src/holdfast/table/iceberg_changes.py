@@ -7,13 +7,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
 from holdfast.errors import Unsupported
 from holdfast.iceberg.state import IcebergState
@@ -24,21 +21,15 @@ from holdfast.model.files import may_lose
 from holdfast.ops import take as taking
 from holdfast.ops.changes import planned
 from holdfast.ops.take import Missing, RowIds
-from holdfast.table.iceberg_latest import Latest
+from holdfast.table.handle import TableBase
+from holdfast.table.iceberg_handle import IcebergHandle
 from holdfast.table.told_changes import ToldChanges, wanted_of
 
 
-class IcebergReadingById(ABC):
+class IcebergReadingById(TableBase):
     """Verbs that go by who rows are."""
 
-    _spark: SparkSession | None
-    _latest: Latest
-
-    @abstractmethod
-    def _state(self) -> IcebergState: ...
-
-    @abstractmethod
-    def _at(self, version: Any, timestamp: Any) -> IcebergState: ...
+    handle: IcebergHandle
 
     def changes(
         self,
@@ -55,10 +46,10 @@ class IcebergReadingById(ABC):
         `kind` is `append-only`, `upsert`, `min-delta` or `full-delta`.
         """
         wanted = wanted_of(kind, keys, include_deleted=includeDeleted, drop_unchanged=dropUnchanged)
-        state = self._state()
+        state = self.handle.newest()
         refuse_imported(state)
-        plan = planned(read_stretch(state, start, end), wanted, self._latest.dialect.load_hidden)
-        return ToldChanges(start, state.version if end is None else end, kind, plan, self._spark)
+        plan = planned(read_stretch(state, start, end), wanted, self.handle.dialect.load_hidden)
+        return ToldChanges(start, state.version if end is None else end, kind, plan, self.handle.spark)
 
     def take(
         self,
@@ -73,13 +64,13 @@ class IcebergReadingById(ABC):
         Ids that no live row has are an error, or with `missing="skip"` left out, or with `missing="null"` rows of
         nulls.
         """
-        state = self._at(version, None)
+        state = self.handle.at(version, None)
         if pc.any(may_lose(state.snapshot.files)).as_py():
             raise Unsupported(
                 f"rows of {state.metadata.location} are deleted by value, so where a row is does not tell whether it "
                 "is live: purge() the table first, or scan it by _row_id"
             )
-        reader = PinnedReader(state.snapshot, self._latest.dialect.load_hidden, None)
+        reader = PinnedReader(state.snapshot, self.handle.dialect.load_hidden, None)
         return taking.take(reader, row_ids, columns, metadata, Missing.of(missing))
 
 

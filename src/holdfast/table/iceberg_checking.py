@@ -8,10 +8,7 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-
-from pyspark.sql import SparkSession
 
 from holdfast.errors import LimitReached
 from holdfast.iceberg.audit import MetadataChecked, check_metadata
@@ -27,9 +24,9 @@ from holdfast.plan.biography import Biography
 from holdfast.plan.check import Looker
 from holdfast.spark.look import SparkLooker
 from holdfast.table.biography import life
-from holdfast.table.changing import Caller
 from holdfast.table.checking import ROUNDS, CheckReport, refuse_dropping
-from holdfast.table.iceberg_latest import Latest
+from holdfast.table.handle import TableBase
+from holdfast.table.iceberg_handle import IcebergHandle
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +69,10 @@ class _Checked:
         return letting_go(self.state.snapshot, self.files.missing)
 
 
-class IcebergChecking(ABC):
+class IcebergChecking(TableBase):
     """What an Iceberg table tells of itself."""
 
-    _spark: SparkSession | None
-    _latest: Latest
-
-    @abstractmethod
-    def _state(self) -> IcebergState: ...
-
-    @abstractmethod
-    def _caller(self) -> Caller: ...
+    handle: IcebergHandle
 
     def check(self, *, repair: bool = False, deep: bool = True, dropMissing: bool = False) -> CheckReport:
         """Whether the table is what its metadata says: snapshots, manifests, delete files, data files, row ids.
@@ -95,7 +85,7 @@ class IcebergChecking(ABC):
         checked = self._checked(deep=deep, repair=repair)
         if not repair:
             return checked.report(deep=deep)
-        format_, env = self._latest.dialect.committing(checked.state), self._caller().env
+        format_, env = self.handle.dialect.committing(checked.state), self._caller().env
         done: list[str] = []
         for _ in range(ROUNDS):
             mutation = checked.mutation(drop_missing=dropMissing)
@@ -109,12 +99,12 @@ class IcebergChecking(ABC):
         raise LimitReached(f"others wrote to {checked.state.metadata.location} during {ROUNDS} checks: repair it later")
 
     def _checked(self, *, deep: bool, repair: bool) -> _Checked:
-        state = self._state()
+        state = self.handle.newest()
         metadata = check_metadata(state, footers=deep or repair)
         if not metadata.is_readable:
             return _Checked(state, metadata, None)
         in_memory = state.snapshot.location.store.url.startswith("memory:")
-        looker: Looker = LocalLooker() if self._spark is None or in_memory else SparkLooker(self._spark)
+        looker: Looker = LocalLooker() if self.handle.spark is None or in_memory else SparkLooker(self.handle.spark)
         files = check_files(state.snapshot, metadata.spoken_of, looker, state.hidden.load, deep=deep)
         return _Checked(state, metadata, files)
 
@@ -123,5 +113,5 @@ class IcebergChecking(ABC):
 
         Versions are the sequence numbers of snapshots. Files are opened only where the row may have been in them.
         """
-        state = self._state()
-        return life(as_told(state), lambda: trail(state), rowId, self._latest.dialect.load_hidden)
+        state = self.handle.newest()
+        return life(as_told(state), lambda: trail(state), rowId, self.handle.dialect.load_hidden)

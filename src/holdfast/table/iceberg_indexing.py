@@ -11,14 +11,12 @@ commit, and other engines leave it alone; the files are below `_holdfast`, which
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
 from holdfast.errors import Conflict, Invalid, NoRowIdentity, Unsupported
 from holdfast.iceberg.state import IcebergState
@@ -35,15 +33,12 @@ from holdfast.local.runner import LocalRunner
 from holdfast.model.files import may_lose
 from holdfast.model.snapshot import Snapshot
 from holdfast.ops import reindex as ops
-from holdfast.ops import scan as scanning
-from holdfast.ops.write import Said
 from holdfast.plan.scan import Condition, Request
 from holdfast.predicate.render import render
 from holdfast.schema.types import MAPPING_NAME, Struct
-from holdfast.table.changing import Caller
-from holdfast.table.iceberg_latest import Latest
+from holdfast.table.handle import Metadata, TableBase, Timestamp, Version
+from holdfast.table.iceberg_handle import IcebergHandle
 from holdfast.table.indexing import by_index
-from holdfast.table.reads import Metadata, Timestamp, Version
 from holdfast.table.reindexing import IndexInfo, Verified, fields_asked, info_of, kind_of
 
 _AGAIN = 20
@@ -77,20 +72,10 @@ class _Indexed:
         return Steady() if why is None else Unsteady(why)
 
 
-class IcebergIndexing(ABC):
+class IcebergIndexing(TableBase):
     """Verbs about indexes, and lookups."""
 
-    _spark: SparkSession | None
-    _latest: Latest
-
-    @abstractmethod
-    def _state(self) -> IcebergState: ...
-
-    @abstractmethod
-    def _at(self, version: Version, timestamp: Timestamp) -> IcebergState: ...
-
-    @abstractmethod
-    def _caller(self, mode: str | None = None, said: Said | None = None, isolation: str | None = None) -> Caller: ...
+    handle: IcebergHandle
 
     def createIndex(
         self, columns: str | Sequence[str], *, name: str | None = None, kind: str = ENTRIES, **options: Any
@@ -139,7 +124,7 @@ class IcebergIndexing(ABC):
 
     def dropIndex(self, name: str, ifExists: bool = False) -> bool:
         """Take an index away; its files stay where they are. False where there was none and `ifExists` allows it."""
-        known = _Indexed.of(self._state()).registered
+        known = _Indexed.of(self.handle.newest()).registered
         if name not in known.indexes and name not in known.troubles:
             if ifExists:
                 return False
@@ -149,7 +134,7 @@ class IcebergIndexing(ABC):
 
     def indexes(self) -> list[IndexInfo]:
         """The indexes of the table."""
-        indexed = _Indexed.of(self._state())
+        indexed = _Indexed.of(self.handle.newest())
         return [info_of(index, indexed) for index in indexed.registered.indexes.values()]
 
     def verifyIndex(self, name: str, sample: int | None = None) -> Verified:
@@ -176,15 +161,14 @@ class IcebergIndexing(ABC):
 
         Reads in this process, through an index where there is one that helps, else by a scan; each row comes once.
         """
-        indexed = _Indexed.of(self._at(version, timestamp))
+        indexed = _Indexed.of(self.handle.at(version, timestamp))
         where = condition_of(indexed.snapshot, {**(keys or {}), **by})
         if indexed.registered.indexes and _refusal(indexed) is None:
             found = by_index(self._indexes(indexed), where, columns, metadata)
             if found is not None:
                 return found
         request = Request(columns, Condition(None, render(where), where), metadata)
-        state = indexed.state
-        return scanning.scan(state.snapshot, request, LocalRunner(), state.hidden.load)
+        return self.handle.opened(indexed.state).scan(request, LocalRunner())
 
     def _remade(self, name: str, make: Callable[[_Indexed, Index, IndexKind], Index | None]) -> IndexInfo:
         for _ in range(_AGAIN):
@@ -202,30 +186,30 @@ class IcebergIndexing(ABC):
 
     def _say(self, name: str, index: Index | None, before: Index | None) -> None:
         """Register what an index is from now on, if it is still what it was."""
-        state = self._state()
-        self._latest.dialect.commits(state.snapshot.location, state)
-        assert self._latest.source is not None, "a table without a catalog is refused above"
+        state = self.handle.newest()
+        self.handle.dialect.commits(state.snapshot.location, state)
+        assert self.handle.source is not None, "a table without a catalog is refused above"
         if registered(state.metadata.properties).indexes.get(name) != before:
             raise Conflict(f"the index {name!r} of {state.metadata.location} was changed meanwhile; do it again")
         said = {} if index is None else {domain_of(name): rendered(index)}
         gone = [domain_of(name)] if index is None else []
-        self._latest.state = set_properties(self._latest.source, state, said, gone)
+        self.handle.state = set_properties(self.handle.source, state, said, gone)
 
     def _indexable(self) -> _Indexed:
-        indexed = _Indexed.of(self._state())
+        indexed = _Indexed.of(self.handle.newest())
         if (error := _refusal(indexed)) is not None:
             raise error
         return indexed
 
     def _indexes(self, indexed: _Indexed) -> Indexes:
-        load_hidden = self._latest.dialect.load_hidden
-        reader, now = self._latest.reader, indexed.snapshot
+        load_hidden = self.handle.dialect.load_hidden
+        reader, now = self.handle.reader, indexed.snapshot
         if reader is None or (reader.snapshot.version, reader.snapshot.schema) != (now.version, now.schema):
-            reader = self._latest.reader = PinnedReader(now, load_hidden, reader)
+            reader = self.handle.reader = PinnedReader(now, load_hidden, reader)
         return Indexes(reader, indexed.registered, indexed.table_id, indexed.since, load_hidden)
 
     def _site(self, indexed: _Indexed) -> Site:
-        return Site(indexed.snapshot, self._latest.dialect.load_hidden, self._caller().env, self._spark)
+        return Site(indexed.snapshot, self.handle.dialect.load_hidden, self._caller().env, self.handle.spark)
 
 
 def _refusal(indexed: _Indexed) -> Invalid | Unsupported | None:

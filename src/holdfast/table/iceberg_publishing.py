@@ -34,9 +34,6 @@ class IcebergPublishing(IcebergWriting, PublishVerbs):
     @abstractmethod
     def create(cls, sparkSession: SparkSession | None, catalog: Any, identifier: Any, schema: Any) -> Any: ...
 
-    @abstractmethod
-    def _at(self, version: Any, timestamp: Any) -> IcebergState: ...
-
     @classmethod
     def createLike(
         cls,
@@ -54,7 +51,7 @@ class IcebergPublishing(IcebergWriting, PublishVerbs):
 
         What else is said is said as to `create`.
         """
-        schema = plain(table._state().snapshot.schema)
+        schema = plain(table.handle.newest().snapshot.schema)
         given: dict[str, Any] = {
             "partitionedBy": partitionedBy,
             "properties": properties,
@@ -64,7 +61,7 @@ class IcebergPublishing(IcebergWriting, PublishVerbs):
         return cls.create(sparkSession, catalog, identifier, schema, **given)
 
     def _origin(self, upto: int | None) -> Origin:
-        found = self._at(upto, None)
+        found = self.handle.at(upto, None)
         if found.entry is None:
             raise Invalid(f"{found.metadata.location} has no snapshot, so there are no rows to publish")
         last = found.entry
@@ -75,7 +72,7 @@ class IcebergPublishing(IcebergWriting, PublishVerbs):
             refuse_imported(state)
             return read_stretch(state, first_after(state, sequence), last.snapshot_id)
 
-        dialect = self._latest.dialect
+        dialect = self.handle.dialect
         return Origin(state.table_id, last.sequence_number, state.snapshot, dialect.load_hidden, since)
 
     def _published(self, state: IcebergState) -> Publication | None:

@@ -9,35 +9,24 @@ The verbs on rows are those of every table (`RowVerbs`); what is particular to I
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
-from holdfast.env import system
 from holdfast.errors import Invalid
 from holdfast.iceberg.catalog import CatalogTable, catalog_table
 from holdfast.iceberg.create import create_table
-from holdfast.iceberg.state import IcebergState
-from holdfast.index.by_row_id import ByRowId
-from holdfast.index.reader import PinnedReader
-from holdfast.ops.write import Said
-from holdfast.plan.prune import Pruner
-from holdfast.predicate.records import ALWAYS, Predicate
 from holdfast.schema.ddl import parse_type
 from holdfast.schema.from_arrow import struct_of
-from holdfast.schema.properties import isolation as level_named
 from holdfast.schema.types import Struct
 from holdfast.spark.conditions import stated_in_text
 from holdfast.spark.types import spark_to_struct
 from holdfast.table.auto import after
-from holdfast.table.changing import Caller
 from holdfast.table.iceberg_altering import IcebergAltering
-from holdfast.table.iceberg_latest import Latest
 from holdfast.table.replacing import found
 from holdfast.table.verbs import RowVerbs, said
 from holdfast.table.writing import How, Written, is_seen, rows_of, write
@@ -45,16 +34,6 @@ from holdfast.table.writing import How, Written, is_seen, rows_of, write
 
 class IcebergWriting(RowVerbs, IcebergAltering):
     """What an Iceberg table can be made to be."""
-
-    _spark: SparkSession | None
-    _latest: Latest
-    _alias: str | None
-
-    @abstractmethod
-    def _state(self) -> IcebergState: ...
-
-    @abstractmethod
-    def _zone(self) -> str: ...
 
     def overwrite(
         self,
@@ -83,7 +62,7 @@ class IcebergWriting(RowVerbs, IcebergAltering):
         how = How(
             replace=True,
             replace_where=where,
-            zone=self._zone(),
+            zone=self.handle.zone,
             dynamic=dynamic,
             add_columns=mergeSchema,
             widen_types=widenTypes,
@@ -92,34 +71,11 @@ class IcebergWriting(RowVerbs, IcebergAltering):
         return self._write(rows, how, mode)
 
     def _write(self, rows: DataFrame | pa.Table, how: How, mode: str | None = None) -> Written:
-        state, caller = self._state(), self._caller(mode)
+        state, caller = self.handle.newest(), self._caller(mode)
         if is_seen(state, how.said, caller.dialect):
             return Written(None, {}, 0)
-        given = rows_of(rows, self._spark, caller.env)
+        given = rows_of(rows, self.handle.spark, caller.env)
         return after(state, write(state, given, found(state, how, caller), caller.env, caller.dialect), caller)
-
-    def _pruners(self, state: IcebergState, also: Predicate = ALWAYS) -> tuple[Pruner, ...]:
-        """What ids offer to whoever reads a snapshot; `also` is true of every row that is wanted."""
-        if state.snapshot.identity is None:
-            return ()
-        return (ByRowId(lambda: PinnedReader(state.snapshot, state.hidden.load), also),)
-
-    def _caller(self, mode: str | None = None, said: Said | None = None, isolation: str | None = None) -> Caller:
-        level = None if isolation is None else level_named(isolation)
-        dialect = self._latest.dialect
-        return Caller(
-            self._spark,
-            system(),
-            self._zone(),
-            self._alias,
-            said or Said(),
-            mode,
-            level,
-            load_hidden=dialect.load_hidden,
-            feeds=False,
-            pruners=self._pruners,
-            dialect=dialect,
-        )
 
 
 def create(

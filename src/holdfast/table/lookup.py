@@ -10,80 +10,28 @@
 from __future__ import annotations
 
 import datetime
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
-from holdfast.delta.state import DeltaState
-from holdfast.delta.vectors import load_hidden
-from holdfast.index.reader import PinnedReader
-from holdfast.index.search import Indexes
 from holdfast.ops import take as taking
 from holdfast.ops.take import Missing, RowIds
 from holdfast.spark.scan import SparkRunner
 from holdfast.spark.take import ids_of
+from holdfast.table.delta_handle import DeltaHandle
+from holdfast.table.handle import TableBase
+from holdfast.table.lookup_pins import Pin
 
 Metadata: TypeAlias = Mapping[str, str] | Sequence[str]
 Timestamp: TypeAlias = str | datetime.datetime
 
-_PAST = 4  # versions other than the pinned one whose readers are kept
 
-
-@dataclass(frozen=True)
-class Pin:
-    """A version of a table, and what reads rows of it."""
-
-    state: DeltaState
-    reader: PinnedReader
-    opened: list[tuple[DeltaState | None, Indexes]] = field(default_factory=list)  # last, with the newest version then
-
-    @classmethod
-    def of(cls, state: DeltaState, before: Pin | None) -> Pin:
-        """A pin of this version, with what was learned from another one of the same table."""
-        same = before is not None and before.state.table_id == state.table_id
-        return cls(state, PinnedReader(state.snapshot, load_hidden, before.reader if before and same else None))
-
-
-@dataclass
-class Pins:
-    """What a table object has pinned."""
-
-    now: Pin | None = None
-    moved: bool = True  # a verb has asked for the newest version since
-    past: dict[int, Pin] = field(default_factory=dict)  # by version, the last used last
-
-    def at(self, state: DeltaState) -> Pin:
-        """The pin of a version other than the pinned one."""
-        if self.now is not None and self.now.state is state:
-            return self.now
-        known = self.past.pop(state.version, None)
-        if known is None or known.state.table_id != state.table_id:
-            known = Pin.of(state, self.now)
-        self.past[state.version] = known
-        while len(self.past) > _PAST:
-            del self.past[next(iter(self.past))]
-        return known
-
-
-class LookupVerbs(ABC):
+class LookupVerbs(TableBase):
     """Verbs that find rows by what they are."""
 
-    @property
-    @abstractmethod
-    def _pins(self) -> Pins: ...
-
-    @abstractmethod
-    def _state(self) -> DeltaState: ...
-
-    @abstractmethod
-    def _session(self) -> SparkSession: ...
-
-    @abstractmethod
-    def _at(self, version: int | str | None, timestamp: Timestamp | None) -> DeltaState: ...
+    handle: DeltaHandle
 
     def take(
         self,
@@ -116,29 +64,26 @@ class LookupVerbs(ABC):
         Ids may come as a DataFrame of one column, of which only a bitmap reaches this process. Ids that no live row
         has are an error, or with `missing="skip"` left out.
         """
-        spark, choice = self._session(), Missing.of(missing)
+        spark, choice = self.handle.session(), Missing.of(missing)
         wanted = ids_of(row_ids) if isinstance(row_ids, DataFrame) else taking.whole_numbers(row_ids)
         reader = self._pinned(version, timestamp).reader
         return taking.take_frame(reader, wanted, SparkRunner(spark), columns, metadata, choice)
 
     def refresh(self) -> int:
         """Look rows up in the newest version from now on; gives the version."""
-        self._pins.moved = True
+        self.handle.pins.moved = True
         return self._pinned().state.version
-
-    def _written(self) -> None:
-        self._pins.moved = True
 
     def _pinned(self, version: int | str | None = None, timestamp: Timestamp | None = None) -> Pin:
         """The version that rows are looked up in."""
-        pins = self._pins
+        pins = self.handle.pins
         if version is not None or timestamp is not None:
             moved = pins.moved
-            found = pins.at(self._at(version, timestamp))
+            found = pins.at(self.handle.at(version, timestamp))
             pins.moved = moved  # looking into the past is no reason to move
             return found
         if pins.now is None or pins.moved:
-            state = self._state()
+            state = self.handle.newest()
             if pins.now is None or pins.now.state is not state:
                 pins.now = Pin.of(state, pins.now)
             pins.moved = False

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +29,7 @@ from holdfast.index.vector_rows import LocalRows
 from holdfast.index.vector_spark import SparkRows, nearest_in
 from holdfast.local.runner import LocalRunner
 from holdfast.model.snapshot import Snapshot
-from holdfast.ops import scan as scanning
+from holdfast.ops.open_table import OpenTable
 from holdfast.plan.scan import Condition, Request, known_columns, refuse_unknown
 from holdfast.predicate.evaluate import matches
 from holdfast.predicate.records import columns_of, conjunction
@@ -41,7 +40,8 @@ from holdfast.spark.id_bitmap import id_bitmap
 from holdfast.spark.scan import SparkRunner
 from holdfast.table import reindexing
 from holdfast.table.indexing import IndexVerbs
-from holdfast.table.lookup import Metadata, Pin, Timestamp
+from holdfast.table.lookup import Metadata, Timestamp
+from holdfast.table.lookup_pins import Pin
 
 DISTANCE, QUERY = "_distance", "_query"
 _ID = "__hf_row_id"
@@ -79,12 +79,6 @@ class NearestPlan:
 class NearestVerbs(IndexVerbs):
     """Verbs about nearness."""
 
-    @abstractmethod
-    def _condition(self, where: str | Column | None, snapshot: Snapshot, metadata: Metadata) -> Condition | None: ...
-
-    @abstractmethod
-    def _local_condition(self, where: str | None, snapshot: Snapshot, metadata: Metadata) -> Condition | None: ...
-
     def nearest(
         self,
         column: str,
@@ -110,8 +104,8 @@ class NearestVerbs(IndexVerbs):
         snapshot = _tracked(pin)
         ask, several = _asked(snapshot, column, vector, k, metric, nprobe, refine)
         self._check_output(pin, columns, metadata, several)
-        condition = self._local_condition(text, snapshot, ())
-        indexes = reindexing.opened(pin, self._seen())
+        condition = self.handle.local_condition(text, snapshot, ())
+        indexes = reindexing.opened(pin, self.handle.state)
         allowed = None if condition is None else _allowed(indexes, condition)
         found = nearest(indexes, ask, route(indexes, ask), allowed, _local_rows(snapshot))
         return _table(pin, found, columns, metadata, several=several)
@@ -132,18 +126,18 @@ class NearestVerbs(IndexVerbs):
     ) -> DataFrame:
         """The same rows as a DataFrame: Spark evaluates `where` and looks at the rows that no index answers for."""
         given = stated_or_none(where, "nearestDF(where=)")
-        spark = self._session()
+        spark = self.handle.session()
         pin = self._pinned(version, timestamp)
         snapshot = _tracked(pin)
         ask, several = _asked(snapshot, column, vector, k, metric, nprobe, refine)
         self._check_output(pin, columns, metadata, several)
-        condition = self._condition(given, snapshot, ())
-        indexes = reindexing.opened(pin, self._seen())
+        condition = self.handle.condition(given, snapshot, ())
+        indexes = reindexing.opened(pin, self.handle.state)
         way = route(indexes, ask)
 
         def rows(columns: Sequence[str]) -> DataFrame:
             request = Request(columns, condition, {ROW_ID: _ID})
-            return scanning.scan(snapshot, request, SparkRunner(spark), load_hidden, self._pruners(pin.state))
+            return self.handle.opened(pin.state).scan(request, SparkRunner(spark))
 
         def rows_of(field: Field, parts: Sequence[Part]) -> Rows:
             return SparkRows(spark, snapshot, field, parts)
@@ -173,7 +167,7 @@ class NearestVerbs(IndexVerbs):
         """How `nearest` with the same arguments would find its answer, and why not otherwise."""
         pin = self._pinned(version, timestamp)
         ask, _ = _asked(_tracked(pin), column, vector, k, metric, nprobe, refine)
-        indexes = reindexing.opened(pin, self._seen())
+        indexes = reindexing.opened(pin, self.handle.state)
         way = route(indexes, ask)
         if way.index is None:
             return NearestPlan(way.metric.value, None, None, 0, indexes.rows(), None, None, way.why)
@@ -211,7 +205,7 @@ class NearestVerbs(IndexVerbs):
         if not len(ids):
             raise Invalid(f"no row has a vector in {column}, so there is no recall")
         ask, _ = _asked(snapshot, column, queries, k + 1, metric, nprobe, refine)
-        indexes = reindexing.opened(pin, self._seen())
+        indexes = reindexing.opened(pin, self.handle.state)
         way, local = route(indexes, ask), _local_rows(snapshot)
         got = nearest(indexes, ask, way, None, local)
         whole = whole_of(snapshot, load_hidden)
@@ -284,7 +278,7 @@ def _allowed(indexes: Indexes, condition: Condition) -> Numbers:
         rows = reader.take_at(files, positions, sorted({c[0] for c in columns_of(left)}), {ROW_ID: _ID})
         rows = rows.filter(matches(rows, left)) if choice.asked.left else rows
     else:
-        rows = scanning.scan(reader.snapshot, Request([], condition, {ROW_ID: _ID}), LocalRunner(), load_hidden)
+        rows = OpenTable(reader.snapshot, load_hidden).scan(Request([], condition, {ROW_ID: _ID}), LocalRunner())
     ids: Numbers = np.sort(rows.column(_ID).to_numpy())
     return ids
 

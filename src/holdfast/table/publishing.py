@@ -76,7 +76,7 @@ class PublishVerbs(RowVerbs):
         if not isinstance(target, PublishVerbs):
             raise Invalid(f"a table is published into an IcebergTable or a DeltaTable, not a {type(target).__name__}")
         origin, caller = self._origin(upto), target._caller()
-        if origin.location == target._state().snapshot.location.url:
+        if origin.location == target.handle.newest().snapshot.location.url:
             raise Invalid(f"{origin.location} cannot be published into itself")
         spark = self._caller().spark
         publisher: Publisher = LocalPublisher(caller.env, caller.zone) if spark is None else SparkPublisher(spark)
@@ -84,7 +84,7 @@ class PublishVerbs(RowVerbs):
 
     def published(self) -> Publication | None:
         """Which table's rows were published into this one, and how far; None where none were."""
-        return self._published(self._state())
+        return self._published(self.handle.newest())
 
 
 @dataclass
@@ -102,7 +102,7 @@ class _Publishing:
     def run(self) -> Published:
         origin, dialect = self.origin, self.caller.dialect
         for lost in range(_ATTEMPTS):
-            state = self.target._state()
+            state = self.target.handle.newest()
             since = None if self.afresh else self._since(state)
             if since is not None and since.version >= origin.last:
                 return Published(None, None)

@@ -30,7 +30,7 @@ from holdfast.ops import reindex as ops
 from holdfast.plan.scan import known_columns, refuse_unknown
 from holdfast.schema.types import Field
 from holdfast.table.changing import Caller
-from holdfast.table.lookup import Pin
+from holdfast.table.lookup_pins import Pin
 from holdfast.table.writing import land
 
 SYNCHRONOUS = "synchronous"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from abc import ABC, abstractmethod
 from dataclasses import replace
 
 from holdfast.delta.features import check_writable, reader_features, writer_features
@@ -18,8 +17,10 @@ from holdfast.ops.drop_feature import without_ids
 from holdfast.ops.restore import differing, restored, restored_shape
 from holdfast.storage.location import Location
 from holdfast.storage.open import missing
-from holdfast.table.changing import Caller, Changed
+from holdfast.table.changing import Changed
 from holdfast.table.delta_dialect import DELTA
+from holdfast.table.delta_handle import DeltaHandle
+from holdfast.table.handle import TableBase
 from holdfast.table.moment import moment_ms
 from holdfast.table.retrying import retried, retry_of
 from holdfast.table.versions import refuse_vacuumed
@@ -66,14 +67,10 @@ def _refuse_missing(location: Location, files: FileTable, version: int) -> None:
         )
 
 
-class RestoreVerbs(ABC):
+class RestoreVerbs(TableBase):
     """Verbs that bring back what was."""
 
-    @abstractmethod
-    def _state(self) -> DeltaState: ...
-
-    @abstractmethod
-    def _caller(self) -> Caller: ...
+    handle: DeltaHandle
 
     def restoreToVersion(self, version: int) -> Changed:
         """Bring back the rows of an earlier version, each with the id and version it had then."""
@@ -88,6 +85,6 @@ class RestoreVerbs(ABC):
         env = self._caller().env
 
         def run() -> Changed:
-            return restore(self._state(), env, version=version, timestamp_ms=timestamp_ms)
+            return restore(self.handle.newest(), env, version=version, timestamp_ms=timestamp_ms)
 
         return retried(run, retry_of(None), env)

@@ -145,7 +145,7 @@ class TaskReader(DataSourceStreamReader):
         plan: ChangesPlan | None = pickle.loads(partition.value)
         if plan is None:
             return
-        rows = LocalChangeReader().changes(plan).select(list(range(len(self._schema))))  # what changes add comes last
+        rows = LocalChangeReader().changes(plan).select(self._schema.fieldNames())
         yield from rows.cast(to_arrow_schema(self._schema, timezone="UTC")).to_batches()
 
 

@@ -7,22 +7,20 @@ Both follow the table in one way and give the same rows.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from holdfast.delta.state import DeltaState
 from holdfast.errors import Invalid
-from holdfast.ops.write import Said
 from holdfast.plan.stream import STORAGE, asked_of
 from holdfast.spark.conditions import stated_in_text
 from holdfast.storage.location import Location
 from holdfast.storage.open import told_outside
 from holdfast.storage.remote import RemoteStore
-from holdfast.table.changing import Caller
+from holdfast.table.delta_handle import DeltaHandle
+from holdfast.table.handle import TableBase
 from holdfast.table.merging import Duplicates
 from holdfast.table.retrying import retry_of
 from holdfast.table.stream_batches import Clauses, Foreach
@@ -31,14 +29,10 @@ from holdfast.table.stream_source import FORMAT, at_batch, register
 _BATCHES = "holdfast.table.stream_batches"
 
 
-class StreamVerbs(ABC):
+class StreamVerbs(TableBase):
     """Verbs that go on from batch to batch."""
 
-    @abstractmethod
-    def _state(self) -> DeltaState: ...
-
-    @abstractmethod
-    def _caller(self, mode: str | None = None, said: Said | None = None, isolation: str | None = None) -> Caller: ...
+    handle: DeltaHandle
 
     def streamChanges(
         self,
@@ -68,7 +62,7 @@ class StreamVerbs(ABC):
             raise Invalid("a stream needs a Spark session: open the table with one")
         if availableNow and processingTime is not None:
             raise Invalid("availableNow ends the query, processingTime keeps it going: choose one")
-        location = self._state().snapshot.location
+        location = self.handle.newest().snapshot.location
         given: dict[str, Any] = {
             **({"readChangeFeed": "true"} if kind == "feed" else {"kind": kind}),
             "startingVersion": startingVersion,
@@ -117,7 +111,7 @@ class StreamVerbs(ABC):
         on = stated_in_text(condition, "mergeStream()")
         Duplicates(duplicates, orderBy)  # these refuse here what the first batch would refuse later
         retry_of(retry)
-        location, alias = self._state().snapshot.location, self._caller(mode, None, isolation).alias
+        location, alias = self.handle.newest().snapshot.location, self._caller(mode, None, isolation).alias
         merging = {
             "path": location.spark_path(),
             "storage": _storage(location),

@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -34,9 +33,9 @@ from holdfast.local.runner import LocalRunner
 from holdfast.local.write import write_table
 from holdfast.model.mutation import HANDS_OUT_NUMBERS, KEEPS_ROW_IDS, STAGED, AllRows, Mutation, NoRows
 from holdfast.model.snapshot import Snapshot
-from holdfast.ops import scan as scanning
 from holdfast.ops.change import Effect
 from holdfast.ops.commit import would_conflict
+from holdfast.ops.open_table import OpenTable
 from holdfast.ops.overlay import Overlay
 from holdfast.ops.rebase import Redo
 from holdfast.ops.write import Said
@@ -52,6 +51,8 @@ from holdfast.table.assignments import Sets, Value, stated_sets
 from holdfast.table.auto import after
 from holdfast.table.changing import Caller, Changed, ChangePlan, Step, no_pruners
 from holdfast.table.delta_dialect import DELTA
+from holdfast.table.delta_handle import DeltaHandle
+from holdfast.table.handle import TableBase
 from holdfast.table.merging import DeltaMergeBuilder, Duplicates, Rows
 from holdfast.table.retrying import Retry, retried, retry_of
 from holdfast.table.verbs import said
@@ -61,21 +62,10 @@ OPERATION = "TRANSACTION"
 LocalCondition = Callable[[str | None, Snapshot], Condition | None]
 
 
-class TransactionVerbs(ABC):
+class TransactionVerbs(TableBase):
     """Several verbs as one."""
 
-    @abstractmethod
-    def _state(self) -> DeltaState: ...
-
-    @abstractmethod
-    def _caller(self, mode: str | None = None, said: Said | None = None, isolation: str | None = None) -> Caller: ...
-
-    @abstractmethod
-    def _written(self) -> None:
-        """Know that this object has written to the table."""
-
-    @abstractmethod
-    def _local_condition(self, where: str | None, snapshot: Snapshot, metadata: Any) -> Condition | None: ...
+    handle: DeltaHandle
 
     def transaction(
         self,
@@ -90,8 +80,8 @@ class TransactionVerbs(ABC):
         `isolation`, `txn` and `userMetadata` are those of a single verb.
         """
         caller = self._caller(None, said(txn, userMetadata), isolation)
-        begun = Transaction(self._state(), caller, lambda where, snapshot: self._local_condition(where, snapshot, ()))
-        begun.afterwards(self._written)
+        begun = Transaction(self.handle.newest(), caller, self.handle.local_condition)
+        begun.afterwards(self.handle.written)
         return begun
 
     def transact(
@@ -204,7 +194,7 @@ class Transaction:
         snapshot = self._now().snapshot
         self._shown = True
         request = Request(columns, self._condition(text, snapshot))
-        return scanning.scan(snapshot, request, LocalRunner(), self._overlay.load_hidden)
+        return OpenTable(snapshot, self._overlay.load_hidden).scan(request, LocalRunner())
 
     def toDF(self) -> DataFrame:
         """Rows as the transaction has made them so far. From then on it depends on every row of the table."""
@@ -212,7 +202,7 @@ class Transaction:
         if spark is None:
             raise Invalid("this table was opened without a Spark session: use toArrow, or open it with one")
         self._shown = True
-        df = scanning.scan(snapshot, Request(), SparkRunner(spark), self._overlay.load_hidden)
+        df = OpenTable(snapshot, self._overlay.load_hidden).scan(Request(), SparkRunner(spark))
         return df.alias(self._caller.alias) if self._caller.alias else df
 
     def wouldConflict(self) -> ConcurrentWrite | None:

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import datetime
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Self
 
 from holdfast.delta.state import DeltaState, load
-from holdfast.ops.write import Said
 from holdfast.plan.biography import Biography
 from holdfast.table import biography, checking
-from holdfast.table.changing import Caller
 from holdfast.table.checking import CheckReport
 from holdfast.table.cloning import Asked, clone, target_of
+from holdfast.table.delta_handle import DeltaHandle
+from holdfast.table.handle import TableBase
 from holdfast.table.manifests import generate
 from holdfast.table.moment import moment_ms
 
 
-class UpkeepVerbs(ABC):
+class UpkeepVerbs(TableBase):
     """Verbs that look at a table, or copy it, without changing a row."""
 
-    @abstractmethod
-    def _state(self) -> DeltaState: ...
-
-    @abstractmethod
-    def _caller(self, mode: str | None = None, said: Said | None = None) -> Caller: ...
+    handle: DeltaHandle
 
     @abstractmethod
     def _beside(self, state: DeltaState) -> Self:
@@ -37,18 +33,18 @@ class UpkeepVerbs(ABC):
         `deep` reads footers and columns of row ids, and nothing else of the data. `repair` does what is safe: it never
         touches a data file. `dropMissing` lets it take files that are not there any more out of the table.
         """
-        return checking.check(self._state(), self._caller(), repair=repair, deep=deep, drop_missing=dropMissing)
+        return checking.check(self.handle.newest(), self._caller(), repair=repair, deep=deep, drop_missing=dropMissing)
 
     def biography(self, rowId: int) -> Biography:
         """What happened to a row: born, changed, moved, deleted, restored, purged; printing it shows a timeline.
 
         Reads the log, and of data files only those the row may have been in, ids and versions alone.
         """
-        return biography.biography(self._state(), rowId)
+        return biography.biography(self.handle.newest(), rowId)
 
     def generate(self, mode: str) -> None:
         """Write manifests of the newest version, as in delta-spark: `generate("symlink_format_manifest")`."""
-        generate(self._state(), mode)
+        generate(self.handle.newest(), mode)
 
     def clone(
         self,
@@ -65,7 +61,7 @@ class UpkeepVerbs(ABC):
         are new rows, with ids of their own. `replace` puts it in the place of a table that is there: of an earlier
         clone only what differs. `storage_options` say how to reach the target, where that is not as this table is.
         """
-        return self._cloned(self._state(), target, Asked(isShallow, replace, properties or {}), storage_options)
+        return self._cloned(self.handle.newest(), target, Asked(isShallow, replace, properties or {}), storage_options)
 
     def cloneAtVersion(
         self,
@@ -78,7 +74,7 @@ class UpkeepVerbs(ABC):
         storage_options: Mapping[str, str] | None = None,
     ) -> Self:
         """Make a table that begins with the rows of a version of this one."""
-        then = load(self._state().snapshot.location, version=version)
+        then = load(self.handle.newest().snapshot.location, version=version)
         return self._cloned(then, target, Asked(isShallow, replace, properties or {}), storage_options)
 
     def cloneAtTimestamp(
@@ -93,7 +89,7 @@ class UpkeepVerbs(ABC):
     ) -> Self:
         """Make a table that begins with the rows this one had at a time."""
         moment = moment_ms(timestamp, zone=self._caller().zone)
-        then = load(self._state().snapshot.location, timestamp_ms=moment)
+        then = load(self.handle.newest().snapshot.location, timestamp_ms=moment)
         return self._cloned(then, target, Asked(isShallow, replace, properties or {}), storage_options)
 
     def _cloned(self, source: DeltaState, target: str, asked: Asked, storage_options: Mapping[str, str] | None) -> Self:

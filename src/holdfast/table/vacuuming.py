@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,7 +36,6 @@ from holdfast.model.snapshot import Snapshot
 from holdfast.model.versions import Versions
 from holdfast.ops import vacuum as ops
 from holdfast.ops.vacuum import HOUR_MS, Vacuumed
-from holdfast.ops.write import Said
 from holdfast.plan.scan import partition_fields
 from holdfast.plan.vacuum import Layout, VacuumPlan, plan_vacuum
 from holdfast.schema.properties import DELETED_FILE_RETENTION
@@ -46,8 +44,9 @@ from holdfast.storage.arrays import mask, strings
 from holdfast.storage.leftovers import behind_no_link
 from holdfast.storage.location import Location
 from holdfast.storage.open import missing
-from holdfast.table.changing import Caller
 from holdfast.table.delta_dialect import CHANGE_DIRECTORY
+from holdfast.table.delta_handle import DeltaHandle
+from holdfast.table.handle import TableBase
 from holdfast.table.index_files import of_indexes
 from holdfast.table.versions import pin, unpin
 from holdfast.table.writing import land
@@ -55,14 +54,10 @@ from holdfast.table.writing import land
 _NONE = Versions()
 
 
-class VersionVerbs(ABC):
+class VersionVerbs(TableBase):
     """What a table does about its old files and versions."""
 
-    @abstractmethod
-    def _state(self) -> DeltaState: ...
-
-    @abstractmethod
-    def _caller(self, mode: str | None = None, said: Said | None = None) -> Caller: ...
+    handle: DeltaHandle
 
     def vacuum(
         self,
@@ -79,7 +74,7 @@ class VersionVerbs(ABC):
         directory. `dryRun` deletes nothing.
         """
         return vacuum(
-            self._state(),
+            self.handle.newest(),
             self._caller().env,
             retention_hours=retentionHours,
             dry_run=dryRun,
@@ -89,19 +84,19 @@ class VersionVerbs(ABC):
 
     def readableVersions(self) -> Versions:
         """The versions that can be read right now: the log describes them and their files are there."""
-        return readable_versions(self._state())
+        return readable_versions(self.handle.newest())
 
     def pin(self, version: int | None, name: str) -> int:
         """Keep a version, the newest by default, from being vacuumed or cleaned up; gives the version."""
-        return pin(self._state(), version, name, self._caller().env)
+        return pin(self.handle.newest(), version, name, self._caller().env)
 
     def unpin(self, name: str) -> None:
         """Let go of a pinned version."""
-        unpin(self._state(), name, self._caller().env)
+        unpin(self.handle.newest(), name, self._caller().env)
 
     def pins(self) -> dict[str, int]:
         """The pinned versions, by name."""
-        return dict(pins_of(self._state()))
+        return dict(pins_of(self.handle.newest()))
 
 
 @dataclass(frozen=True)

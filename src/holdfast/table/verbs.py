@@ -14,8 +14,8 @@ from holdfast.spark.conditions import stated, stated_or_none
 from holdfast.table import changing
 from holdfast.table.assignments import Sets, stated_sets
 from holdfast.table.auto import after
-from holdfast.table.changing import Caller, Changed, ChangePlan
-from holdfast.table.dialect import TableState
+from holdfast.table.changing import Changed, ChangePlan
+from holdfast.table.handle import TableBase
 from holdfast.table.lease import Lease, lease_of
 from holdfast.table.merging import DeltaMergeBuilder, Duplicates
 from holdfast.table.optimizing import Compacted, DeltaOptimizeBuilder, limits_of, purge
@@ -23,14 +23,8 @@ from holdfast.table.retrying import Retry, retried, retry_of
 from holdfast.table.writing import How, Written
 
 
-class RowVerbs(ABC):
+class RowVerbs(TableBase, ABC):
     """Verbs that change rows, each in one commit."""
-
-    @abstractmethod
-    def _state(self) -> TableState: ...
-
-    @abstractmethod
-    def _caller(self, mode: str | None = None, said: Said | None = None, isolation: str | None = None) -> Caller: ...
 
     @abstractmethod
     def _write(self, rows: DataFrame | pa.Table, how: How) -> Written: ...
@@ -72,7 +66,7 @@ class RowVerbs(ABC):
         caller = self._caller(mode, said(txn, userMetadata), isolation)
 
         def run() -> Changed:
-            state = self._state()
+            state = self.handle.newest()
             return after(state, changing.delete(state, where, caller), caller)
 
         return retried(run, retry_of(retry), caller.env)
@@ -96,7 +90,7 @@ class RowVerbs(ABC):
         caller = self._caller(mode, said(txn, userMetadata), isolation)
 
         def run() -> Changed:
-            state = self._state()
+            state = self.handle.newest()
             return after(state, changing.update(state, where, sets, caller), caller)
 
         return retried(run, retry_of(retry), caller.env)
@@ -121,7 +115,7 @@ class RowVerbs(ABC):
         on = stated(condition, "merge()")
         caller = self._caller(mode, said(txn, userMetadata), isolation)
         settled = Duplicates(duplicates, orderBy)
-        return DeltaMergeBuilder(self._state, source, on, caller, settled, retry_of(retry))
+        return DeltaMergeBuilder(self.handle.newest, source, on, caller, settled, retry_of(retry))
 
     @property
     def plan(self) -> Plans:
@@ -147,7 +141,7 @@ class RowVerbs(ABC):
         `lease` is for several workers at once: each leaves the others what they are at. It is the name of a worker, or
         a `Lease` that also says for how long; with True the name is made up.
         """
-        state, caller = self._state(), self._caller()
+        state, caller = self.handle.newest(), self._caller()
         limits = limits_of(
             state,
             caller.dialect,
@@ -160,7 +154,7 @@ class RowVerbs(ABC):
 
     def purge(self) -> Compacted:
         """Write files that hide rows anew, so that readers without deletion vectors see the same rows."""
-        state, caller = self._state(), self._caller()
+        state, caller = self.handle.newest(), self._caller()
         return purge(state, caller, limits_of(state, caller.dialect))
 
 
@@ -173,7 +167,7 @@ class Plans:
     def delete(self, condition: str | Column | None = None, *, mode: str | None = None) -> ChangePlan:
         """What `delete` with the same arguments would do."""
         where, caller = stated_or_none(condition, "plan.delete()"), self._table._caller(mode)
-        return changing.planned(changing.delete_asked(self._table._state(), where, caller), "DELETE", caller)
+        return changing.planned(changing.delete_asked(self._table.handle.newest(), where, caller), "DELETE", caller)
 
     def update(
         self, condition: str | Column | None = None, set: Sets | None = None, *, mode: str | None = None
@@ -184,7 +178,9 @@ class Plans:
             stated_sets(set, "plan.update()"),
         )
         caller = self._table._caller(mode)
-        return changing.planned(changing.update_asked(self._table._state(), where, sets, caller), "UPDATE", caller)
+        return changing.planned(
+            changing.update_asked(self._table.handle.newest(), where, sets, caller), "UPDATE", caller
+        )
 
 
 def said(txn: tuple[str, int] | None, user_metadata: str | None) -> Said:

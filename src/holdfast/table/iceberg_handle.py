@@ -1,0 +1,62 @@
+"""An Iceberg table that is held open, of a catalog or of a metadata file."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from holdfast.iceberg.catalog import CatalogTable
+from holdfast.iceberg.state import IcebergState, moved
+from holdfast.index.reader import PinnedReader
+from holdfast.ops.open_table import OpenTable
+from holdfast.ops.write import Said
+from holdfast.schema.properties import isolation as level_named
+from holdfast.table.changing import Caller
+from holdfast.table.handle import Handle, Timestamp, Version
+from holdfast.table.iceberg_dialect import IcebergDialect
+from holdfast.table.moment import moment_ms
+from holdfast.table.open_iceberg import open_iceberg, pruners_of
+
+
+class IcebergHandle(Handle):
+    """An Iceberg table."""
+
+    state: IcebergState
+
+    def __init__(self, spark: SparkSession | None, state: IcebergState, source: CatalogTable | None) -> None:
+        super().__init__(spark)
+        self.state = state
+        self.source = source  # where to ask for a newer state; None: a metadata file, which stays what it says
+        self.dialect = IcebergDialect(source, lambda: self.state)
+        self.reader: PinnedReader | None = None  # of the snapshot that rows were last looked up in
+
+    def newest(self) -> IcebergState:
+        if self.source is not None:
+            self.state = self.source.newest(self.state)
+        return self.state
+
+    def at(self, version: Version, timestamp: Timestamp) -> IcebergState:
+        moment = None if timestamp is None else moment_ms(timestamp, zone=self.zone)
+        return moved(self.newest(), version=version, timestamp_ms=moment)
+
+    def open(self, version: Version = None, timestamp: Timestamp = None) -> OpenTable:
+        return self.opened(self.at(version, timestamp))
+
+    def opened(self, state: IcebergState) -> OpenTable:
+        """A state of this table, to be read."""
+        return open_iceberg(state)
+
+    def caller(self, alias: str | None, mode: str | None, said: Said | None, isolation: str | None) -> Caller:
+        level = None if isolation is None else level_named(isolation)
+        return Caller(
+            self.spark,
+            self.env,
+            self.zone,
+            alias,
+            said or Said(),
+            mode,
+            level,
+            load_hidden=self.dialect.load_hidden,
+            feeds=False,
+            pruners=pruners_of,
+            dialect=self.dialect,
+        )
