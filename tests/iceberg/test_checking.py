@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -44,6 +45,23 @@ def kinds(table: IcebergTable, **how: Any) -> list[Kind]:
 
 def only(folder: Path, pattern: str) -> Path:
     return max(folder.glob(pattern), key=lambda path: path.stat().st_mtime_ns)
+
+
+def test_files_that_only_history_names_may_be_elsewhere(tmp_path: Path) -> None:
+    smith = Smith(str(tmp_path / "t"), COLUMNS, version=2)
+    old = smith.data({"id": [1], "v": ["a"]}) | {"file_path": "/elsewhere/x.parquet"}
+    smith.commit([old])
+    smith._manifests.clear()
+    smith.commit([smith.data({"id": [2], "v": ["b"]})])
+    smith.snapshots.insert(0, smith.snapshots[0] | {"snapshot-id": 7, "manifest-list": "s3://elsewhere/list.avro"})
+    path = Path(smith.metadata())
+    metadata = json.loads(path.read_text())
+    metadata["metadata-log"] = [{"metadata-file": "s3://elsewhere/v0.json"}, {"metadata-file": 5}]
+    metadata["statistics"] = [{"statistics-path": "/elsewhere/x.stats"}, {"statistics-path": 5}]
+    path.write_text(json.dumps(metadata))
+    report = IcebergTable.forMetadata(None, path).check()
+    assert [(f.kind, f.version) for f in report.findings if not f.kind.is_harmless] == [(Kind.BAD_COMMIT, 7)]
+    assert "allow_outside" in str(report)
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -6,14 +6,18 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
+import holdfast.storage.outside
 from holdfast import DeltaTable
 from holdfast.cli import main
+from holdfast.delta.actions import Sidecar
+from holdfast.delta.checkpoint import _open_sidecar
 from holdfast.errors import Invalid, TableError
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.open import open_location
@@ -81,6 +85,56 @@ def test_a_directory_that_is_a_table_is_followed_and_a_link_in_it_is_not(tmp_pat
     assert not follows(store, False, f"file://{tmp_path}/other/link/x y.parquet")
     assert not follows(store, (f"file://{tmp_path}/other",), f"file://{tmp_path}/other/link/x y.parquet")
     assert follows(store, (f"file://{tmp_path}/other/link",), f"file://{secret}/x y.parquet")
+
+
+@pytest.mark.parametrize("outside", [False, "other"])
+def test_a_file_that_is_a_link_counts_as_where_it_leads(tmp_path: Path, outside: Any) -> None:
+    table, secret = hostile(tmp_path, lambda file: f"{tmp_path}/other/linked.parquet")
+    (tmp_path / "other" / "linked.parquet").symlink_to(secret / "x y.parquet")
+    roots = outside and [tmp_path / outside]
+    with pytest.raises(Invalid, match="allow_outside"):
+        DeltaTable.forPath(None, table, allow_outside=roots).toArrow()
+    assert DeltaTable.forPath(None, table, allow_outside=secret).toArrow().num_rows == 2
+
+
+def test_a_log_without_a_version_makes_no_table(tmp_path: Path) -> None:
+    table, secret = hostile(tmp_path)
+    (secret / "_delta_log").mkdir()
+    (secret / "_delta_log" / "x.crc").touch()
+    (secret / "_delta_log" / ".keep").touch()
+    with pytest.raises(Invalid, match="allow_outside"):
+        DeltaTable.forPath(None, table)
+    with pytest.raises(TypeError, match="allow_outside is True"):
+        DeltaTable.forPath(None, table, allow_outside=7)  # type: ignore[arg-type]
+
+
+def test_a_clone_that_outlives_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(holdfast.storage.outside, "_tables", set())
+    rows = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
+    source = DeltaTable.create(None).location(str(tmp_path / "source")).addColumns(rows.schema).execute()
+    source.append(rows)
+    source.clone(str(tmp_path / "middle"), isShallow=True)
+    DeltaTable.forPath(None, tmp_path / "middle").clone(str(tmp_path / "clone"), isShallow=True)
+    clone = DeltaTable.forPath(None, tmp_path / "clone")
+    assert sorted(clone.toArrow()["id"].to_pylist()) == [1, 2, 3]
+    clone.overwrite(pa.table({"id": pa.array([7], pa.int64())}))
+    shutil.rmtree(tmp_path / "source")
+    holdfast.storage.outside._tables.clear()
+    clone = DeltaTable.forPath(None, tmp_path / "clone")
+    assert clone.check(repair=True).clean
+    assert list(clone.readableVersions()) == [1]
+    assert clone.vacuum().files.num_rows == 0
+    assert clone.toArrow().to_pylist() == [{"id": 7}]
+    with pytest.raises(Invalid, match=rf"allow_outside=\['file://{tmp_path}/source'\]"):
+        clone.toArrow(version=0)
+
+
+def test_a_sidecar_is_never_a_strangers_file(tmp_path: Path) -> None:
+    table, secret = hostile(tmp_path)
+    location = open_location(str(table), allow_outside=True)
+    for path in (f"file:{secret}/x%20y.parquet", "../../home/secret/x%20y.parquet"):
+        with pytest.raises(Invalid, match=r"outside of it|climbs"):
+            _open_sidecar(location, Sidecar(path, 1, 1))
 
 
 def test_on_a_bucket_the_store_is_not_the_table() -> None:

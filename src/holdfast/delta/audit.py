@@ -148,12 +148,12 @@ class _Walk:
             return
         self.history.saw(version, lines)
         if self._trusted is not None:
-            self._trusted = self._trusted.after(lines, self.location)
+            self._trusted = self._trusted.after(lines, self.location.anywhere)
 
     def _checkpoint(self, checkpoint: Checkpoint) -> None:
         repair = "writes one in its place, from the commits"
         try:
-            contents = read_checkpoint(self.location, checkpoint)
+            contents = read_checkpoint(self.location.anywhere, checkpoint)
             settings, slabs = contents.settings, contents.slabs
         except Damaged as error:
             self.broken.append(checkpoint)
@@ -244,7 +244,7 @@ def _hint(location: Location, listing: LogListing, bad: tuple[Checkpoint, ...]) 
         what = f"points to version {hint.version}, which has no complete checkpoint"
     else:
         good = [c for c in listing.checkpoints if c.version == hint.version and c not in bad]
-        counted = (s for c in good for s in hinted_otherwise(hint, c, read_checkpoint(location, c)))
+        counted = (s for c in good for s in hinted_otherwise(hint, c, read_checkpoint(location.anywhere, c)))
         what = next((f"says {otherwise} in the checkpoint of version {hint.version}" for otherwise in counted), None)
     if what is not None:
         yield Finding(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -46,7 +45,7 @@ class History:
 
     def __init__(self, location: Location) -> None:
         # A removed file is only a name, so its spelling may lead anywhere.
-        self._location = replace(location, allow_outside=True)
+        self._location = location.anywhere
         self._events: list[pa.Table] = [_EVENTS.empty_table()]
         self._followed_from = 0  # of the events: earlier ones say nothing about later removals
         self._numbered_from = 0  # likewise about ids

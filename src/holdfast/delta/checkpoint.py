@@ -134,7 +134,7 @@ def read_removed(location: Location, checkpoint: Checkpoint) -> pa.Table:
 
 def removed_from(actions: Sequence[FileAction], location: Location) -> pa.Table:
     """Removed files from their records."""
-    keys = replace(location, allow_outside=True).file_keys(strings([a.path for a in actions]))
+    keys = location.anywhere.file_keys(strings([a.path for a in actions]))
     deleted = longs([a.deletion_timestamp for a in actions])
     return from_actions(actions, keys).append_column(REMOVED.field("deleted_ms"), deleted)
 
@@ -147,7 +147,7 @@ def _removed(location: Location, file: pq.ParquetFile) -> Iterator[pa.Table]:
     for groups in _row_groups(file):
         found = _struct(file, groups, "remove", wanted)
         found = _Rows.where(pc.is_valid(pc.struct_field(found, "path"))).of(found)
-        keys = replace(location, allow_outside=True).file_keys(pc.struct_field(found, "path"))
+        keys = location.anywhere.file_keys(pc.struct_field(found, "path"))
         deleted = pa.nulls(len(found), pa.int64())
         if "deletionTimestamp" in fields:
             deleted = pc.struct_field(found, "deletionTimestamp").cast(pa.int64())
@@ -217,9 +217,10 @@ def _sidecars(location: Location, named: Sequence[Sidecar]) -> list[_Part]:
 
 
 def _open_sidecar(location: Location, sidecar: Sidecar) -> _Part:
-    # A sidecar is a name in its own directory, or a path like any other in a log.
+    # A sidecar is a name in its own directory, or a path in a table; it is opened, whatever data files may be.
     if "/" in sidecar.path or "%" in sidecar.path:
-        key = location.store_key(location.file_key(sidecar.path))
+        own = replace(location, allow_outside=False)
+        key = own.store_key(own.file_key(sidecar.path))
     else:
         key = location.key(LOG, SIDECARS, sidecar.path)
     meta = ObjectMeta(key, sidecar.size_in_bytes, sidecar.modification_time)

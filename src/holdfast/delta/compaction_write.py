@@ -9,8 +9,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from holdfast.delta.actions import Line, decode_lines
 from holdfast.delta.columns import logical_ids
 from holdfast.delta.log import list_log, log_url, read_bytes
@@ -50,7 +48,7 @@ def write_log_compaction(location: Location, first: int, last: int) -> str:
 def _subjects(location: Location, actions: list[Line]) -> list[tuple[str, str] | None]:
     """What each action is about; None for one that no reader of a state asks for."""
     files = [(n, action) for n, line in enumerate(actions) if (action := line.add or line.remove) is not None]
-    keys = replace(location, allow_outside=True).file_keys(strings([action.path for _, action in files]))
+    keys = location.anywhere.file_keys(strings([action.path for _, action in files]))
     vectors = strings([None if (dv := action.deletion_vector) is None else dv.unique_id for _, action in files])
     found = [_setting(line) for line in actions]
     for (n, _), logical in zip(files, logical_ids(keys, vectors).to_pylist(), strict=True):

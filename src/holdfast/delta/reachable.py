@@ -14,7 +14,7 @@ log of any length is read once, and no version is replayed by itself.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -130,7 +130,7 @@ def walk(location: Location, among: Versions | None = None) -> Past:
         for start, stretch in _stretches(location, listing, first, last):
             events.append(stretch.removes)
             if start == first:
-                base = load(location, version=first).snapshot.files.table
+                base = load(location.anywhere, version=first).snapshot.files.table
                 events.append(_dated(base.append_column("deleted_ms", pa.nulls(len(base), pa.int64())), first, True))
             else:
                 events.append(stretch.adds)
@@ -171,7 +171,7 @@ def vector_keys(location: Location, files: pa.Table) -> pa.Array:
     dv = files.column("dv").combine_chunks()
     storage, path = pc.struct_field(dv, "storage"), pc.struct_field(dv, "path")
     spelled = pc.binary_join_element_wise(storage, path, strings([""])[0]).dictionary_encode()
-    anywhere = replace(location, allow_outside=True)
+    anywhere = location.anywhere
     keys = [vector_file(anywhere, "of some version", text[0], text[1:]) for text in spelled.dictionary.to_pylist()]
     return strings(keys).take(spelled.indices)
 
@@ -213,7 +213,7 @@ def commit_columns(location: Location, told: Sequence[tuple[int, Line]]) -> Comm
     adds = [(version, line.add) for version, line in told if line.add is not None]
     removes = [(version, line.remove) for version, line in told if line.remove is not None]
     changes = [(version, line.cdc) for version, line in told if line.cdc is not None]
-    anywhere = replace(location, allow_outside=True)
+    anywhere = location.anywhere
     added = from_actions([a for _, a in adds], _keys(anywhere, [a for _, a in adds]))
     added = added.append_column(REMOVED.field("deleted_ms"), pa.nulls(len(adds), pa.int64()))
     gone = removed_from([a for _, a in removes], location)

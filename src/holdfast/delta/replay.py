@@ -11,7 +11,7 @@ new commits cost, however many files there are.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -79,7 +79,7 @@ def layer_from(lines: Sequence[Line], location: Location) -> Layer:
     found = [(line.add or line.remove, line.add is not None) for line in lines if line.add or line.remove]
     actions = [action for action, _ in found if action is not None]
     # A removed file is only a name, so its spelling may lead anywhere; a live one is checked below.
-    keys = replace(location, allow_outside=True).file_keys(strings([a.path for a in actions]))
+    keys = location.anywhere.file_keys(strings([a.path for a in actions]))
     vectors = strings([None if (dv := a.deletion_vector) is None else dv.unique_id for a in actions])
     ids = logical_ids(keys, vectors)
     newest = last_of_each(ids)

@@ -142,7 +142,7 @@ def _keep_recent(state: DeltaState, horizon: Horizon, left: _Idle) -> None:
     left.keep(_dated_after(removed, horizon.moment_ms))
     if not len(left.keys) or not horizon.recent:
         return
-    then = state if horizon.version == state.version else load(location, version=horizon.version)
+    then = state if horizon.version == state.version else load(location.anywhere, version=horizon.version)
     left.keep(file_keys(then), _configured(then.domains))
     if not len(left.keys):
         return
@@ -189,7 +189,7 @@ def _configured(domains: Mapping[str, DomainMetadata]) -> Iterator[tuple[str, st
 
 
 def _versions(location: Location, versions: list[int]) -> Iterator[DeltaState]:
-    return each(location.store, lambda version: load(location, version=version), versions)
+    return each(location.store, lambda version: load(location.anywhere, version=version), versions)
 
 
 def _without(keys: pa.Array, others: pa.Array) -> pa.Array:

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -53,7 +52,7 @@ def _touch(location: Location, version: int, written_ms: int, lines: Sequence[Li
     adds = [line.add for line in lines if line.add is not None]
     removes = [line.remove for line in lines if line.remove is not None]
     # Files of old versions are only asked for if they are there, so a spelling may lead anywhere.
-    anywhere = replace(location, allow_outside=True)
+    anywhere = location.anywhere
     added = from_actions(adds, anywhere.file_keys(strings([action.path for action in adds])))
     vectors = [None if (dv := action.deletion_vector) is None else dv.unique_id for action in removes]
     own = written_time(lines)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import accumulate, chain
 from typing import Any
 
@@ -103,4 +102,4 @@ def _tags(info: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _keys(location: Location, actions: Sequence[FileAction]) -> pa.Array:
     # What others did is compared by name and not followed.
-    return replace(location, allow_outside=True).file_keys(strings([action.path for action in actions]))
+    return location.anywhere.file_keys(strings([action.path for action in actions]))

@@ -1,7 +1,8 @@
 """A table's metadata checked against itself: snapshots, lists, manifests, and what they say of each other.
 
 1. Every snapshot that is kept is looked at; a manifest that several share is read once.
-2. Nothing is written, and what cannot be read is a finding that costs the others nothing.
+2. Nothing is written, and what cannot be read is a finding that costs the others nothing. Files that only history
+   names (old metadata, statistics, files of older snapshots) may be anywhere: nobody opens them here.
 3. What other engines may leave without being wrong (deletes that apply to nothing, totals in summaries that do not add
    up) is only worth knowing.
 """
@@ -115,8 +116,8 @@ def _metadata_keys(state: IcebergState) -> Iterator[str]:
         f"{metadata.location.rstrip('/')}/metadata/version-hint.text",
     ]
     for path in told:
-        if path:
-            yield state.paths.key(path)
+        if isinstance(path, str) and path:
+            yield state.paths.anywhere.key(path)
 
 
 def _snapshot(
@@ -138,7 +139,7 @@ def _snapshot(
                 yield _unreadable(error, entry), nothing
                 continue
         yield None, strings([state.paths.key(manifest.path)])
-        yield None, state.paths.keys(known.entries["file_path"].combine_chunks())
+        yield None, state.paths.anywhere.keys(known.entries["file_path"].combine_chunks())
         wrong = miscounted(known)
         if wrong is not None:
             what = f"the list of snapshot {entry.snapshot_id} says that {manifest.path} has {wrong}"

@@ -41,6 +41,11 @@ class Paths:
     location: Location
     relocate: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def anywhere(self) -> Paths:
+        """The same where paths are only names, of files that nobody opens: they may lead anywhere."""
+        return replace(self, location=self.location.anywhere)
+
     def key(self, path: str) -> str:
         """The file key of one path."""
         moved = relocated(path, self.relocate)

@@ -78,8 +78,7 @@ def reloaded(state: IcebergState, metadata_path: str) -> IcebergState:
     """The same table by another metadata file of it; manifests that were read are not read again."""
     paths = state.paths
     # Whoever keeps the table's name says where its metadata is, as when the table was opened.
-    told = replace(paths, location=replace(paths.location, allow_outside=True))
-    store, key = place(told.location, told.key(metadata_path))
+    store, key = place(paths.anywhere.location, paths.anywhere.key(metadata_path))
     metadata = read_metadata(store, key)
     return state_of(metadata, metadata_path, paths.with_own(metadata.properties), known=state.contents.read)
 

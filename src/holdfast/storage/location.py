@@ -63,6 +63,11 @@ class Location:
         """The decoded URL of the directory, without a trailing slash."""
         return f"{self.store.url}/{self.directory}" if self.directory else self.store.url
 
+    @property
+    def anywhere(self) -> Location:
+        """The same place where paths are only names, of files that nobody opens: they may lead anywhere."""
+        return replace(self, allow_outside=True)
+
     def key(self, *parts: str) -> str:
         """The store's key of something inside the directory."""
         return "/".join((self.directory, *parts)) if self.directory else "/".join(parts)

@@ -65,6 +65,10 @@ def _roots(given: bool | str | Sequence[str]) -> Outside:
             return given.lower() == "true"
         case str():
             return _roots([root.strip() for root in given.split(",") if root.strip()])
+        case os.PathLike():
+            return _roots([os.fspath(given)])
+        case int() | float():
+            raise TypeError(f"allow_outside is True, False, a root or a list of roots, not {given!r}")
         case _:
             return tuple(dict.fromkeys(_opened(os.fspath(root), None).url for root in given))
 

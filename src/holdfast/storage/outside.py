@@ -5,12 +5,13 @@ The store is the machine, or a bucket with other people's data; only the directo
 1. A file outside is followed below a root that the user named, or into a directory that is a Delta table itself: the
    nearest `_delta_log` above the file is that of a table whose files are its own, as a shallow clone's source is.
 2. In another store only a root that the user named counts.
-3. On this machine directories are compared as they really are, with links resolved.
+3. On this machine places are compared as they really are, with links resolved, those of the file itself too.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from typing import TypeAlias
 
 from holdfast.errors import Invalid
@@ -19,6 +20,8 @@ from holdfast.storage.base import ObjectStore
 Outside: TypeAlias = bool | tuple[str, ...]  # nothing, anything, or what is below these URLs
 
 _LOG = "_delta_log"
+_FIRST = "00000000000000000000."
+_VERSIONED = re.compile(r"[0-9]{20}\.")
 _MOST_TABLES = 10_000
 _tables: set[str] = set()  # directories that were seen to be tables: once is enough
 
@@ -27,7 +30,7 @@ def follows(store: ObjectStore, outside: Outside, url: str) -> bool:
     """Whether a file at a URL may be read for a table in a store."""
     if outside is True:
         return True
-    directory = real(url.rpartition("/")[0])
+    directory = real(url).rpartition("/")[0]
     if outside and any(is_below(directory, real(root)) for root in outside):
         return True
     return f"{url}/".startswith(f"{store.url}/") and _in_table(store, directory)
@@ -37,7 +40,7 @@ def in_roots(outside: Outside, url: str) -> bool:
     """Whether a file at a URL is below a root, without a look at what lies there."""
     if isinstance(outside, bool):
         return outside
-    directory = real(url.rpartition("/")[0])
+    directory = real(url).rpartition("/")[0]
     return any(is_below(directory, real(root)) for root in outside)
 
 
@@ -51,7 +54,7 @@ def refusal(table: str, spelled: str, url: str) -> Invalid:
 
 
 def real(url: str) -> str:
-    """A directory's URL with the links of this machine resolved."""
+    """A URL with the links of this machine resolved."""
     return f"file://{os.path.realpath(url[len('file://') :] or '/')}".rstrip("/") if url.startswith("file://") else url
 
 
@@ -61,8 +64,10 @@ def is_below(directory: str, root: str) -> bool:
 
 
 def _is_table(store: ObjectStore, directory: str) -> bool:
+    """Whether there is a log with a commit or a checkpoint: their names begin with a version."""
     try:
-        return next(iter(store.list_from(f"{directory}/{_LOG}")), None) is not None
+        first = next(iter(store.list_from(f"{directory}/{_LOG}", _FIRST)), None)
+        return first is not None and _VERSIONED.match(first.name) is not None
     except Invalid:  # who may not look there may not be led there
         return False
 
