@@ -46,7 +46,9 @@ def test_records_that_may_be_null_are_looked_into(file_may_be_null: bool, tuple_
     assert found.to_pylist() == [{"status": 1, "data_file": {"file_path": "f", "partition": {"kind": "a"}}}]
 
 
+@pytest.mark.parametrize("file_may_be_null", [False, True])
 @pytest.mark.parametrize("tuple_may_be_null", [False, True])
-def test_tuples_that_may_be_null_are_stored_again(tuple_may_be_null: bool) -> None:
-    written = json.dumps(entry_schema(tuple_may_be_null=tuple_may_be_null)).encode()
+def test_tuples_that_may_be_null_are_stored_again(file_may_be_null: bool, tuple_may_be_null: bool) -> None:
+    schema = entry_schema(file_may_be_null=file_may_be_null, tuple_may_be_null=tuple_may_be_null)
+    written = json.dumps(schema).encode()
     assert tuple_schema(cast(Listed, SimpleNamespace(written_as=written))) == TUPLE

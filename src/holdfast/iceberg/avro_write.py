@@ -29,7 +29,7 @@ def container(schema: Any, records: Iterable[Mapping[str, Any]], notes: Mapping[
         _blob(out, name.encode())
         _blob(out, value.encode())
     out += b"\0" + sync
-    write = _writer(schema)
+    write = _writer(schema, {})
     rows = iter(records)
     while block := list(islice(rows, BLOCK_RECORDS)):
         body = bytearray()
@@ -43,16 +43,19 @@ def container(schema: Any, records: Iterable[Mapping[str, Any]], notes: Mapping[
     return bytes(out)
 
 
-def _writer(schema: Any) -> _Write:
+def _writer(schema: Any, named: dict[str, Any]) -> _Write:
+    """What writes values of a type; one that has a name is meant by it once it was defined."""
     if isinstance(schema, list):
-        return _optional(schema)
+        return _optional(schema, named)
     kind = schema["type"] if isinstance(schema, dict) else schema
+    if isinstance(schema, dict) and "name" in schema:
+        named[schema["name"]] = schema
     match kind:
         case "record":
-            fields = [(f["name"], _writer(f["type"])) for f in schema["fields"]]
+            fields = [(f["name"], _writer(f["type"], named)) for f in schema["fields"]]
             return lambda out, value: _record(out, value, fields)
         case "array":
-            item = _writer(schema["items"])
+            item = _writer(schema["items"], named)
             return lambda out, value: _array(out, value, item)
         case "int" | "long":
             return _long
@@ -67,15 +70,19 @@ def _writer(schema: Any) -> _Write:
         case "float" | "double":
             layout = "<f" if kind == "float" else "<d"
             return lambda out, value: out.extend(struct.pack(layout, value))
+        case "null":
+            return lambda out, value: None
         case dict() | list():
-            return _writer(kind)
+            return _writer(kind, named)
+        case _ if kind in named:
+            return _writer(named[kind], named)
         case _:
             raise AssertionError(f"no manifest has a field of {kind}")
 
 
-def _optional(schema: list[Any]) -> _Write:
+def _optional(schema: list[Any], named: dict[str, Any]) -> _Write:
     null = schema.index("null")
-    inner = _writer(next(s for s in schema if s != "null"))
+    inner = _writer(next(s for s in schema if s != "null"), named)
 
     def write(out: bytearray, value: Any) -> None:
         if value is None:

@@ -208,10 +208,11 @@ def _holds(state: IcebergState, row: Mapping[str, Any]) -> bool:
 def tuple_schema(listed: Listed) -> Mapping[str, Any]:
     """How the tuples of a manifest are stored."""
     schema = msgspec.json.decode(listed.written_as)
-    file = next(f["type"] for f in schema["fields"] if f["name"] == "data_file")
-    found: Any = next(f["type"] for f in file["fields"] if f["name"] == "partition")
-    # Sail lets a tuple be null, so that its type is a choice of two.
-    record: Mapping[str, Any] = found if isinstance(found, dict) else next(t for t in found if isinstance(t, dict))
+    for name in ("data_file", "partition"):
+        inner = next(f["type"] for f in schema["fields"] if f["name"] == name)
+        # BigQuery lets a file be null, and Sail a tuple, so that its type is a choice of two.
+        schema = inner if isinstance(inner, dict) else next(t for t in inner if isinstance(t, dict))
+    record: Mapping[str, Any] = schema
     return record
 
 

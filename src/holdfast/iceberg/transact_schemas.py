@@ -26,7 +26,6 @@ _PLAIN: dict[str, Any] = {
     "time": {"type": "long", "logicalType": "time-micros"},
     "timestamp": {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": False},
     "timestamptz": {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": True},
-    "uuid": {"type": "fixed", "name": "uuid_fixed", "size": 16, "logicalType": "uuid"},
 }
 
 
@@ -121,8 +120,11 @@ def list_schema(version: int) -> dict[str, Any]:
 
 
 def _avro(spelled: str, number: int) -> Any:
+    """The type of a partition field; a name stands for one type in a schema, so the field's number is part of it."""
     if spelled in _PLAIN:
         return _PLAIN[spelled]
+    if spelled == "uuid":
+        return {"type": "fixed", "name": f"uuid_fixed_{number}", "size": 16, "logicalType": "uuid"}
     if found := _DECIMAL.fullmatch(spelled):
         precision, scale = int(found[1]), int(found[2])
         return {
