@@ -12,15 +12,16 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from holdfast.errors import Damaged, Unsupported
-from holdfast.iceberg.avro_columns import columns_of
-from holdfast.iceberg.avro_values import Column
-from holdfast.iceberg.avro_window import Malformed, number_at
+from holdfast.iceberg.avro_columns import record_of
+from holdfast.iceberg.avro_records import read_records
+from holdfast.iceberg.avro_values import Record
+from holdfast.iceberg.avro_window import Malformed, Places, Window, number_at
 
 LIMIT_BYTES, LIMIT_RATIO = 32 << 20, 100
 PART_BYTES = 1 << 20  # blocks are decoded together up to this size, and what was walked is made into columns
@@ -43,10 +44,15 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """Blocks behind each other: for each the number of its records, and where it ends in the bytes of all."""
+    """Blocks behind each other: how many records there are, and where the bytes end, with each of them."""
 
     data: bytes
-    blocks: list[tuple[int, int]]
+    counts: Places
+    ends: Places
+
+    @classmethod
+    def of(cls, pieces: list[bytes], counts: list[int]) -> _Blocks:
+        return cls(b"".join(pieces), np.cumsum(counts), np.cumsum([len(piece) for piece in pieces]))
 
 
 def read_container(data: bytes, *, wanted: Collection[str] | None = None, where: str) -> Container:
@@ -73,59 +79,35 @@ def _read(data: bytes, wanted: Collection[str] | None, where: str) -> Container:
     notes, start = _notes(data)
     if "avro.schema" not in notes:
         raise Malformed("its header has no schema")
-    schema = msgspec.json.decode(notes["avro.schema"])
-    if not isinstance(schema, dict) or schema.get("type") != "record":
-        raise Malformed("its schema is no record")
+    record = record_of(msgspec.json.decode(notes["avro.schema"]), wanted, where)
     unpack = _codec(notes.get("avro.codec", b"null").decode(), where)
     limit = LIMIT_BYTES + LIMIT_RATIO * len(data)
     parts: list[pa.StructArray] = []
     held = 0
     for group in _groups(data, start, unpack, limit):
-        for part in _parts(group, schema, wanted, where):
+        for part in _parts(group, record):
             held += part.nbytes
             if held > limit:
                 raise Malformed(f"its {len(data)} bytes hold more than {limit} bytes of values")
             parts.append(part)
     if not parts:
-        parts = [columns_of(schema, wanted, b"", where).made(0)]
+        parts = [record.read(Window(b""), np.zeros(0, np.int64))[0]]
     return Container(notes, parts[0] if len(parts) == 1 else pa.concat_arrays(parts))
 
 
-def _parts(
-    group: _Blocks, schema: Mapping[str, Any], wanted: Collection[str] | None, where: str
-) -> Iterator[pa.StructArray]:
+def _parts(group: _Blocks, record: Record) -> Iterator[pa.StructArray]:
     """The records of some blocks, decoded in windows over their bytes."""
-    start = 0
-    blocks = iter(group.blocks)
-    left, end = next(blocks)
-    while True:
-        window = group.data[start : start + RECORD_BYTES]
-        records = columns_of(schema, wanted, window, where)
-        at = count = 0
-        while at < PART_BYTES:
-            while not left and start + at == end:
-                following = next(blocks, None)
-                if following is None:
-                    yield records.made(count)
-                    return
-                left, end = following
-            if not left or start + at >= end:
-                raise Malformed(f"a block has {end - start - at} bytes and {left} records left over")
-            at = _after(records, at, len(window))
-            count, left = count + 1, left - 1
-        yield records.made(count)
-        start += at
-
-
-def _after(records: Column, at: int, size: int) -> int:
-    """Where the record ends that begins somewhere."""
-    try:
-        after = records.read(at)
-    except IndexError as error:
-        raise Malformed(f"a record goes on beyond its block ({error})") from error
-    if after > size:
-        raise Malformed("a record goes on beyond its block")
-    return after
+    start = done = 0
+    while start < len(group.data):
+        window = Window(group.data[start : start + RECORD_BYTES])
+        records, places = read_records(record, window, cut=start + window.size < len(group.data))
+        blocks = slice(*np.searchsorted(group.counts, [done, done + len(places)]))
+        if (places[group.counts[blocks] - done] != group.ends[blocks] - start).any():
+            raise Malformed("a block has more bytes than its records, or more records than it claims")
+        yield records
+        start, done = start + int(places[-1]), done + len(places) - 1
+    if done != group.counts[-1]:
+        raise Malformed(f"blocks claim {group.counts[-1]} records and have {done}")
 
 
 def _notes(data: bytes) -> tuple[dict[str, bytes], int]:
@@ -155,10 +137,10 @@ def _blob_at(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _groups(data: bytes, at: int, unpack: _Unpack, limit: int) -> Iterator[_Blocks]:
-    """The blocks of a file, unpacked; those that are small together."""
+    """The blocks of a file that have records, unpacked; those that are small together."""
     sync = data[at - _SYNC_BYTES : at]
     pieces: list[bytes] = []
-    blocks: list[tuple[int, int]] = []
+    counts: list[int] = []
     size = total = 0
     while at < len(data):
         count, at = number_at(data, at)
@@ -168,16 +150,17 @@ def _groups(data: bytes, at: int, unpack: _Unpack, limit: int) -> Iterator[_Bloc
         at += _SYNC_BYTES
         piece = unpack(packed, limit - total)
         total += len(piece)
-        if not 0 <= count <= len(piece):
+        if not min(1, len(piece)) <= count <= len(piece):
             raise Malformed(f"a block of {len(piece)} bytes claims {count} records")
         if pieces and size + len(piece) > PART_BYTES:
-            yield _Blocks(b"".join(pieces), blocks)
-            pieces, blocks, size = [], [], 0
-        size += len(piece)
-        pieces.append(piece)
-        blocks.append((count, size))
+            yield _Blocks.of(pieces, counts)
+            pieces, counts, size = [], [], 0
+        if piece:
+            size += len(piece)
+            pieces.append(piece)
+            counts.append(count)
     if pieces:
-        yield _Blocks(b"".join(pieces), blocks)
+        yield _Blocks.of(pieces, counts)
 
 
 def _codec(name: str, where: str) -> _Unpack:

@@ -1,13 +1,11 @@
-"""Columns of single values and of lists, for the types that Avro has.
+"""How values of each type of Avro lie in the bytes: where they end, and what they are as Arrow.
 
-A walk over the bytes notes where each value begins; the values are made from that afterwards, all at once.
-
-1. A step takes the place where a value begins and gives the place where it ends, which is never before it. One that
-   would need bytes beyond the data raises IndexError, or ends beyond it.
-2. A list claims no more items than there are bytes left, and no item has no bytes, so that a walk takes time in
+1. `skip` takes the place where one value begins and gives the place where it ends, which is never before it. It raises
+   IndexError, or ends beyond the data, if there are too few bytes.
+2. `after` does so for many values at once; `read` makes an Arrow array of them too. Both refuse what is malformed.
+3. A list claims no more items than there are bytes left, and no item has no bytes, so that time and memory are in
    proportion to the bytes, whatever stands in them.
-3. A number keeps within its type's bits, a boolean is 0 or 1, a text UTF-8, or making them raises.
-4. Values of one byte, and lists of one run, are the usual ones: steps go for them first.
+4. A number keeps within its type's bits, a boolean is 0 or 1, a text UTF-8, or reading them raises.
 """
 
 from __future__ import annotations
@@ -21,296 +19,326 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from holdfast.iceberg.avro_window import (
+    OTHER_SIZE,
     Malformed,
-    Run,
+    Places,
+    Window,
     after_blob,
     after_number,
-    blobs,
     counted,
-    numbers_at,
     run_of,
-    slices,
 )
 
-Step: TypeAlias = Callable[[int], int]
-_ODD = 0x81  # bits of a byte that is a number of several bytes, or below zero
+Step: TypeAlias = Callable[[bytes, int], int]
+FIELD_ID = b"field-id"
+_FEW = 32  # lists with items left that are walked one by one
+
+
+class Layout(Protocol):
+    """How values of one type lie in the bytes."""
+
+    skip: Step
+
+    @property
+    def least(self) -> int:
+        """How many bytes a value has at least."""
+
+    @property
+    def cells(self) -> int:
+        """How many values Arrow keeps for one."""
+
+    def after(self, window: Window, at: Places) -> Places:
+        """Where the values end that begin at some places."""
+
+    def read(self, window: Window, at: Places) -> tuple[pa.Array, Places]:
+        """The values that begin at some places, and where they end."""
+
+
+class Numbers:
+    """Whole numbers."""
+
+    least = cells = 1
+    skip: Step = staticmethod(after_number)
+
+    def __init__(self, bits: int) -> None:
+        self._bits = bits
+
+    def after(self, window: Window, at: Places) -> Places:
+        return window.after_numbers(at)
+
+    def read(self, window: Window, at: Places) -> tuple[pa.Array, Places]:
+        values, after = window.numbers(at)
+        if self._bits == 32 and len(values) and (values.min() < -(1 << 31) or values.max() >= 1 << 31):
+            raise Malformed("an int has more than 32 bits")
+        return pa.array(values), after
+
+
+class Blobs:
+    """Texts, or bytes."""
+
+    least = cells = 1
+    skip: Step = staticmethod(after_blob)
+
+    def __init__(self, type_: pa.DataType) -> None:
+        self._type = type_
+
+    def after(self, window: Window, at: Places) -> Places:
+        return window.blobs(at)[1]
+
+    def read(self, window: Window, at: Places) -> tuple[pa.Array, Places]:
+        starts, after = window.blobs(at)
+        return window.slices(starts, after, self._type), after
+
+
+class Fixed:
+    """Values of one width: bytes."""
+
+    cells = 1
+
+    def __init__(self, width: int) -> None:
+        self.least = width
+        self.skip: Step = lambda _, at: at + width
+
+    def after(self, window: Window, at: Places) -> Places:
+        return at + self.least
+
+    def read(self, window: Window, at: Places) -> tuple[pa.Array, Places]:
+        after = at + self.least
+        return window.slices(at, after, pa.binary()), after
+
+
+class Floats(Fixed):
+    """Fractional numbers."""
+
+    def read(self, window: Window, at: Places) -> tuple[pa.Array, Places]:
+        raw = window.rows_of_bytes(at, self.least)
+        return pa.array(raw.view(np.dtype(f"<f{self.least}")).ravel()), at + self.least
+
+
+class Booleans(Fixed):
+    """Truth values, of a byte each."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    def read(self, window: Window, at: Places) -> tuple[pa.Array, Places]:
+        raw = window.bytes_at(at)
+        if raw.max(initial=0) > 1:
+            raise Malformed("a boolean is neither 0 nor 1")
+        return pa.array(raw.astype(np.bool_)), at + 1
+
+
+class Nulls:
+    """What is always null, and has no bytes."""
+
+    least, cells = 0, 1
+    skip: Step = staticmethod(lambda _, at: at)
+
+    def after(self, window: Window, at: Places) -> Places:
+        return at
+
+    def read(self, window: Window, at: Places) -> tuple[pa.Array, Places]:
+        return pa.nulls(len(at)), at
+
+
+class Maybe:
+    """Values that may be null: a byte says first whether one is there."""
+
+    least = 1
+
+    def __init__(self, inner: Layout, *, there: int, absent: int) -> None:
+        self.inner, self.there, self.absent = inner, there, absent
+        self.cells = inner.cells
+        take = inner.skip
+
+        def skip(data: bytes, at: int) -> int:
+            branch = data[at]
+            if branch == there:
+                return take(data, at + 1)
+            if branch != absent:
+                raise Malformed("a value is of none of its types")
+            return at + 1
+
+        self.skip: Step = skip
+
+    def _start(self, window: Window, at: Places) -> tuple[NDArray[np.bool_], Places]:
+        """Which values are there, and where what follows the byte begins."""
+        branch = window.bytes_at(at)
+        there = branch == self.there
+        return there, window.checked(at + 1, ~there & (branch != self.absent), "a value is of none of its types")
+
+    def after(self, window: Window, at: Places) -> Places:
+        there, after = self._start(window, at)
+        if there.all():
+            return self.inner.after(window, after)
+        if there.any():
+            after[there] = self.inner.after(window, after[there])
+        return after
+
+    def read(self, window: Window, at: Places) -> tuple[pa.Array, Places]:
+        there, after = self._start(window, at)
+        if there.all():
+            return self.inner.read(window, after)
+        window.spend((len(at) - int(there.sum())) * (self.cells - 1))
+        values, after[there] = self.inner.read(window, after[there])
+        if not len(values):
+            return pa.nulls(len(at), values.type), after
+        return values.take(pa.array(np.cumsum(there) - 1, mask=~there)), after
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """The bytes that say whether a value is there or null."""
+class Member:
+    """A field of a record, and whether its values are kept."""
 
-    there: int
-    absent: int
+    name: str
+    field_id: bytes | None
+    layout: Layout
+    kept: bool
 
-
-class Column(Protocol):
-    """Where the values of one field go."""
-
-    read: Step
-
-    def null(self) -> None:
-        """Take a null."""
-
-    def made(self, count: int) -> pa.Array:
-        """The values, of which there are `count`."""
+    def field(self, type_: pa.DataType) -> pa.Field:
+        return pa.field(self.name, type_, metadata=None if self.field_id is None else {FIELD_ID: self.field_id})
 
 
-def maybe(data: bytes, choice: Choice | None, take: Step, null: Callable[[], None]) -> Step:
-    """A step over a value that says first whether it is there, if there is a choice."""
-    if choice is None:
-        return take
-    there, absent = choice.there, choice.absent
+class Record:
+    """Records: a column per field that is kept."""
 
-    def read(at: int) -> int:
-        branch = data[at]
-        if branch == there:
-            return take(at + 1)
-        if branch != absent:
-            raise Malformed("a value is of none of its types")
-        null()
-        return at + 1
+    def __init__(self, members: list[Member]) -> None:
+        self.members = members
+        self.least = sum(member.layout.least for member in members)
+        self.cells = 1 + sum(member.layout.cells for member in members)
+        steps = [member.layout.skip for member in members]
 
-    return read
+        def skip(data: bytes, at: int) -> int:
+            for step in steps:
+                at = step(data, at)
+            return at
 
+        self.skip: Step = skip
 
-class _Values:
-    """Single values, known by where they begin; below zero: null."""
+    def after(self, window: Window, at: Places) -> Places:
+        for member in self.members:
+            at = member.layout.after(window, at)
+        return at
 
-    def __init__(self, data: bytes, choice: Choice | None, take: Callable[[list[int]], Step]) -> None:
-        self._raw = np.frombuffer(data, np.uint8)
-        self._places: list[int] = []
-        self.read: Step = maybe(data, choice, take(self._places), self.null)
-
-    def null(self) -> None:
-        self._places.append(-1)
-
-    def _starts(self) -> NDArray[np.int64]:
-        return np.array(self._places, np.int64)
-
-
-class Numbers(_Values):
-    """Whole numbers."""
-
-    def __init__(self, data: bytes, choice: Choice | None, *, bits: int) -> None:
-        self._bits = bits
-
-        def take(places: list[int]) -> Step:
-            add = places.append
-
-            def read(at: int) -> int:
-                add(at)
-                return at + 1 if data[at] < 0x80 else after_number(data, at)
-
-            return read
-
-        super().__init__(data, choice, take)
-
-    def made(self, count: int) -> pa.Array:
-        places = self._starts()
-        absent = places < 0
-        values = np.zeros(count, np.int64)
-        values[~absent] = _within(numbers_at(self._raw, places[~absent])[0], self._bits)
-        return pa.array(values, mask=absent) if absent.any() else pa.array(values)
-
-
-class Blobs(_Values):
-    """Texts, or bytes."""
-
-    def __init__(self, data: bytes, choice: Choice | None, type_: pa.DataType) -> None:
-        self._type = type_
-
-        def take(places: list[int]) -> Step:
-            add = places.append
-
-            def read(at: int) -> int:
-                add(at)
-                length = data[at]
-                return after_blob(data, at) if length & _ODD else at + 1 + (length >> 1)
-
-            return read
-
-        super().__init__(data, choice, take)
-
-    def made(self, count: int) -> pa.Array:
-        return blobs(self._raw, self._starts(), self._type)
-
-
-class Fixed(_Values):
-    """Values of one width, given as bytes, or as what a function makes of a row of bytes per value."""
-
-    def __init__(
-        self,
-        data: bytes,
-        choice: Choice | None,
-        width: int,
-        make: Callable[[NDArray[np.uint8]], pa.Array] | None = None,
-    ) -> None:
-        self._width, self._make = width, make
-
-        def take(places: list[int]) -> Step:
-            add = places.append
-
-            def read(at: int) -> int:
-                add(at)
-                return at + width
-
-            return read
-
-        super().__init__(data, choice, take)
-
-    def made(self, count: int) -> pa.Array:
-        places = self._starts()
-        there = places >= 0
-        if self._make is None:
-            return slices(self._raw, places, np.where(there, self._width, 0), there, pa.binary())
-        values = self._make(self._raw[places[there][:, None] + np.arange(self._width)[None, :]])
-        return values if there.all() else values.take(pa.array(np.cumsum(there) - 1, mask=~there))
-
-
-def booleans(raw: NDArray[np.uint8]) -> pa.Array:
-    """Booleans, of a byte each."""
-    if (raw > 1).any():
-        raise Malformed("a boolean is neither 0 nor 1")
-    return pa.array(raw.ravel().astype(np.bool_))
-
-
-def floats(width: int) -> Callable[[NDArray[np.uint8]], pa.Array]:
-    """Makes fractional numbers of so many bytes."""
-    return lambda raw: pa.array(raw.view(np.dtype(f"<f{width}")).ravel())
-
-
-def _within(values: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
-    if bits == 32 and len(values) and (values.min() < -(1 << 31) or values.max() >= 1 << 31):
-        raise Malformed("an int has more than 32 bits")
-    return values
-
-
-class _Lists:
-    """Lists: where each of them ends among the items of all."""
-
-    def __init__(self, data: bytes, choice: Choice | None, items: Callable[[int, int], int]) -> None:
-        self._ends: list[int] = [0]
-        self._absent: list[int] = []
-        ends = self._ends
-        there, absent = (-1, -1) if choice is None else (choice.there, choice.absent)
-
-        def read(at: int) -> int:
-            if there >= 0:
-                branch = data[at]
-                at += 1
-                if branch == absent:
-                    self.null()
-                    return at
-                if branch != there:
-                    raise Malformed("a value is of none of its types")
-            count = data[at]
-            if not count & _ODD:
-                if not count:
-                    ends.append(ends[-1])
-                    return at + 1
-                after = items(at + 1, count >> 1)
-                if not data[after]:
-                    ends.append(ends[-1] + (count >> 1))
-                    return after + 1
-                ends.append(ends[-1] + (count >> 1))
-                at = after
+    def read(self, window: Window, at: Places) -> tuple[pa.Array, Places]:
+        count, arrays, fields = len(at), [], []
+        for member in self.members:
+            if member.kept:
+                array, at = member.layout.read(window, at)
+                arrays.append(array)
+                fields.append(member.field(array.type))
             else:
-                ends.append(ends[-1])
+                at = member.layout.after(window, at)
+        if not arrays:
+            return pa.Array.from_buffers(pa.struct([]), count, [None]), at
+        return pa.StructArray.from_arrays(arrays, fields=fields), at
+
+
+class Lists:
+    """Lists, in runs that say how many items follow; nearly all lists are one run."""
+
+    least = cells = 1
+
+    def __init__(self, inner: Layout) -> None:
+        self.inner = inner
+        self._numbers = _numbers_in(inner)
+        items = _run_step(self._numbers) if self._numbers else _item_step(inner.skip)
+
+        def skip(data: bytes, at: int) -> int:
             while True:
-                some, at, told = counted(data, at)
-                if not some:
+                count, at, end = counted(data, at)
+                if not count:
                     return at
-                at = items(at, some)
-                if told is not None and told != at:
-                    raise Malformed("a list has another size than it says")
-                ends[-1] += some
+                at = items(data, at, count)
+                if end is not None and end != at:
+                    raise Malformed(OTHER_SIZE)
 
-        self.read: Step = read
+        self.skip: Step = skip
 
-    def null(self) -> None:
-        self._absent.append(len(self._ends) - 1)
-        self._ends.append(self._ends[-1])
+    def after(self, window: Window, at: Places) -> Places:
+        return self._walked(window, at, noted=False)[2]
 
-    def _listed(self, inside: pa.Array, count: int) -> pa.ListArray:
-        gone = None
-        if self._absent:
-            gone = np.zeros(count, np.bool_)
-            gone[self._absent] = True
-        ends = pa.array(np.array(self._ends, np.int32))
-        return pa.ListArray.from_arrays(ends, inside, mask=None if gone is None else pa.array(gone))
+    def read(self, window: Window, at: Places) -> tuple[pa.Array, Places]:
+        starts, counts, after = self._walked(window, at, noted=True)
+        offsets = np.zeros(len(at) + 1, np.int32)
+        np.cumsum(counts, out=offsets[1:])
+        return pa.ListArray.from_arrays(pa.array(offsets), self.inner.read(window, starts)[0]), after
 
+    def _walked(self, window: Window, at: Places, *, noted: bool) -> tuple[Places, Places, Places]:
+        """Where the items of all lists begin, if that is to be noted, how many each has, and where it ends."""
+        counts, after = window.numbers(at)
+        ends = np.full(len(at), -1)
+        if len(sized := np.flatnonzero(counts < 0)):
+            sizes, after[sized] = window.numbers(after[sized])
+            if (sizes < 0).any():
+                raise Malformed(OTHER_SIZE)
+            ends[sized], counts[sized] = after[sized] + sizes, -counts[sized]
+        wrong = (counts < 0) | (counts > window.size - after)
+        after = window.checked(after, wrong, "a list claims more items than there are bytes left")
+        counts[wrong] = 0
+        window.claim(int(counts.sum()) * self.inner.least)
+        filled = np.flatnonzero(counts)
+        starts, stops = self._items(window, after[filled], counts[filled], noted=noted)
+        stops = window.checked(stops, (ends[filled] >= 0) & (ends[filled] != stops), OTHER_SIZE)
+        ended = window.bytes_at(stops) == 0
+        after[filled] = stops + 1
+        if ended.all():
+            return starts, counts, after
+        later: list[int] = []
+        for one, start in zip(filled[~ended].tolist(), stops[~ended].tolist(), strict=True):
+            places = window.further_runs(self.inner.skip, start)
+            window.claim(len(places) * self.inner.least)
+            counts[one] += len(places) - 1
+            after[one] = places.pop()
+            later += places
+        return np.sort(np.append(starts, np.array(later, np.int64))), counts, after
 
-class NumberLists(_Lists):
-    """Lists of whole numbers, or of pairs of an int and a long; those that are not kept are stepped over."""
-
-    def __init__(self, data: bytes, choice: Choice | None, per: int, *, bits: int = 64, kept: bool = True) -> None:
-        self._per, self._bits = per, bits
-        self._runs: list[bytes] = []
-        add = self._runs.append
-
-        runs: dict[int, Run] = {}
-
-        def items(first: int, count: int) -> int:
-            match = runs.get(count)
-            if match is None:
-                match = runs[count] = run_of(count * per)
-            run = match(data, first)
-            if run is None:
-                raise IndexError(f"no {count * per} numbers stand behind each other at byte {first}")
-            if kept:
-                add(run.group())
-            return run.end()
-
-        super().__init__(data, choice, items)
-
-    def made(self, count: int) -> pa.Array:
-        raw = np.frombuffer(b"".join(self._runs), np.uint8)
-        stops = np.flatnonzero(raw < 0x80)
-        numbers = numbers_at(raw, np.concatenate((np.zeros(1, np.int64), stops[:-1] + 1)))[0] if len(stops) else stops
-        if self._per == 1:
-            return self._listed(pa.array(_within(numbers, self._bits)), count)
-        keys = pa.array(_within(numbers[0::2], 32))
-        return self._listed(pa.StructArray.from_arrays([keys, pa.array(numbers[1::2])], ["key", "value"]), count)
-
-
-class PairLists(_Lists):
-    """Lists of pairs of an int and some bytes."""
-
-    def __init__(self, data: bytes, choice: Choice | None) -> None:
-        self._raw = np.frombuffer(data, np.uint8)
-        self._places: list[int] = []
-        add = self._places.append
-
-        def items(at: int, count: int) -> int:
-            for _ in range(count):
-                add(at)
-                at = at + 1 if data[at] < 0x80 else after_number(data, at)
-                length = data[at]
-                at = after_blob(data, at) if length & _ODD else at + 1 + (length >> 1)
-            return at
-
-        super().__init__(data, choice, items)
-
-    def made(self, count: int) -> pa.Array:
-        keys, places = numbers_at(self._raw, np.array(self._places, np.int64))
-        values = blobs(self._raw, places, pa.binary())
-        return self._listed(pa.StructArray.from_arrays([pa.array(_within(keys, 32)), values], ["key", "value"]), count)
+    def _items(self, window: Window, first: Places, counts: Places, *, noted: bool) -> tuple[Places, Places]:
+        """Where items begin and where the last of each list ends: one of all lists, then the next."""
+        if self._numbers:
+            after = window.after_numbers(first, counts * self._numbers)
+            return window.number_items(first, counts, self._numbers) if noted else first, after
+        after, base = np.array(first), np.cumsum(counts) - counts
+        starts = np.empty(int(counts.sum()), np.int64)
+        going = np.arange(len(first))
+        nth, least = 0, int(counts.min(initial=window.size))
+        while len(going) >= _FEW:
+            if nth < least:
+                starts[base + nth] = after
+                after = self.inner.after(window, after)
+            else:
+                at = after[going]
+                starts[base[going] + nth] = at
+                after[going] = self.inner.after(window, at)
+            nth += 1
+            if nth >= least:
+                going = going[counts[going] > nth]
+        for one in going.tolist():
+            places = window.one_by_one(self.inner.skip, int(after[one]), int(counts[one]) - nth)
+            starts[base[one] + nth : base[one] + counts[one]], after[one] = places[:-1], places[-1]
+        return starts, after
 
 
-class AnyLists(_Lists):
-    """Lists of anything else."""
+def _numbers_in(layout: Layout) -> int:
+    """Of how many whole numbers, and nothing else, a value is made; 0 if of anything else."""
+    parts = [member.layout for member in layout.members] if isinstance(layout, Record) else [layout]
+    return len(parts) if all(isinstance(part, Numbers) for part in parts) else 0
 
-    def __init__(self, data: bytes, choice: Choice | None, inner: Column) -> None:
-        self._inner = inner
-        take = inner.read
 
-        def items(at: int, count: int) -> int:
-            for _ in range(count):
-                at = take(at)
-            return at
+def _run_step(per: int) -> Callable[[bytes, int, int], int]:
+    def after(data: bytes, at: int, count: int) -> int:
+        run = run_of(count * per)(data, at)
+        if run is None:
+            raise IndexError(f"no {count * per} numbers stand behind each other at byte {at}")
+        return run.end()
 
-        super().__init__(data, choice, items)
+    return after
 
-    def made(self, count: int) -> pa.Array:
-        return self._listed(self._inner.made(self._ends[-1]), count)
+
+def _item_step(step: Step) -> Callable[[bytes, int, int], int]:
+    def after(data: bytes, at: int, count: int) -> int:
+        for _ in range(count):
+            at = step(data, at)
+        return at
+
+    return after

@@ -1,23 +1,33 @@
-"""Some bytes of Avro: the places where values begin and end in them, and the values of many places at once.
+"""Some bytes of Avro: where values begin and end in them, one by one or at many places at once.
 
-1. Only Python's own indexing and numpy's touch the bytes: a place beyond them is an IndexError, never memory of others.
+1. Only indexing that checks its bounds, Python's and numpy's, touches the bytes, and Arrow gets stretches of them whose
+   bounds were checked: a place beyond the bytes is an error, never memory of others.
 2. A length is never below zero, and a number has at most 64 bits.
+3. What is walked and held stays below `LIMIT_WALKS` and `LIMIT_CELLS` times the bytes, whatever stands in them.
+4. A window that is not strict takes guesses for places: a value that is none ends beyond the bytes there.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from copy import copy
+from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+Places: TypeAlias = NDArray[np.int64]
 Run: TypeAlias = Callable[[bytes, int], re.Match[bytes] | None]
+NUMBER = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
+_LONG_NUMBER: Run = re.compile(rb"[\x80-\xff]{1,9}[\x00-\x7f]").match
 _NUMBER_BYTES = 10
-_NUMBER: Run = re.compile(rb"[\x80-\xff]{1,9}[\x00-\x7f]").match  # one of several bytes
+_ODD = 0x81  # bits of a byte that is a number of several bytes, or below zero
+OTHER_SIZE = "a list has another size than it says"
+LIMIT_CELLS, LIMIT_WALKS = 16, 64
+_FEW_CELLS = 1 << 16
 
 
 class Malformed(Exception):
@@ -38,7 +48,9 @@ def number_at(data: bytes, at: int) -> tuple[int, int]:
 
 def after_number(data: bytes, at: int) -> int:
     """Where a number ends."""
-    number = _NUMBER(data, at)
+    if data[at] < 0x80:
+        return at + 1
+    number = _LONG_NUMBER(data, at)
     if number is None:
         raise IndexError(f"no number ends where one begins, at byte {at}")
     return number.end()
@@ -46,9 +58,9 @@ def after_number(data: bytes, at: int) -> int:
 
 def after_blob(data: bytes, at: int) -> int:
     """Where a text, or bytes, end whose length stands somewhere, which may be beyond the data."""
-    low, high = data[at], data[at + 1]
-    if low & 0x81 == 0x80 and high < 0x80:
-        return at + 2 + (low >> 1 & 0x3F | high << 6)
+    low = data[at]
+    if not low & _ODD:
+        return at + 1 + (low >> 1)
     size, start = number_at(data, at)
     if size < 0:
         raise Malformed("a length is below zero")
@@ -58,61 +70,156 @@ def after_blob(data: bytes, at: int) -> int:
 def counted(data: bytes, at: int) -> tuple[int, int, int | None]:
     """How many items follow in a list, where the first begins, and where the last must end if that is said."""
     count, first = number_at(data, at)
-    told = None
+    end = None
     if count < 0:
         size, first = number_at(data, first)
-        count, told = -count, first + size
+        count, end = -count, first + size
     if count > len(data) - first:
         raise IndexError(f"a list claims {count} items where {len(data) - first} bytes are left")
-    return count, first, told
+    return count, first, end
 
 
 @lru_cache(maxsize=1024)
 def run_of(count: int) -> Run:
     """Finds where so many numbers end that stand behind each other."""
-    return re.compile(rb"(?>(?>[\x80-\xff]{0,9}[\x00-\x7f]){%d})" % count).match
+    return re.compile(rb"(?>(?>%b){%d})" % (NUMBER, count)).match
 
 
-def numbers_at(raw: NDArray[np.uint8], places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The numbers that begin at some places, and where they end."""
-    bytes_ = raw[places]
-    values = (bytes_ & 0x7F).astype(np.uint64)
-    ends = places + 1
-    going = np.flatnonzero(bytes_ >= 0x80)
-    for step in range(1, _NUMBER_BYTES):
-        if not len(going):
-            break
-        bytes_ = raw[places[going] + step]
-        if step == _NUMBER_BYTES - 1 and (bytes_ > 1).any():
-            raise Malformed("a number is no signed 64-bit number")
-        values[going] |= (bytes_ & 0x7F).astype(np.uint64) << np.uint64(7 * step)
-        ends[going] += 1
-        going = going[bytes_ >= 0x80]
-    return (values >> np.uint64(1)).astype(np.int64) ^ -(values & np.uint64(1)).astype(np.int64), ends
+class Window:
+    """Some bytes, in which many places are looked at together; these go up, and their values do not overlap."""
 
+    def __init__(self, data: bytes) -> None:
+        self.data, self.size, self._strict = data, len(data), True
+        self._raw = np.frombuffer(data + b"\0", np.uint8)
+        self._cells = _FEW_CELLS + LIMIT_CELLS * len(data)
+        self._claims = _FEW_CELLS + LIMIT_WALKS * len(data)
 
-def blobs(raw: NDArray[np.uint8], places: NDArray[np.int64], type_: pa.DataType) -> pa.Array:
-    """The texts or bytes whose lengths stand at some places; null where a place is below zero."""
-    there = places >= 0
-    lengths, starts = np.zeros(len(places), np.int64), np.zeros(len(places), np.int64)
-    lengths[there], starts[there] = numbers_at(raw, places[there])
-    return slices(raw, starts, lengths, there, type_)
+    def loosely(self) -> Window:
+        """The same bytes for places that are guesses."""
+        window = copy(self)
+        window._strict = False
+        return window
 
+    @cached_property
+    def _stops(self) -> Places:
+        """Where numbers may end: all bytes that no number goes on behind."""
+        return np.flatnonzero(self._raw < 0x80)
 
-def slices(
-    raw: NDArray[np.uint8],
-    starts: NDArray[np.int64],
-    lengths: NDArray[np.int64],
-    there: NDArray[np.bool_],
-    type_: pa.DataType,
-) -> pa.Array:
-    """Stretches of the bytes; null, and without length, where one is not there."""
-    offsets = np.zeros(len(starts) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    data = raw[np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])]
-    validity = None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
-    buffers = [validity, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
-    made = pa.Array.from_buffers(type_, len(starts), buffers)
-    if pa.types.is_string(type_):
-        made.validate(full=True)  # that it is UTF-8
-    return made
+    def checked(self, after: Places, wrong: NDArray[np.bool_], why: str) -> Places:
+        """Where values end, of which some are wrong."""
+        if wrong.any():
+            if self._strict:
+                raise Malformed(why)
+            after[wrong] = self.size + 1
+        return after
+
+    def spend(self, cells: int) -> None:
+        """Count values that stand for nothing in the bytes, as those inside a null record."""
+        self._cells -= cells
+        if self._cells < 0:
+            raise Malformed("its null records have more fields than it has bytes")
+
+    def claim(self, count: int) -> None:
+        """Count bytes that items of lists must have at least, so that guesses whose lists overlap end soon."""
+        self._claims -= count
+        if self._claims < 0 or count > self.size:
+            raise Malformed("its lists claim more items than it has bytes")
+
+    def bytes_at(self, at: Places) -> NDArray[np.uint8]:
+        """The bytes that stand at some places; there is a zero behind the last."""
+        if self._strict and len(at) and at[-1] >= self.size:
+            raise IndexError(f"byte {at[-1]} is looked for where there are {self.size}")
+        return self._raw.take(at, mode="clip")
+
+    def after_numbers(self, at: Places, count: int | Places = 1) -> Places:
+        """Where so many numbers behind each other end."""
+        if isinstance(count, int) and self.bytes_at(at).max(initial=0) < 0x80:
+            return at + 1
+        last = np.searchsorted(self._stops, at) + (count - 1)
+        after = self._stops.take(last, mode="clip") + 1
+        after[at >= self.size] = self.size + 1
+        return self.checked(after, (after > self.size) | (after - at > _NUMBER_BYTES * count), "a number has no end")
+
+    def number_items(self, at: Places, counts: Places, per: int) -> Places:
+        """Where items begin that are made of some numbers each, so many of them behind each place."""
+        # A byte that no number goes on behind is before each: the last of the item before, or of the list's count.
+        before = np.repeat(np.searchsorted(self._stops, at) - 1 - per * (np.cumsum(counts) - counts), counts)
+        before += np.arange(0, per * len(before), per)
+        return self._stops.take(before, mode="clip") + 1
+
+    def one_by_one(self, skip: Callable[[bytes, int], int], at: int, count: int) -> list[int]:
+        """Where some values begin that stand behind each other, and where the last ends."""
+        places = [at]
+        try:
+            for _ in range(count):
+                at = skip(self.data, at)
+                places.append(at)
+        except (IndexError, Malformed):
+            if self._strict:
+                raise
+            places += [self.size + 1] * (count + 1 - len(places))
+        return places
+
+    def further_runs(self, skip: Callable[[bytes, int], int], at: int) -> list[int]:
+        """Where the items begin that a list has in further runs, and where it ends."""
+        places: list[int] = []
+        try:
+            while True:
+                count, at, end = counted(self.data, at)
+                if not count:
+                    return [*places, at]
+                for _ in range(count):
+                    places.append(at)
+                    at = skip(self.data, at)
+                if end is not None and end != at:
+                    raise Malformed(OTHER_SIZE)
+        except (IndexError, Malformed):
+            if self._strict:
+                raise
+            return [self.size + 1]
+
+    def numbers(self, at: Places) -> tuple[Places, Places]:
+        """The numbers that begin at some places, and where they end."""
+        bytes_ = self.bytes_at(at)
+        going = np.flatnonzero(bytes_ >= 0x80)
+        values = (bytes_ & 0x7F).astype(np.uint64)
+        after = at + 1
+        wrong = np.zeros(len(at), np.bool_)
+        for step in range(1, _NUMBER_BYTES):
+            if not len(going):
+                break
+            bytes_ = self.bytes_at(at[going] + step)
+            if step == _NUMBER_BYTES - 1:
+                wrong[going] = bytes_ > 1
+            values[going] |= (bytes_ & 0x7F).astype(np.uint64) << np.uint64(7 * step)
+            after[going] += 1
+            going = going[bytes_ >= 0x80]
+        signed = (values >> np.uint64(1)).astype(np.int64) ^ -(values & np.uint64(1)).astype(np.int64)
+        return signed, self.checked(after, wrong, "a number is no signed 64-bit number")
+
+    def blobs(self, at: Places) -> tuple[Places, Places]:
+        """Where the texts or bytes begin and end whose lengths stand at some places."""
+        lengths, starts = self.numbers(at)
+        wrong = (lengths < 0) | (lengths > self.size)
+        return starts, self.checked(starts + lengths, wrong, "a length is below zero, or goes beyond its block")
+
+    def slices(self, starts: Places, ends: Places, type_: pa.DataType) -> pa.Array:
+        """Stretches of the bytes as values of their own."""
+        bounds = np.empty(2 * len(starts), np.int32)
+        bounds[0::2], bounds[1::2] = starts, ends
+        if len(bounds) and (ends[-1] > self.size or starts[0] < 0 or (bounds[1:] < bounds[:-1]).any()):
+            raise Malformed("a value goes on beyond its block")
+        # A value, and what lies between it and the next, in turn.
+        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(self.data)]
+        both = pa.Array.from_buffers(type_, max(len(bounds) - 1, 0), buffers)
+        values = both.take(pa.array(np.arange(0, len(bounds), 2)))
+        if pa.types.is_string(type_):
+            values.validate(full=True)  # that it is UTF-8
+        return values
+
+    def rows_of_bytes(self, at: Places, width: int) -> NDArray[np.uint8]:
+        """So many bytes from each place, a row of them per place."""
+        if len(at) and at[-1] > self.size - width:
+            raise IndexError(f"a value of {width} bytes goes on beyond its block")
+        rows: NDArray[np.uint8] = self._raw[at[:, None] + np.arange(width)]
+        return rows

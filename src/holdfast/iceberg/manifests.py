@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from holdfast.errors import Damaged, MissingFile
 from holdfast.iceberg.avro import read_container
-from holdfast.iceberg.avro_columns import FIELD_ID
+from holdfast.iceberg.avro_values import FIELD_ID
 from holdfast.iceberg.metadata import SnapshotEntry
 from holdfast.iceberg.paths import Paths
 from holdfast.storage.base import NotFound
@@ -193,18 +193,20 @@ def read_manifest(paths: Paths, manifest: Manifest) -> Listed:
     spec_id = manifest.spec_id
     if spec_id is None:
         spec_id = _noted_spec(found.notes, manifest.path)
-    status, files = _field(found.records, "status"), _field(found.records, "data_file")
-    if status is None or files is None:
-        raise Damaged(f"{manifest.path} has no files: it is no manifest", path=manifest.path)
+    files, partitions = _struct(found.records, "data_file"), None
+    if files is not None:
+        partitions = _struct(files, "partition")
+    if files is None or (partitions is None and _field(files, "partition") is not None):
+        raise Damaged(f"{manifest.path} has no files, or tuples that are none: it is no manifest", path=manifest.path)
+    status = _column(found.records, pa.field("status", pa.int64()), manifest.path)
     if status.null_count or (len(status) and not 0 <= pc.min(status).as_py() <= pc.max(status).as_py() <= _DELETED):
         raise Damaged(f"{manifest.path} has an entry of no known status; restore it", path=manifest.path)
-    columns = {f.name: _column(files, f, len(found.records), manifest.path) for f in ENTRIES}
+    columns = {f.name: _column(files, f, manifest.path) for f in ENTRIES}
     columns["content"] = pc.fill_null(columns["content"], ROWS)
-    columns["sequence_number"] = _sequence(found.records, manifest)
+    columns["sequence_number"] = _sequence(found.records, status, manifest)
     live = pc.not_equal(status, _DELETED)
     columns["first_row_id"] = _first_row_ids(columns, live, manifest)
     columns["file_format"] = pc.utf8_lower(columns["file_format"])
-    partitions = _field(files, "partition")
     if partitions is None:
         partitions = pa.Array.from_buffers(pa.struct([]), len(files), [None])
     entries = pa.table(columns, schema=ENTRIES)
@@ -270,10 +272,15 @@ def _field(records: pa.StructArray, name: str) -> pa.Array | None:
     return None if at < 0 else records.field(at)
 
 
-def _column(files: pa.StructArray, field: pa.Field, count: int, where: str) -> pa.Array:
-    found = _field(files, field.name)
+def _struct(records: pa.StructArray, name: str) -> pa.StructArray | None:
+    found = _field(records, name)
+    return found if found is not None and pa.types.is_struct(found.type) else None
+
+
+def _column(records: pa.StructArray, field: pa.Field, where: str) -> pa.Array:
+    found = _field(records, field.name)
     if found is None:
-        return pa.nulls(count, field.type)
+        return pa.nulls(len(records), field.type)
     try:
         return found.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -287,12 +294,12 @@ def _noted_spec(notes: Mapping[str, bytes], where: str) -> int:
     return int(noted)
 
 
-def _sequence(records: pa.StructArray, manifest: Manifest) -> pa.Array:
+def _sequence(records: pa.StructArray, status: pa.Array, manifest: Manifest) -> pa.Array:
     """Data sequence numbers: an added file without one has its manifest's; version 1 has none but 0."""
-    own = _field(records, "sequence_number")
-    if own is None:
+    if _field(records, "sequence_number") is None:
         return pa.array(np.zeros(len(records), np.int64))
-    added = pc.not_equal(_field(records, "status"), 0)
+    own = _column(records, ENTRIES.field("sequence_number"), manifest.path)
+    added = pc.not_equal(status, 0)
     inherits = pc.or_(added, pa.scalar(manifest.sequence_number == 0))
     return pc.if_else(pc.and_(pc.is_null(own), inherits), pa.scalar(manifest.sequence_number, pa.int64()), own)
 
