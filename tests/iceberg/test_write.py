@@ -189,6 +189,9 @@ def test_compaction_keeps_lineage_and_drops_deletes(tmp_path: Path) -> None:
     assert not len(table.handle.newest().contents.deletes)
     assert table.historyArrow()["operation"].to_pylist()[:2] == ["replace", "overwrite"]
     assert table.optimize().executeCompaction().versions == ()
+    done = table.optimize().executeZOrderBy("id")
+    assert (len(done.versions), done.bins) == (1, 2), "and so where rows are put in order"
+    assert duck(table, columns) == before
 
 
 def test_a_purge_goes_by_the_size_that_the_table_wants(tmp_path: Path) -> None:

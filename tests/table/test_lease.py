@@ -67,7 +67,8 @@ def test_two_workers_share_the_bins_and_write_none_twice(written: Any) -> None:
     meanwhile.append(another)
     mine = one.optimize(lease="one").executeCompaction()
     (theirs,) = done
-    assert (len(mine.versions), mine.held, len(theirs.versions), theirs.held) == (1, BINS - 1, BINS - 1, 1)
+    assert (mine.bins, mine.held, theirs.bins, theirs.held) == (1, BINS - 1, BINS - 1, 1)
+    assert (len(mine.versions), len(theirs.versions)) == (1, 1), "bins that are ready are one commit"
     assert not mine.lost
     assert not theirs.lost
     files = [key for each in bins for key in each]
@@ -92,7 +93,7 @@ def test_a_lease_that_ended_is_taken_over(written: Any) -> None:
     done: list[Any] = []
     meanwhile.append(lambda: done.append(two.optimize(lease="two").executeCompaction()))
     mine = one.optimize(lease=Lease("one", seconds=0.001)).executeCompaction()
-    assert len(done[0].versions) == BINS  # also the bin that the first worker is still at
+    assert (done[0].bins, len(done[0].versions)) == (BINS, 1)  # also the bin that the first worker is still at
     assert (len(mine.lost), mine.versions, mine.held) == (1, (), BINS - 1)
     assert sorted(one.toArrow(["k"]).column("k").to_pylist()) == list(range(60))
 
@@ -109,7 +110,8 @@ def test_a_worker_that_fails_leaves_nothing_held(monkeypatch: pytest.MonkeyPatch
         with pytest.raises(Unavailable):
             one.optimize(lease=True).executeCompaction()
     assert not _leases(one)
-    assert len(two.optimize(lease=True).executeCompaction().versions) == BINS
+    again = two.optimize(lease=True).executeCompaction()
+    assert (again.bins, len(again.versions)) == (BINS, 1)
 
 
 def _clock(now_ms: list[int]) -> env.Env:

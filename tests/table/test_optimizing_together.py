@@ -14,11 +14,14 @@ import pytest
 from holdfast import DeltaTable
 from holdfast.delta.state import load
 from holdfast.errors import Unavailable
+from holdfast.plan import cluster
+from holdfast.plan.cluster import CUBE
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
 from holdfast.table import optimizing
 from holdfast.table.delta_handle import DeltaHandle
+from holdfast.table.lease import Lease
 from tests.support.faulty import CountingStore
 
 PARTS = "abcd"
@@ -82,6 +85,52 @@ def test_a_bin_that_another_writer_was_faster_with_is_lost_alone(meanwhile: Any)
     assert done.metrics["numRemovedFiles"] == 9
     assert _rows(table) == before
     assert table.optimize().executeCompaction().bins == 0
+
+
+def _cubes(table: DeltaTable) -> dict[str, set[str]]:
+    """The partitions that files of each cube are in."""
+    cubes: dict[str, set[str]] = {}
+    for file in load(table._state().snapshot.location).snapshot.files.table.to_pylist():
+        tags = dict(file["tags"] or ())
+        cubes.setdefault(tags.get(CUBE, ""), set()).add(dict(file["partition_values"])["p"])
+    return cubes
+
+
+def test_partitions_in_an_order_are_one_commit_and_each_is_a_cube_of_its_own(meanwhile: Any) -> None:
+    table, other = _table()
+    before = _rows(table)
+    assert len(table.optimize().executeZOrderBy("k", "v").versions) == 1
+    cubes = _cubes(table)
+    assert (len(cubes), sorted(map(tuple, cubes.values()))) == (4, [("a",), ("b",), ("c",), ("d",)])
+    assert "" not in cubes
+    assert table.optimize().plan(zOrderBy=["k", "v"]).bins == ()
+    table.append(pa.table({"k": range(100, 104), "v": [0] * 4, "p": list(PARTS)}))
+    meanwhile(lambda: other.optimize().where("p = 'b'").executeZOrderBy("v"))
+    done = table.optimize().executeZOrderBy("k", "v")
+    assert (done.bins, len(done.lost), len(done.versions)) == (3, 1, 3)
+    assert {k: row for k, row in _rows(table).items() if k < 100} == before
+    assert len(_cubes(table)) == 4
+
+
+def test_groups_of_a_clustered_table_are_one_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "MOST_FILES", 2)
+    path = f"memory://together/{next(_fresh)}"
+    table = DeltaTable.create(None).location(path).addColumn("k", "long").clusterBy("k").execute()
+    for n in range(6):
+        table.append(pa.table({"k": range(10 * n, 10 * n + 10)}))
+    done = table.optimize(targetRows=10).executeCompaction()
+    assert (done.bins, len(done.versions)) == (4, 1)
+    files = table._state().snapshot.files.table.to_pylist()
+    assert len({dict(file["tags"])[CUBE] for file in files}) == 4
+    assert sorted(table.toArrow()["k"].to_pylist()) == list(range(60))
+    parameters = dict(table.historyArrow(1)["operationParameters"].to_pylist()[0])
+    assert parameters["clusterBy"] == '["k"]'
+
+
+def test_bins_wait_for_each_other_no_longer_than_their_lease_allows() -> None:
+    table, _ = _table()
+    done = table.optimize(lease=Lease("short", seconds=0.001)).executeCompaction()
+    assert (done.bins, len(done.versions)) == (4, 4)
 
 
 @pytest.mark.parametrize(("name", "bound"), [("GROUP_BYTES", 1), ("GROUP_MS", 0)])

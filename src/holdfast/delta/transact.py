@@ -229,12 +229,13 @@ def _adds(
     mutation: Mutation, rehidden: Rehidden, fresh: pa.Table, tracked: _Tracking | None, version: int
 ) -> Iterator[FileAction]:
     """One action per file, staged ones first, stamped where the table tracks rows."""
-    staged, laid = mutation.added, mutation.laid or Laid()
+    staged = mutation.added
     bases = None if tracked is None else stamp(_counts(mutation, fresh), high_water=tracked.high_water).bases
     for i, row in enumerate(staged.to_pylist()):  # one per file
         hides = rehidden.born.get(row["key"])
         if hides is None and row["key"] in mutation.covered:
             continue  # no row of it is left
+        laid = mutation.laid.get(row["key"], Laid())
         yield FileAction(
             path=path_of(row["key"]),
             partition_values=dict(row["partition_values"] or ()),

@@ -108,7 +108,7 @@ class Mutation:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, int] = field(default_factory=dict)
     added: pa.Table = field(default_factory=STAGED.empty_table)
-    laid: Laid | None = None  # the added files; None: as they came
+    laid: Mapping[str, Laid] = field(default_factory=dict)  # by key of added files; the others are as they came
     removed: pa.Table = field(default_factory=FILES.empty_table)
     restamped: pa.Table = field(default_factory=RESTAMPED.empty_table)
     hidden: Mapping[str, BitMap64] = field(default_factory=dict)  # by file key

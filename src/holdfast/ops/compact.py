@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.model.mutation import KEEPS_ROW_IDS, Mutation
 from holdfast.model.snapshot import LoadHidden, Snapshot
+from holdfast.ops.cluster import laid_out, ordered_by
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.arithmetic import check_rows
 from holdfast.plan.change import Changer, Storing, Work
@@ -82,28 +84,31 @@ def compacted(
     bins: Sequence[Bin],
     staged: Sequence[pa.Table],
     where: Predicate,
+    new_uuid: Callable[[], UUID],
     *,
+    full: bool = False,
     purges: bool = False,
     auto: bool = False,
 ) -> Mutation:
     """Put what was written in the place of the files of bins."""
     counted = Counter[str]()
     for work, files in zip(bins, staged, strict=True):
-        counted.update(metrics(work, files))
-    kind = {"zOrderBy": "[]", "clusterBy": "[]", "auto": auto}
-    told = json.dumps([] if where == ALWAYS else [render(where)])
+        counted.update(_metrics(work, files))
+    kind = {**ordered_by(bins, full=full), "auto": auto}
+    predicate = json.dumps([] if where == ALWAYS else [render(where)])
     return Mutation(
         "REORG" if purges else "OPTIMIZE",
-        {"predicate": told, **({"applyPurge": True} if purges else kind)},
+        {"predicate": predicate, **({"applyPurge": True} if purges else kind)},
         dict(counted),
         added=pa.concat_tables(staged),
+        laid=laid_out(bins, staged, new_uuid),
         removed=pa.concat_tables([work.files.table for work in bins]),
         data_change=False,
         tags={KEEPS_ROW_IDS: "true"} if snapshot.identity is not None else {},
     )
 
 
-def metrics(work: Bin, staged: pa.Table) -> Mapping[str, int]:
+def _metrics(work: Bin, staged: pa.Table) -> Mapping[str, int]:
     """What the commit of a bin does."""
     return {
         "numAddedFiles": staged.num_rows,

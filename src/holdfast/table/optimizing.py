@@ -3,7 +3,9 @@
 1. Of a clustered table the bins are its cubes in the making, of any other one small files that lie together.
 2. Bins are committed in their order, whichever is written first; those that are ready go into one commit.
 3. A bin that another writer was faster with is told and left; those beside and after it are committed all the same.
-4. With a lease, a bin that another worker is at, or was faster with, is left unwritten.
+4. With a lease, a bin that another worker is at, or was faster with, is left unwritten. A bin is held until its commit
+   has landed, so none waits for others longer than a quarter of its lease; one whose lease ends all the same is lost
+   alone, as any that another writer was faster with.
 5. Bins of a commit read one version, the newest when the first of them began, if their files are those they were
    planned with. So they race only with what is committed while they are written, and not with the bins before them.
 """
@@ -22,7 +24,6 @@ from pyspark.sql import Column
 from holdfast.env import Env
 from holdfast.errors import ConcurrentWrite, Invalid
 from holdfast.model.mutation import Mutation
-from holdfast.ops.cluster import ordered
 from holdfast.ops.compact import compacted, rewritten
 from holdfast.ops.rebase import Redo, Touched
 from holdfast.plan.cluster import plan_clustering, plan_purge, plan_z_order
@@ -130,7 +131,7 @@ class DeltaOptimizeBuilder:
         return self._run(self.plan().bins)
 
     def executeZOrderBy(self, *cols: str | Sequence[str]) -> Compacted:
-        """Put rows with near values of some columns into the same files; one commit per partition."""
+        """Put rows with near values of some columns into the same files; bins that are ready are one commit."""
         names = [name for col in cols for name in ([col] if isinstance(col, str) else col)]
         z_ordered_by(self.state, names)
         return self._run(self.plan(names).bins)
@@ -173,12 +174,8 @@ def run_bins(
     claims = _Claims(reads, None if lease is None else Leases(location, lease, caller.env))
 
     def mutation(group: _Group) -> Mutation:
-        snapshot, order = group.read.snapshot, group.bins[0].order
-        if order is None:
-            return compacted(snapshot, group.bins, group.staged, where, purges=purges, auto=auto)
-        cube = caller.env.new_uuid()
-        only, staged = group.bins[0], group.staged[0]
-        return ordered(snapshot, only, staged, where, cube, full=full, auto=auto, purges=purges)
+        snapshot, new_uuid = group.read.snapshot, caller.env.new_uuid
+        return compacted(snapshot, group.bins, group.staged, where, new_uuid, full=full, auto=auto, purges=purges)
 
     versions, lost, landed, total = list[int](), list[str](), 0, Counter[str]()
 
@@ -186,10 +183,10 @@ def run_bins(
         nonlocal landed
         keys = tuple(frozenset(each.keys) for each in group.bins)
         touched = Touched(rewritten=frozenset().union(*keys), bins=keys)
-        made = mutation(group)
+        change = mutation(group)
         try:
             redo = Redo(touched, changer, dialect.load_hidden)
-            done = land(group.read, location, made, caller.env, redo=redo, dialect=dialect)
+            done = land(group.read, location, change, caller.env, redo=redo, dialect=dialect)
         except ConcurrentWrite as conflict:
             if len(group.bins) == 1:
                 lost.append(str(conflict))
@@ -200,7 +197,7 @@ def run_bins(
         assert done.version is not None, "a compaction is written for no application"
         versions.append(done.version)
         landed += len(group.bins)
-        total.update(made.metrics)
+        total.update(change.metrics)
 
     def commit_ready(group: _Group | None) -> None:
         if group is not None:
@@ -211,11 +208,11 @@ def run_bins(
                 for each in group.bins:
                     claims.over(each)
 
-    waiting = _Waiting(caller.env, is_alone=lease is not None)
+    waiting = _Waiting(caller.env, GROUP_MS if lease is None else min(GROUP_MS, int(1000 * lease.seconds / 4)))
     with claims:
         try:
             for each, read, staged in _written(bins, write, reads, claims, caller, is_over):
-                if not waiting.goes_with(each, read):
+                if not waiting.goes_with(read):
                     commit_ready(waiting.taken())
                 waiting.put(each, read, staged)
                 if waiting.is_full:
@@ -241,20 +238,16 @@ class _Group:
 
 
 class _Waiting:
-    """Bins that are written and wait for their commit, as many as a bound of bytes and of time allows.
+    """Bins that are written and wait for their commit, as many as a bound of bytes and of time allows."""
 
-    One whose rows are in an order is alone, because what is noted of its files is its own; and every one is where other
-    workers wait for bins.
-    """
-
-    def __init__(self, env: Env, *, is_alone: bool) -> None:
-        self._env, self._is_alone = env, is_alone
+    def __init__(self, env: Env, longest_ms: int) -> None:
+        self._env, self._longest_ms = env, longest_ms
         self._group: _Group | None = None
         self._since_ms = 0
 
-    def goes_with(self, each: Bin, read: TableState) -> bool:
+    def goes_with(self, read: TableState) -> bool:
         """Whether a bin can be committed with those that wait."""
-        return self._group is None or (each.order is None and self._group.read is read)
+        return self._group is None or self._group.read is read
 
     def put(self, each: Bin, read: TableState, staged: pa.Table) -> None:
         if self._group is None:
@@ -264,9 +257,8 @@ class _Waiting:
     @property
     def is_full(self) -> bool:
         bins = () if self._group is None else self._group.bins
-        is_single = bool(bins) and (self._is_alone or bins[0].order is not None)
-        is_late = bool(bins) and self._env.now_ms() - self._since_ms >= GROUP_MS
-        return is_single or is_late or sum(each.bytes for each in bins) >= GROUP_BYTES
+        is_late = bool(bins) and self._env.now_ms() - self._since_ms >= self._longest_ms
+        return is_late or sum(each.bytes for each in bins) >= GROUP_BYTES
 
     def taken(self) -> _Group | None:
         """What waits, which then no longer does."""
@@ -289,10 +281,10 @@ class _Reads:
     def newest(self) -> TableState:
         """The table as it is now."""
         format_ = self._dialect.commits(self._planned.snapshot.location, self._planned)
-        found: TableState | None = format_.newest(self._newest)
-        assert found is not None, "a table that was planned for is there"
-        self._newest, self._is_old = found, False
-        return found
+        newest: TableState | None = format_.newest(self._newest)
+        assert newest is not None, "a table that was planned for is there"
+        self._newest, self._is_old = newest, False
+        return newest
 
     def of(self, each: Bin) -> TableState:
         newest = self.newest() if self._is_old else self._newest
