@@ -110,7 +110,7 @@ def test_bins_begin_only_in_time() -> None:
     bins = table.optimize().plan().bins
     late = iter([False, True])
     state = load(open_location(table.detailArrow().column("location").to_pylist()[0]))
-    done = run_bins(state, bins, Caller(None, system(), "UTC"), is_over=lambda: next(late))
+    done = run_bins(state, bins, Caller(None, system(), "UTC", DELTA), is_over=lambda: next(late))
     assert (len(done.versions), done.left) == (1, 1)
     assert limits_of(state, DELTA).target_rows > 1
 

@@ -32,6 +32,7 @@ from holdfast.storage.open import open_location
 from holdfast.table import dropping
 from holdfast.table.builder import Mode
 from holdfast.table.changing import Caller
+from holdfast.table.delta_dialect import DELTA
 from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.dropping import drop_feature_support
 from holdfast.table.versions import pin
@@ -267,7 +268,7 @@ class _Later:
 
 
 def drop(table: DeltaTable, name: str, clock: _Later, *, truncate: bool = True) -> None:
-    drop_feature_support(table.handle.newest(), name, Caller(None, clock.env(), "UTC"), truncate=truncate)
+    drop_feature_support(table.handle.newest(), name, Caller(None, clock.env(), "UTC", DELTA), truncate=truncate)
 
 
 @pytest.mark.parametrize("name", ["deletionVectors", "v2Checkpoint", "columnMapping", "vacuumProtocolCheck"])

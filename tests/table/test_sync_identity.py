@@ -14,6 +14,7 @@ from holdfast.env import system
 from holdfast.schema.identity import Identity
 from holdfast.table.builder import IdentityGenerator
 from holdfast.table.changing import Caller
+from holdfast.table.delta_dialect import DELTA
 from holdfast.table.numbering import sync_identity
 from tests.support.depth import examples
 
@@ -28,7 +29,7 @@ def made(path: Path, start: int, step: int, *values: int) -> DeltaTable:
 
 
 def synced(table: DeltaTable, name: str = "id") -> int | None:
-    sync_identity(table.handle.newest(), name, Caller(None, system(), "UTC"))
+    sync_identity(table.handle.newest(), name, Caller(None, system(), "UTC", DELTA))
     column = table.handle.newest().snapshot.schema.find("id")
     assert column is not None
     mark = column.metadata.get("delta.identity.highWaterMark")

@@ -108,15 +108,20 @@ class Caller:
     spark: SparkSession | None
     env: Env
     zone: str
+    dialect: Dialect
     alias: str | None = None
     said: Said = field(default_factory=Said)
     mode: str | None = None
     level: Isolation | None = None  # that races are judged by; None: the table's own
-    load_hidden: LoadHidden = DELTA.load_hidden  # what files hide, as the caller sees the table
+    overlay: LoadHidden | None = None  # what files hide within a transaction; None: what the format says
     feeds: bool = True  # whether changes tell of themselves in change files, where the table has a feed
     pruners: Pruners = no_pruners  # what indexes offer to whoever looks for rows
     reindex: Callable[[], None] | None = None  # brings indexes up to date that ask for it after every write
-    dialect: Dialect = DELTA
+
+    @property
+    def load_hidden(self) -> LoadHidden:
+        """What files hide, as the caller sees the table."""
+        return self.overlay or self.dialect.load_hidden
 
     def changer(self) -> Runner:
         if self.spark is not None:

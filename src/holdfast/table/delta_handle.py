@@ -21,6 +21,7 @@ from holdfast.predicate.records import ALWAYS, Predicate
 from holdfast.schema.properties import isolation as level_named
 from holdfast.table import reindexing
 from holdfast.table.changing import Caller
+from holdfast.table.delta_dialect import DELTA
 from holdfast.table.handle import Handle, Timestamp, Version
 from holdfast.table.lookup_pins import Pins
 from holdfast.table.moment import moment_ms
@@ -72,6 +73,7 @@ class DeltaHandle(Handle):
             self.spark,
             self.env,
             self.zone,
+            DELTA,
             alias,
             said or Said(),
             mode,

@@ -51,12 +51,11 @@ class IcebergHandle(Handle):
             self.spark,
             self.env,
             self.zone,
+            self.dialect,
             alias,
             said or Said(),
             mode,
             level,
-            load_hidden=self.dialect.load_hidden,
             feeds=False,
             pruners=pruners_of,
-            dialect=self.dialect,
         )

@@ -24,6 +24,7 @@ from holdfast.schema.properties import isolation
 from holdfast.spark.changes import SparkChangeReader
 from holdfast.storage.open import open_location
 from holdfast.table.changing import Caller
+from holdfast.table.delta_dialect import DELTA
 from holdfast.table.following import Follower
 from holdfast.table.merging import DeltaMergeBuilder, Duplicates
 from holdfast.table.retrying import retry_of
@@ -81,6 +82,7 @@ def merge_batch(
         spark,
         system(),
         spark.conf.get("spark.sql.session.timeZone") or "UTC",
+        DELTA,
         merging.alias,
         Said(AppVersion(merging.app, batch)),
         merging.mode,

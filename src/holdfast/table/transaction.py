@@ -226,7 +226,7 @@ class Transaction:
             self._caller,
             mode=mode,
             said=Said(),
-            load_hidden=self._overlay.load_hidden,
+            overlay=self._overlay.load_hidden,
             feeds=not self._dids,
             pruners=no_pruners,  # rows of the transaction itself are in no index
         )
