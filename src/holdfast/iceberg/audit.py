@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from holdfast.iceberg.match import places_of
 from holdfast.iceberg.metadata import ROW_IDS_SINCE, SnapshotEntry, TableMetadata
 from holdfast.iceberg.state import IcebergState
 from holdfast.iceberg.summary import totals_of
-from holdfast.model.finding import Finding, Kind, listed
+from holdfast.model.finding import Finding, Kind
 from holdfast.parquet.read import columns_and_rows
 from holdfast.storage.arrays import strings
 from holdfast.storage.base import NotFound
@@ -41,14 +41,21 @@ class MetadataChecked:
 
     findings: tuple[Finding, ...]
     spoken_of: pa.Array
-    is_readable: bool  # whether the files of the newest snapshot can be listed
-    tuples: Tuples = field(default_factory=Tuples)  # of the newest snapshot
-    totals_wrong: bool = False  # in its summary
-    miscounted: int = 0  # manifests of it that its list counts otherwise
 
 
-def check_metadata(state: IcebergState, *, footers: bool) -> MetadataChecked:
-    """Check what leads to the files of a table, for every snapshot it keeps; `footers` lets it open data files."""
+@dataclass(frozen=True, slots=True)
+class HeadChecked:
+    """What was found in a snapshot that a branch or a tag points to."""
+
+    findings: tuple[Finding, ...]
+    is_readable: bool  # whether its files can be listed
+    tuples: Tuples
+    totals_wrong: bool  # in its summary
+    miscounted: int  # manifests of it that its list counts otherwise
+
+
+def check_metadata(state: IcebergState) -> MetadataChecked:
+    """Check what leads to the files of a table, for every snapshot it keeps."""
     found = list(_against_itself(state.metadata))
     keys = [strings(sorted(_metadata_keys(state)))]
     seen = dict(state.contents.read)
@@ -56,6 +63,12 @@ def check_metadata(state: IcebergState, *, footers: bool) -> MetadataChecked:
         for finding, spoken in _snapshot(state, entry, seen):
             found += [] if finding is None else [finding]
             keys.append(spoken)
+    return MetadataChecked(tuple(found), pc.unique(pa.concat_arrays(keys)))
+
+
+def check_head(state: IcebergState, *, footers: bool) -> HeadChecked:
+    """Check what the snapshot of a state says of its files; `footers` lets it open data files."""
+    found: list[Finding] = []
     is_readable, tuples, wrong = True, Tuples(), 0
     try:
         if state.entry is not None:
@@ -66,19 +79,10 @@ def check_metadata(state: IcebergState, *, footers: bool) -> MetadataChecked:
             found += _deletes(state)
     except Damaged as error:
         is_readable = False
-        if not any(finding.version == state.version for finding in found):
-            kind = Kind.MISSING_COMMIT if isinstance(error, MissingFile) else Kind.BAD_COMMIT
-            found.append(Finding(kind, str(error), file=error.path, version=state.version))
-    kinds = dict.fromkeys(finding.kind for finding in found)
-    told = [one for kind in kinds for one in listed(f for f in found if f.kind is kind)]
-    return MetadataChecked(
-        tuple(told),
-        pc.unique(pa.concat_arrays(keys)),
-        is_readable,
-        tuples,
-        totals_wrong=Kind.WRONG_SUMMARY in kinds,
-        miscounted=wrong,
-    )
+        kind = Kind.MISSING_COMMIT if isinstance(error, MissingFile) else Kind.BAD_COMMIT
+        found.append(Finding(kind, str(error), file=error.path, version=state.version))
+    totals_wrong = any(finding.kind is Kind.WRONG_SUMMARY for finding in found)
+    return HeadChecked(tuple(found), is_readable, tuples, totals_wrong, wrong)
 
 
 def _against_itself(metadata: TableMetadata) -> Iterator[Finding]:
@@ -125,6 +129,7 @@ def _snapshot(
 ) -> Iterator[tuple[Finding | None, pa.Array]]:
     """What is wrong with the manifests of a snapshot, and the keys of the files they list; `seen` are read already."""
     nothing = strings([])
+    heads = {ref.snapshot_id for ref in state.metadata.refs.values() if ref.type == "branch"}
     try:
         manifests = manifests_of(state.paths, entry)
     except (Damaged, Invalid) as error:
@@ -143,7 +148,7 @@ def _snapshot(
         wrong = miscounted(known)
         if wrong is not None:
             what = f"the list of snapshot {entry.snapshot_id} says that {manifest.path} has {wrong}"
-            repair = "counts anew in a new snapshot" if entry is state.entry else None
+            repair = "counts anew in a new snapshot" if entry.snapshot_id in heads else None
             yield Finding(Kind.WRONG_COUNT, what, manifest.path, entry.snapshot_id, repair), nothing
 
 
@@ -154,7 +159,7 @@ def _unreadable(error: Damaged | Invalid, entry: SnapshotEntry) -> Finding:
 
 
 def _deletes(state: IcebergState) -> Iterator[Finding]:
-    """What is wrong with the delete files of the newest snapshot."""
+    """What is wrong with the delete files of a snapshot."""
     deletes = state.contents.deletes
     files = state.snapshot.files.table
     if not len(deletes):

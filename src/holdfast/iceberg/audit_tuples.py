@@ -60,7 +60,7 @@ class Tuples:
 
 
 def check_tuples(state: IcebergState, *, footers: bool) -> Tuples:
-    """Partition values of the newest snapshot that are not those of their files.
+    """Partition values of a snapshot that are not those of their files.
 
     `footers` lets it open files whose manifests keep no bounds of the column.
     """

@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from holdfast.errors import OutcomeUnknown, TableError, Unavailable, Unsupported
 from holdfast.iceberg.catalog import CatalogTable
-from holdfast.iceberg.metadata import MAIN
+from holdfast.iceberg.metadata import MAIN, Ref
 from holdfast.iceberg.metadata import TableMetadata as OurMetadata
 from holdfast.iceberg.state import IcebergState
 from holdfast.iceberg.transact import Attempt
@@ -65,8 +67,8 @@ class AssertSequence(ValidatableTableRequirement):
             raise CommitFailedException(f"the table went on to sequence number {sequence}")
 
 
-def attempt(source: CatalogTable, state: IcebergState, made: Attempt) -> Outcome:
-    """Hand a snapshot to the catalog."""
+def attempt(source: CatalogTable, state: IcebergState, made: Attempt, branch: str = MAIN) -> Outcome:
+    """Hand a snapshot to the catalog, as the newest of a branch, which keeps how long it is kept."""
     snapshot = {
         "snapshot-id": made.snapshot_id,
         "parent-snapshot-id": made.parent,
@@ -79,18 +81,26 @@ def attempt(source: CatalogTable, state: IcebergState, made: Attempt) -> Outcome
         "added-rows": made.added_rows,
     }
     reshaped, same = ((), ()) if made.schema is None else reshaping(state.metadata, made.schema)
-    ref = {"ref-name": MAIN, "type": "branch", "snapshot-id": made.snapshot_id}
+    ref = {**_kept(state.metadata.refs.get(branch)), "ref-name": branch, "snapshot-id": made.snapshot_id}
     updates = (
         *reshaped,
         AddSnapshotUpdate(snapshot=Snapshot.model_validate(snapshot)),
         SetSnapshotRefUpdate.model_validate(ref),
     )
-    head = AssertRefSnapshotId.model_validate({"ref": MAIN, "snapshot-id": made.parent})
+    head = AssertRefSnapshotId.model_validate({"ref": branch, "snapshot-id": made.parent})
     try:
         taken = send(source, state, updates, head, *same)
     except UNCLEAR as error:
-        taken = not _landed(source, state, made, error)
+        taken = not _landed(source, state, made, branch, error)
     return Taken(made.snapshot_id) if taken else Committed(made.snapshot_id)
+
+
+def _kept(ref: Ref | None) -> dict[str, Any]:
+    """What a branch says of itself beside its snapshot."""
+    if ref is None:
+        return {"type": "branch"}
+    told = msgspec.to_builtins(ref)
+    return {name: value for name, value in told.items() if value is not None and name != "snapshot-id"}
 
 
 def reshaping(
@@ -135,7 +145,7 @@ def unanswered(what: str, error: Exception) -> OutcomeUnknown:
     )
 
 
-def _landed(source: CatalogTable, state: IcebergState, made: Attempt, error: Exception) -> bool:
+def _landed(source: CatalogTable, state: IcebergState, made: Attempt, branch: str, error: Exception) -> bool:
     """Whether a snapshot whose answer was lost is the table's; a table that went on without it never takes it."""
     where = state.metadata.location
     try:
@@ -147,7 +157,8 @@ def _landed(source: CatalogTable, state: IcebergState, made: Attempt, error: Exc
         ) from again
     if newest.metadata.snapshot(made.snapshot_id) is not None:
         return True
-    if newest.version != state.version:
+    head = newest.metadata.refs.get(branch)
+    if (None if head is None else head.snapshot_id) != made.parent:
         return False
     raise OutcomeUnknown(
         f"the commit of snapshot {made.snapshot_id} to {where} got no answer ({error}), and the table does not have it "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from holdfast.env import Env
 from holdfast.iceberg.catalog import CatalogTable
 from holdfast.iceberg.commit import attempt
+from holdfast.iceberg.metadata import MAIN
 from holdfast.iceberg.state import IcebergState
 from holdfast.iceberg.summary import APP
 from holdfast.iceberg.transact import prepare
@@ -22,6 +23,7 @@ class IcebergFormat:
     """A table of a catalog."""
 
     source: CatalogTable
+    branch: str = MAIN  # that attempts are made on
 
     def newest(self, state: IcebergState | None) -> IcebergState:
         """The table as it is now."""
@@ -33,7 +35,7 @@ class IcebergFormat:
     def attempt(self, state: IcebergState | None, mutation: Mutation, env: Env) -> Outcome:
         """Try to make a mutation the snapshot after that of `state`."""
         assert state is not None, "a table of a catalog is made by the catalog"
-        return attempt(self.source, state, prepare(state, mutation, env))
+        return attempt(self.source, state, prepare(state, mutation, env), self.branch)
 
     def since(self, state: IcebergState) -> tuple[IcebergState, Came]:
         """The table as it is now, and the snapshots that came."""

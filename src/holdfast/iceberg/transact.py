@@ -28,10 +28,10 @@ from holdfast.iceberg.published import published
 from holdfast.iceberg.reshape import refuse_reshaping, schema_json
 from holdfast.iceberg.staging import data_files
 from holdfast.iceberg.state import IcebergState, moved
-from holdfast.iceberg.summary import APP, KEEPS_IDS, OPERATION, Tally, operation_of, summary_of, totals_of
+from holdfast.iceberg.summary import APP, KEEPS_IDS, OPERATION, Tally, operation_of, summary_of
 from holdfast.iceberg.transact_hide import Placed, delete_files, hides, outdated, placed
 from holdfast.iceberg.transact_manifests import Writing, listed_before
-from holdfast.iceberg.transact_mend import mended
+from holdfast.iceberg.transact_mend import mended, mended_totals
 from holdfast.iceberg.transact_restore import restored
 from holdfast.iceberg.transact_schemas import tuple_schema
 from holdfast.iceberg.types import stored_names
@@ -69,8 +69,8 @@ def prepare(state: IcebergState, mutation: Mutation, env: Env) -> Attempt:
     writing = Writing(state, name.int >> 65, metadata.last_sequence_number + 1, str(name), schema)
     before = {} if state.entry is None else state.entry.summary
     if mutation.mends:
-        tally, manifests = Tally(), list(mended(writing))
-        before = {**before, **{k: str(n) for k, n in totals_of(state.contents.listed).items() if k in before}}
+        tally, manifests = Tally(), list(mended(writing, mutation.counts))
+        before = {**before, **{k: str(n) for k, n in mended_totals(state, mutation.counts).items() if k in before}}
     elif mutation.back_to is None:
         made = _Made(state, mutation, writing)
         tally, manifests = made.tally, [*made.added(), *made.hidden(), *made.kept()]

@@ -107,9 +107,17 @@ class Writing:
         entries = [{**entry, **new} for entry, comes in zip(self._live(listed), back, strict=True) if comes]
         return self.manifest(listed.manifest.content, listed.spec_id, tuple_schema(listed), entries)
 
-    def retold(self, listed: Listed, exact: Mapping[str, pa.Array]) -> dict[str, Any]:
-        """Write a manifest anew with other values in its tuples, by the names they are stored under; null: as it is."""
+    def retold(
+        self, listed: Listed, exact: Mapping[str, pa.Array], counts: Sequence[int | None] | None = None
+    ) -> dict[str, Any]:
+        """Write a manifest anew with other values in its tuples, by the names they are stored under; null: as it is.
+
+        `counts` are row counts of its files, None where the one that is said stays.
+        """
         entries = self._live(listed)
+        for entry, count in zip(entries, counts or [None] * len(entries), strict=True):  # one per file
+            if count is not None:
+                entry["data_file"]["record_count"] = count
         for name, values in exact.items():
             for entry, value in zip(entries, values.to_pylist(), strict=True):  # one per file
                 if value is not None:

@@ -115,6 +115,7 @@ class Mutation:
     readded: pa.Table = field(default_factory=RESTAMPED.empty_table)
     back_to: int | None = None  # the version that comes back, in a format that lists the files of each
     mends: bool = False  # what the format has beside rows and contradicts the files is told as the files prove it
+    counts: Mapping[str, int] = field(default_factory=dict)  # rows of files, by key, that a mending puts right
     covered: Mapping[str, BitMap64] = field(default_factory=dict)  # rows of added files that are hidden from the start
     feed: pa.Table = field(default_factory=STAGED.empty_table)  # change data files
     data_change: bool = True

@@ -55,6 +55,7 @@ class FilesChecked:
     missing: frozenset[str] = frozenset()  # keys of data files that are not there
     counts: Mapping[str, int] = field(default_factory=dict)  # true row counts where the log has another
     mark: int | None = None  # what the mark must be raised to
+    resized: frozenset[str] = frozenset()  # keys of files of another size than is said
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +79,24 @@ class _Seen:
 
 
 def check_files(
-    snapshot: Snapshot, spoken_of: pa.Array, looker: Looker, load_hidden: LoadHidden, *, deep: bool
+    snapshot: Snapshot,
+    spoken_of: pa.Array | None,
+    looker: Looker,
+    load_hidden: LoadHidden,
+    *,
+    deep: bool,
+    stored: Mapping[str, int] | None = None,
 ) -> FilesChecked:
-    """Check the live files of a snapshot; `spoken_of` are the keys of all files the log refers to."""
+    """Check the live files of a snapshot; `spoken_of` are the keys of all files the log refers to.
+
+    Without them nothing is said of files that nobody refers to. `stored` is what `stored_files` gave, where it ran.
+    """
     files, location = snapshot.files, snapshot.location
     keys = files.column("key").to_pylist()
-    stored = _stored(location)
+    stored = stored_files(location) if stored is None else stored
     sizes = _sizes(location, keys, stored)
     missing = frozenset(key for key, size in sizes.items() if size is None)
+    resized = _resized(files, sizes)
     hidden, bad_vectors = _vectors(location, files.filter(mask(_with_vector(files))), load_hidden)
     seen = _Seen.of(looker.look(_asks(snapshot, sizes, hidden))) if deep else _Seen()
     counts = logged_counts(files)
@@ -93,7 +104,7 @@ def check_files(
     findings = [
         *listed(double_adds(files)),
         *listed(_absent(missing)),
-        *listed(_resized(files, sizes)),
+        *listed(_overwritten(resized, sizes)),
         *listed(Finding(Kind.BAD_FILE, text, file=keys[number]) for number, text in seen.trouble.items()),
         *listed([*bad_vectors, *_past_the_end(keys, seen, hidden)]),
         *listed(_miscounted(keys, counts, wrong)),
@@ -109,11 +120,12 @@ def check_files(
         bare = () if snapshot.identity.has_gaps else without_ids(files)
         findings += [*listed(bare), *too_low]
         findings += listed([*repeated(ids, seen.live), *(duplicates(ids, unclear) if deep else ())])
-    findings += _orphans(stored, spoken_of)
-    return FilesChecked(tuple(findings), missing, {keys[number]: rows for number, rows in wrong.items()}, mark)
+    findings += () if spoken_of is None else _orphans(stored, spoken_of)
+    true = {keys[number]: rows for number, rows in wrong.items()}
+    return FilesChecked(tuple(findings), missing, true, mark, frozenset(resized))
 
 
-def _stored(location: Location) -> dict[str, int]:
+def stored_files(location: Location) -> dict[str, int]:
     """Everything in the table's directory but its log, with sizes, by file key. One entry per file."""
     start = len(location.key("")) if location.directory else 0
     found = ((meta.key[start:], meta.size) for meta in location.store.list_all(location.directory))
@@ -147,13 +159,16 @@ def _absent(missing: Iterable[str]) -> Iterator[Finding]:
         )
 
 
-def _resized(files: FileTable, sizes: Mapping[str, int | None]) -> Iterator[Finding]:
+def _resized(files: FileTable, sizes: Mapping[str, int | None]) -> dict[str, int]:
+    """Files of another size than the log says, with that which it says."""
     told = zip(files.column("key").to_pylist(), files.column("size").to_pylist(), strict=True)
-    for key, size in told:
-        if sizes[key] not in (None, size):
-            yield Finding(
-                Kind.WRONG_SIZE, f"{key} has {sizes[key]} bytes where the log has {size}: it was overwritten", file=key
-            )
+    return {key: size for key, size in told if sizes[key] not in (None, size)}
+
+
+def _overwritten(resized: Mapping[str, int], sizes: Mapping[str, int | None]) -> Iterator[Finding]:
+    for key, size in resized.items():
+        what = f"{key} has {sizes[key]} bytes where the log has {size}: it was overwritten"
+        yield Finding(Kind.WRONG_SIZE, what, file=key)
 
 
 def _with_vector(files: FileTable) -> NDArray[np.bool_]:
