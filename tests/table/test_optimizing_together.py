@@ -90,7 +90,7 @@ def test_a_bin_that_another_writer_was_faster_with_is_lost_alone(meanwhile: Any)
 def _cubes(table: DeltaTable) -> dict[str, set[str]]:
     """The partitions that files of each cube are in."""
     cubes: dict[str, set[str]] = {}
-    for file in load(table._state().snapshot.location).snapshot.files.table.to_pylist():
+    for file in load(table.handle.newest().snapshot.location).snapshot.files.table.to_pylist():
         tags = dict(file["tags"] or ())
         cubes.setdefault(tags.get(CUBE, ""), set()).add(dict(file["partition_values"])["p"])
     return cubes
@@ -120,7 +120,7 @@ def test_groups_of_a_clustered_table_are_one_commit(monkeypatch: pytest.MonkeyPa
         table.append(pa.table({"k": range(10 * n, 10 * n + 10)}))
     done = table.optimize(targetRows=10).executeCompaction()
     assert (done.bins, len(done.versions)) == (4, 1)
-    files = table._state().snapshot.files.table.to_pylist()
+    files = table.handle.newest().snapshot.files.table.to_pylist()
     assert len({dict(file["tags"])[CUBE] for file in files}) == 4
     assert sorted(table.toArrow()["k"].to_pylist()) == list(range(60))
     parameters = dict(table.historyArrow(1)["operationParameters"].to_pylist()[0])

@@ -39,7 +39,7 @@ from holdfast.plan.check import (
 )
 from holdfast.storage.arrays import mask
 from holdfast.storage.base import NotFound
-from holdfast.storage.leftovers import behind_no_link
+from holdfast.storage.leftovers import through_link
 from holdfast.storage.location import Location
 from holdfast.storage.open import place
 
@@ -134,8 +134,8 @@ def stored_files(location: Location) -> dict[str, int]:
 
 def _sizes(location: Location, keys: Sequence[str], stored: Mapping[str, int]) -> dict[str, int | None]:
     """The stored size of each live file; None where it is not there."""
-    is_own = behind_no_link(location)
-    outside = [key for key in keys if "://" in key or (key not in stored and not is_own(location.key(key)))]
+    is_linked = through_link(location)
+    outside = [key for key in keys if "://" in key or (key not in stored and is_linked(location.key(key)))]
 
     def size_of(key: str) -> int | None:
         store, name = place(location, key)

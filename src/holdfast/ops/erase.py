@@ -64,6 +64,7 @@ class Erased(msgspec.Struct, frozen=True):
     vectors: tuple[str, ...] = ()  # files that name positions of such rows, and nothing else of them
     loose: tuple[str, ...] = ()  # files that no version has and that were there before
     indexes: tuple[Held, ...] = ()  # files of indexes with entries of such rows
+    linked: tuple[str, ...] = ()  # those of all these files that are behind a link, where no vacuum goes
     versions: tuple[tuple[int, int], ...] = ()  # that need any of the data files
     pins: Mapping[str, int] = {}  # that keep such versions
     vacuum_after_ms: int = 0
@@ -81,9 +82,15 @@ class Erased(msgspec.Struct, frozen=True):
         return BitMap64().union(*(BitMap64(range(first, last + 1)) for first, last in self.row_ids))
 
     @property
+    def held(self) -> tuple[str, ...]:
+        """The files that are known to hold such rows, or may."""
+        known = (*self.files, *self.changes, *self.unpurged, *self.indexes)
+        return (*(each.file for each in known), *self.loose)
+
+    @property
     def is_held(self) -> bool:
         """Whether any file is known to hold such rows, or may."""
-        return bool(self.files or self.changes or self.unpurged or self.loose or self.indexes)
+        return bool(self.held)
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -99,6 +106,8 @@ class Erased(msgspec.Struct, frozen=True):
         steps += [f"rebuildIndex({name!r}), or dropIndex, because its entries have keys of them" for name in names]
         if self.is_held:
             steps.append(f"vacuum() after {moment(self.vacuum_after_ms)}")
+        if self.linked:
+            steps.append(f"delete, where their link leads, files that no vacuum takes: {_some(self.linked)}")
         steps.append(f"erasureStatus({self.id!r}), which reads what is left and says whether any is found")
         return tuple(steps)
 
@@ -140,11 +149,17 @@ class ErasureStatus(msgspec.Struct, frozen=True):
     changes: tuple[Held, ...] = ()
     loose: tuple[str, ...] = ()
     indexes: tuple[Held, ...] = ()
+    linked: tuple[str, ...] = ()  # those of all these files that are behind a link, where no vacuum goes
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """The files that hold such rows, or may."""
+        return (*(each.file for each in (*self.files, *self.changes, *self.indexes)), *self.loose)
 
     @property
     def is_clean(self) -> bool:
         """Whether no byte of the rows was found."""
-        return not (self.files or self.changes or self.loose or self.indexes)
+        return not self.held
 
     def __str__(self) -> str:
         head = f"erasure {self.erasure}, {self.rows} rows"
@@ -155,6 +170,8 @@ class ErasureStatus(msgspec.Struct, frozen=True):
             lines += [f"  {what} {each}" for each in held[:_SHOWN]]
             lines += [f"  and {len(held) - _SHOWN} more"] if len(held) > _SHOWN else []
         lines += [f"  file of no version: {name}" for name in self.loose[:_SHOWN]]
+        if self.linked:
+            lines.append(f"  behind a link, where no vacuum goes, so delete them there: {_some(self.linked)}")
         return "\n".join(lines)
 
 
@@ -171,15 +188,15 @@ def spans_of(ids: BitMap64) -> tuple[tuple[int, int], ...]:
 
 def digest_of(files: pa.Table) -> str:
     """A digest of the names and sizes of files, whatever their order."""
-    told = sorted(zip(files.column("key").to_pylist(), files.column("size").to_pylist(), strict=True))  # one per file
-    return hashlib.sha256(msgspec.json.encode(told)).hexdigest()
+    facts = sorted(zip(files.column("key").to_pylist(), files.column("size").to_pylist(), strict=True))  # one per file
+    return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()
 
 
-def held_of(*found: Mapping[str, int]) -> tuple[Held, ...]:
+def held_of(*counts: Mapping[str, int]) -> tuple[Held, ...]:
     """Files by how many rows they hold; of several counts of one file the largest."""
     most: dict[str, int] = {}
-    for counts in found:
-        for key, rows in counts.items():
+    for rows_of in counts:
+        for key, rows in rows_of.items():
             most[key] = max(rows, most.get(key, 0))
     return tuple(Held(key, rows) for key, rows in sorted(most.items()))
 
@@ -207,8 +224,8 @@ def saved(location: Location, erasure: str) -> Erased:
 
 def all_saved(location: Location) -> Sequence[str]:
     """The ids of the reports that are kept."""
-    found = location.store.list_from(location.key(*ERASURES))
-    return [meta.name.removesuffix(".json") for meta in found if meta.name.endswith(".json")]
+    metas = location.store.list_from(location.key(*ERASURES))
+    return [meta.name.removesuffix(".json") for meta in metas if meta.name.endswith(".json")]
 
 
 def _key(location: Location, erasure: str) -> str:

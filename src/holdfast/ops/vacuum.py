@@ -23,7 +23,7 @@ from holdfast.model.versions import Versions
 from holdfast.plan.vacuum import LISTED, Kept, VacuumPlan
 from holdfast.storage.arrays import longs, strings
 from holdfast.storage.base import NotFound, ObjectMeta
-from holdfast.storage.leftovers import behind_no_link, delete_all, remove_empty, unfinished
+from holdfast.storage.leftovers import behind_links, behind_no_link, delete_all, remove_empty, unfinished
 from holdfast.storage.location import Location
 
 END = "VACUUM END"
@@ -145,6 +145,11 @@ def listed(location: Location) -> pa.Table:
     while chunk := list(islice(metas, _CHUNK)):
         tables.append(_columns(location, chunk))
     return pa.concat_tables(tables)
+
+
+def listed_behind_links(location: Location, keys: Iterable[str]) -> pa.Table:
+    """What a listing leaves out of the directories of some keys, with the columns of LISTED."""
+    return _columns(location, behind_links(location, keys))
 
 
 def looked_up(location: Location, keys: Iterable[str]) -> pa.Table:

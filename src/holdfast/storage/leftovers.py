@@ -4,6 +4,7 @@
 2. A listing never shows unfinished files; here they are, with the time of their last change.
 3. A directory is removed only if it is empty at that moment, which the operating system sees to.
 4. Nothing is removed outside of a table's real directory: what lies behind a link is somebody else's.
+5. A listing does not go through links, and readers do: whoever asks what is there looks behind them too.
 """
 
 from __future__ import annotations
@@ -53,6 +54,50 @@ def behind_no_link(location: Location) -> Callable[[str], bool]:
         return known[directory]
 
     return is_own
+
+
+def through_link(location: Location) -> Callable[[str], bool]:
+    """Whether the store's key of something below a place leads through a link, so that no listing shows it."""
+    if not isinstance(location.store, LocalStore):
+        return lambda key: False
+    root = os.path.realpath(f"/{location.directory}")
+    known: dict[str, bool] = {}
+
+    def is_linked(key: str) -> bool:
+        directory = key.rpartition("/")[0]
+        if directory not in known:
+            below = os.path.relpath(f"/{directory}", f"/{location.directory}")
+            known[directory] = os.path.realpath(f"/{directory}") != os.path.normpath(os.path.join(root, below))
+        return known[directory]
+
+    return is_linked
+
+
+def behind_links(location: Location, keys: Iterable[str]) -> Iterator[ObjectMeta]:
+    """The files in those directories of some keys below a place that are behind a link, under the link's name."""
+    is_linked = through_link(location)
+    for directory in sorted({key.rpartition("/")[0] for key in keys if "://" not in key}):
+        if directory and is_linked(location.key(directory, "")):
+            path = f"/{location.key(directory)}"
+            with suppress(FileNotFoundError, NotADirectoryError), os.scandir(path) as entries:
+                for entry in entries:
+                    if entry.is_file():
+                        facts = entry.stat()
+                        key = location.key(directory, entry.name)
+                        yield ObjectMeta(key, facts.st_size, facts.st_mtime_ns // 1_000_000)
+
+
+def link_targets(location: Location) -> list[str]:
+    """Directories of a place, by key below it and with their slash, that links of the same place lead to."""
+    if not isinstance(location.store, LocalStore):
+        return []
+    root = os.path.realpath(f"/{location.directory}")
+    targets = set()
+    for directory, names, _ in os.walk(root):
+        for path in (os.path.join(directory, name) for name in names):
+            if os.path.islink(path) and os.path.realpath(path).startswith(f"{root}/"):
+                targets.add(f"{os.path.relpath(os.path.realpath(path), root)}/")
+    return sorted(targets)
 
 
 def unfinished(location: Location) -> Iterator[ObjectMeta]:

@@ -7,14 +7,15 @@
 2. Neither the log nor the report is told the condition or a value of a row.
 3. Rows that satisfy the condition and had left the table before count as erased, by id as well; a row that satisfied it
    once and is live under other values does not.
-4. Files that no version has are told as what may hold such rows: those from before the erasure, and later ones that
+4. A file is there if a reader finds it, behind a link too. No vacuum takes such a file, so the report names it.
+5. Files that no version has are told as what may hold such rows: those from before the erasure, and later ones that
    carry their ids, as files of a rewrite that began before and failed would.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -39,7 +40,7 @@ from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.ops import erase as ops
 from holdfast.ops.change import effect
 from holdfast.ops.erase import Erased, ErasureStatus, Held, Proof
-from holdfast.ops.vacuum import listed
+from holdfast.ops.vacuum import listed, listed_behind_links
 from holdfast.plan.compact import purged
 from holdfast.plan.scan import partition_fields
 from holdfast.plan.vacuum import plan_vacuum
@@ -101,16 +102,16 @@ def erase(state: DeltaState, condition: Value, caller: Caller) -> Erased:
             "enableRowTracking() first"
         )
     where = understood(state.snapshot, condition, caller)
-    asked = delete_asked(state, condition, caller)
+    deletion = delete_asked(state, condition, caller)
     started = caller.env.now_ms()
-    done = effect(asked, caller.changer(), load_hidden, caller.env.now_ms)
+    done = effect(deletion, caller.changer(), load_hidden, caller.env.now_ms)
     ids = _gathered(row_ids(state, done, None, caller.spark, caller.dialect))
     report = Erased(str(caller.env.new_uuid()), started, ops.spans_of(ids))
     ops.save(location, report)  # before anything of the table changes: the ids are known now, and later no more
     metrics = {"numDeletedRows": done.deleted, "numCopiedRows": done.copied, **file_metrics(done)}
-    said = {"predicate": json.dumps([f"erasure {report.id}"])}
+    parameters = {"predicate": json.dumps([f"erasure {report.id}"])}
     try:
-        version = commit(state, Step("DELETE", said, asked, done, metrics), caller, started=started).version
+        version = commit(state, Step("DELETE", parameters, deletion, done, metrics), caller, started=started).version
     except Conflict:
         ops.forget(location, report)
         raise
@@ -130,7 +131,7 @@ def erasure_status(state: DeltaState, report: Erased | str, condition: Value | N
         raise Invalid(
             f"the erasure {erasure.id} was cut short before it was known who holds its rows: erase them again"
         )
-    there = _there(state, erasure.moment_ms, erasure.ids)
+    there = _there(state, erasure.moment_ms, erasure.ids, erasure.held)
     files = [holders(there.snapshot, there.data, Sought(erasure.ids), caller.spark), there.among(erasure.files)]
     files.append(there.among(erasure.unpurged))
     changes = [there.among(erasure.changes)]
@@ -154,6 +155,7 @@ def erasure_status(state: DeltaState, report: Erased | str, condition: Value | N
         there.loose,
         ops.held_of(holding(location, there.indexes, erasure.ids)),
     )
+    status = msgspec.structs.replace(status, linked=there.behind_links(status.held))
     if status.is_clean:
         ops.save(location, msgspec.structs.replace(erasure, proof=scan))
     return status
@@ -171,18 +173,28 @@ class _There:
     loose: tuple[str, ...]  # of no version
     indexes: tuple[str, ...]  # of any index
     read: pa.Table  # names and sizes of data and change files
+    names: pa.Array  # of all files in the directory, and of those behind its links
+    linked: frozenset[str]  # names of the latter
 
     def among(self, held: Sequence[Held]) -> Mapping[str, int]:
         """Those of some files that are there still."""
-        there = pc.is_in(strings([each.file for each in held]), value_set=self.read.column("key").combine_chunks())
+        there = pc.is_in(strings([each.file for each in held]), value_set=self.names)
         return {each.file: each.rows for each, still in zip(held, there.to_pylist(), strict=True) if still}
 
+    def behind_links(self, files: Iterable[str]) -> tuple[str, ...]:
+        """Those of some files that no vacuum takes."""
+        return tuple(sorted(self.linked.intersection(files)))
 
-def _there(state: DeltaState, moment_ms: int, ids: BitMap64) -> _There:
+
+def _there(state: DeltaState, moment_ms: int, ids: BitMap64, held: Iterable[str] = ()) -> _There:
+    """What is there now; `held` are files that may be so although the log no longer names them."""
     snapshot = state.snapshot
     location = snapshot.location
-    past, found = walk(location), listed(location)
-    names = found.column("key").combine_chunks()
+    past = walk(location)
+    named = pa.concat_arrays([past.keys(), past.changes.column("key").combine_chunks()])
+    linked = listed_behind_links(location, [*pc.unique(named).to_pylist(), *held])  # one per file
+    present = pa.concat_tables([listed(location), linked])
+    names = present.column("key").combine_chunks()
     events = past.events.filter(past.events.column("added"))
     # A file may have been added before it was given ids: what is known of it last counts.
     bare = pc.is_null(events.column("base_row_id"))
@@ -193,7 +205,6 @@ def _there(state: DeltaState, moment_ms: int, ids: BitMap64) -> _There:
     data = data.set_column(FILES.get_field_index("dv"), FILES.field("dv"), pa.nulls(data.num_rows, DV))
     is_live = pc.is_in(data.column("key"), value_set=live)
     changes = past.changes.filter(pc.is_in(past.changes.column("key"), value_set=names))
-    told = pa.concat_arrays([past.keys(), past.changes.column("key").combine_chunks()])
     read = pa.concat_tables([data.select(["key", "size"]), changes.select(["key", "size"])])
     return _There(
         snapshot,
@@ -201,16 +212,18 @@ def _there(state: DeltaState, moment_ms: int, ids: BitMap64) -> _There:
         _table_of(data),
         _table_of(data.filter(pc.invert(is_live))),
         _table_of(pa.Table.from_arrays([_column(changes, f) for f in FILES], schema=FILES)),
-        _loose(snapshot, found, told, moment_ms, ids),
+        _loose(snapshot, present, named, moment_ms, ids),
         tuple(names.filter(pc.starts_with(names, f"{DIRECTORY}/")).to_pylist()),
         read,
+        names,
+        frozenset(linked.column("key").to_pylist()),
     )
 
 
-def _loose(snapshot: Snapshot, found: pa.Table, told: pa.Array, moment_ms: int, ids: BitMap64) -> tuple[str, ...]:
+def _loose(snapshot: Snapshot, present: pa.Table, named: pa.Array, moment_ms: int, ids: BitMap64) -> tuple[str, ...]:
     """Files that no version has and that may hold such rows."""
-    forever = int(pc.max(found.column("modified_ms")).as_py()) + 1
-    none = plan_vacuum(found, told, {}, {}, horizon_ms=forever, layout=layout_of(snapshot)).files
+    forever = int(pc.max(present.column("modified_ms")).as_py()) + 1
+    none = plan_vacuum(present, named, {}, {}, horizon_ms=forever, layout=layout_of(snapshot)).files
     none = none.filter(pc.invert(pc.match_substring_regex(none.column("key"), _NO_ROWS)))
     before = pc.less(none.column("modified_ms"), pa.scalar(moment_ms))
     later = none.filter(pc.invert(before)).column("key").to_pylist()
@@ -267,7 +280,7 @@ def _reported(state: DeltaState, report: Erased, such: Sought, caller: Caller) -
     vectors = events.filter(pc.is_in(events.column("key"), value_set=keys)).column("dv_key")
     versions = there.past.needing(keys)
     properties = state.snapshot.properties
-    return msgspec.structs.replace(
+    report = msgspec.structs.replace(
         report,
         row_ids=ops.spans_of(such.ids),
         is_complete=True,
@@ -281,15 +294,16 @@ def _reported(state: DeltaState, report: Erased, such: Sought, caller: Caller) -
         vacuum_after_ms=caller.env.now_ms() + default_retention_ms(state),
         log_after_ms=caller.env.now_ms() + span_ms(LOG_RETENTION, properties.get(LOG_RETENTION, LOG_DEFAULT)),
     )
+    return msgspec.structs.replace(report, linked=there.behind_links(report.held))
 
 
 def _gone_before(there: _There, such: Sought, caller: Caller) -> BitMap64:
     """Rows that satisfied the condition and had left the table before; one that is live under other values stays."""
     assert such.where is not None, "rows are erased by a condition"
     ids = ids_where(there.snapshot, there.old, such.where, caller.spark) - such.ids
-    asked = np.fromiter(ids, np.int64, len(ids))
-    live = PinnedReader(there.snapshot, load_hidden).locate(asked).live
-    return BitMap64(asked[~live].astype(np.uint64))
+    wanted = np.fromiter(ids, np.int64, len(ids))
+    live = PinnedReader(there.snapshot, load_hidden).locate(wanted).live
+    return BitMap64(wanted[~live].astype(np.uint64))
 
 
 def _gathered(ids: DataFrame | pa.Table) -> BitMap64:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -41,7 +41,7 @@ from holdfast.plan.vacuum import Layout, VacuumPlan, plan_vacuum
 from holdfast.schema.properties import DELETED_FILE_RETENTION
 from holdfast.spark.terminal import phase
 from holdfast.storage.arrays import mask, strings
-from holdfast.storage.leftovers import behind_no_link
+from holdfast.storage.leftovers import link_targets, through_link
 from holdfast.storage.location import Location
 from holdfast.storage.open import missing
 from holdfast.table.delta_dialect import CHANGE_DIRECTORY
@@ -257,6 +257,10 @@ def _plan(state: DeltaState, horizon: Horizon, listed: pa.Table) -> tuple[Vacuum
     idle = plan_vacuum(listed, file_keys(state), {}, {}, horizon_ms=moment_ms, layout=layout)
     kept = reach(state, horizon, idle.files, pins, of_domains=of_indexes)
     plan = plan_vacuum(idle.files, kept.needed, kept.pinned, pins, horizon_ms=moment_ms, layout=layout)
+    if plan.files.num_rows:
+        # The log knows what is behind a link by the link's name, and a listing by its own.
+        for prefix in link_targets(state.snapshot.location):
+            plan = replace(plan, files=plan.files.filter(pc.invert(pc.starts_with(plan.keys, prefix))))
     return plan, kept.unpinnable
 
 
@@ -279,9 +283,9 @@ def _readable(past: Past, listed: pa.Array) -> Versions:
     """Versions of which nothing is missing; files outside of the table's real directory are looked at one by one."""
     needed = pc.unique(past.keys())
     lacking = needed.filter(pc.invert(pc.is_in(needed, value_set=listed)))
-    is_own = behind_no_link(past.location)  # a listing does not go through links, and readers do
+    is_linked = through_link(past.location)  # a listing does not go through links, and readers do
     outside = mask(
-        np.fromiter(("://" in k or not is_own(past.location.key(k)) for k in lacking.to_pylist()), bool, len(lacking))
+        np.fromiter(("://" in k or is_linked(past.location.key(k)) for k in lacking.to_pylist()), bool, len(lacking))
     )
     away = strings(list(missing(past.location, lacking.filter(outside).to_pylist())))
     return past.described - past.needing(pa.concat_arrays([lacking.filter(pc.invert(outside)), away]))
