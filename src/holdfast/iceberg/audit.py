@@ -4,7 +4,8 @@
 2. Nothing is written, and what cannot be read is a finding that costs the others nothing. Files that only history
    names (old metadata, statistics, files of older snapshots) may be anywhere: nobody opens them here.
 3. What other engines may leave without being wrong (deletes that apply to nothing, totals in summaries that do not add
-   up) is only worth knowing.
+   up) is only worth knowing. But a list with fewer files than the summary says may have lost a manifest: that is wrong
+   until somebody looked. It is no reason to refuse the table, because DuckDB and others count wrong.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from holdfast.storage.base import NotFound
 from holdfast.storage.open import place
 
 _EXAMPLES = 3
+_FILES = ("total-data-files", "total-delete-files")
+_DIGITS = 20  # that a count has at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ def check_head(state: IcebergState, *, footers: bool) -> HeadChecked:
         is_readable = False
         kind = Kind.MISSING_COMMIT if isinstance(error, MissingFile) else Kind.BAD_COMMIT
         found.append(Finding(kind, str(error), file=error.path, version=state.version))
-    totals_wrong = any(finding.kind is Kind.WRONG_SUMMARY for finding in found)
+    totals_wrong = any(finding.kind in (Kind.WRONG_SUMMARY, Kind.LOST_FILES) for finding in found)
     return HeadChecked(tuple(found), is_readable, tuples, totals_wrong, wrong)
 
 
@@ -219,11 +222,25 @@ def _blind(state: IcebergState, row: Mapping[str, Any]) -> Finding | None:
 def _totals(state: IcebergState) -> Iterator[Finding]:
     assert state.entry is not None, "totals are those of a snapshot"
     summary = state.entry.summary
-    wrong = [
-        f"{name} {summary[name]} for {count}"
-        for name, count in totals_of(state.contents.listed).items()
-        if summary.get(name, count) not in (count, str(count))
-    ]
-    if wrong:
-        what = f"the summary of snapshot {state.version} says {', '.join(wrong)}"
-        yield Finding(Kind.WRONG_SUMMARY, what, version=state.version, repair="adds up in a new snapshot")
+    counts = totals_of(state.contents.listed)
+    wrong = {name: count for name, count in counts.items() if summary.get(name, count) not in (count, str(count))}
+    if not wrong:
+        return
+    what = f"the summary of snapshot {state.version} says "
+    what += ", ".join(f"{name} {summary[name]} for {count}" for name, count in wrong.items())
+    repair = "adds up in a new snapshot"
+    lost = [name for name in _FILES if name in wrong and _number(summary[name]) > wrong[name]]
+    if not lost:
+        yield Finding(Kind.WRONG_SUMMARY, what, version=state.version, repair=repair)
+        return
+    what += (
+        ": the list of manifests may have lost some; compare with an earlier snapshot, and restore the list, or repair "
+        "the totals if the writer counted wrong"
+    )
+    yield Finding(Kind.LOST_FILES, what, state.entry.manifest_list, state.version, repair)
+
+
+def _number(said: object) -> int:
+    """What a summary says as a number; 0 where it says none."""
+    text = str(said)
+    return int(text) if text.isdecimal() and text.isascii() and len(text) < _DIGITS else 0

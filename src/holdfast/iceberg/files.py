@@ -20,7 +20,7 @@ from holdfast.errors import Damaged
 from holdfast.iceberg.carried import notes_of
 from holdfast.iceberg.deletes import DeleteFiles, delete_files, hidden_by, lost_by
 from holdfast.iceberg.groups import groups_of
-from holdfast.iceberg.manifests import DELETES, ROWS, Listed
+from holdfast.iceberg.manifests import DELETES, Listed
 from holdfast.iceberg.metrics import LeafIds, ManifestStats
 from holdfast.iceberg.paths import Paths
 from holdfast.iceberg.spec import Spec, UnionField
@@ -62,8 +62,6 @@ def files_of(
     """The data files and the delete files of these manifests, which are those of the snapshot `at`."""
     data = merged([one for one in listed if one.manifest.content != DELETES and len(one)])
     removing = merged([one for one in listed if one.manifest.content == DELETES and len(one)])
-    for one in data:
-        _check_content(one)
     groups: list[NDArray[np.int64]] | None = None
     if removing:
         groups = groups_of([*data, *removing], shape.specs, where=where)
@@ -99,12 +97,6 @@ def merged(listed: Sequence[Listed]) -> list[Listed]:
         )
         for same in alike.values()
     ]
-
-
-def _check_content(one: Listed) -> None:
-    content = one.entries["content"]
-    if not pc.all(pc.equal(content, ROWS)).as_py():
-        raise Damaged(f"{one.manifest.path} lists delete files among data files", path=one.manifest.path)
 
 
 def _table(paths: Paths, one: Listed, shape: Shape, groups: NDArray[np.int64] | None) -> pa.Table:

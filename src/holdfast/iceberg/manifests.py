@@ -6,6 +6,7 @@
    snapshot's own number is not looked at.
 3. A manifest has at least as many live entries as the list over it says, and where the list does not say, as many
    bytes; another one is Damaged, never fewer files. Lengths alone are not held against one: rewriters leave them wrong.
+   What it says of itself, data or deletes and of which spec, is what the list says of it.
 4. Entries are columns; partition tuples keep the types of the manifest's own schema, whatever the table's is today.
 """
 
@@ -31,6 +32,7 @@ from holdfast.storage.open import place
 DATA, DELETES = 0, 1  # contents of a manifest
 ROWS, POSITION_DELETES, EQUALITY_DELETES = 0, 1, 2  # contents of a file
 _DELETED = 2  # status of an entry
+_SPEC_DIGITS = 10
 _PAIRS = pa.list_(pa.struct([("key", pa.int64()), ("value", pa.int64())]))
 _BLOBS = pa.list_(pa.struct([("key", pa.int64()), ("value", pa.binary())]))
 ENTRIES = pa.schema(
@@ -190,9 +192,8 @@ def read_manifest(paths: Paths, manifest: Manifest) -> Listed:
     """The live entries of a manifest."""
     data = fetched(paths, manifest.path)
     found = read_container(data, wanted=_ENTRY_FIELDS, where=manifest.path)
-    spec_id = manifest.spec_id
-    if spec_id is None:
-        spec_id = _noted_spec(found.notes, manifest.path)
+    spec_id = _spec_id(found.notes, manifest)
+    _check_content(found.notes, manifest)
     files, partitions = _struct(found.records, "data_file"), None
     if files is not None:
         partitions = _struct(files, "partition")
@@ -213,7 +214,7 @@ def read_manifest(paths: Paths, manifest: Manifest) -> Listed:
     if not pc.all(live, min_count=0).as_py():
         entries, partitions = entries.filter(live), partitions.filter(live)
     _check_whole(entries, len(data), manifest)
-    _check_entries(entries, manifest.path)
+    _check_entries(entries, manifest)
     if (missing := pc.index(pc.is_null(entries["sequence_number"]), True).as_py()) >= 0:
         file = entries["file_path"][missing].as_py()
         raise Damaged(f"{manifest.path} gives no sequence number for {file}, which it did not add", path=manifest.path)
@@ -246,11 +247,18 @@ def _check_whole(entries: pa.Table, size: int, manifest: Manifest) -> None:
         )
 
 
-def _check_entries(entries: pa.Table, where: str) -> None:
+def _check_entries(entries: pa.Table, manifest: Manifest) -> None:
+    """Whether each entry says what it must, and is of the kind that its manifest lists."""
+    where = manifest.path
     for name in _REQUIRED:
         column = entries[name]
         if column.null_count or (pa.types.is_integer(column.type) and (pc.min(column).as_py() or 0) < 0):
             raise Damaged(f"{where} has a file without {name}, or with one below zero; restore it", path=where)
+    kinds = {*pc.unique(entries["content"]).to_pylist()}
+    if manifest.content == DELETES and not kinds <= {POSITION_DELETES, EQUALITY_DELETES}:
+        raise Damaged(f"{where} lists other files among delete files; restore it", path=where)
+    if manifest.content != DELETES and not kinds <= {ROWS}:
+        raise Damaged(f"{where} lists delete files among data files; restore it", path=where)
 
 
 def fetched(paths: Paths, path: str) -> bytes:
@@ -287,11 +295,35 @@ def _column(records: pa.StructArray, field: pa.Field, where: str) -> pa.Array:
         raise Damaged(f"{where} has a {field.name} of {found.type}; restore it", path=where) from error
 
 
-def _noted_spec(notes: Mapping[str, bytes], where: str) -> int:
-    noted = notes.get("partition-spec-id", b"0")
-    if not noted.isdigit():
+def _spec_id(notes: Mapping[str, bytes], manifest: Manifest) -> int:
+    """The spec of a manifest: the list says it, or the manifest itself; if both do, they agree."""
+    where = manifest.path
+    noted = notes.get("partition-spec-id", b"0" if manifest.spec_id is None else b"%d" % manifest.spec_id)
+    if not noted.isdigit() or len(noted) > _SPEC_DIGITS:
         raise Damaged(f"{where} says no partition spec; restore it", path=where, found=repr(noted))
+    if manifest.spec_id not in (None, int(noted)):
+        raise Damaged(
+            f"{where} is of partition spec {int(noted)} where the list of manifests says {manifest.spec_id}: one "
+            "manifest stands in place of another; restore it, or read an earlier snapshot",
+            path=where,
+            expected=str(manifest.spec_id),
+            found=noted.decode(),
+        )
     return int(noted)
+
+
+def _check_content(notes: Mapping[str, bytes], manifest: Manifest) -> None:
+    """Whether a manifest that says what it lists says what the list of manifests does."""
+    expected = b"deletes" if manifest.content == DELETES else b"data"
+    noted = notes.get("content", expected)
+    if noted != expected:
+        raise Damaged(
+            f"{manifest.path} says that it lists {noted!r} where the list of manifests says {expected!r}: one manifest "
+            "stands in place of another; restore it, or read an earlier snapshot",
+            path=manifest.path,
+            expected=repr(expected),
+            found=repr(noted),
+        )
 
 
 def _sequence(records: pa.StructArray, status: pa.Array, manifest: Manifest) -> pa.Array:

@@ -45,6 +45,7 @@ class Kind(Enum):
     IDLE_DELETES = "delete files that apply to nothing"
     BLIND_DELETES = "a delete file lacks the columns it compares"
     WRONG_SUMMARY = "a summary does not add up"
+    LOST_FILES = "a list has fewer files than its snapshot says"
 
     @property
     def is_harmless(self) -> bool:
