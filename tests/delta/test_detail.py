@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.delta import checkpoint_write, cleanup
+from holdfast.delta import cleanup
 from holdfast.delta.actions import Protocol
 from holdfast.delta.detail import describe, detail, settings_of
 from holdfast.delta.due import DEFAULT_INTERVAL
 from holdfast.delta.readers import DELTA_LAKE, FEATURES, VERSION_1, VERSION_2, readers_of
 from holdfast.delta.state import load
+from holdfast.delta.tombstones import remembered_ms
 from holdfast.env import system
 from holdfast.model.mutation import Shape
 from holdfast.plan.write import write_spec
@@ -22,6 +23,7 @@ from holdfast.schema.properties import (
     check,
     is_known,
     isolation,
+    span_ms,
 )
 from holdfast.schema.requests import requested
 from holdfast.schema.types import LONG, Field, Struct
@@ -37,7 +39,10 @@ SCHEMA = Struct(tuple(Field(f"c{n}", LONG) for n in range(40)))
 def test_the_defaults_told_are_those_that_hold() -> None:
     assert write_spec(SCHEMA, (), DEFAULTS) == write_spec(SCHEMA, (), {})
     assert DEFAULTS[CHECKPOINT_INTERVAL] == DEFAULT_INTERVAL
-    assert DEFAULTS[DELETED_FILE_RETENTION] == checkpoint_write.DEFAULT_RETENTION
+    log = HandLog()
+    log.create()
+    untold = remembered_ms(load(log.location))
+    assert untold == span_ms(DELETED_FILE_RETENTION, DEFAULTS[DELETED_FILE_RETENTION]) == 7 * 24 * 3_600_000
     assert DEFAULTS[LOG_RETENTION] == cleanup.DEFAULT_RETENTION
     assert isolation(DEFAULTS[ISOLATION_LEVEL]) is isolation(None)
 
