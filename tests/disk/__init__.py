@@ -1,0 +1,1 @@
+"""Tables as an earlier version of Holdfast wrote them, in use."""
