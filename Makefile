@@ -53,6 +53,10 @@ check: $(READY) ## lint, format, types and layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+.PHONY: quick
+quick: $(READY) ## before every commit, in three minutes: check, and the tests without Spark that are over soon
+	@scripts/tests.sh quick
+
 .PHONY: test
 test: $(READY) java browser ## everything: check, the whole suite, and the marked tests on the other two ways to run Spark
 	@$(WITH_JAVA) scripts/tests.sh

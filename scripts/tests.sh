@@ -3,12 +3,26 @@
 # small jobs. Each track takes the next run that no track has taken, whatever became of the runs before it; those without
 # Spark come last and are short, so that both tracks end together. The second track prints when the first is done.
 #
+# `quick` runs the checks and the tests that a person waits for before every commit: without Spark, and over soon.
+#
 # Files of tests go to memory where there is room: stores flush what they write, and a disk takes milliseconds each time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-runs=(check '--part=spark' '--lane=local-cluster' '--lane=connect')
-runs+=('--part=plain --share=1/4' '--part=plain --share=2/4' '--part=plain --share=3/4' '--part=plain --share=4/4')
+case "${1:-all}" in
+all)
+    runs=(check '--part=spark' '--lane=local-cluster' '--lane=connect')
+    runs+=('--part=plain --share=1/4' '--part=plain --share=2/4' '--part=plain --share=3/4' '--part=plain --share=4/4')
+    ;;
+quick)
+    export HOLDFAST_DEPTH="${HOLDFAST_DEPTH:-0.2}"
+    runs=(check '--quick -q --share=1/3' '--quick -q --share=2/3' '--quick -q --share=3/3')
+    ;;
+*)
+    echo "tests.sh runs all or quick, not $1" >&2
+    exit 2
+    ;;
+esac
 room_kb=$((6 * 1024 * 1024))
 
 in_memory() { # a new directory in memory that programs can run from, or nothing where there is none or too little room

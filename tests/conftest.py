@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import holdfast.env
-from tests.support.deep import DeepRun, is_deep
+from tests.support.deep import DeepRun, is_deep, is_quick
 from tests.support.depth import SEED
 from tests.support.gateway import Gateway, connector, gateway, home, tables_in_the_bucket
 from tests.support.leftovers import Leftovers
@@ -49,6 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="K/N",
         help="of the modules that are left, dealt out to N processes, those of the K-th",
     )
+    parser.addoption("--quick", action="store_true", help="only tests without Spark that are over soon: see make quick")
     parser.addoption("--deep", action="store_true", help="only the tests whose depth can be chosen (HOLDFAST_DEPTH)")
     parser.addoption(
         "--shuffle",
@@ -107,6 +108,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _keep(config, items, lambda item: any(item.get_closest_marker(mark) is not None for mark in marks))
     if (part := config.getoption("--part")) != "all":
         _keep(config, items, lambda item: _shares_spark(item) is (part == "spark"))
+    if config.getoption("--quick"):
+        _keep(config, items, lambda item: not _shares_spark(item) and is_quick(item))
     if config.getoption("--deep"):
         _keep(config, items, is_deep)
     mine, of = config.getoption("--share")

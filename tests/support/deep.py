@@ -1,7 +1,9 @@
-"""Tests whose depth can be chosen, and what a run of them came to.
+"""Tests whose depth can be chosen, those that are too long for a quick run, and what a deep run came to.
 
 1. A test is deep where it is a property, or mentions the depth or anything of its module that follows from it.
-2. A run says for each module how many tests and examples ran, and how long they took.
+2. A quick run leaves out what goes through many tables or processes: marked slow or golden, deep without being a
+   property, a sweep over every fault, and whatever starts a process.
+3. A deep run says for each module how many tests and examples ran, and how long they took.
 """
 
 from __future__ import annotations
@@ -19,25 +21,35 @@ import pytest
 
 from tests.support.depth import DEPTH, SEED
 
-_ROOTS = frozenset({"DEPTH", "examples"})
+_DEPTH = frozenset({"DEPTH", "examples"})
+_LONG = _DEPTH | {"every_fault", "FaultyStore", "FaultyWrites", "subprocess", "multiprocessing"}
 
 
 def is_deep(item: pytest.Item) -> bool:
     """Whether a test goes deeper where that is asked for."""
     if item.get_closest_marker("hypothesis") is not None:
         return True
-    return getattr(item, "originalname", item.name) in _following(item.path)
+    return getattr(item, "originalname", item.name) in following(item.path, _DEPTH)
+
+
+def is_quick(item: pytest.Item) -> bool:
+    """Whether a test belongs to a quick run."""
+    if any(item.get_closest_marker(mark) is not None for mark in ("slow", "golden")):
+        return False
+    if item.get_closest_marker("hypothesis") is not None:
+        return True  # with a share of its examples
+    return getattr(item, "originalname", item.name) not in following(item.path, _LONG)
 
 
 @cache
-def _following(path: Path) -> frozenset[str]:
-    """Names of a module whose definition mentions the depth, or one of these names."""
+def following(path: Path, roots: frozenset[str]) -> frozenset[str]:
+    """Names of a module whose definition mentions one of some names, or one of these."""
     defined: dict[str, set[str]] = defaultdict(set)
     for node in ast.parse(path.read_text()).body:
         mentioned = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
         for name in _defined(node):
             defined[name] |= mentioned
-    found = set(_ROOTS)
+    found = set(roots)
     while more := {name for name, mentioned in defined.items() if mentioned & found} - found:
         found |= more
     return frozenset(found)
