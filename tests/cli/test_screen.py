@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import logging
+import subprocess
+import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -19,6 +23,7 @@ from holdfast import DeltaTable
 from holdfast.cli import main, progress
 from holdfast.cli.bins import size
 from holdfast.cli.screen import Head, age_text, count_text, grid, size_text, time_text
+from holdfast.cli.stderr import guarded
 from holdfast.cli.told import told
 from holdfast.spark import terminal
 from tests.support.depth import examples
@@ -99,9 +104,9 @@ def test_signs_of_life_are_for_terminals(monkeypatch: pytest.MonkeyPatch, capsys
     work(lambda: time.sleep(0.05) is None)
     assert capsys.readouterr().err == ""
     out = io.StringIO()
-    for module in (progress, terminal):
+    for module, name in ((progress, "screen"), (terminal, "Console")):
         monkeypatch.setattr(module, "on_terminal", lambda: True)
-        monkeypatch.setattr(module, "Console", lambda stderr: Console(file=out, force_terminal=True, width=80))
+        monkeypatch.setattr(module, name, lambda stderr: Console(file=out, force_terminal=True, width=80))
     work(lambda: "thinking" in out.getvalue())
     assert "thinking" in out.getvalue()
     assert "3/7" in out.getvalue()
@@ -132,3 +137,26 @@ def test_nothing_in_a_table_steers_the_terminal(tmp_path: Path) -> None:
     printed = CliRunner().invoke(main, ["show", str(path), "--json"]).stdout
     assert json.loads(printed) == {"id": 1, f"c{evil}": evil}
     assert "␛[2J" in CliRunner().invoke(main, ["show", str(path)]).stdout
+
+
+def test_what_python_prints_beside_answers_steers_no_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evil = "\x1b]0;owned\x07\x9b31m\u202e[red]x[/red]"
+    named = DeltaTable.create(None).location(tmp_path / "t").addColumn(f"c{evil}", "string")
+    named.property("delta.columnMapping.mode", "name").execute()
+    command = [sys.executable, "-m", "holdfast.cli", "--debug", "show", str(tmp_path / "t"), "--columns", "nope"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    printed = [done.stderr]
+    assert (done.returncode, "Traceback" in done.stderr, "UnknownColumn" in done.stderr) == (1, True, True)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    with guarded():
+        sys.stderr.write(warnings.formatwarning(evil, UserWarning, "somewhere.py", 1))
+        logging.getLogger("holdfast.screen").warning("%s", evil)
+        sys.excepthook(ZeroDivisionError, ZeroDivisionError(evil), None)
+        printed.append(capsys.readouterr().err)
+    assert printed[1].count("␛]0;owned") == 3
+    for text_ in printed:
+        assert "␛]0;owned␇�31m�[red]x[/red]" in text_
+        assert not set(text_) & set("\x1b\x07\x9b\u202e")
+    assert sys.excepthook.__module__ != "holdfast.cli.stderr"

@@ -17,6 +17,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from holdfast.cli.failure import Refused, debug_option, wants_json, wants_traceback
+from holdfast.cli.stderr import guarded
 from holdfast.errors import TableError
 
 
@@ -84,6 +85,10 @@ class OnDemand(click.Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         names = [CompletionItem(n, help=e.summary) for n, e in COMMANDS.items() if n.startswith(incomplete)]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
+    def main(self, *args: Any, **more: Any) -> Any:
+        with guarded():
+            return super().main(*args, **more)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

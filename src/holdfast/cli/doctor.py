@@ -10,11 +10,11 @@ import sys
 
 import click
 import msgspec
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from holdfast.cli.checks import CHECKS, STARTS, Check
+from holdfast.cli.visible import json_line, screen
 
 _MARKS = {True: ("ok", "green"), None: ("optional", "yellow"), False: ("missing", "bold red")}
 
@@ -24,23 +24,23 @@ _MARKS = {True: ("ok", "green"), None: ("optional", "yellow"), False: ("missing"
 @click.option("--start", is_flag=True, help="Also start Spark in all three ways; takes a minute or two.")
 def command(*, as_json: bool, start: bool) -> None:
     """Look at this machine: versions, Java, ways to run Spark, object store connectors."""
-    found = [check() for check in (*CHECKS, *(STARTS if start else ()))]
-    well = all(check.ok is not False for check in found)
+    checks = [check() for check in (*CHECKS, *(STARTS if start else ()))]
+    well = all(check.ok is not False for check in checks)
     if as_json:
-        click.echo(msgspec.json.encode({"ok": well, "checks": found}).decode())
+        click.echo(json_line(msgspec.json.encode({"ok": well, "checks": checks})))
     else:
-        _show(found, well)
+        _show(checks, well)
     sys.exit(0 if well else 1)
 
 
-def _show(found: list[Check], well: bool) -> None:
+def _show(checks: list[Check], well: bool) -> None:
     table = Table("", "what", "found", box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for check in found:
+    for check in checks:
         mark, style = _MARKS[check.ok]
         table.add_row(Text(mark, style), Text(check.name), Text(check.found))
-    console = Console()
+    console = screen()
     console.print(table)
-    for check in found:
+    for check in checks:
         if check.advice:
             console.print()
             console.print(Text(check.name, _MARKS[check.ok][1]), Text(check.advice), sep=": ")

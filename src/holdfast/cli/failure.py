@@ -3,7 +3,7 @@
 1. The sentence is the error's own; what it advises in the words of the Python interface is said in those of the command
    line.
 2. With `--json` it is one object on stderr, with the error's class and facts; stdout stays what was printed before.
-3. With `--debug` the error goes through as it is, traceback and all.
+3. With `--debug` the error goes through as it is, traceback and all; how it is printed is told in `cli.stderr`.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class Refused(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         if self.as_json:
             facts = {name: value for name, value in vars(self.error).items() if isinstance(value, int | str | tuple)}
-            told = {"error": type(self.error).__name__, "message": self.message, **facts}
-            click.echo(json_line(msgspec.json.encode(told)), err=True)
+            line = {"error": type(self.error).__name__, "message": self.message, **facts}
+            click.echo(json_line(msgspec.json.encode(line)), err=True)
             return
         click.echo(f"{click.style('Error:', fg='red', bold=True)} {visible(self.message)}", file=file or sys.stderr)
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from holdfast.cli.visible import screen
 from holdfast.spark.terminal import on_terminal
 
 
@@ -20,7 +20,7 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
     if not on_terminal():
         yield lambda done, total: None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=screen(stderr=True), transient=True) as bar:
         number = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(number, completed=done, total=total)

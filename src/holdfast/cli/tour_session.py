@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from holdfast.cli.visible import visible
 from holdfast.spark.java import ADVICE, find_java
 from holdfast.spark.terminal import phase
 from holdfast.table.stream_source import session
@@ -48,4 +49,4 @@ def _started(log: Path) -> SparkSession:
         os.dup2(screen, 2)
         os.close(screen)
         if not started:
-            sys.stderr.write(log.read_text(errors="replace"))
+            sys.stderr.write(visible(log.read_text(errors="replace")))
