@@ -15,6 +15,7 @@ from pyroaring import BitMap64
 from holdfast.rows import bitmap
 from holdfast.storage.open import open_location
 from tests.iceberg.avro_write import container
+from tests.support.gateway import placed
 
 FILE_PATH, POS, ROW_ID, UPDATED = 2147483546, 2147483545, 2147483540, 2147483539
 ADDED, EXISTING, DELETED = 1, 0, 2
@@ -58,7 +59,7 @@ class Smith:
 
     @property
     def location(self) -> str:
-        return self.spelled or self.root
+        return self.spelled or placed(self.root)
 
     def put(self, name: str, data: bytes) -> str:
         """Write a file, and say how metadata spells its path."""

@@ -28,7 +28,7 @@ def smith(root: str | None = None, version: int = 2) -> Smith:
 
 def stored(made: Smith, entry: Entry, table: pa.Table) -> Entry:
     """The delete file written again with other columns or rows, its manifest entry as it was but for the size."""
-    name = entry["file_path"].removeprefix(f"{made.root}/").removeprefix(f"file://{made.root}/")
+    name = entry["file_path"].removeprefix(f"{made.location}/").removeprefix(f"file://{made.root}/")
     path, size = made._parquet(name, table)
     assert path == entry["file_path"]
     return {**entry, "file_size_in_bytes": size}

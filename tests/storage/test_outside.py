@@ -22,6 +22,7 @@ from holdfast.errors import Invalid, TableError
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.open import open_location
 from holdfast.storage.outside import follows
+from tests.support.gateway import address
 from tests.support.tablesmith import Tablesmith
 
 
@@ -151,7 +152,7 @@ def test_on_a_bucket_the_store_is_not_the_table() -> None:
 
 @pytest.mark.everywhere
 def test_every_door_takes_a_root(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table, secret = hostile(tmp_path, SPELLINGS["uri"])
+    table, secret = hostile(tmp_path, lambda file: address(file).replace(" ", "%20"))
     with pytest.raises(Invalid, match="allow_outside"):
         DeltaTable.forPath(spark, str(table))
     opened = DeltaTable.forPath(spark, str(table), allow_outside=[str(secret)])

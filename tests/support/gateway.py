@@ -125,6 +125,12 @@ def address(path: Path | str) -> str:
     return f"file://{full}"
 
 
+def placed(root: str) -> str:
+    """A root as the metadata of a table in it spells it: as it is, but on an S3 lane the URL of what is there."""
+    url = root if "://" in root else address(root)
+    return root if url.startswith("file:") else url
+
+
 def io_settings() -> dict[str, str]:
     """What a catalog of pyiceberg's must know to write files itself; nothing where they are local."""
     found = {}
@@ -142,7 +148,7 @@ def tables_in_the_bucket(server: Gateway) -> Iterator[None]:
     def in_bucket(path: str, storage_options: Mapping[str, str] | None) -> Location:
         if (url := address(path)).startswith("file:"):
             return local(path, storage_options)
-        return opening.open_location(url, storage_options=storage_options)
+        return opening._opened(url, storage_options)
 
     def beside(path: str) -> Catalog:
         place = Path(path).absolute()

@@ -9,9 +9,16 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from holdfast import DeltaTable
+from holdfast.spark.arrow_path import has_connector
+from holdfast.storage.open import open_location
 from tests.support.tablesmith import Tablesmith
 
 IDS = ("_row_id", "_row_commit_version", "_row_index")
+
+
+def spark_opens(spark: SparkSession, path: Path | str) -> bool:
+    """Whether Spark reads files of a table itself; Arrow does in its tasks where it does not."""
+    return has_connector(spark, open_location(str(path)).spark_store())
 
 
 def spark_rows(spark: SparkSession, path: Path | str, **asked: Any) -> list[dict[str, Any]]:
