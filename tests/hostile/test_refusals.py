@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from holdfast import DeltaTable, IcebergTable
 from holdfast.errors import Damaged, Invalid, MissingFile, NotATable, TableError, Unavailable
 from tests.iceberg.smith import Smith, column
+from tests.support.gateway import address
 from tests.support.tablesmith import Tablesmith
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -265,5 +266,7 @@ def test_on_spark_too(spark: SparkSession, tmp_path: Path) -> None:
         with pytest.raises(TableError, match=data.name):
             ask()
     data.write_bytes(whole)
+    if address(data).startswith("s3a:"):  # the connector keeps what it read of an object, as data files never change
+        table = DeltaTable.forPath(None, str(tmp_path / "t"))
     table.update("id = 1", {"s": "'y'"})
     assert rows(tmp_path) == 6
