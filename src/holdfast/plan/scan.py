@@ -17,6 +17,7 @@ from holdfast.errors import Invalid, NoRowIdentity, UnknownColumn
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import Snapshot
 from holdfast.plan.prune import Pruner, Step, Want, prune
+from holdfast.predicate.reader_skipping import in_doubt, may_lose_rows
 from holdfast.predicate.records import Constant, Predicate
 from holdfast.rows import columns as names
 from holdfast.schema.types import LONG, STRING, Field, Primitive, Struct
@@ -55,6 +56,15 @@ class ScanPlan:
     def partition_fields(self) -> tuple[Field, ...]:
         """The partition columns of the table, in partition order."""
         return partition_fields(self.snapshot)
+
+    def may_lose_rows(self, files: FileTable) -> bool:
+        """Whether Spark's Parquet reader, given the condition, may skip rows of these files that it is true of."""
+        if self.where is None:
+            return False
+        predicate, schema = self.where.predicate, self.snapshot.schema
+        doubt = in_doubt(predicate, schema)
+        in_files = doubt is not None and len(prune(files, Want(self.snapshot, doubt)).files) > 0
+        return in_files or may_lose_rows(predicate, schema)
 
 
 def plan_scan(snapshot: Snapshot, request: Request, *, more: Sequence[Pruner] = ()) -> ScanPlan:

@@ -5,22 +5,40 @@ Such a condition must be kept from the reader.
 1. NaN is greater than every number here, as in Spark, but writers leave it out of the bounds in a file's footer, and
    the reader skips row groups by these bounds all the same.
 2. The reader gets dates and timestamps in Java's old calendar, which lacks the ten days before 1582-10-15: a literal
-   among them becomes another one. A part that only Spark understands counts if its text names that year.
+   among them becomes one of the ten days after.
+3. A part that only Spark understands may become a comparison with any literal, so it counts wherever its columns may
+   have values of these days: `in_doubt` says which rows those are, and the statistics of files whether there are any.
 """
 
 from __future__ import annotations
 
 import datetime
 import math
+from collections.abc import Iterator
 
-from holdfast.predicate.records import And, Compare, Constant, In, IsNull, Not, Op, Opaque, Or, Predicate, Value, pushed
+from holdfast.predicate.records import (
+    And,
+    Column,
+    Compare,
+    Constant,
+    In,
+    IsNull,
+    Not,
+    Op,
+    Opaque,
+    Or,
+    Predicate,
+    Value,
+    pushed,
+)
 from holdfast.schema.types import DataType, Primitive, Struct
 
 _FLOATING = (Primitive("float"), Primitive("double"))
 _FINDS_NAN = {Op.GT, Op.GE, Op.NE}
 _LACKING = (datetime.date(1582, 10, 5), datetime.date(1582, 10, 14))
 _ZONE = datetime.timedelta(days=1)  # how far a time of day in some zone is from that in UTC, at most
-_LACKING_YEAR = "1582"
+_SHIFT = datetime.timedelta(days=10)  # from a day that the calendar lacks to the one it becomes
+_DATE, _TIMESTAMP = Primitive("date"), Primitive("timestamp")
 
 
 def may_lose_rows(predicate: Predicate, schema: Struct) -> bool:
@@ -29,15 +47,51 @@ def may_lose_rows(predicate: Predicate, schema: Struct) -> bool:
     return _may_lose(pushed(predicate), floating)
 
 
+def in_doubt(predicate: Predicate, schema: Struct) -> Predicate | None:
+    """What holds of all rows that the reader may skip for a part that only Spark understands; None if it skips none."""
+    named = [column for part in _opaque(predicate) for column in part.columns or ((),)]
+    leaves = dict.fromkeys(leaf for column in named for leaf in _dated(schema, column, ()))
+    return Or(tuple(_about_lacking(*leaf) for leaf in leaves)) if leaves else None
+
+
+def _opaque(predicate: Predicate) -> Iterator[Opaque]:
+    match predicate:
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from _opaque(part)
+        case Not(part):
+            yield from _opaque(part)
+        case Opaque():
+            yield predicate
+
+
+def _dated(type_: DataType, below: Column, at: Column) -> Iterator[tuple[Column, DataType]]:
+    """Dates and timestamps at or below a path, at any depth of structs."""
+    if type_ in (_DATE, _TIMESTAMP):
+        yield at, type_
+    elif isinstance(type_, Struct):
+        for f in type_.fields:
+            if not below or below[0].lower() == f.name.lower():
+                yield from _dated(f.type, below[1:], (*at, f.name))
+
+
+def _about_lacking(column: Column, type_: DataType) -> Predicate:
+    first, last = _LACKING[0], _LACKING[1] + _SHIFT
+    if type_ == _DATE:
+        return And((Compare(Op.GE, column, first), Compare(Op.LE, column, last)))
+    midnight = datetime.time(tzinfo=datetime.UTC)
+    after, before = (datetime.datetime.combine(day, midnight) for day in (first - _ZONE, last + 2 * _ZONE))
+    return And((Compare(Op.GT, column, after), Compare(Op.LT, column, before)))
+
+
 def _may_lose(predicate: Predicate, floating: set[str]) -> bool:
     match predicate:
         case And(parts) | Or(parts):
             return any(_may_lose(part, floating) for part in parts)
         case Constant() | IsNull() | Not(IsNull()):
             return False
-        case Opaque(text, columns):
-            finds_nan = bool(floating) and (not columns or any(column[0].lower() in floating for column in columns))
-            return finds_nan or _LACKING_YEAR in text
+        case Opaque(_, columns):
+            return bool(floating) and (not columns or any(column[0].lower() in floating for column in columns))
         case Compare(op, column, value):
             return (column[0].lower() in floating and (op in _FINDS_NAN or _is_nan(value))) or _is_lacking(value)
         case In(column, values):

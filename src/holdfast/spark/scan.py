@@ -236,17 +236,19 @@ class _NativeScan:
         extra += [F.col(facts.STORED_INDEX).alias(facts.INDEX)] if indexed else []
         if extra:
             df = df.select(*(named(f.name) for f in read_as), *extra)
-        if lot.hides or self._may_lose_rows():
+        live_only = lot.hides and names.DELETED not in asked
+        keeps_from_reader = not live_only and self.plan.may_lose_rows(lot.files)
+        if lot.hides or keeps_from_reader:
             df = self._skip_row_groups(df, lot)
         if table is not None:
             types = {name: type_ for name, (_, type_) in self._more_facts(lot, hive).items()}
             joined = small_table(self.spark, table, facts.facts_schema(table, types), self.scratch)
             df = df.join(F.broadcast(joined), facts.row_key(numbered=numbered) == F.col(facts.KEY), "left")
-        if lot.hides and names.DELETED not in asked:
+        if live_only:
             df = df.where(facts.is_live(numbered=numbered))
         if lot.gone:
             df = self._without_gone(df, lot, numbered)
-        elif not lot.hides and self._may_lose_rows():
+        if keeps_from_reader:
             df = df.where(facts.barrier())
         if not self.plan.metadata and self._is_as_read(lot, read_as):
             return df
@@ -356,10 +358,6 @@ class _NativeScan:
         if bitmap and bitmap.max() >= _POSITIONS_LIMIT:
             raise Damaged(f"the deletion vector of {key} hides row {bitmap.max()}, which no file has", path=key)
         return bitmap
-
-    def _may_lose_rows(self) -> bool:
-        where = self.plan.where
-        return where is not None and may_lose_rows(where.predicate, self.plan.snapshot.schema)
 
     def _skip_row_groups(self, df: DataFrame, lot: Lot) -> DataFrame:
         if self.plan.where is None:
