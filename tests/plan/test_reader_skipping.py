@@ -1,4 +1,4 @@
-"""Which conditions are kept from Spark's Parquet reader, which would skip rows of days that Java's old calendar lacks."""
+"""Which conditions are kept from Spark's Parquet reader, which would skip rows that they are true of."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from tests.support.tablesmith import Tablesmith
 COLUMNS = {
     "i": ("integer", ["3", "3.5", "-1", "2147483648", "'4'", "null", "3L"]),
     "l": ("long", ["3", "9007199254740993", "-1.5", "9223372036854775807"]),
-    "f": ("float", ["0.1", "0.1D", "cast('NaN' as float)", "-0.0", "1e40", "cast('-Infinity' as double)"]),
+    "f": ("float", ["0.1", "0.1D", "cast('NaN' as float)", "-0.0", "0.0", "1e40", "cast('-Infinity' as double)"]),
     "d": ("double", ["0.1", "0.30000000000000004D", "cast('NaN' as double)", "2"]),
     "m": ("decimal(12,3)", ["1.5", "0.0005", "1.500BD", "2", "1000000000"]),
     "s": ("string", ["'a'", "'aé'", "''", "'a\\'b'", "'zz'"]),
@@ -113,9 +113,15 @@ def _answer(df: DataFrame) -> list[str] | str:
 
 
 @pytest.mark.parametrize(
-    ("where", "rows"), [("d = cast('NaN' as double)", 5), ("d > 1000", 5), ("f >= 1e30", 3), ("d <> 2", 14)]
+    ("where", "rows"),
+    [
+        *(("d = cast('NaN' as double)", 5), ("d > 1000", 5), ("f >= 1e30", 3), ("d <> 2", 14)),
+        *(("f = 0", 3), ("f IN (float('0.0'), float('8.0'))", 3), ("NOT (f <> 0.0)", 3)),
+    ],
 )
-def test_nan_is_found_although_footers_do_not_know_it(table: DeltaTable, where: str, rows: int) -> None:
+def test_nan_and_both_zeros_are_found_by_a_reader_that_does_not_know_them(
+    table: DeltaTable, where: str, rows: int
+) -> None:
     assert table.scan(where=where).count() == rows
 
 

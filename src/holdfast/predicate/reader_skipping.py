@@ -4,15 +4,17 @@ Such a condition must be kept from the reader.
 
 1. NaN is greater than every number here, as in Spark, but writers leave it out of the bounds in a file's footer, and
    the reader skips row groups by these bounds all the same.
-2. The reader gets dates and timestamps in Java's old calendar, which lacks the ten days before 1582-10-15: a literal
+2. Zero and minus zero are equal, but the reader takes them for two values, in bounds and in dictionaries.
+3. The reader gets dates and timestamps in Java's old calendar, which lacks the ten days before 1582-10-15: a literal
    among them becomes one of the ten days after.
-3. A part that only Spark understands may become a comparison with any literal, so it counts wherever its columns may
+4. A part that only Spark understands may become a comparison with any literal, so it counts wherever its columns may
    have values of these days: `in_doubt` says which rows those are, and the statistics of files whether there are any.
 """
 
 from __future__ import annotations
 
 import datetime
+import decimal
 import math
 from collections.abc import Iterator
 
@@ -93,17 +95,18 @@ def _may_lose(predicate: Predicate, floating: set[str]) -> bool:
         case Opaque(_, columns):
             return bool(floating) and (not columns or any(column[0].lower() in floating for column in columns))
         case Compare(op, column, value):
-            return (column[0].lower() in floating and (op in _FINDS_NAN or _is_nan(value))) or _is_lacking(value)
+            return (column[0].lower() in floating and (op in _FINDS_NAN or _is_odd(value))) or _is_lacking(value)
         case In(column, values):
-            return (column[0].lower() in floating and any(map(_is_nan, values))) or any(map(_is_lacking, values))
+            return (column[0].lower() in floating and any(map(_is_odd, values))) or any(map(_is_lacking, values))
         case Not(Compare() | In() as part):
             return part.column[0].lower() in floating or _may_lose(part, floating)
         case _:
             return False
 
 
-def _is_nan(value: Value) -> bool:
-    return isinstance(value, float) and math.isnan(value)
+def _is_odd(value: Value) -> bool:
+    """Whether the reader finds it otherwise than Spark does, in a column of floats."""
+    return isinstance(value, int | float | decimal.Decimal) and (math.isnan(value) or value == 0)
 
 
 def _is_lacking(value: Value) -> bool:
