@@ -8,7 +8,7 @@ import pytest
 from holdfast import DeltaTable
 from holdfast.errors import Invalid, TableError, Unavailable
 from holdfast.storage import open as opening
-from holdfast.storage.base import NotFound, ObjectMeta
+from holdfast.storage.base import LARGEST_BYTES, NotFound, ObjectMeta
 from holdfast.storage.memory import MemoryStore
 
 
@@ -25,9 +25,9 @@ class Watched(MemoryStore):
         if self.refuses is not None and "/_holdfast/" in key:
             raise self.refuses
 
-    def get(self, key: str) -> bytes:
+    def get(self, key: str, most: int = LARGEST_BYTES) -> bytes:
         self._asked(key)
-        return super().get(key)
+        return super().get(key, most)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         self._asked(key)

@@ -25,6 +25,7 @@ from holdfast.plan.scan import Condition, ScanPlan
 from holdfast.predicate.records import And, Compare, IsNull, Not, Op, Opaque, Predicate
 from holdfast.rows.columns import DELETED, METADATA_COLUMNS, SPEC_ID
 from holdfast.schema.types import DataType, Field, Primitive, Struct
+from holdfast.storage.base import LARGEST_BYTES
 from holdfast.storage.local import LocalStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
@@ -62,9 +63,9 @@ class Counting(MemoryStore):
         super().__init__("counting")
         self.read: list[str] = []
 
-    def get(self, key: str) -> bytes:
+    def get(self, key: str, most: int = LARGEST_BYTES) -> bytes:
         self.read.append(key)
-        return super().get(key)
+        return super().get(key, most)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from holdfast.errors import Damaged, MissingFile, Unsupported
 from holdfast.parquet import source as source_module
 from holdfast.parquet.footer import FOOTER_GUESS, Node, columns, read_footer
 from holdfast.parquet.source import open_source
-from holdfast.storage.base import NotFound, ObjectMeta
+from holdfast.storage.base import LARGEST_BYTES, NotFound, ObjectMeta
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Shelf:
     calls: list[str] = field(default_factory=list)
     url: str = "memory://shelf"
 
-    def get(self, key: str) -> bytes:
+    def get(self, key: str, most: int = LARGEST_BYTES) -> bytes:
         self.calls.append("get")
         return self._found(key)
 

@@ -16,7 +16,7 @@ from itertools import count
 from typing import TypeVar
 
 from holdfast.errors import OutcomeUnknown, TableError, Unavailable
-from holdfast.storage.base import ObjectMeta, ObjectStore
+from holdfast.storage.base import LARGEST_BYTES, ObjectMeta, ObjectStore
 from holdfast.storage.memory import MemoryStore
 
 T = TypeVar("T")
@@ -47,8 +47,8 @@ class _Wrapped:
     def _call(self, verb: str, key: str, run: Callable[[], T], *, writes: bool = False) -> T:
         raise NotImplementedError
 
-    def get(self, key: str) -> bytes:
-        return self._call("get", key, lambda: self.inner.get(key))
+    def get(self, key: str, most: int = LARGEST_BYTES) -> bytes:
+        return self._call("get", key, lambda: self.inner.get(key, most))
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         return self._call("get_range", key, lambda: self.inner.get_range(key, start, length))

@@ -27,9 +27,9 @@ from holdfast.delta.checksum import (
     contradictions,
     demands,
     miscounts,
-    read_checksum,
-    read_hint,
     same_json,
+    stored_checksum,
+    stored_hint,
 )
 from holdfast.delta.claims import count, hinted_otherwise
 from holdfast.delta.columns import logical_ids
@@ -45,7 +45,7 @@ from holdfast.model.files import FileTable, Slab
 from holdfast.model.finding import Finding, Kind, listed
 from holdfast.schema.types import leaves
 from holdfast.storage.arrays import strings
-from holdfast.storage.base import NotFound, ObjectMeta
+from holdfast.storage.base import ObjectMeta
 from holdfast.storage.location import Location
 
 _COMPARED = ("size", "base_row_id", "default_row_commit_version")
@@ -233,9 +233,8 @@ def _key(ids: pa.Array) -> str:
 
 
 def _hint(location: Location, listing: LogListing, bad: tuple[Checkpoint, ...]) -> Iterator[Finding]:
-    try:
-        hint = read_hint(location.store.get(location.key(LOG, LAST_CHECKPOINT)))
-    except NotFound:
+    hint = stored_hint(location)
+    if hint is None:
         return
     what = None
     if not isinstance(hint, Hint):
@@ -264,7 +263,7 @@ def _checksum(state: DeltaState, listing: LogListing) -> Iterator[Finding]:
     if version not in listing.checksums:
         yield Finding(Kind.NO_CHECKSUM, f"version {version} has no checksum", file, version, "writes it")
         return
-    told = read_checksum(location.store.get(listing.checksums[version].key))
+    told = stored_checksum(location, listing.checksums[version])
     settings = Known(state.protocol, state.metadata, state.txns, state.domains)
     wrong = (
         [told]

@@ -17,9 +17,14 @@ from urllib.parse import quote
 import msgspec
 
 from holdfast.delta.actions import DomainMetadata, Metadata, Protocol, Txn
+from holdfast.delta.names import LAST_CHECKPOINT, LOG
 from holdfast.delta.settings import Known
 from holdfast.schema.properties import TXN_RETENTION
+from holdfast.storage.base import NotFound, ObjectMeta, TooLarge
 from holdfast.storage.border import MALFORMED_JSON, reason_of
+from holdfast.storage.location import Location
+
+HINT_BYTES, CHECKSUM_BYTES = 16 << 20, 256 << 20  # that a hint and a `.crc` file have at most; writers leave out more
 
 
 class HintedV2(msgspec.Struct, frozen=True, rename="camel"):
@@ -67,6 +72,24 @@ def read_hint(data: bytes) -> Hint | str:
     if not matches:
         return f"does not match its own checksum {hint.checksum}"
     return hint
+
+
+def stored_hint(location: Location) -> Hint | str | None:
+    """What the `_last_checkpoint` of a table says, or why it cannot be trusted; None where there is none."""
+    try:
+        return read_hint(location.store.get(location.key(LOG, LAST_CHECKPOINT), HINT_BYTES))
+    except NotFound:
+        return None
+    except TooLarge as error:
+        return f"has {error.size:,} bytes"
+
+
+def stored_checksum(location: Location, meta: ObjectMeta) -> VersionChecksum | str:
+    """What a listed `.crc` file says, or why it cannot be used."""
+    try:
+        return read_checksum(location.store.get(meta.key, CHECKSUM_BYTES))
+    except TooLarge as error:
+        return f"cannot be read: it has {error.size:,} bytes"
 
 
 def read_checksum(data: bytes) -> VersionChecksum | str:

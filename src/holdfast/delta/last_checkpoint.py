@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import msgspec
 
-from holdfast.delta.checksum import Hint, canonical_md5, read_hint
+from holdfast.delta.checksum import Hint, canonical_md5, stored_hint
 from holdfast.delta.names import LAST_CHECKPOINT, LOG
 from holdfast.delta.segment import LogListing
 from holdfast.delta.spelling import Json
-from holdfast.storage.base import NotFound
 from holdfast.storage.location import Location
 
 
@@ -36,10 +35,7 @@ def hint_body(
 def point(location: Location, version: int, body: bytes, listing: LogListing, *, again: bool = True) -> None:
     """Make the hint say this, unless it points further; with `again` false, also unless it points here already."""
     key = location.key(LOG, LAST_CHECKPOINT)
-    try:
-        old = read_hint(location.store.get(key))
-    except NotFound:
-        old = ""
+    old = stored_hint(location)
     if isinstance(old, Hint):
         there = any(c.version == old.version for c in listing.checkpoints)
         if (old.version > version and there) or (old.version == version and not again):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from holdfast.delta.actions import Line, decode_lines
 from holdfast.delta.ahead import each
-from holdfast.delta.checksum import Hint, VersionChecksum, read_checksum, read_hint
+from holdfast.delta.checksum import Hint, VersionChecksum, stored_checksum, stored_hint
 from holdfast.delta.names import (
     FIRST_NAME,
     LAST_CHECKPOINT,
@@ -89,7 +89,7 @@ def list_all(location: Location) -> Listed:
 
 def list_hinted(location: Location, *, at: int | None = None) -> Listed:
     """The log from its last checkpoint on where the hint holds and is not newer than `at`, else the whole log."""
-    match _hint(location):
+    match stored_hint(location):
         case None:
             return list_all(location)
         case str(trouble):
@@ -134,7 +134,7 @@ def checksum_of(location: Location, listing: LogListing, version: int) -> Versio
     if version not in listing.checksums:
         return None
     try:
-        told = read_checksum(location.store.get(listing.checksums[version].key))
+        told = stored_checksum(location, listing.checksums[version])
     except NotFound:
         return None
     return told if isinstance(told, VersionChecksum) else None
@@ -176,11 +176,3 @@ def _unhinted(location: Location, trouble: str) -> Listed:
     listed = list_all(location)
     _log.warning("%s", note)
     return Listed(listed.listing, complete=True, notes=(note,))
-
-
-def _hint(location: Location) -> Hint | str | None:
-    try:
-        data = location.store.get(location.key(LOG, LAST_CHECKPOINT))
-    except NotFound:
-        return None
-    return read_hint(data)

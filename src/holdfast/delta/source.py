@@ -18,7 +18,7 @@ WHOLE_BYTES = 4 << 20
 def open_source(store: ObjectStore, meta: ObjectMeta) -> pa.NativeFile:
     """A file over an object whose size a listing has told."""
     if meta.size <= WHOLE_BYTES:
-        return pa.BufferReader(store.get(meta.key))
+        return pa.BufferReader(store.get(meta.key, WHOLE_BYTES))
     return pa.PythonFile(_RangedFile(store, meta), mode="r")
 
 

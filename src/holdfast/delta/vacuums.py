@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.delta.actions import commit_info
+from holdfast.delta.checksum import HINT_BYTES
 from holdfast.delta.log import list_all, read_lines
 from holdfast.delta.names import LOG
 from holdfast.delta.pins import pins_of
@@ -28,7 +29,7 @@ from holdfast.delta.times import file_times
 from holdfast.model.mutation import TAKES_FILES
 from holdfast.model.versions import Versions
 from holdfast.storage.arrays import mask
-from holdfast.storage.base import NotFound
+from holdfast.storage.base import NotFound, TooLarge
 from holdfast.storage.border import MALFORMED_JSON
 from holdfast.storage.location import Location
 from holdfast.storage.open import missing
@@ -71,8 +72,8 @@ class Run:
 def read_info(location: Location) -> VacuumInfo | None:
     """What the last vacuum left; None where there was none, or nothing that can be read."""
     try:
-        return msgspec.json.decode(location.store.get(location.key(LOG, INFO)), type=VacuumInfo)
-    except NotFound:
+        return msgspec.json.decode(location.store.get(location.key(LOG, INFO), HINT_BYTES), type=VacuumInfo)
+    except (NotFound, TooLarge):
         return None
     except MALFORMED_JSON:
         return None

@@ -26,13 +26,14 @@ from holdfast.iceberg.avro import read_container
 from holdfast.iceberg.avro_values import FIELD_ID
 from holdfast.iceberg.metadata import SnapshotEntry
 from holdfast.iceberg.paths import Paths
-from holdfast.storage.base import NotFound
+from holdfast.storage.base import LARGEST_BYTES, NotFound
 from holdfast.storage.open import place
 
 DATA, DELETES = 0, 1  # contents of a manifest
 ROWS, POSITION_DELETES, EQUALITY_DELETES = 0, 1, 2  # contents of a file
 _DELETED = 2  # status of an entry
 _SPEC_DIGITS = 10
+_ANY_MANIFEST, _LENGTHS = 256 << 20, 16  # bytes that a manifest may have whatever its list says, and how many lengths
 _PAIRS = pa.list_(pa.struct([("key", pa.int64()), ("value", pa.int64())]))
 _BLOBS = pa.list_(pa.struct([("key", pa.int64()), ("value", pa.binary())]))
 ENTRIES = pa.schema(
@@ -190,7 +191,8 @@ def _summaries(told: Sequence[Mapping[str, Any]] | None) -> tuple[Summary, ...] 
 
 def read_manifest(paths: Paths, manifest: Manifest) -> Listed:
     """The live entries of a manifest."""
-    data = fetched(paths, manifest.path)
+    most = LARGEST_BYTES if manifest.length is None else max(_ANY_MANIFEST, _LENGTHS * manifest.length)
+    data = fetched(paths, manifest.path, most)
     found = read_container(data, wanted=_ENTRY_FIELDS, where=manifest.path)
     spec_id = _spec_id(found.notes, manifest)
     _check_content(found.notes, manifest)
@@ -261,11 +263,11 @@ def _check_entries(entries: pa.Table, manifest: Manifest) -> None:
         raise Damaged(f"{where} lists delete files among data files; restore it", path=where)
 
 
-def fetched(paths: Paths, path: str) -> bytes:
-    """The bytes of a metadata file that the table refers to."""
+def fetched(paths: Paths, path: str, most: int = LARGEST_BYTES) -> bytes:
+    """The bytes of a metadata file that the table refers to, which are not more than some."""
     store, key = place(paths.location, paths.key(path))
     try:
-        return store.get(key)
+        return store.get(key, min(most, LARGEST_BYTES))
     except NotFound as error:
         url = f"{store.url}/{key}"
         raise MissingFile(

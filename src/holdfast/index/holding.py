@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from holdfast.errors import TableError
-from holdfast.index.segment import META, Meta
+from holdfast.index.segment import META, META_BYTES, Meta
 from holdfast.parquet.runs import ROW_ID, ROW_IDS
 from holdfast.parquet.source import open_source
 from holdfast.storage.border import MALFORMED, json_record
@@ -58,4 +58,6 @@ def _within(location: Location, key: str, wanted: NDArray[np.int64]) -> int:
 
 def _meta(location: Location, key: str) -> Meta:
     path = f"{location.store.url}/{location.key(key)}"
-    return json_record(location.store.get(location.key(key)), Meta, path=path, what="is no meta of a segment")
+    return json_record(
+        location.store.get(location.key(key), META_BYTES), Meta, path=path, what="is no meta of a segment"
+    )

@@ -20,11 +20,12 @@ import pyarrow as pa
 
 from holdfast.errors import Damaged
 from holdfast.index.registry import SegmentRef
-from holdfast.storage.base import NotFound
+from holdfast.storage.base import LARGEST_BYTES, NotFound, TooLarge
 from holdfast.storage.border import json_record
 from holdfast.storage.location import Location, is_inside
 
 META = "meta.json"
+META_BYTES = 256 << 20  # that it has at most
 _AT_ONCE = 4
 
 
@@ -125,9 +126,13 @@ def get_file(location: Location, directory: str, name: str, told: FileSum | None
     if not is_inside(name):
         raise Damaged(f"the index refers to {where}, which is not in the table's directory: rebuild it", path=where)
     try:
-        data = location.store.get(location.key(directory, name))
+        data = location.store.get(
+            location.key(directory, name), META_BYTES if told is None else min(told.bytes, LARGEST_BYTES)
+        )
     except NotFound as error:
         raise Damaged(f"{where} is not there, but the index refers to it", path=where) from error
+    except TooLarge as error:
+        raise Damaged(f"{where} is not what was written: {error}; rebuild the index", path=where) from error
     if told is not None and (len(data), checksum(data)) != (told.bytes, told.crc):
         raise Damaged(
             f"{where} is not what was written: {len(data)} bytes with checksum {checksum(data):08x} instead of "

@@ -6,7 +6,9 @@ leading slash. Everything above reads and writes through this protocol, so every
 1. An object appears whole or not at all, and its bytes never change under a reader.
 2. put_if_absent creates exactly once, whoever races: True for the one that created, False for the others.
 3. list_from is in ascending order of the name's UTF-8 bytes, covers one directory and never its sub-directories.
-4. A missing object raises NotFound; an unreachable store raises Unavailable; a write whose answer was lost raises
+4. An object is read whole only if it has at most as many bytes as the caller allows, LARGEST_BYTES where it knows no
+   better bound: what a table refers to may be of any size. Its size is known before the first byte is read.
+5. A missing object raises NotFound; an unreachable store raises Unavailable; a write whose answer was lost raises
    OutcomeUnknown. Only idempotent calls are repeated inside a store.
 """
 
@@ -16,7 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from holdfast.errors import TableError
+from holdfast.errors import Damaged, TableError
+
+LARGEST_BYTES = 4 << 30  # of an object that is read whole: a commit of two gigabytes is large, and legal
 
 
 class NotFound(TableError):
@@ -25,6 +29,25 @@ class NotFound(TableError):
     def __init__(self, key: str, *, url: str = "") -> None:
         super().__init__(f"no object at {url}/{key}" if url else f"no object at {key}")
         self.key = key
+
+
+class TooLarge(Damaged):
+    """An object has more bytes than one of its kind may have."""
+
+    def __init__(self, path: str, size: int, most: int) -> None:
+        super().__init__(
+            f"{path} has {size:,} bytes where at most {most:,} can be: it is not the file that is meant; restore it",
+            path=path,
+            expected=f"at most {most} bytes",
+            found=f"{size} bytes",
+        )
+        self.size = size
+
+
+def check_size(path: str, size: int, most: int) -> None:
+    """Refuse an object that is larger than its reader allows."""
+    if size > most:
+        raise TooLarge(path, size, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +70,8 @@ class ObjectStore(Protocol):
     def url(self) -> str:
         """Scheme and authority of the store with no trailing slash: `file://`, `s3://bucket`, `memory://x`."""
 
-    def get(self, key: str) -> bytes: ...
+    def get(self, key: str, most: int = LARGEST_BYTES) -> bytes:
+        """All bytes of an object; one that has more than `most` raises TooLarge before it is read."""
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         """Exactly `length` bytes from `start`, or fewer where the object ends first."""

@@ -23,7 +23,7 @@ from typing import BinaryIO
 
 from holdfast.env import Env, system
 from holdfast.errors import Damaged, Invalid, OutcomeUnknown
-from holdfast.storage.base import NotFound, ObjectMeta
+from holdfast.storage.base import LARGEST_BYTES, NotFound, ObjectMeta, check_size
 from holdfast.storage.border import NOTHING_THERE, file_system, refused
 
 TEMPORARY = ".holdfast-tmp"
@@ -45,17 +45,20 @@ class LocalStore:
     def __reduce__(self) -> tuple[type[LocalStore], tuple[()]]:
         return LocalStore, ()
 
-    def get(self, key: str) -> bytes:
+    def get(self, key: str, most: int = LARGEST_BYTES) -> bytes:
         path = _path(key)
         with file_system("read", path), opened(path) as file:
+            check_size(path, os.fstat(file.fileno()).st_size, most)
             return file.read()
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         assert min(start, length) >= 0, "a range is counted from the start of the object"
         path = _path(key)
         with file_system("read", path), opened(path) as file:
+            there = min(length, max(0, os.fstat(file.fileno()).st_size - start))
+            check_size(path, there, LARGEST_BYTES)
             file.seek(start)
-            return file.read(length)
+            return file.read(there)
 
     def head(self, key: str) -> ObjectMeta:
         path = _path(key)

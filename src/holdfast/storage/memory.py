@@ -13,7 +13,7 @@ from threading import Lock
 from typing import NoReturn
 
 from holdfast.env import Env, system
-from holdfast.storage.base import NotFound, ObjectMeta
+from holdfast.storage.base import LARGEST_BYTES, NotFound, ObjectMeta, check_size
 
 
 class MemoryStore:
@@ -36,8 +36,10 @@ class MemoryStore:
     def url(self) -> str:
         return self._url
 
-    def get(self, key: str) -> bytes:
-        return self._found(key)[0]
+    def get(self, key: str, most: int = LARGEST_BYTES) -> bytes:
+        data = self._found(key)[0]
+        check_size(f"{self.url}/{key}", len(data), most)
+        return data
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         assert min(start, length) >= 0, "a range is counted from the start of the object"

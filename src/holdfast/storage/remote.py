@@ -22,7 +22,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedEr
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from holdfast.errors import Invalid, OutcomeUnknown, TableError, Unavailable
-from holdfast.storage.base import NotFound, ObjectMeta
+from holdfast.storage.base import LARGEST_BYTES, NotFound, ObjectMeta, check_size
 from holdfast.storage.config import StoreConfig
 
 _Client: TypeAlias = S3Store | GCSStore | AzureStore
@@ -66,9 +66,11 @@ class RemoteStore:
         """obstore's own store, which repeats what can be repeated."""
         return self._repeating
 
-    def get(self, key: str) -> bytes:
+    def get(self, key: str, most: int = LARGEST_BYTES) -> bytes:
         with self.asking("read", key):
-            return bytes(obstore.get(self._repeating, key).bytes())
+            answer = obstore.get(self._repeating, key)
+            check_size(f"{self.url}/{key}", answer.meta["size"], most)
+            return bytes(answer.bytes())
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         assert min(start, length) >= 0, "a range is counted from the start of the object"
