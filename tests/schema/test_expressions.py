@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -10,8 +13,8 @@ from holdfast.errors import Unsupported
 from holdfast.schema.ddl import parse_type
 from holdfast.schema.expressions import stored
 from holdfast.schema.functions import DETERMINISTIC, FOR_DEFAULTS
-from holdfast.schema.types import Struct
-from holdfast.spark.stored import refuse_shadowed
+from holdfast.schema.types import Field, Primitive, Struct
+from holdfast.spark.stored import _BUILT_IN, refuse_shadowed
 from holdfast.spark.types import spark_struct
 
 _COLUMNS = """struct<a: int, b: string, `we``ird`: int, arr: array<int>, m: map<string, int>,
@@ -50,6 +53,14 @@ GOOD = [
     "if(a > 1, true, false)",
     "a >> 1 = 2 and a & 3 <> ~a | 1",
     "named_struct('a', 1).a = 1",
+    "transform(array(arr), x -> transform(x, y -> y + size(x) + a)) is null",
+    "aggregate(arr, 0, (acc, x) -> acc + x, acc -> acc * 10) > try_divide(a, 0)",
+    "array_sort(arr, (l, r) -> case when l < r then -1 else 1 end)[0] = try_cast(b as int)",
+    "map_filter(m, (k, v) -> v > 1) is not null and zip_with(arr, arr, (x, y) -> x - y) is null",
+    "ts - ts < cast('1' as interval day) or ts + interval '1 02:03:04' day to second > ts",
+    "collate(b, 'UTF8_LCASE') = b collate UTF8_LCASE",
+    "a" + " + a" * 250,
+    "a in (" + ", ".join(f"-{n}" for n in range(2000)) + ")",
 ]
 
 REFUSED = {
@@ -111,6 +122,13 @@ REFUSED = {
     "cast(a as " + "array<" * 5000 + "int" + ">" * 5000 + ")": "is nested more than 60 deep",
     "a = 1 or " * 10_000 + "a = 1": "has 90005 characters, and at most 65536 are read",
     "cast(a as java_class)": "casts to java_class",
+    "cast(a as interval fortnight)": "cannot be read at 'fortnight'",
+    "a" + " + a" * 5000: "has chains of more than 300 operators",
+    "not " * 5000 + "true": "has chains of more than 300 operators",
+    "- " * 5000 + "a": "has chains of more than 300 operators",
+    "a" + "::int" * 5000: "has chains of more than 300 operators",
+    "x" * (1 << 20): "has 1048576 characters",
+    "`a``` > 1": "names a`,",
 }
 
 
@@ -135,6 +153,38 @@ def test_a_default_may_say_no_more_than_that(text: str) -> None:
         stored(text, SCHEMA, "default", default=True)
 
 
+def test_names_are_quoted_whatever_they_hold() -> None:
+    odd = Struct(tuple(Field(name, Primitive("integer")) for name in ("größe", "a`b", "``", "select", "x) or (y")))
+    made = stored("`GRÖSSE` > `a``b` + `````` - `select` + `x) or (y`".replace("SS", "ß"), odd, "c")
+    assert made.sql == "`größe` > `a``b` + `````` - `select` + `x) or (y`"
+
+
+@pytest.mark.parametrize(
+    ("class_name", "is_sparks"),
+    [
+        ("org.apache.spark.sql.catalyst.expressions.SoundEx", True),
+        ("org.apache.spark.sql.catalyst.expressions.st.ST_Srid", True),
+        ("org.apache.spark.sql.execution.python.UserDefinedPythonFunction$$Lambda/0x1", False),
+        ("org.apache.spark.sql.catalyst.catalog.SQLFunction", False),
+        ("org.apache.spark.sql.catalyst.expressionsx.Mine", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_a_function_in_the_place_of_a_built_in_one_is_refused(class_name: str | None, is_sparks: bool) -> None:
+    """Spark 4.0 and 4.1 let a session replace a built-in function; later ones prefer their own."""
+    session: Any = SimpleNamespace(
+        catalog=SimpleNamespace(getFunction=lambda name: SimpleNamespace(className=class_name))
+    )
+    made = [stored("soundex(b) = 'x'", SCHEMA, "c"), stored("a > 1", SCHEMA, "c")]
+    if is_sparks:
+        refuse_shadowed(session, made)
+        return
+    with pytest.raises(Unsupported, match=r"a function soundex of its own .*soundex\(b\) = 'x'.*DROP TEMPORARY"):
+        refuse_shadowed(session, made)
+    refuse_shadowed(session, made[1:])
+
+
 def test_what_is_evaluated_is_what_was_read() -> None:
     made = stored('UPPER(B) = "x" and not `a`=1', SCHEMA, "c")
     assert made.sql == "upper ( `b` ) = 'x' AND NOT `a` = 1"
@@ -151,6 +201,7 @@ def test_spark_reads_the_same_and_has_every_function(spark: SparkSession) -> Non
     refuse_shadowed(spark, made)
     classes = {f.name: f.className for f in spark.catalog.listFunctions()}
     unknown = {name for name in DETERMINISTIC | FOR_DEFAULTS if name not in classes}
+    assert all(classes[n].startswith(_BUILT_IN) for n in (DETERMINISTIC | FOR_DEFAULTS) - unknown)
     # What this Spark does not have is refused when it is needed; nothing on the list may be anything but an expression.
     assert all(".aggregate." not in classes[n] for n in (DETERMINISTIC | FOR_DEFAULTS) - unknown)
     assert not DETERMINISTIC & {"java_method", "reflect", "try_reflect", "raise_error", "input_file_name", "rand"}

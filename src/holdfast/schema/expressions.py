@@ -23,6 +23,7 @@ from holdfast.schema.tokens import END, Refused, Token, quoted, tokens_of, unquo
 from holdfast.schema.types import Struct
 
 _DEEPEST = 60
+_MOST_CHAINED = 300  # operators beyond the first of their chain; each is one more step of depth to an engine
 
 _OPERATORS = "+ - * / % || & | ^ << >> >>> = == <=> <> != < <= > >="
 _BINARY = frozenset(_OPERATORS.split())
@@ -80,6 +81,7 @@ class _Reader:
     columns: dict[str, None] = field(default_factory=dict)
     functions: set[str] = field(default_factory=set)
     variables: list[str] = field(default_factory=list)
+    chained: int = 0
 
     def peek(self, ahead: int = 0) -> Token:
         return self.tokens[self.at + ahead] if self.at + ahead < len(self.tokens) else END
@@ -112,9 +114,17 @@ class _Reader:
         if self.depth > _DEEPEST:
             raise Refused(f"is nested more than {_DEEPEST} deep")
 
+    def chain(self, take: Callable[[], bool]) -> None:
+        """Take as often as there is something; a long chain is a deep tree."""
+        if not take():
+            return
+        while take():
+            self.chained += 1
+            if self.chained > _MOST_CHAINED:
+                raise Refused(f"has chains of more than {_MOST_CHAINED} operators")
+
     def condition(self) -> None:
-        while self.take("NOT", "!"):
-            pass
+        self.chain(lambda: self.take("NOT", "!"))
         self.value()
         while self.predicate():
             pass
@@ -150,26 +160,32 @@ class _Reader:
 
     def value(self) -> None:
         self.operand()
-        while self.sees(*_BINARY, "DIV"):
-            self.take(*_BINARY, "DIV")
-            self.operand()
+        self.chain(self.another)
+
+    def another(self) -> bool:
+        if not self.take(*_BINARY, "DIV"):
+            return False
+        self.operand()
+        return True
 
     def operand(self) -> None:
-        while self.take("-", "+", "~"):
-            pass
+        self.chain(lambda: self.take("-", "+", "~"))
         self.primary()
-        while True:
-            if self.take("["):
-                self.expression()
-                self.need("]")
-            elif self.take("."):
-                self.name()
-            elif self.take("::"):
-                self.type()
-            elif self.take("COLLATE"):
-                self.name()
-            else:
-                return
+        self.chain(self.postfix)
+
+    def postfix(self) -> bool:
+        if self.take("["):
+            self.expression()
+            self.need("]")
+        elif self.take("."):
+            self.name()
+        elif self.take("::"):
+            self.type()
+        elif self.take("COLLATE"):
+            self.name()
+        else:
+            return False
+        return True
 
     def primary(self) -> None:
         token, following = self.peek(), self.peek(1)
@@ -378,6 +394,12 @@ class _Reader:
         self.depth += 1
         self.refuse_deep()
         name = self.peek().text.lower()
+        if self.take("INTERVAL"):
+            self.need(*_SPANS)
+            if self.take("TO"):
+                self.need(*_SPANS)
+            self.depth -= 1
+            return
         if self.peek().kind != "word" or name not in _SIMPLE_TYPES | {"array", "map", "struct"}:
             raise Refused(f"casts to {self.peek().text[:40]}, which is no type it may use")
         self.put(name)
