@@ -158,6 +158,11 @@ def test_a_checkpoint_that_lost_what_a_checksum_counts_is_read_around_or_refused
     with pytest.raises(Damaged, match=r"delete the \.crc file") as caught:
         load(log.location)
     assert ".checkpoint" in caught.value.path
+    assert f"{of:020d}.crc says" in str(caught.value)
+    log.delete(f"{of:020d}.crc")
+    left = load(log.location)
+    assert left.segment.checkpoint is not None
+    assert "last" in live(left), "the checkpoint is read as it is, as the error says, and the commit after it"
 
 
 def test_a_checkpoint_written_over_one_that_lost_files_replaces_it(log: HandLog) -> None:

@@ -162,7 +162,8 @@ def _contradicted(location: Location, stated: str, suspects: tuple[ObjectMeta, .
     names = ", ".join(meta.name for meta in suspects[:3])
     return Damaged(
         f"{stated}: {names} lost something, and no other files of the log lead to this version; put the right files "
-        "back, or delete the .crc file if it is what is wrong",
+        "back, or delete the .crc file if it is what is wrong: the table is then read as they have it, and "
+        "check(repair=True) writes the .crc file anew",
         path=f"{log_url(location)}/{suspects[0].name}",
         expected=stated,
     )

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from holdfast.errors import Invalid, NoRowIdentity, UnknownVersion, Unsupported
 from holdfast.iceberg.metadata import SnapshotEntry
@@ -94,6 +95,12 @@ def _moved(state: IcebergState, chosen: np.ndarray[tuple[int], np.dtype[np.bool_
     if not len(files) or not chosen.any():
         return MOVED.empty_table()
     count = int(chosen.sum())
+    told = files.table.select(["path", "format"]).filter(mask)
+    if (other := pc.index(pc.equal(told["format"], "parquet"), False).as_py()) >= 0:
+        raise Unsupported(
+            f"{told['path'][other]} is an {told['format'][other]} file, of which changes are not read: compact the "
+            "table and begin with a later snapshot"
+        )
     columns = [
         *files.table.select(FILES.names).filter(mask).columns,
         files.num_records.filter(mask),

@@ -39,7 +39,9 @@ def trail(newest: IcebergState) -> Trail:
 def told(state: IcebergState, chosen: NDArray[np.bool_] | None = None) -> FileTable:
     """Files of a state as a trail has them: a vector has one name as long as it is the same."""
     files = state.snapshot.files if chosen is None else state.snapshot.files.filter(pa.array(chosen))
-    return FileTable(tuple(Slab(_named(slab.files.select(FILES.names)), slab.stats) for slab in files.slabs))
+    return FileTable(
+        tuple(Slab(_named(slab.files.select([*FILES.names, "format"])), slab.stats) for slab in files.slabs)
+    )
 
 
 def _has_ids(state: IcebergState) -> bool:

@@ -165,11 +165,14 @@ class RowMaps:
     def _carriers(self, files: Numbers) -> list[tuple[ObjectStore, Carrier]]:
         identity, location = self._snapshot.identity, self._snapshot.location
         assert identity is not None, "spans are of a table that tracks rows"
-        sizes = self._snapshot.files.column("size").take(pa.array(files)).to_pylist()
+        chosen = self._snapshot.files.table.take(pa.array(files))
+        formats = chosen["format"].to_pylist() if "format" in chosen.column_names else ["parquet"] * len(files)
         found = []
-        for (key, base, version), size in zip(self._names(files), sizes, strict=True):
+        told = zip(self._names(files), chosen["size"].to_pylist(), formats, strict=True)
+        for (key, base, version), size, form in told:
             store, name = place(location, key)
-            found.append((store, Carrier(name, size, base, version, identity.id_column, identity.version_column)))
+            columns = identity.id_column, identity.version_column
+            found.append((store, Carrier(name, size, base, version, *columns, form)))
         return found
 
     def _check_rows(self, key: str, rows: int, file: int) -> None:

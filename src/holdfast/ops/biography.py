@@ -271,6 +271,7 @@ class _Follower:
             file["default_row_commit_version"],
             None if identity is None else identity.id_column,
             None if identity is None else identity.version_column,
+            file.get("format") or "parquet",
         )
         try:
             return find_row(store, carrier, self.row_id)

@@ -1,7 +1,8 @@
 """Where in a data file the row with an id is.
 
 1. A row's id is the file's own value where it has one, else the file's base plus the row's position.
-2. Only row groups whose bounds let them hold the id are read, and of these only the columns of ids and versions.
+2. Only row groups whose bounds let them hold the id are read, and of these only the columns of ids and versions. ORC
+   files are read from their first stripe on, if they carry ids.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from holdfast.parquet.footer import read_footer
+from holdfast.parquet.orc import OrcFile
 from holdfast.parquet.source import open_source
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.border import parsing
+
+_BATCH = 1 << 17  # rows of an ORC file that are looked at together
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,7 @@ class Carrier:
     default_version: int | None
     id_column: str | None
     version_column: str | None
+    format: str = "parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +45,11 @@ class Spot:
 
 def find_row(store: ObjectStore, file: Carrier, row_id: int) -> Spot | None:
     """The row with an id, hidden or not; None where the file has no such row."""
+    fresh = None if file.base is None else row_id - file.base
+    if file.format == "orc":
+        return _in_orc(store, file, row_id, fresh)
     footer = read_footer(store, file.key, file.size)
     names = footer.schema.to_arrow_schema().names
-    fresh = None if file.base is None else row_id - file.base
     if file.id_column is None or file.id_column not in names:
         inside = fresh is not None and 0 <= fresh < footer.num_rows
         return Spot(fresh, file.default_version) if inside and fresh is not None else None
@@ -59,6 +66,25 @@ def find_row(store: ObjectStore, file: Carrier, row_id: int) -> Spot | None:
             if at is not None:
                 own = rows.column(file.version_column)[at].as_py() if file.version_column in names else None
                 return Spot(start + at, file.default_version if own is None else own)
+    return None
+
+
+def _in_orc(store: ObjectStore, file: Carrier, row_id: int, fresh: int | None) -> Spot | None:
+    uri = f"{store.url}/{file.key}"
+    start = 0
+    with parsing(uri, "cannot be read as ORC"):
+        opened = OrcFile(open_source(store, file.key, file.size))
+        names = opened.marked
+        if file.id_column not in names:
+            inside = fresh is not None and 0 <= fresh < opened.rows
+            return Spot(fresh, file.default_version) if inside and fresh is not None else None
+        columns = [name for name in (file.id_column, file.version_column) if name in names]
+        for rows in opened.batches(columns, _BATCH):
+            at = _at(pa.chunked_array([rows.column(file.id_column)]), row_id, fresh, start)
+            if at is not None:
+                own = rows.column(file.version_column)[at].as_py() if file.version_column in names else None
+                return Spot(start + at, file.default_version if own is None else own)
+            start += rows.num_rows
     return None
 
 

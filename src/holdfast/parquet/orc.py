@@ -23,6 +23,11 @@ class OrcFile:
         self.nodes: tuple[Node, ...] = columns(self._file.schema)
         self.rows = int(self._file.nrows)
 
+    @property
+    def marked(self) -> frozenset[str]:
+        """The columns that have an id, as those of row identity must."""
+        return frozenset(node.name for node in self.nodes if node.field_id is not None)
+
     def batches(self, names: Collection[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """The rows with some of the columns."""
         for stripe in range(self._file.nstripes):

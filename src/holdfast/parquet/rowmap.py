@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from holdfast.errors import Damaged
 from holdfast.parquet.find import Carrier
 from holdfast.parquet.footer import read_footer
+from holdfast.parquet.orc import OrcFile
 from holdfast.parquet.source import open_source
 from holdfast.rows.rowmap import DERIVED, RowMap
 from holdfast.rows.stamp import LARGEST_ID
@@ -57,11 +58,15 @@ class Found:
 
 def look(store: ObjectStore, file: Carrier) -> Seen:
     """Read the footer of a file."""
+    if file.format == "orc":
+        return _seen_in_orc(store, file)
     return _seen(read_footer(store, file.key, file.size), file)
 
 
 def read_map(store: ObjectStore, file: Carrier) -> RowMap:
     """The map of a file that carries ids: as its writer noted it there, else from its columns."""
+    if file.format == "orc":
+        return read_columns(store, file)
     footer = read_footer(store, file.key, file.size)
     noted = _seen(footer, file).map
     return read_columns(store, file, footer) if noted is None else noted
@@ -70,7 +75,7 @@ def read_map(store: ObjectStore, file: Carrier) -> RowMap:
 def seek(store: ObjectStore, file: Carrier, ascending: NDArray[np.int64]) -> Found:
     """Rows of a file that have one of these ids, from its columns, of which no more than a batch is held."""
     found, start = [_NOTHING], 0
-    for ids, versions in _identities(store, file, read_footer(store, file.key, file.size)):
+    for ids, versions in _identities(store, file):
         at = np.minimum(np.searchsorted(ascending, ids), len(ascending) - 1)
         here = np.flatnonzero(ascending[at] == ids)
         found.append((at[here], start + here, versions[here]))
@@ -80,21 +85,29 @@ def seek(store: ObjectStore, file: Carrier, ascending: NDArray[np.int64]) -> Fou
 
 def read_columns(store: ObjectStore, file: Carrier, footer: pq.FileMetaData | None = None) -> RowMap:
     """The map of a file, from its columns."""
-    parts = [_NOTHING[:2], *_identities(store, file, footer or read_footer(store, file.key, file.size))]
+    parts = [_NOTHING[:2], *_identities(store, file, footer)]
     return RowMap.of(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def _identities(
-    store: ObjectStore, file: Carrier, footer: pq.FileMetaData
+    store: ObjectStore, file: Carrier, footer: pq.FileMetaData | None = None
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """The ids and the versions of a file's rows, batch by batch."""
-    uri = f"{store.url}/{file.key}"
-    ids_in, versions_in = (_stored_name(footer, name) for name in (file.id_column, file.version_column))
-    wanted = [name for name in (ids_in, versions_in) if name is not None]
+    asked = (file.id_column, file.version_column)
     start = 0
-    with parsing(uri, "cannot be read as Parquet"):
-        opened = pq.ParquetFile(open_source(store, file.key, file.size), metadata=footer)
-        for batch in opened.iter_batches(_BATCH, columns=wanted, use_threads=False):
+    with parsing(f"{store.url}/{file.key}", "cannot be read as a data file"):
+        if file.format == "orc":
+            stripes = OrcFile(open_source(store, file.key, file.size))
+            known = stripes.marked
+            ids_in, versions_in = (name if name in known else None for name in asked)
+            batches = stripes.batches([name for name in (ids_in, versions_in) if name is not None], _BATCH)
+        else:
+            footer = footer or read_footer(store, file.key, file.size)
+            ids_in, versions_in = (_stored_name(footer, name) for name in asked)
+            opened = pq.ParquetFile(open_source(store, file.key, file.size), metadata=footer)
+            wanted = [name for name in (ids_in, versions_in) if name is not None]
+            batches = opened.iter_batches(_BATCH, columns=wanted, use_threads=False)
+        for batch in batches:
             positions = np.arange(start, start + batch.num_rows, dtype=np.int64)
             start += batch.num_rows
             default = np.full(batch.num_rows, _default(file), np.int64)
@@ -129,6 +142,14 @@ def _seen(footer: pq.FileMetaData, file: Carrier) -> Seen:
     if noted is not None and noted.carried() == spanned:
         return Seen(footer.num_rows, True, *spanned, noted.bound(_base(file), _default(file)))
     return Seen(footer.num_rows, True, *spanned)
+
+
+def _seen_in_orc(store: ObjectStore, file: Carrier) -> Seen:
+    with parsing(f"{store.url}/{file.key}", "cannot be read as ORC"):
+        opened = OrcFile(open_source(store, file.key, file.size))
+    if not {file.id_column, file.version_column} & opened.marked:
+        return Seen(opened.rows, carries=False, derived=opened.rows)
+    return Seen(opened.rows, True, 0, LARGEST_ID, opened.rows)  # nothing here says which ids they are
 
 
 def _subject(key: str, column: str) -> str:

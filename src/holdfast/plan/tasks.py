@@ -73,6 +73,7 @@ def planned_files(plan: ScanPlan, hidden: HiddenRows) -> Iterator[PlannedFile]:
                 modified_ms=chunk.column("modified_ms")[row].as_py(),
                 number=number,
                 rows=counts[number].as_py(),
+                format=chunk.column("format")[row].as_py() if "format" in chunk.schema.names else "parquet",
                 **(_place(chunk, row) if placed else {}),
             )
             number += 1
@@ -93,5 +94,5 @@ def _partitions(plan: ScanPlan, chunk: pa.RecordBatch) -> dict[str, pa.Array]:
 
 
 def _place(chunk: pa.RecordBatch, row: int) -> dict[str, Any]:
-    names = {"shown": "path", "spec_id": "spec_id", "format": "format", "sequence": "sequence", "group": "group"}
+    names = {"shown": "path", "spec_id": "spec_id", "sequence": "sequence", "group": "group"}
     return {name: chunk.column(source)[row].as_py() for name, source in names.items()}
