@@ -13,6 +13,7 @@ from holdfast.env import system
 from holdfast.index.registry import registered
 from holdfast.ops import reindex as ops
 from holdfast.storage.open import open_location
+from holdfast.table.delta_dialect import DELTA
 from holdfast.table.writing import land
 from tests.index.tables import found, numbers, step
 
@@ -62,7 +63,7 @@ def test_a_domain_that_nobody_understands_is_scanned_around() -> None:
     for wrong in ("{}", json.dumps({**told, "format": 99}), json.dumps({**told, "segments": 3}), "no json"):
         assert registered({"holdfast.index.id": wrong}).troubles.keys() == {"id"}
         said = ops.Mutation("X", domains={"holdfast.index.id": wrong}, data_change=False)
-        land(table.handle.newest(), state.snapshot.location, said, system())
+        land(table.handle.newest(), state.snapshot.location, said, system(), dialect=DELTA)
         assert found(table, id=3) == [3]
         assert "not used" in step(table, "id >= 3 AND id < 21")
         with pytest.raises(Invalid, match="cannot be read"):
@@ -78,11 +79,11 @@ def test_entries_that_lie_are_found_out() -> None:
     told = json.loads(state.domains["holdfast.index.other"].configuration or "")
     mine = json.loads(state.domains["holdfast.index.id"].configuration or "")
     said = ops.Mutation("X", domains={"holdfast.index.id": json.dumps({**mine, "segments": []})}, data_change=False)
-    land(state, state.snapshot.location, said, system())
+    land(state, state.snapshot.location, said, system(), dialect=DELTA)
     assert "have no entry" in str(table.verifyIndex("id"))
     crossed = json.dumps({**mine, "segments": told["segments"]})
     said = ops.Mutation("X", domains={"holdfast.index.id": crossed}, data_change=False)
-    land(table.handle.newest(), state.snapshot.location, said, system())
+    land(table.handle.newest(), state.snapshot.location, said, system(), dialect=DELTA)
     assert not DeltaTable.forPath(None, state.snapshot.location.url).verifyIndex("id").is_right
 
 

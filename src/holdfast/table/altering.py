@@ -149,7 +149,7 @@ def commit_shape(state: DeltaState, mutation: Mutation, env: Env) -> Written:
     if shape.clustering_columns == now.clustering_columns:
         # Clustering is not in the metadata: said again after a lost race, it would undo a winner's.
         mutation = replace(mutation, shape=replace(shape, clustering_columns=None))
-    landed = land(state, location, mutation, env)
+    landed = land(state, location, mutation, env, dialect=DELTA)
     return Written(landed.version, mutation.metrics, landed.attempts)
 
 

@@ -86,7 +86,7 @@ def clone(source: DeltaState, target: Location, asked: Asked, env: Env) -> Delta
     )
     same_files = not mutation.removed.num_rows and not mutation.readded.num_rows
     if old is None or shape != before or mutation.domains or not same_files:
-        land(old, target, mutation, env)
+        land(old, target, mutation, env, dialect=DELTA)
     made = format_.newest(old)
     assert made is not None, "the clone was just made"
     return made

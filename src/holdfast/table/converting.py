@@ -25,6 +25,7 @@ from holdfast.schema.requests import requested
 from holdfast.schema.types import Struct
 from holdfast.spark.types import spark_to_struct
 from holdfast.storage.location import Location
+from holdfast.table.delta_dialect import DELTA
 from holdfast.table.writing import land
 
 _BY_PATH = re.compile(r"(\w+)\.`(.+)`", re.DOTALL)
@@ -69,7 +70,7 @@ def convert(
         plain=plain,
     )
     files = staged(found, write_spec(shape.schema, shape.partition_columns, shape.properties))
-    land(None, location, converted(found, files, shape), env)
+    land(None, location, converted(found, files, shape), env, dialect=DELTA)
     made = format_.newest(None)
     assert made is not None, "the table was just made"
     return made

@@ -87,7 +87,7 @@ def create_with(
         app=told.app,
         user_metadata=told.user_metadata,
     )
-    landed = land(state, location, mutation, env)
+    landed = land(state, location, mutation, env, dialect=DELTA)
     return Written(landed.version, mutation.metrics, landed.attempts)
 
 

@@ -66,7 +66,7 @@ def rearrange(
     _check_count(snapshot, staged, predicate)
     made = overwritten(snapshot, staged, said or Said(), where=predicate, where_text=where)
     tags = {KEEPS_ROW_IDS: "true"} if snapshot.identity is not None else {}
-    landed = land(state, snapshot.location, replace(made, data_change=False, tags=tags), env)
+    landed = land(state, snapshot.location, replace(made, data_change=False, tags=tags), env, dialect=DELTA)
     return Written(landed.version, made.metrics, landed.attempts)
 
 

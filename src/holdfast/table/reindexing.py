@@ -30,6 +30,7 @@ from holdfast.ops import reindex as ops
 from holdfast.plan.scan import known_columns, refuse_unknown
 from holdfast.schema.types import Field
 from holdfast.table.changing import Caller
+from holdfast.table.delta_dialect import DELTA
 from holdfast.table.lookup_pins import Pin
 from holdfast.table.writing import land
 
@@ -328,7 +329,7 @@ def _land(state: DeltaState, mutation: Mutation, env: Env, expected: Mapping[str
     """Commit what is said of indexes. What others did to the table does not matter; what they did to these does."""
     for attempt in range(_AGAIN):
         try:
-            land(state, state.snapshot.location, mutation, env)
+            land(state, state.snapshot.location, mutation, env, dialect=DELTA)
             return
         except ConcurrentWrite:
             read, state = indexes_of(state), refresh(state)

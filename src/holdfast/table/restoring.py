@@ -52,7 +52,7 @@ def restore(state: DeltaState, env: Env, *, version: int | None = None, timestam
     if "rowTracking" not in writer_features(state.protocol):
         files = without_ids(files)
     mutation = restored(state.snapshot, then.snapshot, removed, files, shape, asked)
-    landed = land(state, location, mutation, env)
+    landed = land(state, location, mutation, env, dialect=DELTA)
     return Changed(landed.version, mutation.metrics, landed.attempts, before=state)
 
 

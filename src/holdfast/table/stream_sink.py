@@ -160,7 +160,9 @@ def commit(sink: Sink, messages: Sequence[Stored], batch: int) -> int | None:
         mutation = appended(state.snapshot, staged, said)
     mode = "Complete" if sink.replaces else "Append"
     told = {"outputMode": mode, "queryId": sink.app, "epochId": str(batch)}
-    landed = land(state, sink.location, replace(mutation, operation="STREAMING UPDATE", parameters=told), system())
+    landed = land(
+        state, sink.location, replace(mutation, operation="STREAMING UPDATE", parameters=told), system(), dialect=DELTA
+    )
     return landed.version
 
 

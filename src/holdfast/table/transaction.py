@@ -249,7 +249,7 @@ class Transaction:
         mutation, redo = self._mutation()
         mutation = replace(mutation, feed=self._feed())
         location, env = self._begun.snapshot.location, self._caller.env
-        landed = land(self._begun, location, mutation, env, redo=redo, level=self._caller.level)
+        landed = land(self._begun, location, mutation, env, redo=redo, level=self._caller.level, dialect=DELTA)
         written = Written(landed.version, landed.metrics or mutation.metrics, landed.attempts)
         return after(self._begun, written, self._caller)
 

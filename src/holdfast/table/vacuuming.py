@@ -44,7 +44,7 @@ from holdfast.storage.arrays import mask, strings
 from holdfast.storage.leftovers import link_targets, through_link
 from holdfast.storage.location import Location
 from holdfast.storage.open import missing
-from holdfast.table.delta_dialect import CHANGE_DIRECTORY
+from holdfast.table.delta_dialect import CHANGE_DIRECTORY, DELTA
 from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.handle import TableBase
 from holdfast.table.index_files import of_indexes
@@ -200,7 +200,7 @@ def vacuum(
         return _report(survey, retention_ms)
     lost = survey.loss.lost
     start = ops.started(survey.plan, lost, enforced=enforced, asked_ms=specified_ms, default_ms=default_ms)
-    landed = land(state, location, start, env)
+    landed = land(state, location, start, env, dialect=DELTA)
     assert landed.version is not None, "a vacuum is written for no application"
     files = _still_idle(survey, landed.version)
     return _report(survey, retention_ms, _delete(survey, files, landed.version, env))
@@ -323,11 +323,13 @@ def _delete(survey: _Survey, files: pa.Table, version: int, env: Env) -> _Delete
             count = ops.delete_files(location, keys)
     except TableError:
         with suppress(TableError):
-            land(refresh(survey.state), location, ops.ended(files=0, directories=0, failed=True), env)
+            land(refresh(survey.state), location, ops.ended(files=0, directories=0, failed=True), env, dialect=DELTA)
         raise
     directories = ops.remove_directories(location, keys)
     write_info(location, last=survey.horizon.last_before(survey.horizon.moment_ms), unreadable=unreadable)
-    end = land(refresh(survey.state), location, ops.ended(files=count, directories=directories), env).version
+    end = land(
+        refresh(survey.state), location, ops.ended(files=count, directories=directories), env, dialect=DELTA
+    ).version
     assert end is not None, "a vacuum is written for no application"
     return _Deleted(files, directories, version, end)
 

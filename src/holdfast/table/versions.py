@@ -21,6 +21,7 @@ from holdfast.env import Env
 from holdfast.errors import ConcurrentTransaction, Invalid, TableError, UnknownVersion
 from holdfast.model.mutation import Mutation
 from holdfast.ops.vacuum import HOUR_MS, moment
+from holdfast.table.delta_dialect import DELTA
 from holdfast.table.writing import land
 
 _PINNED_AGAIN = 100  # times, before so many pins at once are the user's business
@@ -50,7 +51,7 @@ def pin(state: DeltaState, version: Any, name: Any, env: Env) -> int:
         refuse_vacuumed(state, then)
         mutation = Mutation("PIN VERSION", {"name": name, "version": str(at)}, domains=_domains({**pins, name: at}))
         with suppress(ConcurrentTransaction):  # another pin came first: the two go together
-            land(state, location, replace(mutation, data_change=False), env)
+            land(state, location, replace(mutation, data_change=False), env, dialect=DELTA)
             _checkpoint(then, env)
             return at
         state = refresh(state)
@@ -68,7 +69,7 @@ def unpin(state: DeltaState, name: str, env: Env) -> None:
         left = {known: at for known, at in pins.items() if known != name}
         mutation = Mutation("UNPIN VERSION", {"name": name, "version": str(pins[name])}, domains=_domains(left))
         with suppress(ConcurrentTransaction):
-            land(state, location, replace(mutation, data_change=False), env)
+            land(state, location, replace(mutation, data_change=False), env, dialect=DELTA)
             return
         state = refresh(state)
     raise ConcurrentTransaction(f"others pin versions of {location.url} all the time", version=state.version)

@@ -242,7 +242,7 @@ def land(
     *,
     redo: Redo | None = None,
     level: Isolation | None = None,
-    dialect: Dialect = DELTA,
+    dialect: Dialect,
 ) -> Landed:
     """Commit, then do what is due; a failure of the latter is told in the log and undoes nothing.
 
@@ -269,7 +269,7 @@ def make(location: Location, asked: Shape, env: Env, *, mode: Mode, plain: bool)
         raise NotATable(f"there is no table at {location.url} to replace: use create", location=location.url)
     shape = created(asked, env.new_uuid, plain=plain, old=None if state is None else DELTA.shape_of(state))
     try:
-        land(state, location, made(shape, None if state is None else state.snapshot), env)
+        land(state, location, made(shape, None if state is None else state.snapshot), env, dialect=DELTA)
     except ConcurrentWrite:
         if mode is not Mode.CREATE_IF_NOT_EXISTS:
             raise
