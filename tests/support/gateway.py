@@ -17,15 +17,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
-import boto3
 from pyiceberg.catalog import Catalog, load_catalog
 
 from holdfast.iceberg import catalog as catalogs
 from holdfast.storage import open as opening
 from holdfast.storage.location import Location
+from tests.support.s3_access import REGION, S3Access
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCESS_KEY, SECRET_KEY = "AKIAHOLDFASTLANE", "averysecretkeyofthelanes"
@@ -36,47 +35,25 @@ _running: list[Gateway] = []  # the server of this process's lane, if it has one
 
 
 @dataclass(frozen=True)
-class Gateway:
+class Gateway(S3Access):
     """A running server, and the directory that is its bucket."""
 
+    access_key = ACCESS_KEY
+    secret_key = SECRET_KEY
     port: int
     directory: Path
     bucket: str = BUCKET
-
-    @property
-    def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def options(self) -> dict[str, str]:
-        """storage_options in obstore's spelling."""
-        return {
-            "aws_endpoint": self.endpoint,
-            "aws_region": "us-east-1",
-            "aws_access_key_id": ACCESS_KEY,
-            "aws_secret_access_key": SECRET_KEY,
-        }
 
     @property
     def hadoop_options(self) -> dict[str, str]:
         """The same in Hadoop's."""
         return {
             "fs.s3a.endpoint": self.endpoint,
-            "fs.s3a.endpoint.region": "us-east-1",
+            "fs.s3a.endpoint.region": REGION,
             "fs.s3a.access.key": ACCESS_KEY,
             "fs.s3a.secret.key": SECRET_KEY,
             "fs.s3a.path.style.access": "true",
         }
-
-    def client(self) -> Any:
-        """boto3's client, for a second opinion on what is stored."""
-        return boto3.client(
-            "s3",
-            endpoint_url=self.endpoint,
-            region_name="us-east-1",
-            aws_access_key_id=ACCESS_KEY,
-            aws_secret_access_key=SECRET_KEY,
-        )
 
 
 def home() -> tuple[Path | None, str]:
@@ -135,7 +112,7 @@ def io_settings() -> dict[str, str]:
     """What a catalog of pyiceberg's must know to write files itself; nothing where they are local."""
     found = {}
     for server in _running:
-        found = {"s3.endpoint": server.endpoint, "s3.region": "us-east-1"}
+        found = {"s3.endpoint": server.endpoint, "s3.region": REGION}
         found |= {"s3.access-key-id": ACCESS_KEY, "s3.secret-access-key": SECRET_KEY}
     return found
 

@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 from threading import Lock, Thread
 from typing import Any
 
-import boto3
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.s3.models import s3_backends
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
+
+from tests.support.s3_access import REGION, S3Access
 
 ACCESS_KEY = "AKIAHOLDFASTTEST"
 SECRET_KEY = "verysecretkeyofthetests"
@@ -34,9 +35,11 @@ _REFUSAL = (
 
 
 @dataclass
-class S3Server:
+class S3Server(S3Access):
     """A running server, one bucket in it, and how to reach it."""
 
+    access_key = ACCESS_KEY
+    secret_key = SECRET_KEY
     port: int
     broken: list[tuple[str, int, bool]] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
@@ -44,25 +47,11 @@ class S3Server:
     bucket: str = BUCKET
 
     @property
-    def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def options(self) -> dict[str, str]:
-        """storage_options in obstore's spelling."""
-        return {
-            "aws_endpoint": self.endpoint,
-            "aws_region": "us-east-1",
-            "aws_access_key_id": ACCESS_KEY,
-            "aws_secret_access_key": SECRET_KEY,
-        }
-
-    @property
     def hadoop_options(self) -> dict[str, str]:
         """The same in Hadoop's."""
         return {
             "fs.s3a.endpoint": f"127.0.0.1:{self.port}",
-            "fs.s3a.endpoint.region": "us-east-1",
+            "fs.s3a.endpoint.region": REGION,
             "fs.s3a.access.key": ACCESS_KEY,
             "spark.hadoop.fs.s3a.secret.key": SECRET_KEY,
             "fs.s3a.path.style.access": "true",
@@ -87,16 +76,6 @@ class S3Server:
         backend = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
         for key in keys:
             backend.put_object(BUCKET, key, b"")
-
-    def client(self) -> Any:
-        """boto3's client, for a second opinion on what is stored."""
-        return boto3.client(
-            "s3",
-            endpoint_url=self.endpoint,
-            region_name="us-east-1",
-            aws_access_key_id=ACCESS_KEY,
-            aws_secret_access_key=SECRET_KEY,
-        )
 
 
 @contextmanager

@@ -38,6 +38,7 @@ SPELLINGS: tuple[tuple[str, str], ...] = (
     ("say enforceRetention=False if there are none", "say --force if there are none"),
     ("dropMissing=True takes", "--drop-missing takes"),
     ("say repair=True too", "say --repair too"),
+    ("check(repair=True) puts right", "`holdfast check --repair` puts right"),
     ("full=True puts", "--full puts"),
     ("leave maxBytes out", "leave --max-bytes out"),
     ("leave where() out", "leave --where out"),

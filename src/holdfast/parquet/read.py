@@ -123,8 +123,9 @@ def check_rows(rows: int, task: FileTask) -> None:
     """Whether a file has as many rows as the log says."""
     if task.rows is not None and rows != task.rows:
         raise Damaged(
-            f"{task.uri} has {rows} rows, and the table says that it has {task.rows}: it is not the file that was "
-            "written; restore it, or an earlier version of the table",
+            f"{task.uri} has {rows} rows, and the table says that it has {task.rows}: either the count is wrong, which "
+            "check(repair=True) puts right (of an Iceberg table where no row ids were counted on from it), or this is "
+            "not the file that was written: then restore it, or an earlier version of the table",
             path=task.uri,
             expected=f"{task.rows} rows",
             found=f"{rows} rows",
