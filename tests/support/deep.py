@@ -1,8 +1,8 @@
 """Tests whose depth can be chosen, those that are too long for a quick run, and what a deep run came to.
 
 1. A test is deep where it is a property, or mentions the depth or anything of its module that follows from it.
-2. A quick run leaves out what goes through many tables or processes: marked slow or golden, deep without being a
-   property, a sweep over every fault, and whatever starts a process.
+2. A quick run leaves out what goes through many tables, or needs a process or server beside it: marked slow, golden or
+   s3, deep without being a property, a sweep over every fault, and whatever starts a process.
 3. A deep run says for each module how many tests and examples ran, and how long they took.
 """
 
@@ -34,7 +34,7 @@ def is_deep(item: pytest.Item) -> bool:
 
 def is_quick(item: pytest.Item) -> bool:
     """Whether a test belongs to a quick run."""
-    if any(item.get_closest_marker(mark) is not None for mark in ("slow", "golden")):
+    if any(item.get_closest_marker(mark) is not None for mark in ("slow", "golden", "s3")):
         return False
     if item.get_closest_marker("hypothesis") is not None:
         return True  # with a share of its examples
