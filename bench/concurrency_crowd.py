@@ -63,12 +63,14 @@ class Updaters:
     slowest: tuple[float, ...]
     attempts: tuple[int, ...]
     refused: int
+    cpu_s: float  # of all updaters
 
     def note(self) -> str:
         return (
             f"{self.format}: {len(self.landed)} updaters of rows of their own landed {sorted(self.landed)} commits, "
             f"{self.refused} refused; {sum(self.attempts) / max(sum(self.landed), 1):.1f} attempts a commit, the "
-            f"slowest commit took {max(self.slowest):.2f} s"
+            f"slowest commit took {max(self.slowest):.2f} s; "
+            f"{1000 * self.cpu_s / max(sum(self.attempts), 1):.1f} ms of processor time an attempt"
         )
 
 
@@ -103,6 +105,7 @@ def updaters(format_: str, place: Path, *, writers: int, seconds: float) -> Upda
         tuple(max(one["seconds"], default=seconds) for one in told),
         tuple(sum(one["attempts"]) for one in told),
         sum(one["refused"] for one in told),
+        sum(one["cpu_s"] for one in told),
     )
 
 

@@ -55,4 +55,4 @@ def delete_by_value(table: IcebergTable, rows: pa.Table) -> None:
         first_row_id=first,
         added_rows=count,
     )
-    assert attempt(source, state, new) == Committed(writing.snapshot_id)
+    assert attempt(source, state, new, system()) == Committed(writing.snapshot_id)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from holdfast.iceberg.avro import read_container
 from holdfast.iceberg.avro_write import container
-from holdfast.iceberg.manifests import Listed
 from holdfast.iceberg.transact_manifests import tuple_schema
 
 TUPLE = {"type": "record", "name": "r102", "fields": [{"name": "kind", "type": ["null", "string"], "field-id": 1000}]}
@@ -51,4 +49,4 @@ def test_records_that_may_be_null_are_looked_into(file_may_be_null: bool, tuple_
 def test_tuples_that_may_be_null_are_stored_again(file_may_be_null: bool, tuple_may_be_null: bool) -> None:
     schema = entry_schema(file_may_be_null=file_may_be_null, tuple_may_be_null=tuple_may_be_null)
     written = json.dumps(schema).encode()
-    assert tuple_schema(cast(Listed, SimpleNamespace(written_as=written))) == TUPLE
+    assert tuple_schema(written) == TUPLE

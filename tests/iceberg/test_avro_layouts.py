@@ -9,8 +9,7 @@ import struct
 import time
 import zlib
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 import fastavro
@@ -26,7 +25,7 @@ from holdfast.iceberg.avro import read_container
 from holdfast.iceberg.avro_values import Record
 from holdfast.iceberg.avro_window import Window
 from holdfast.iceberg.avro_write import container
-from holdfast.iceberg.manifests import DATA, Listed, Manifest, read_manifest
+from holdfast.iceberg.manifests import DATA, Manifest, read_manifest
 from holdfast.iceberg.paths import Paths
 from holdfast.iceberg.spec import PartField, Spec, Transform
 from holdfast.iceberg.transact_manifests import tuple_schema as stored_schema
@@ -224,8 +223,7 @@ def test_a_type_may_be_meant_by_its_name() -> None:
     assert len(list(fastavro.reader(io.BytesIO(data)))) == 2
     read = read_container(data, where="m.avro")
     assert read.records.field("data_file").field("partition").to_pylist() == [tuple_, tuple_]
-    listed = cast(Listed, SimpleNamespace(written_as=read.notes["avro.schema"]))
-    assert stored_schema(listed)["fields"] == fields
+    assert stored_schema(read.notes["avro.schema"])["fields"] == fields
     other = {"type": "record", "name": "r", "namespace": "n.s", "fields": one("long")}
     spaced = file_of([{"name": "x", "type": other}, {"name": "y", "type": "n.s.r"}], 1, b"\x02\x04")
     assert read_container(spaced, where="m.avro").records.to_pylist() == [{"x": {"v": 1}, "y": {"v": 2}}]

@@ -49,3 +49,7 @@ class DeltaFormat:
     def app_version(self, state: DeltaState, app_id: str) -> int | None:
         found = state.txns.get(app_id)
         return None if found is None else found.version
+
+    def abandon(self, state: DeltaState) -> None:
+        """Delete the vectors of attempts that all lost."""
+        self.vectors.drop(state.snapshot.location)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +25,7 @@ from holdfast.delta.state import DeltaState
 from holdfast.delta.stats_render import texts_of
 from holdfast.delta.vectors import load_hidden, pack
 from holdfast.env import Env
-from holdfast.errors import Damaged
+from holdfast.errors import Damaged, TableError
 from holdfast.model.files import DV, FILES, FileTable
 from holdfast.model.mutation import RESTAMPED
 from holdfast.parquet.footer import read_footer
@@ -56,6 +57,15 @@ class Vectors:
         self._files: tuple[int, FileTable] | None = None  # as they are at a version
         self._last: tuple[pa.Table, Mapping[str, BitMap64], Mapping[str, tuple[BitMap64, int]], Rehidden] | None = None
         self._since_ms = 0
+        self.written: list[str] = []
+
+    def drop(self, location: Location) -> None:
+        """Delete every vector that was written: nobody refers to one. No failure of that is told."""
+        for key in self.written:
+            with suppress(TableError):
+                location.store.delete(location.store_key(key))
+        self.written.clear()
+        self._last = None
 
     def carry(self, old: int, new: int) -> None:
         """Between these versions no file went or came back."""
@@ -112,7 +122,10 @@ def rehide(
     now = env.now_ms()
     touched = vectors.files(state, hidden)
     again = vectors.again(touched.table, hidden, born, now)
-    return again or vectors.note(hidden, born, _rehidden(state.snapshot.location, touched, hidden, env, born), now)
+    if again is not None:
+        return again
+    rehidden = _rehidden(state.snapshot.location, touched, hidden, env, born, vectors.written)
+    return vectors.note(hidden, born, rehidden, now)
 
 
 def _touched(state: DeltaState, hidden: Mapping[str, BitMap64]) -> FileTable:
@@ -130,6 +143,7 @@ def _rehidden(
     hidden: Mapping[str, BitMap64],
     env: Env,
     born: Mapping[str, tuple[BitMap64, int]],
+    written: list[str],
 ) -> Rehidden:
     new = {key: rows for key, (rows, physical) in born.items() if len(rows) < physical}
     old = load_hidden(location, touched).positions
@@ -145,6 +159,7 @@ def _rehidden(
     if not kept and not new:
         return Rehidden(gone, RESTAMPED.empty_table())
     packed = pack([*(united[key] for key in kept), *new.values()], uuid=env.new_uuid())
+    written.append(packed.key)
     location.store.put(location.store_key(packed.key), packed.data)
     of_new = dict(zip(new, packed.vectors[len(kept) :], strict=True))
     if not kept:

@@ -22,7 +22,7 @@ from holdfast.errors import Damaged, Invalid, MissingFile
 from holdfast.iceberg.audit_tuples import Tuples, check_tuples
 from holdfast.iceberg.deletes import dangling, refers_to
 from holdfast.iceberg.hidden import delete_file
-from holdfast.iceberg.manifests import Listed, manifests_of, miscounted, read_manifest
+from holdfast.iceberg.manifests import Listed, list_of, manifests_of, miscounted, read_manifest
 from holdfast.iceberg.match import places_of
 from holdfast.iceberg.metadata import ROW_IDS_SINCE, SnapshotEntry, TableMetadata
 from holdfast.iceberg.state import IcebergState
@@ -134,7 +134,7 @@ def _snapshot(
     nothing = strings([])
     heads = {ref.snapshot_id for ref in state.metadata.refs.values() if ref.type == "branch"}
     try:
-        manifests = manifests_of(state.paths, entry)
+        manifests = manifests_of(entry, list_of(state.paths, entry))
     except (Damaged, Invalid) as error:
         yield _unreadable(error, entry), nothing
         return

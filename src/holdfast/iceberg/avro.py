@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -30,6 +30,16 @@ _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
 _CHECKSUM_BYTES = 4  # of zlib, which writers in Python leave, or a part of it, behind deflated bytes
 _SNAPPY_RATIO = 32  # a copy of 64 bytes takes three, so that no writer gets above 22
+
+_BROKEN = (
+    Malformed,
+    zlib.error,
+    UnicodeDecodeError,
+    msgspec.DecodeError,
+    RecursionError,
+    pa.ArrowException,
+    OSError,  # Arrow's, of a stream that cannot be unpacked
+)
 
 _Unpack = Callable[[bytes, int], bytes]
 
@@ -63,16 +73,35 @@ def read_container(data: bytes, *, wanted: Collection[str] | None = None, where:
         return _read(data, wanted, where)
     except IndexError as error:
         raise Damaged(f"{where} ends too early to be read as Avro: {error}; restore it", path=where) from error
-    except (
-        Malformed,
-        zlib.error,
-        UnicodeDecodeError,
-        msgspec.DecodeError,
-        RecursionError,
-        pa.ArrowException,
-        OSError,  # Arrow's, of a stream that cannot be unpacked
-    ) as error:
+    except _BROKEN as error:
         raise Damaged(f"{where} cannot be read as Avro: {error}; restore it", path=where) from error
+
+
+def read_alike(files: Sequence[bytes]) -> tuple[Container, list[int]] | None:
+    """The records of files as those of one, and how many each has: a file costs its records and little else.
+
+    None where their writers gave them different schemas, or where one is to be looked at by itself.
+    """
+    try:
+        if not all(data[:4] == _MAGIC for data in files):
+            return None
+        heads = [_notes(data) for data in files]
+        if len({(notes.get("avro.schema"), notes.get("avro.codec")) for notes, _ in heads}) != 1:
+            return None
+        notes, _ = heads[0]
+        record = record_of(msgspec.json.decode(notes["avro.schema"]), None, "")
+        unpack = _codec(notes.get("avro.codec", b"null").decode(), "")
+        pieces, counts = list[bytes](), list[int]()
+        for data, (_, start) in zip(files, heads, strict=True):
+            groups = list(_groups(data, start, unpack, LIMIT_BYTES))
+            pieces.append(b"".join(group.data for group in groups))
+            counts.append(sum(int(group.counts[-1]) for group in groups))
+            if sum(map(len, pieces)) > LIMIT_BYTES:
+                return None
+        parts = list(_parts(_Blocks.of(pieces, counts), record)) if any(counts) else []
+    except (*_BROKEN, IndexError, KeyError, Unsupported):
+        return None
+    return (Container(notes, pa.concat_arrays(parts)), counts) if parts else None
 
 
 def _read(data: bytes, wanted: Collection[str] | None, where: str) -> Container:

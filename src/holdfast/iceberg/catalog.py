@@ -14,11 +14,14 @@ from typing import Any
 
 from holdfast.errors import Invalid, NotATable, Unavailable, Unsupported
 from holdfast.iceberg.commit_io import OPTIONS, through_stores
+from holdfast.iceberg.pointer import has_pointer, pointer
 from holdfast.iceberg.state import IcebergState, load, reloaded
 
 try:
     from pyiceberg.catalog import Catalog, load_catalog
+    from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.exceptions import NoSuchTableError, RESTError
+    from sqlalchemy.exc import SQLAlchemyError
 except ImportError as _error:
     raise Unsupported("reading Iceberg tables needs pyiceberg: pip install 'holdfast[iceberg]'") from _error
 
@@ -34,11 +37,13 @@ class CatalogTable:
 
     def newest(self, state: IcebergState | None) -> IcebergState:
         """The table as the catalog has it now; the same state where nothing was committed since."""
+        if state is not None and has_pointer(self.catalog):
+            place = self.place(self.catalog)
+            return state if place == state.metadata_path else reloaded(state, place)
         try:
             found = self.catalog.load_table(self.identifier)
         except NoSuchTableError as error:
-            name = self.identifier if isinstance(self.identifier, str) else ".".join(self.identifier)
-            raise NotATable(f"the catalog {self.catalog.name} has no table {name}", location=name) from error
+            raise self._missing() from error
         except (RESTError, OSError) as error:
             raise Unavailable(f"the catalog {self.catalog.name} did not answer: {error}") from error
         place = found.metadata_location
@@ -52,6 +57,20 @@ class CatalogTable:
         if state is not None:
             return reloaded(state, place)
         return load(place, storage_options=options or None, allow_outside=self.allow_outside)
+
+    def place(self, catalog: SqlCatalog) -> str:
+        """Where the newest metadata file is, as the catalog says."""
+        try:
+            place = pointer(catalog, self.identifier)
+        except SQLAlchemyError as error:
+            raise Unavailable(f"the catalog {catalog.name} did not answer: {error}") from error
+        if place is None:
+            raise self._missing()
+        return place
+
+    def _missing(self) -> NotATable:
+        name = self.identifier if isinstance(self.identifier, str) else ".".join(self.identifier)
+        return NotATable(f"the catalog {self.catalog.name} has no table {name}", location=name)
 
 
 def catalog_table(

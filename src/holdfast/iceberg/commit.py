@@ -13,13 +13,19 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast.env import Env
 from holdfast.errors import OutcomeUnknown, TableError, Unavailable, Unsupported
 from holdfast.iceberg.catalog import CatalogTable
 from holdfast.iceberg.metadata import MAIN, Ref
 from holdfast.iceberg.metadata import TableMetadata as OurMetadata
+from holdfast.iceberg.metadata_next import metadata_after, name_after
+from holdfast.iceberg.pointer import has_pointer, move_pointer
 from holdfast.iceberg.state import IcebergState
 from holdfast.iceberg.transact import Attempt
+from holdfast.iceberg.transact_again import Drafts
+from holdfast.iceberg.transact_manifests import metadata_folder
 from holdfast.model.mutation import Committed, Outcome, Taken
+from holdfast.storage.open import place
 
 try:
     from pyiceberg.catalog import MetastoreCatalog
@@ -67,8 +73,18 @@ class AssertSequence(ValidatableTableRequirement):
             raise CommitFailedException(f"the table went on to sequence number {sequence}")
 
 
-def attempt(source: CatalogTable, state: IcebergState, made: Attempt, branch: str = MAIN) -> Outcome:
-    """Hand a snapshot to the catalog, as the newest of a branch, which keeps how long it is kept."""
+def attempt(
+    source: CatalogTable,
+    state: IcebergState,
+    made: Attempt,
+    env: Env,
+    branch: str = MAIN,
+    drafts: Drafts | None = None,
+) -> Outcome:
+    """Hand a snapshot to the catalog, as the newest of a branch, which keeps how long it is kept.
+
+    `drafts` is told what was written for that in vain.
+    """
     snapshot = {
         "snapshot-id": made.snapshot_id,
         "parent-snapshot-id": made.parent,
@@ -80,6 +96,33 @@ def attempt(source: CatalogTable, state: IcebergState, made: Attempt, branch: st
         "first-row-id": made.first_row_id,
         "added-rows": made.added_rows,
     }
+    try:
+        if made.schema is None and branch == MAIN and has_pointer(source.catalog):
+            taken = not _moved(source, state, snapshot, env, Drafts() if drafts is None else drafts)
+        else:
+            taken = _sent(source, state, made, snapshot, branch)
+    except UNCLEAR as error:
+        taken = not _landed(source, state, made, branch, error)
+    return Taken(made.snapshot_id) if taken else Committed(made.snapshot_id)
+
+
+def _moved(source: CatalogTable, state: IcebergState, snapshot: Mapping[str, Any], env: Env, drafts: Drafts) -> bool:
+    """Write the next metadata file and let the catalog point to it; False: it points elsewhere already."""
+    assert has_pointer(source.catalog), "it was asked before"
+    old = state.metadata_path
+    if source.place(source.catalog) != old:
+        return False
+    new = f"{metadata_folder(state)}/{name_after(old, str(env.new_uuid()))}"
+    store, key = place(state.paths.location, state.paths.key(new))
+    store.put(key, metadata_after(state.metadata, old, snapshot))
+    if move_pointer(source.catalog, source.identifier, old, new):
+        return True
+    drafts.written.append(new)
+    return False
+
+
+def _sent(source: CatalogTable, state: IcebergState, made: Attempt, snapshot: Mapping[str, Any], branch: str) -> bool:
+    """Tell the catalog; True: the table is no longer as the attempt has it."""
     reshaped, same = ((), ()) if made.schema is None else reshaping(state.metadata, made.schema)
     ref = {**_kept(state.metadata.refs.get(branch)), "ref-name": branch, "snapshot-id": made.snapshot_id}
     updates = (
@@ -88,11 +131,7 @@ def attempt(source: CatalogTable, state: IcebergState, made: Attempt, branch: st
         SetSnapshotRefUpdate.model_validate(ref),
     )
     head = AssertRefSnapshotId.model_validate({"ref": branch, "snapshot-id": made.parent})
-    try:
-        taken = send(source, state, updates, head, *same)
-    except UNCLEAR as error:
-        taken = not _landed(source, state, made, branch, error)
-    return Taken(made.snapshot_id) if taken else Committed(made.snapshot_id)
+    return send(source, state, updates, head, *same)
 
 
 def _kept(ref: Ref | None) -> dict[str, Any]:

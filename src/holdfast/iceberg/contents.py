@@ -6,13 +6,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+
+import pyarrow as pa
 
 from holdfast.iceberg.deletes import DeleteFiles
 from holdfast.iceberg.fetch import each
 from holdfast.iceberg.files import Shape, files_of
-from holdfast.iceberg.manifests import Listed, Manifest, manifests_of, read_manifest
+from holdfast.iceberg.manifests import Listed, Manifest, list_of, manifests_of, read_manifest
 from holdfast.iceberg.metadata import SnapshotEntry
 from holdfast.iceberg.paths import Paths
 from holdfast.model.files import FileTable, Slab
@@ -34,7 +37,16 @@ class Contents:
     def manifests(self) -> tuple[Manifest, ...]:
         if self.chosen is not None:
             return self.chosen
-        return () if self.entry is None else manifests_of(self.paths, self.entry)
+        return () if self.entry is None else manifests_of(self.entry, self.records)
+
+    @cached_property
+    def records(self) -> pa.StructArray | None:
+        """The list of the manifests as it is stored; None where there is none."""
+        return None if self.entry is None else list_of(self.paths, self.entry)
+
+    def only(self, manifests: Iterable[Manifest]) -> Contents:
+        """Some of the manifests."""
+        return replace(self, chosen=tuple(manifests))
 
     @property
     def is_listed(self) -> bool:

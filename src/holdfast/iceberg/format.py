@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from holdfast.env import Env
 from holdfast.iceberg.catalog import CatalogTable
@@ -11,8 +11,9 @@ from holdfast.iceberg.metadata import MAIN
 from holdfast.iceberg.state import IcebergState
 from holdfast.iceberg.summary import APP
 from holdfast.iceberg.transact import prepare
-from holdfast.iceberg.winners import winners
-from holdfast.model.mutation import Came, Mutation, Outcome, joined
+from holdfast.iceberg.transact_again import Drafts
+from holdfast.iceberg.winners import since, stands_beside
+from holdfast.model.mutation import Came, Committed, Mutation, Outcome
 from holdfast.model.snapshot import Snapshot
 
 _DAY_MS = 86_400_000
@@ -20,10 +21,11 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class IcebergFormat:
-    """A table of a catalog."""
+    """A table of a catalog, as one transaction writes to it."""
 
     source: CatalogTable
     branch: str = MAIN  # that attempts are made on
+    drafts: Drafts = field(default_factory=Drafts, repr=False, compare=False)
 
     def newest(self, state: IcebergState | None) -> IcebergState:
         """The table as it is now."""
@@ -35,12 +37,23 @@ class IcebergFormat:
     def attempt(self, state: IcebergState | None, mutation: Mutation, env: Env) -> Outcome:
         """Try to make a mutation the snapshot after that of `state`."""
         assert state is not None, "a table of a catalog is made by the catalog"
-        return attempt(self.source, state, prepare(state, mutation, env), self.branch)
+        made = prepare(state, mutation, env, self.drafts)
+        outcome = attempt(self.source, state, made, env, self.branch, self.drafts)
+        if isinstance(outcome, Committed):
+            self.drafts.clear(state.paths, made.files)
+        return outcome
 
     def since(self, state: IcebergState) -> tuple[IcebergState, Came]:
         """The table as it is now, and the snapshots that came."""
         newest = self.newest(state)
-        return newest, joined([Came((winner,), winner.added) for winner in winners(state, newest)])
+        if self.drafts.plan is not None:
+            is_same = stands_beside(state, newest) is not None
+            self.drafts.carry(state.version, newest.version if is_same else None)
+        return newest, since(state, newest)
+
+    def abandon(self, state: IcebergState) -> None:
+        """Delete what attempts wrote that all lost."""
+        self.drafts.clear(state.paths)
 
     def keeps_ms(self, state: IcebergState) -> int:
         """A day: the remove_orphan_files of Iceberg on Spark takes no younger file, and leaves no snapshot behind."""

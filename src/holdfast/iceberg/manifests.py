@@ -118,12 +118,17 @@ class Listed:
         return None if at is None or at < 0 else at
 
 
-def manifests_of(paths: Paths, snapshot: SnapshotEntry) -> tuple[Manifest, ...]:
+def list_of(paths: Paths, snapshot: SnapshotEntry) -> pa.StructArray | None:
+    """The list of a snapshot's manifests, as it is stored; None where the snapshot names them itself."""
+    where = snapshot.manifest_list
+    return None if where is None else read_container(fetched(paths, where), where=where).records
+
+
+def manifests_of(snapshot: SnapshotEntry, records: pa.StructArray | None) -> tuple[Manifest, ...]:
     """The manifests of a snapshot, in the order of its list."""
-    if snapshot.manifest_list is None:
+    if records is None or snapshot.manifest_list is None:
         return tuple(Manifest(path, DATA, None, 0, None, None) for path in snapshot.manifests)
     where = snapshot.manifest_list
-    records = read_container(fetched(paths, where), where=where).records
     found = []
     for row in records.to_pylist():  # one per manifest
         _check_listed(row, where)

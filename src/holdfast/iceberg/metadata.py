@@ -2,13 +2,15 @@
 
 1. Versions 1, 2 and 3 read as one shape: what version 1 says in the singular becomes a list of one.
 2. What Holdfast does not know is left alone; a format version it does not know is refused.
+3. Snapshots and their log are what grows. Those that an earlier file of the table began with, byte by byte, are not
+   parsed again, so the next file costs what came since.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,6 +23,9 @@ ROW_IDS_SINCE = 3  # format version
 MAIN = "main"
 _GZIP = b"\x1f\x8b"
 _LARGEST_RATIO = 256  # of metadata to its compressed form
+
+
+_Item = TypeVar("_Item")
 
 
 class Ref(msgspec.Struct, frozen=True, rename="kebab"):
@@ -84,6 +89,7 @@ class TableMetadata(msgspec.Struct, frozen=True, rename="kebab"):
     metadata_log: tuple[dict[str, Any], ...] = ()
     statistics: tuple[dict[str, Any], ...] = ()
     partition_statistics: tuple[dict[str, Any], ...] = ()
+    text: Mapping[str, bytes] = {}  # the file itself, by the names of its parts
 
     def schema_of(self, schema_id: int | None, where: str) -> dict[str, Any]:
         """A schema by its id, or the current one."""
@@ -96,39 +102,77 @@ class TableMetadata(msgspec.Struct, frozen=True, rename="kebab"):
     def line(self, entry: SnapshotEntry | None) -> Iterator[SnapshotEntry]:
         """A snapshot and those it descends from, as far as they are kept, the newest first."""
         seen: set[int] = set()
+        before = reversed(self.snapshots)  # most often a parent stands right before its child
         while entry is not None:
             if entry.snapshot_id in seen:
                 path = f"snapshot {entry.snapshot_id} of {self.location}"
                 raise Damaged(f"{path} descends from itself; restore an earlier metadata file", path=path)
             seen.add(entry.snapshot_id)
             yield entry
-            entry = None if entry.parent_snapshot_id is None else self.snapshot(entry.parent_snapshot_id)
+            parent = entry.parent_snapshot_id
+            if parent is not None:
+                entry = next((s for s in before if s.snapshot_id == parent), None) or self.snapshot(parent)
+            else:
+                entry = None
 
     def snapshot(self, snapshot_id: int) -> SnapshotEntry | None:
-        return next((s for s in self.snapshots if s.snapshot_id == snapshot_id), None)
+        return next((s for s in reversed(self.snapshots) if s.snapshot_id == snapshot_id), None)
 
 
-def read_metadata(store: ObjectStore, key: str) -> TableMetadata:
-    """The metadata file at a key."""
+_WHAT = "is no metadata of an Iceberg table"
+_GROWING = ("snapshots", "snapshot-log")
+_NAMES = frozenset(f.encode_name for f in msgspec.structs.fields(TableMetadata)) - {"text"}
+
+
+def read_metadata(store: ObjectStore, key: str, known: TableMetadata | None = None) -> TableMetadata:
+    """The metadata file at a key; `known` is what an earlier file of the table says."""
     where = f"{store.url}/{key}"
     try:
         data = store.get(key)
     except NotFound as error:
         raise MissingFile(f"{where} is not there; name a metadata file of the table", path=where) from error
-    return parse_metadata(data, where=where)
+    return parse_metadata(data, where=where, known=known)
 
 
-def parse_metadata(data: bytes, *, where: str) -> TableMetadata:
+def parse_metadata(data: bytes, *, where: str, known: TableMetadata | None = None) -> TableMetadata:
     """Metadata from the bytes of its file, compressed or not."""
-    what = "is no metadata of an Iceberg table"
-    text = _unpacked(data, where, what) if data[:2] == _GZIP else data
-    found = json_record(text, TableMetadata, path=where, what=what)
+    text = _unpacked(data, where, _WHAT) if data[:2] == _GZIP else data
+    raw = {
+        name: bytes(part) for name, part in json_record(text, dict[str, msgspec.Raw], path=where, what=_WHAT).items()
+    }
+    small = {name: msgspec.Raw(part) for name, part in raw.items() if name in _NAMES and name not in _GROWING}
+    before: Mapping[str, bytes] = {} if known is None else known.text
+    snapshots, log = ((), ()) if known is None else (known.snapshots, known.snapshot_log)
+    found = msgspec.structs.replace(
+        json_record(msgspec.json.encode(small), TableMetadata, path=where, what=_WHAT),
+        snapshots=_grown("snapshots", raw, tuple[SnapshotEntry, ...], before, snapshots, where),
+        snapshot_log=_grown("snapshot-log", raw, tuple[LogEntry, ...], before, log, where),
+        text=raw,
+    )
     if not 1 <= found.format_version <= NEWEST:
         raise Unsupported(
             f"{where} is of format version {found.format_version}; Holdfast reads versions 1 to {NEWEST}",
             features=(f"format-version {found.format_version}",),
         )
     return _in_full(found, where)
+
+
+def _grown(
+    name: str,
+    raw: Mapping[str, bytes],
+    type_: type[tuple[_Item, ...]],
+    known: Mapping[str, bytes],
+    items: tuple[_Item, ...],
+    where: str,
+) -> tuple[_Item, ...]:
+    """A list of the file; where it goes on after a known one, which has these items, only the rest is parsed."""
+    text, before = raw.get(name, b"[]"), known.get(name, b"")
+    if items and text.startswith(before[:-1]):
+        if len(text) == len(before):
+            return items
+        if text[len(before) - 1 : len(before)] == b",":
+            return (*items, *json_record(b"[" + text[len(before) :], type_, path=where, what=_WHAT))
+    return json_record(text, type_, path=where, what=_WHAT)
 
 
 def _unpacked(data: bytes, where: str, what: str) -> bytes:

@@ -79,7 +79,7 @@ def reloaded(state: IcebergState, metadata_path: str) -> IcebergState:
     paths = state.paths
     # Whoever keeps the table's name says where its metadata is, as when the table was opened.
     store, key = place(paths.anywhere.location, paths.anywhere.key(metadata_path))
-    metadata = read_metadata(store, key)
+    metadata = read_metadata(store, key, state.metadata)
     return state_of(metadata, metadata_path, paths.with_own(metadata.properties), known=state.contents.read)
 
 

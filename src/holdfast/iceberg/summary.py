@@ -33,8 +33,8 @@ _TOTALS = {  # what is counted: added and removed under these names, and in all
 class Tally:
     """What an attempt adds and removes."""
 
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
+    def __init__(self, counts: Mapping[str, int] | None = None) -> None:
+        self.counts: Counter[str] = Counter(counts)
 
     def added(self, files: Iterable[Mapping[str, Any]]) -> None:
         """Data files that are new."""

@@ -1,7 +1,7 @@
 """One attempt to commit: a mutation and the newest metadata become manifests, a list of them and a snapshot.
 
 1. Everything that depends on the commit it lands at is made here, per attempt: sequence numbers, row ids, vectors.
-   Files of rows are not written again.
+   Files of rows are not written again, and neither is what an attempt before this one wrote and would be the same.
 2. Nothing of an attempt is in the table until a catalog takes its snapshot; what a lost attempt wrote nobody refers to.
 3. Added files are of the spec the table has now; deletes are of the spec of the file they are about.
 4. A file that goes takes along what was about it alone, and the last of those that some deletes were about takes these
@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,12 +29,14 @@ from holdfast.iceberg.reshape import refuse_reshaping, schema_json
 from holdfast.iceberg.staging import data_files
 from holdfast.iceberg.state import IcebergState, moved
 from holdfast.iceberg.summary import APP, KEEPS_IDS, OPERATION, Tally, operation_of, summary_of
+from holdfast.iceberg.transact_again import Drafts, Plan, Row
 from holdfast.iceberg.transact_hide import Placed, delete_files, hides, outdated, placed
 from holdfast.iceberg.transact_manifests import Writing, listed_before
 from holdfast.iceberg.transact_mend import mended, mended_totals
 from holdfast.iceberg.transact_restore import restored
 from holdfast.iceberg.transact_schemas import tuple_schema
 from holdfast.iceberg.types import stored_names
+from holdfast.model.files import FILES
 from holdfast.model.mutation import KEEPS_ROW_IDS, Mutation
 from holdfast.schema.properties import number, truth
 from holdfast.storage.arrays import strings
@@ -42,6 +44,7 @@ from holdfast.storage.arrays import strings
 DATA_FOLDER = "data"
 _MERGES, _MERGE_FROM = "commit.manifest-merge.enabled", "commit.manifest.min-count-to-merge"
 _SMALL = 8 << 20  # bytes of a manifest that is not merged any more
+_PATIENCE = 4  # times as many manifests as are merged, from which on who lost an attempt merges them too
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +61,28 @@ class Attempt:
     first_row_id: int | None  # None below version 3
     added_rows: int | None
     schema: Mapping[str, Any] | None = None  # that the table is to have; None: as it is
+    files: frozenset[str] = frozenset()  # that it refers to and that were written for it
 
 
-def prepare(state: IcebergState, mutation: Mutation, env: Env) -> Attempt:
-    """Write what makes a mutation the snapshot after `state`, the newest there is."""
+def prepare(state: IcebergState, mutation: Mutation, env: Env, drafts: Drafts | None = None) -> Attempt:
+    """Write what makes a mutation the snapshot after `state`, the newest there is; `drafts` is what earlier attempts
+    wrote."""
     _refuse(state, mutation)
     metadata = state.metadata
-    name = env.new_uuid()
+    drafts = Drafts() if drafts is None else drafts
+    name = drafts.begin(env)
     schema = _schema(state, mutation)
-    writing = Writing(state, name.int >> 65, metadata.last_sequence_number + 1, str(name), schema)
+    writing = Writing(state, name.int >> 65, metadata.last_sequence_number + 1, str(name), schema, drafts)
     before = {} if state.entry is None else state.entry.summary
+    files: frozenset[str] = frozenset()
     if mutation.mends:
         tally, manifests = Tally(), list(mended(writing, mutation.counts))
         before = {**before, **{k: str(n) for k, n in mended_totals(state, mutation.counts).items() if k in before}}
     elif mutation.back_to is None:
-        made = _Made(state, mutation, writing)
-        tally, manifests = made.tally, [*made.added(), *made.hidden(), *made.kept()]
+        plan = drafts.planned(state.version, mutation) or _Made(state, mutation, writing).plan()
+        drafts.plan = state.version, plan
+        tally, files = Tally(plan.counts), plan.files
+        manifests = [*plan.added, *_kept(writing, plan)]
     else:
         tally = Tally()
         manifests = list(restored(writing, moved(state, version=mutation.back_to), tally))
@@ -100,6 +109,7 @@ def prepare(state: IcebergState, mutation: Mutation, env: Env) -> Attempt:
         first_row_id=first,
         added_rows=count,
         schema=None if schema["schema-id"] == metadata.current_schema_id else schema,
+        files=files | {path, *(row["manifest_path"] for row in manifests)},
     )
 
 
@@ -128,8 +138,71 @@ def _refuse(state: IcebergState, mutation: Mutation) -> None:
         raise Unsupported(f"{mutation.operation} is nothing that the Iceberg table at {where} can keep")
 
 
+def _kept(writing: Writing, plan: Plan) -> Iterator[Row]:
+    """Manifests that were there: as they are, or without what goes, or many small ones of a spec as one."""
+    state, drafts = writing.state, writing.drafts
+    whole = []
+    for row in listed_before(state):
+        if (again := plan.replaced.get(row["manifest_path"])) is not None:
+            yield again
+        else:
+            whole.append(row)
+    rows: dict[str, Row] = {row["manifest_path"]: row for row in whole}
+    there = {one for one in state.contents.manifests if one.path in rows}
+    for sources, merged in drafts.merged:
+        if sources <= there:
+            there -= sources
+            rows = _instead(rows, {one.path for one in sources}, merged)
+    for spec_id, paths in _small(writing, rows.values()):
+        some = [one for one in state.contents.manifests if one.path in paths]
+        merged = writing.merged(some, state.contents.shape.specs[spec_id])
+        drafts.merged.append((frozenset(some), merged))
+        rows = _instead(rows, paths, merged)
+    yield from rows.values()
+
+
+def _instead(rows: Mapping[str, Row], gone: Collection[str], merged: Row) -> dict[str, Row]:
+    left = {path: row for path, row in rows.items() if path not in gone}
+    return {**left, merged["manifest_path"]: merged}
+
+
+def _small(writing: Writing, rows: Iterable[Row]) -> Iterator[tuple[int, frozenset[str]]]:
+    """Small data manifests that are to be one, by their paths, spec by spec.
+
+    Who lost an attempt leaves that to others, as long as it can: it takes time, in which more would come.
+    """
+    properties = writing.state.metadata.properties
+    least = max(number(_MERGE_FROM, properties.get(_MERGE_FROM, "100")), 2)
+    if not truth(properties.get(_MERGES, "true")):
+        return
+    small: dict[int, list[Row]] = {}
+    for row in rows:
+        # Those of this transaction have been merged already, or have no ids yet.
+        has_ids = writing.version < ROW_IDS_SINCE or row.get("first_row_id") is not None
+        is_ours = row["added_snapshot_id"] == writing.snapshot_id
+        if row["content"] == DATA and row["manifest_length"] < _SMALL and has_ids and not is_ours:
+            small.setdefault(row["partition_spec_id"], []).append(row)
+    for spec_id, some in small.items():
+        if len(some) >= (least if writing.drafts.attempts <= 1 else _PATIENCE * least):
+            yield spec_id, frozenset(row["manifest_path"] for row in _worthwhile(some, least))
+
+
+def _worthwhile(small: Sequence[Row], least: int) -> Sequence[Row]:
+    """All but a few of the newest, which others may be about to change again; and but those that have more files than
+    all smaller ones together, so that no file is written again and again."""
+    by_age = sorted(small, key=lambda row: int(row["sequence_number"]))
+    ordered = sorted(by_age[: len(by_age) - least // 10], key=_files)
+    while len(ordered) > 2 and _files(ordered[-1]) > sum(map(_files, ordered[:-1])):
+        ordered.pop()
+    return ordered
+
+
+def _files(row: Row) -> int:
+    return int(row["added_files_count"] + row["existing_files_count"])
+
+
 class _Made:
-    """The manifests of an attempt, and what they add up to."""
+    """What a mutation does to the manifests of a state."""
 
     def __init__(self, state: IcebergState, mutation: Mutation, writing: Writing) -> None:
         self.state, self.mutation, self.writing = state, mutation, writing
@@ -138,14 +211,21 @@ class _Made:
         self.spec = state.contents.shape.specs[state.metadata.default_spec_id]
         self.location = state.metadata.location.rstrip("/")
         self.hides = hides(state, mutation.hidden)
-        files = state.snapshot.files.table
         keys = {*mutation.removed.column("key").to_pylist(), *self.hides.emptied}
+        files = state.snapshot.files.table if keys else FILES.empty_table()
         gone = files.filter(pc.is_in(files["key"], value_set=strings(sorted(keys)))) if keys else files.slice(0, 0)
         self.removed = gone["path"].combine_chunks() if len(gone) else strings([])
         self.changed = strings([*self.removed.to_pylist(), *self.hides.united])
         self.dangling = self._dangling(files, keys)
+        self.files: set[str] = set()
 
-    def added(self) -> Iterator[dict[str, Any]]:
+    def plan(self) -> Plan:
+        """Write what the mutation adds and changes."""
+        added = (*self._added(), *self._hidden())
+        replaced = dict(self._replaced()) if len(self.changed) else {}
+        return Plan(self.mutation, added, replaced, self.tally.counts, frozenset(self.files))
+
+    def _added(self) -> Iterator[Row]:
         """The manifest of new data files."""
         staged = self.mutation.added
         if self.mutation.covered:
@@ -155,55 +235,31 @@ class _Made:
             return
         files = list(self._told_of(staged))
         self.tally.added(files)
-        entries = [self.writing.added(file) for file in files]
-        yield self.writing.manifest(DATA, self.spec.spec_id, tuple_schema(self.spec, self.sources), entries)
+        yield self.writing.of_new(DATA, self.spec.spec_id, tuple_schema(self.spec, self.sources), files)
 
-    def hidden(self) -> Iterator[dict[str, Any]]:
+    def _hidden(self) -> Iterator[Row]:
         """Manifests of new deletes, one per spec."""
         own, places = self._covered()
         hidden = {**self.hides.united, **own}
         places |= placed(self.state, list(self.hides.united))
-        by_spec: dict[int, list[tuple[Placed, dict[str, Any]]]] = {}
+        by_spec: dict[int, list[tuple[Placed, Mapping[str, Any]]]] = {}
         folder = f"{self.location}/{DATA_FOLDER}"
         for place, file in delete_files(self.writing, hidden, places, folder):
             by_spec.setdefault(place.spec_id, []).append((place, file))
+            self.files.add(file["file_path"])
         for spec_id, made in by_spec.items():
             self.tally.deletes_added([file for _, file in made])
             tuples = made[0][0].tuples
-            entries = [self.writing.added({**file, "partition": _fitted(place, tuples)}) for place, file in made]
-            yield self.writing.manifest(DELETES, spec_id, tuples, entries)
+            files = [{**file, "partition": _fitted(place, tuples)} for place, file in made]
+            yield self.writing.of_new(DELETES, spec_id, tuples, files)
 
-    def kept(self) -> Iterator[Mapping[str, Any]]:
-        """Manifests that were there: as they are, or without what goes."""
-        listed = {one.manifest.path: one for one in self.state.contents.listed} if len(self.changed) else {}
-        whole = []
-        for row in listed_before(self.state):
-            one = listed.get(row["manifest_path"])
-            gone = np.zeros(0, np.bool_) if one is None else self._gone(one)
-            if one is None or not gone.any():
-                whole.append(row)
-                continue
-            self.tally.removed(one, gone)
-            yield self.writing.without(one, gone.tolist())
-        yield from self._merged(whole)
-
-    def _merged(self, whole: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-        """Manifests as they are, many small ones of a spec as one."""
-        properties = self.state.metadata.properties
-        least = number(_MERGE_FROM, properties.get(_MERGE_FROM, "100"))
-        small: dict[int, list[str]] = {}
-        for row in whole:
-            has_ids = self.writing.version < ROW_IDS_SINCE or row.get("first_row_id") is not None
-            if row["content"] == DATA and row["manifest_length"] < _SMALL and has_ids:
-                small.setdefault(row["partition_spec_id"], []).append(row["manifest_path"])
-        if not truth(properties.get(_MERGES, "true")):
-            small = {}
-        chosen = {spec_id: frozenset(paths) for spec_id, paths in small.items() if len(paths) >= max(least, 2)}
-        together = frozenset[str]().union(*chosen.values())
-        yield from (row for row in whole if row["manifest_path"] not in together)
-        for spec_id, paths in chosen.items():
-            some = [one for one in self.state.contents.listed if one.manifest.path in paths]
-            yield self.writing.merged(some, self.state.contents.shape.specs[spec_id])
+    def _replaced(self) -> Iterator[tuple[str, Row]]:
+        """Manifests without what goes, by the path of what they were."""
+        for one in self.state.contents.listed:
+            gone = self._gone(one)
+            if gone.any():
+                self.tally.removed(one, gone)
+                yield one.manifest.path, self.writing.without(one, gone.tolist())
 
     def _gone(self, one: Listed) -> Any:
         if one.manifest.content == DELETES:

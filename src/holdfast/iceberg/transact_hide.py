@@ -5,7 +5,8 @@ Made per attempt, on the snapshot the attempt is made on: what another writer hi
 1. What is written for a data file holds all of its hidden positions, those of older vectors and delete files included;
    what was about this file alone leaves in the same commit. What is about several files stays.
 2. Spec and tuple are copied from the data file's own entry; a file with no row left is removed instead.
-3. All vectors of an attempt are in one Puffin file; a position-delete file is about one data file.
+3. All vectors that an attempt writes are in one Puffin file; a position-delete file is about one data file.
+4. What an earlier attempt wrote for the same rows of a file in the same place is used again.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def placed(state: IcebergState, paths: Sequence[str]) -> dict[str, Placed]:
         rows = np.flatnonzero(pc.is_in(listed.entries["file_path"].combine_chunks(), value_set=wanted))
         if not len(rows):
             continue
-        tuples, spec = tuple_schema(listed), state.contents.shape.specs[listed.spec_id]
+        tuples, spec = tuple_schema(listed.written_as), state.contents.shape.specs[listed.spec_id]
         for row in rows.tolist():  # one per touched file
             path = listed.entries["file_path"][row].as_py()
             found[path] = Placed(listed.spec_id, tuples, tuple_at(listed, row, spec, tuples))
@@ -112,29 +113,36 @@ def placed(state: IcebergState, paths: Sequence[str]) -> dict[str, Placed]:
 
 def delete_files(
     writing: Writing, hidden: Mapping[str, BitMap64], places: Mapping[str, Placed], folder: str
-) -> Iterator[tuple[Placed, dict[str, Any]]]:
+) -> Iterator[tuple[Placed, Mapping[str, Any]]]:
     """Write what hides these rows; gives each data file's place and what a manifest says of its deletes."""
-    if not hidden:
-        return
-    if writing.version >= 3:
-        yield from _vectors(writing, hidden, places, folder)
-        return
-    for at, (path, positions) in enumerate(hidden.items()):  # one per touched file
+    known = writing.drafts.vectors
+    new = {path: rows for path, rows in hidden.items() if known.get(path, ())[:2] != (rows, places[path])}
+    if new:
+        write = _vectors if writing.version >= 3 else _position_files
+        for path, file in write(writing, new, places, folder):
+            known[path] = new[path], places[path], file
+    yield from ((places[path], known[path][2]) for path in hidden)  # one per touched file
+
+
+def _position_files(
+    writing: Writing, hidden: Mapping[str, BitMap64], places: Mapping[str, Placed], folder: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, positions in hidden.items():  # one per touched file
         data, told = _position_file(path, positions)
-        name = f"{folder}/{writing.name}-{at:05d}-deletes.parquet"
+        name = f"{folder}/{writing.name}-{len(writing.drafts.written):05d}-deletes.parquet"
         writing.put(name, data)
-        yield places[path], _told(path, places[path], "PARQUET", name, len(data), len(positions)) | told
+        yield path, _told(path, places[path], "PARQUET", name, len(data), len(positions)) | told
 
 
 def _vectors(
     writing: Writing, hidden: Mapping[str, BitMap64], places: Mapping[str, Placed], folder: str
-) -> Iterator[tuple[Placed, dict[str, Any]]]:
+) -> Iterator[tuple[str, dict[str, Any]]]:
     data, blobs = puffin(list(hidden.items()))
-    name = f"{folder}/{writing.name}-deletes.puffin"
+    name = f"{folder}/{writing.name}-{len(writing.drafts.written):05d}-deletes.puffin"
     writing.put(name, data)
     for (path, positions), blob in zip(hidden.items(), blobs, strict=True):
         where = {"content_offset": blob.offset, "content_size_in_bytes": blob.size}
-        yield places[path], _told(path, places[path], "PUFFIN", name, len(data), len(positions)) | where
+        yield path, _told(path, places[path], "PUFFIN", name, len(data), len(positions)) | where
 
 
 def _told(path: str, place: Placed, form: str, name: str, size: int, count: int) -> dict[str, Any]:

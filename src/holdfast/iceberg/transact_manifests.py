@@ -7,13 +7,16 @@
 3. A manifest none of whose files is live is left out of the next list; that it has none it says itself, whatever the
    list counts.
 4. Where many small data manifests of one spec have come together, they become one, unless the table says not to.
+5. A manifest says nothing of the commit it lands with but the snapshot's id; a sequence number that is None in what is
+   to be listed is that of the commit.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -21,12 +24,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import Damaged, Unsupported
-from holdfast.iceberg.avro import read_container
+from holdfast.iceberg.avro import read_alike, read_container
 from holdfast.iceberg.avro_write import SYNC_BYTES, container
-from holdfast.iceberg.manifests import DATA, DELETES, Listed, fetched
+from holdfast.iceberg.fetch import each
+from holdfast.iceberg.manifests import DATA, DELETES, Listed, Manifest, fetched
 from holdfast.iceberg.metadata import ROW_IDS_SINCE
 from holdfast.iceberg.spec import Spec
 from holdfast.iceberg.state import IcebergState
+from holdfast.iceberg.transact_again import Drafts, Row
 from holdfast.iceberg.transact_schemas import entry_schema, list_schema
 from holdfast.iceberg.transact_summaries import summaries
 from holdfast.storage.open import place
@@ -49,7 +54,7 @@ class Writing:
     sequence: int
     name: str  # of the attempt, in the names of its files
     schema: Mapping[str, Any]  # that the table has once the attempt is taken
-    written: list[str] = field(default_factory=list)
+    drafts: Drafts = field(default_factory=Drafts)
 
     @property
     def version(self) -> int:
@@ -58,6 +63,7 @@ class Writing:
     def put(self, path: str, data: bytes) -> None:
         """Write a file of the table."""
         store, key = place(self.state.paths.location, self.state.paths.key(path))
+        self.drafts.written.append(path)  # also if that fails: it may be there all the same
         store.put(key, data)
 
     def manifest(
@@ -65,7 +71,7 @@ class Writing:
     ) -> dict[str, Any]:
         """Write a manifest; gives what the list says of it."""
         metadata = self.state.metadata
-        path = f"{metadata_folder(self.state)}/{self.name}-m{len(self.written)}.avro"
+        path = f"{metadata_folder(self.state)}/{self.name}-m{len(self.drafts.written)}.avro"
         schema = self.schema
         spec = next(s for s in metadata.partition_specs if int(s.get("spec-id", 0)) == spec_id)
         notes = {
@@ -78,34 +84,47 @@ class Writing:
         }
         data = container(entry_schema(tuples, self.version), entries, notes, sync=_sync(self.name))
         self.put(path, data)
-        self.written.append(path)
-        live = [e.get("sequence_number") for e in entries if e["status"] != DELETED]
-        oldest = min((self.sequence if s is None else s for s in live), default=self.sequence)
+        known = (e.get("sequence_number") for e in entries if e["status"] != DELETED)
         return {
             "manifest_path": path,
             "manifest_length": len(data),
             "partition_spec_id": spec_id,
             "content": content,
-            "sequence_number": self.sequence,
-            "min_sequence_number": oldest,
+            "sequence_number": None,
+            "min_sequence_number": min((number for number in known if number is not None), default=None),
             "added_snapshot_id": self.snapshot_id,
             "partitions": summaries(tuples, [entry["data_file"]["partition"] for entry in entries]),
             **_counted(entries),
         }
 
-    def without(self, listed: Listed, gone: Sequence[bool]) -> dict[str, Any]:
+    def of_new(self, content: int, spec_id: int, tuples: Mapping[str, Any], files: Sequence[Mapping[str, Any]]) -> Row:
+        """Write a manifest of new files; gives what the list says of it."""
+        names: Hashable = tuple((file["file_path"], file.get("content_offset")) for file in files)
+        entries = [self.added(file) for file in files]
+        key = ("new", content, spec_id, names, self._schema_id)
+        return self.drafts.once(key, lambda: self.manifest(content, spec_id, tuples, entries))
+
+    @property
+    def _schema_id(self) -> int:
+        return int(self.schema.get("schema-id", 0))
+
+    def without(self, listed: Listed, gone: Sequence[bool]) -> Row:
         """Write a manifest anew in which some of its live entries are deleted ones; gives what the list says of it."""
-        deleted = {"status": DELETED, "snapshot_id": self.snapshot_id}
-        entries = [
-            {**entry, **deleted} if dead else entry for entry, dead in zip(self._live(listed), gone, strict=True)
-        ]
-        return self.manifest(listed.manifest.content, listed.spec_id, tuple_schema(listed), entries)
+
+        def made() -> dict[str, Any]:
+            deleted = {"status": DELETED, "snapshot_id": self.snapshot_id}
+            entries = [
+                {**entry, **deleted} if dead else entry for entry, dead in zip(self._live(listed), gone, strict=True)
+            ]
+            return self.manifest(listed.manifest.content, listed.spec_id, tuple_schema(listed.written_as), entries)
+
+        return self.drafts.once(("without", listed.manifest, tuple(gone), self._schema_id), made)
 
     def again(self, listed: Listed, back: Sequence[bool]) -> dict[str, Any]:
         """Write a manifest with some entries of another, which come back; gives what the list says of it."""
         new = {"status": ADDED, "snapshot_id": self.snapshot_id, "file_sequence_number": None}
         entries = [{**entry, **new} for entry, comes in zip(self._live(listed), back, strict=True) if comes]
-        return self.manifest(listed.manifest.content, listed.spec_id, tuple_schema(listed), entries)
+        return self.manifest(listed.manifest.content, listed.spec_id, tuple_schema(listed.written_as), entries)
 
     def retold(
         self, listed: Listed, exact: Mapping[str, pa.Array], counts: Sequence[int | None] | None = None
@@ -122,17 +141,48 @@ class Writing:
             for entry, value in zip(entries, values.to_pylist(), strict=True):  # one per file
                 if value is not None:
                     entry["data_file"]["partition"][name] = value
-        return self.manifest(listed.manifest.content, listed.spec_id, tuple_schema(listed), entries)
+        return self.manifest(listed.manifest.content, listed.spec_id, tuple_schema(listed.written_as), entries)
 
-    def merged(self, some: Sequence[Listed], spec: Spec) -> dict[str, Any]:
+    def merged(self, some: Sequence[Manifest], spec: Spec) -> Row:
         """Write manifests of one spec as one; gives what the list says of it."""
-        tuples = tuple_schema(some[0])
-        entries = []
-        for listed in some:
-            for row, entry in enumerate(self._live(listed)):  # one per file
-                entry["data_file"]["partition"] = tuple_at(listed, row, spec, tuples)
+        alike = self._alike(some)
+        if alike is not None:
+            return self.manifest(DATA, spec.spec_id, *alike)
+        listed = self.state.contents.only(some).listed
+        tuples, entries = tuple_schema(listed[0].written_as), []
+        for one in listed:
+            for row, entry in enumerate(self._live(one)):  # one per file
+                entry["data_file"]["partition"] = tuple_at(one, row, spec, tuples)
                 entries.append(entry)
         return self.manifest(DATA, spec.spec_id, tuples, entries)
+
+    def _alike(self, some: Sequence[Manifest]) -> tuple[Mapping[str, Any], list[dict[str, Any]]] | None:
+        """The tuples and the live entries of manifests that one writer wrote, said outright; None: look at each."""
+        paths = self.state.paths
+        read = read_alike(list(each(paths.location, lambda one: fetched(paths, one.path), some)))
+        if read is None or "status" not in read[0].records.type.names:
+            return None
+        records, made = iter(read[0].records.to_pylist()), []
+        for manifest, count in zip(some, read[1], strict=True):
+            row_id, live = manifest.first_row_id, 0
+            for entry in islice(records, count):  # one per file
+                if entry["status"] == DELETED:
+                    continue
+                file, sequence = entry["data_file"], entry.get("sequence_number")
+                if sequence is None and entry["status"] == EXISTING:
+                    return None
+                first = file.get("first_row_id")
+                if row_id is None:
+                    first = None
+                elif first is None:
+                    first, row_id = row_id, row_id + file["record_count"]
+                made.append(
+                    _outright(entry, manifest, manifest.sequence_number if sequence is None else sequence, first)
+                )
+                live += 1
+            if live != manifest.files:
+                return None
+        return tuple_schema(read[0].notes["avro.schema"]), made
 
     def _live(self, listed: Listed) -> list[dict[str, Any]]:
         """The live entries of a manifest as another one says them: outright, whatever they inherited."""
@@ -140,19 +190,7 @@ class Writing:
         raw = read_container(fetched(self.state.paths, manifest.path), where=manifest.path).records
         live = raw.filter(pc.not_equal(raw.field("status"), DELETED)).to_pylist()
         sequences, row_ids = (listed.entries[name].to_pylist() for name in ("sequence_number", "first_row_id"))
-        made = []
-        for entry, sequence, first in zip(live, sequences, row_ids, strict=True):  # one per file
-            file, of_file, author = entry["data_file"], entry.get("file_sequence_number"), entry.get("snapshot_id")
-            made.append(
-                {
-                    "status": EXISTING,
-                    "snapshot_id": manifest.added_by if author is None else author,
-                    "sequence_number": sequence,
-                    "file_sequence_number": manifest.sequence_number if of_file is None else of_file,
-                    "data_file": {**file, "content": file.get("content") or 0, "first_row_id": first},
-                }
-            )
-        return made
+        return [_outright(entry, manifest, *told) for entry, *told in zip(live, sequences, row_ids, strict=True)]
 
     def added(self, file: Mapping[str, Any]) -> dict[str, Any]:
         """An entry of a new file: what depends on the commit it inherits."""
@@ -176,6 +214,8 @@ class Writing:
         rows = []
         for one in manifests:
             row = dict(one)
+            for name in ("sequence_number", "min_sequence_number"):
+                row[name] = self.sequence if row[name] is None else row[name]
             if start is not None and row["content"] == DATA and row.get("first_row_id") is None:
                 row["first_row_id"] = start
                 start += row["added_rows_count"] + row["existing_rows_count"]
@@ -189,9 +229,9 @@ class Writing:
             **({} if first is None else {"first-row-id": str(first)}),
             "format-version": str(self.version),
         }
-        path = f"{metadata_folder(self.state)}/snap-{self.snapshot_id}-1-{self.name}.avro"
+        turn = max(1, self.drafts.attempts)
+        path = f"{metadata_folder(self.state)}/snap-{self.snapshot_id}-{turn}-{self.name}.avro"
         self.put(path, container(list_schema(self.version), rows, notes, sync=_sync(self.name)))
-        self.written.append(path)
         return path, first, None if start is None or first is None else start - first
 
 
@@ -199,10 +239,9 @@ def listed_before(state: IcebergState) -> list[dict[str, Any]]:
     """What the list of a state says of its manifests, those without a live file left out."""
     if state.entry is None:
         return []
-    if state.entry.manifest_list is None:
+    if state.contents.records is None:
         raise Unsupported(f"{state.metadata_path} lists its manifests one by one, as version 1 did: rewrite it first")
-    raw = read_container(fetched(state.paths, state.entry.manifest_list), where=state.entry.manifest_list).records
-    rows = [_complete(row) for row in raw.to_pylist()]  # one per manifest
+    rows = [_complete(row) for row in state.contents.records.to_pylist()]  # one per manifest
     return [row for row in rows if row["added_files_count"] or row["existing_files_count"] or _holds(state, row)]
 
 
@@ -213,9 +252,21 @@ def _holds(state: IcebergState, row: Mapping[str, Any]) -> bool:
     return len(state.contents.manifest(one)) > 0
 
 
-def tuple_schema(listed: Listed) -> Mapping[str, Any]:
-    """How the tuples of a manifest are stored."""
-    schema = msgspec.json.decode(listed.written_as)
+def _outright(entry: Mapping[str, Any], manifest: Manifest, sequence: int, first: int | None) -> dict[str, Any]:
+    """A live entry as another manifest says it."""
+    file, of_file, author = entry["data_file"], entry.get("file_sequence_number"), entry.get("snapshot_id")
+    return {
+        "status": EXISTING,
+        "snapshot_id": manifest.added_by if author is None else author,
+        "sequence_number": sequence,
+        "file_sequence_number": manifest.sequence_number if of_file is None else of_file,
+        "data_file": {**file, "content": file.get("content") or 0, "first_row_id": first},
+    }
+
+
+def tuple_schema(written_as: bytes) -> Mapping[str, Any]:
+    """How the tuples of a manifest are stored, whose schema its writer said so."""
+    schema = msgspec.json.decode(written_as)
     for name in ("data_file", "partition"):
         inner = next(f["type"] for f in schema["fields"] if f["name"] == name)
         # BigQuery lets a file be null, and Sail a tuple, so that its type is a choice of two.

@@ -71,7 +71,7 @@ def upgraded(
                 update = UpgradeUpdate(format_version=version)
             send(source, state, (update, SetPropertiesUpdate(updates=dict(wanted))) if wanted else (update,))
         elif _has_bare_rows(state):
-            attempt(source, state, prepare(state, Mutation("UPGRADE", data_change=False), env))
+            attempt(source, state, prepare(state, Mutation("UPGRADE", data_change=False), env), env)
         elif any(state.metadata.properties.get(name) != value for name, value in wanted.items()):
             return set_properties(source, state, wanted, ())  # the table was of this version already
         else:

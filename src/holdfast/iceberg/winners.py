@@ -1,16 +1,22 @@
 """The snapshots that came since a state was read, as conflict checks see them.
 
 A snapshot is what it changed of the files: those it added and removed, and those whose deletes it changed, which count
-as removed and added again. All of it is told by comparing listings; manifests that did not change are not read again.
+as removed and added again. All of it is told by comparing listings, when it is first asked for; manifests that did not
+change are not read again.
 
 1. Snapshots are those of the branch that is written, oldest first. If the branch was set back, there is no telling.
 2. Deletes by value that came or went, and that count for a file which is there, may concern any row of it: a conflict
    with whoever read or moved rows, and none with who only adds some.
+3. Where all that came are appends whose manifests stand beside those that were there, the newest list tells it all: no
+   list in between is read, and no manifest but those that came.
 """
 
 from __future__ import annotations
 
-from itertools import takewhile
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,31 +24,75 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from holdfast.errors import Conflict
+from holdfast.iceberg.contents import LazyFiles
 from holdfast.iceberg.deletes import DeleteFiles, lost_by, refers_to
+from holdfast.iceberg.manifests import DATA, DELETES, Manifest
 from holdfast.iceberg.match import places_of
 from holdfast.iceberg.metadata import SnapshotEntry
 from holdfast.iceberg.state import IcebergState, moved
 from holdfast.iceberg.summary import APP, KEEPS_IDS, OPERATION, REPAIR
-from holdfast.model.files import FileTable
-from holdfast.model.mutation import Winner
+from holdfast.model.files import FileTable, Slab
+from holdfast.model.mutation import Came, Winner
 
 
-def winners(old: IcebergState, new: IcebergState) -> tuple[Winner, ...]:
+def since(old: IcebergState, new: IcebergState) -> Came:
     """Every snapshot after `old` up to `new`, oldest first; a change of the schema alone is told as one too."""
-    found, before = [], old
-    for entry in _between(old, new):
+    chain = _between(old, new)
+    came = _appended(old, new, chain) or _compared(old, new, chain)
+    return came if _shape(old) == _shape(new) else replace(came, winners=(*came.winners, _reshaped(new)))
+
+
+def stands_beside(old: IcebergState, new: IcebergState) -> tuple[Manifest, ...] | None:
+    """The manifests that came, where they are of data and all that had files stayed as they were; else None."""
+    if old.entry is None or new.entry is None or _shape(old) != _shape(new):
+        return None
+    were, are = set(old.contents.manifests), set(new.contents.manifests)
+    came = tuple(one for one in new.contents.manifests if one not in were)
+    stayed = all(_is_empty(old, one) for one in were - are)
+    return came if stayed and all(one.content == DATA for one in came) else None
+
+
+def _is_empty(state: IcebergState, manifest: Manifest) -> bool:
+    """Whether a manifest has no live file, so that the next list leaves it out."""
+    known = state.contents.read.get(manifest.path)
+    return manifest.files == 0 and (known is None or not len(known))
+
+
+def _compared(old: IcebergState, new: IcebergState, chain: Sequence[SnapshotEntry]) -> Came:
+    winners, before = list[Winner](), old
+    for entry in chain:
         after = new if entry.snapshot_id == new.version else moved(new, version=entry.snapshot_id)
-        found.append(_winner(before, after, entry))
+        winners.append(_Compared(before, after, entry))
         before = after
-    if _shape(old) != _shape(new):
-        found.append(_reshaped(new))
-    return tuple(found)
+    return Came(tuple(winners), _Together(winners))
+
+
+def _appended(old: IcebergState, new: IcebergState, chain: Sequence[SnapshotEntry]) -> Came | None:
+    """What came where it is appends alone; None: that is not told by the newest list."""
+    if any(entry.operation != "append" for entry in chain):
+        return None
+    manifests = stands_beside(old, new)
+    by_snapshot: dict[int | None, list[Manifest]] = {entry.snapshot_id: [] for entry in chain}
+    if manifests is None or any(one.added_by not in by_snapshot for one in manifests):
+        return None
+    for one in manifests:
+        by_snapshot[one.added_by].append(one)
+    each = tuple(
+        Winner(
+            added=LazyFiles(new.contents.only(by_snapshot[entry.snapshot_id])), removed_keys=frozenset(), **_said(entry)
+        )
+        for entry in chain
+    )
+    return Came(each, LazyFiles(new.contents.only(manifests)))
 
 
 def _between(old: IcebergState, new: IcebergState) -> list[SnapshotEntry]:
-    line = list(new.metadata.line(new.entry))
-    chain = list(takewhile(lambda entry: entry.snapshot_id != old.version, line))
-    if len(chain) == len(line) and old.entry is not None:
+    chain: list[SnapshotEntry] = []
+    for entry in new.metadata.line(new.entry):
+        if entry.snapshot_id == old.version:
+            return chain[::-1]
+        chain.append(entry)
+    if old.entry is not None:
         raise Conflict(
             f"snapshot {old.version} of {new.metadata.location} was set back or expired while this transaction ran; "
             "run it again"
@@ -61,24 +111,81 @@ def touched(before: IcebergState, after: IcebergState) -> tuple[NDArray[np.bool_
     return ~np.asarray(pc.is_in(old, value_set=stays)), came
 
 
-def _winner(before: IcebergState, after: IcebergState, entry: SnapshotEntry) -> Winner:
-    was, now = before.snapshot.files.table, after.snapshot.files.table
-    left, came = touched(before, after)
+class _Compared(Winner):
+    """A snapshot that is compared with the one before it when it is first asked what it did to files."""
+
+    def __init__(self, before: IcebergState, after: IcebergState, entry: SnapshotEntry) -> None:
+        for name, value in (*_said(entry).items(), ("_states", (before, after))):
+            object.__setattr__(self, name, value)
+
+    _states: tuple[IcebergState, IcebergState]
+
+    @cached_property
+    def added(self) -> FileTable:
+        return self._touched[0]
+
+    @cached_property
+    def removed_keys(self) -> frozenset[str]:
+        return self._touched[1]
+
+    @cached_property
+    def deletes_by_value(self) -> bool:
+        before, after = self._states
+        same = _deletes(before) == _deletes(after)
+        return not same and _by_value(after.snapshot.files.table, before.contents.deletes, after.contents.deletes)
+
+    @cached_property
+    def _touched(self) -> tuple[FileTable, frozenset[str]]:
+        before, after = _apart(*self._states)
+        left, came = touched(before, after)
+        gone = before.snapshot.files.table["key"].filter(pa.array(left))
+        return after.snapshot.files.filter(pa.array(came)), frozenset(gone.to_pylist())
+
+
+class _Together(FileTable):
+    """The files that several snapshots added."""
+
+    def __init__(self, winners: Sequence[Winner]) -> None:
+        object.__setattr__(self, "_winners", winners)
+
+    _winners: Sequence[Winner]
+
+    @cached_property
+    def slabs(self) -> tuple[Slab, ...]:
+        return tuple(slab for winner in self._winners for slab in winner.added.slabs)
+
+
+def _said(entry: SnapshotEntry) -> dict[str, Any]:
+    """What a snapshot says of itself."""
     summary = entry.summary
-    return Winner(
-        version=entry.snapshot_id,
-        operation=summary.get(OPERATION, entry.operation),
-        timestamp_ms=entry.timestamp_ms,
-        added=after.snapshot.files.filter(pa.array(came)),
-        removed_keys=frozenset(was["key"].filter(pa.array(left)).to_pylist()),
-        data_change=entry.operation != "replace",
-        blind_append=entry.operation == "append",
-        changes_shape=False,
-        changes_protocol=False,
-        apps=frozenset(name.removeprefix(APP) for name in summary if name.startswith(APP)),
-        keeps_row_ids=summary.get(KEEPS_IDS) == "true" or entry.operation == "replace",
-        deletes_by_value=_by_value(now, before.contents.deletes, after.contents.deletes),
-    )
+    return {
+        "version": entry.snapshot_id,
+        "operation": summary.get(OPERATION, entry.operation),
+        "timestamp_ms": entry.timestamp_ms,
+        "data_change": entry.operation != "replace",
+        "blind_append": entry.operation == "append",
+        "changes_shape": False,
+        "changes_protocol": False,
+        "apps": frozenset(name.removeprefix(APP) for name in summary if name.startswith(APP)),
+        "keeps_row_ids": summary.get(KEEPS_IDS) == "true" or entry.operation == "replace",
+    }
+
+
+def _apart(before: IcebergState, after: IcebergState) -> tuple[IcebergState, IcebergState]:
+    """The states without the data manifests that both have, where their deletes are the same."""
+    if _deletes(before) != _deletes(after) or (after.entry and after.entry.summary.get(OPERATION) == REPAIR):
+        return before, after
+    both = {one for one in before.contents.manifests if one.content == DATA} & set(after.contents.manifests)
+    return _without(before, both), _without(after, both)
+
+
+def _without(state: IcebergState, manifests: set[Manifest]) -> IcebergState:
+    contents = state.contents.only(one for one in state.contents.manifests if one not in manifests)
+    return replace(state, contents=contents, snapshot=replace(state.snapshot, files=LazyFiles(contents)))
+
+
+def _deletes(state: IcebergState) -> set[Manifest]:
+    return {one for one in state.contents.manifests if one.content == DELETES}
 
 
 def _by_value(now: pa.Table, was: DeleteFiles, is_: DeleteFiles) -> bool:

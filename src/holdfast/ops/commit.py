@@ -9,7 +9,8 @@
    it was. So what stands in the way since the last attempt is judged once more by all that came since the first read.
 4. What it cannot rebase is a Conflict that names the winner, what it did and the files in the way. How strict that is
    follows from the isolation level of the table as it was read.
-5. What a landed commit makes due (checkpoint, checksum) is told to the caller, and no failure of that undoes a commit.
+5. A transaction that conflicts leaves nothing behind of what its attempts wrote beside its data files.
+6. What a landed commit makes due (checkpoint, checksum) is told to the caller, and no failure of that undoes a commit.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from holdfast.env import Env
-from holdfast.errors import CONCURRENT_WRITES, ConcurrentCreate, ConcurrentWrite, LimitReached
+from holdfast.errors import CONCURRENT_WRITES, ConcurrentCreate, ConcurrentWrite, Conflict, LimitReached
 from holdfast.model.mutation import AppVersion, Came, Committed, Mutation, Outcome, Taken, joined
 from holdfast.model.snapshot import Snapshot
 from holdfast.ops.rebase import Rebased, Redo, Touched, rebased
@@ -53,6 +54,9 @@ class Format(Protocol[State]):
     def app_version(self, state: State, app_id: str) -> int | None:
         """How far an application has written."""
 
+    def abandon(self, state: State) -> None:
+        """Delete what attempts wrote, none of which landed or ever will; no failure of that is told."""
+
 
 @dataclass(frozen=True)
 class Landed:
@@ -80,8 +84,18 @@ def commit(
     if state is None:
         return _create(format_, mutation, env)
     judging = _Judging(format_, state, mutation, redo, level)
+    try:
+        return _attempted(format_, judging, env)
+    except Conflict:
+        format_.abandon(judging.state)
+        raise
+
+
+def _attempted(format_: Format[State], judging: _Judging[State], env: Env) -> Landed:
+    app = judging.mutation.app
     for attempt in range(1, ATTEMPTS + 1):
-        if has_seen(format_, judging.state, mutation.app):
+        if has_seen(format_, judging.state, app):
+            format_.abandon(judging.state)
             return Landed(None, attempt - 1)
         judging.refuse_lost(env)
         match format_.attempt(judging.state, judging.mutation, env):

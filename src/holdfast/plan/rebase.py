@@ -68,7 +68,7 @@ def _against(mutation: Mutation, snapshot: Snapshot, winner: Winner, serializabl
     if clash := _against_shape(mutation, winner):
         return clash
     own = frozenset(mutation.removed.column("key").to_pylist()) | mutation.hidden.keys()
-    if both := own & winner.removed_keys:
+    if own and (both := own & winner.removed_keys):
         reason = "it removed files that this one removes too"
         return Clash("delete-delete", winner, reason, tuple(sorted(both)[:10]), repeats=not winner.data_change)
     return _against_reads(mutation, snapshot, winner, serializable)
@@ -85,7 +85,7 @@ def _against_shape(mutation: Mutation, winner: Winner) -> Clash | None:
         return Clash("metadata", winner, "it changed the table's schema or properties")
     if mutation.app is not None and mutation.app.app_id in winner.apps:
         return Clash("transaction", winner, f"it wrote for the same application, {mutation.app.app_id}")
-    if winner.deletes_by_value and not mutation.is_blind:
+    if not mutation.is_blind and winner.deletes_by_value:
         return Clash("delete-read", winner, "it deleted rows by value, which may be rows that this one read or moved")
     if mutation.readded.num_rows and winner.operation == TAKES_FILES:
         return Clash("delete-read", winner, "it deletes files of old versions, which this one brings back")

@@ -1,0 +1,62 @@
+"""Where an SQL catalog says that a table's newest metadata file is: looked up, and moved on, in a statement each.
+
+pyiceberg reads and checks the whole file whenever it is asked for a table, and again when a table is committed to. Who
+has read the file already needs neither.
+
+1. A pointer moves only from where the caller saw it, in one statement that the database carries out or does not; so
+   what it moves to was made of just the file it leaves.
+2. A catalog that does these things in a way of its own is left to do them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeGuard
+
+from holdfast.errors import Unsupported
+
+try:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+    from sqlalchemy import ColumnElement, select, update
+except ImportError as _error:
+    raise Unsupported("Iceberg tables of a catalog need pyiceberg: pip install 'holdfast[iceberg]'") from _error
+
+_OURS = ("load_table", "commit_table")  # what is done here in the catalog's place
+
+
+def has_pointer(catalog: Catalog) -> TypeGuard[SqlCatalog]:
+    """Whether a catalog is one of pyiceberg's own in a database, with nothing changed about it."""
+    if not isinstance(catalog, SqlCatalog) or not catalog.engine.dialect.supports_sane_rowcount:
+        return False
+    return all(getattr(type(catalog), name) is getattr(SqlCatalog, name) for name in _OURS) and not any(
+        name in vars(catalog) for name in _OURS
+    )
+
+
+def pointer(catalog: SqlCatalog, identifier: str | tuple[str, ...]) -> str | None:
+    """Where a table's newest metadata file is; None where the catalog has no such table."""
+    of_tables = catalog._iceberg_type_filter()
+    wanted = select(IcebergTables.metadata_location).where(*_row(catalog, identifier))
+    with catalog.engine.connect() as connection:
+        return connection.scalar(wanted if of_tables is None else wanted.where(of_tables))
+
+
+def move_pointer(catalog: SqlCatalog, identifier: str | tuple[str, ...], old: str, new: str) -> bool:
+    """Let a table's newest metadata file be another one; False: it was no longer the old one, and nothing changed."""
+    moving = (
+        update(IcebergTables)
+        .where(*_row(catalog, identifier), IcebergTables.metadata_location == old)
+        .values(metadata_location=new, previous_metadata_location=old)
+    )
+    with catalog.engine.begin() as connection:
+        return bool(connection.execute(moving).rowcount)
+
+
+def _row(catalog: SqlCatalog, identifier: str | tuple[str, ...]) -> tuple[ColumnElement[bool], ...]:
+    namespace = Catalog.namespace_to_string(Catalog.namespace_from(identifier))
+    named: Any = Catalog.table_name_from(identifier)
+    return (
+        IcebergTables.catalog_name == catalog.name,
+        IcebergTables.table_namespace == namespace,
+        IcebergTables.table_name == named,
+    )
