@@ -17,10 +17,10 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 def size(text: str) -> int:
     """A number of bytes as people write it: 1000000, 128MB, 2GB."""
-    found = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)b?\s*", text.lower())
-    if found is None:
+    match = re.fullmatch(r"\s*(\d+)\s*([kmgt]?)b?\s*", text.lower())
+    if match is None:
         raise click.BadParameter(f"{text!r} is no size: write it as 1000000, 128MB or 2GB")
-    return int(found[1]) * _UNITS[found[2]]
+    return int(match[1]) * _UNITS[match[2]]
 
 
 def tell_bins(answer: Answer, plan: Any) -> None:

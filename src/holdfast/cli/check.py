@@ -50,8 +50,8 @@ def command(
             }
             for f in report.findings
         ]
-        told = {"table": report.table, "version": report.version, "files": report.files, "deep": report.deep}
-        answer.lines([{**told, "clean": report.clean, "findings": findings, "repaired": report.repaired}])
+        line = {"table": report.table, "version": report.version, "files": report.files, "deep": report.deep}
+        answer.lines([{**line, "clean": report.clean, "findings": findings, "repaired": report.repaired}])
         sys.exit(0 if report.clean else 1)
     verdict = Text("sound", "bold green") if report.clean else Text("not sound", "bold red")
     depth = "log and data" if report.deep else "log and file sizes"

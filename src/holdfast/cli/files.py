@@ -73,9 +73,9 @@ def command(
     ]
     now = system().now_ms() if dated else None
     grid(heads, [_line(f, placed, now, tracked=tracked) for f in files])
-    said = f"{count_text(len(plan.files), 'file')} of {count_text(len(opened.snapshot.files))}" if where else ""
-    said = said or count_text(len(plan.files), "file")
-    answer.note(f"{said}, {len(files)} shown: --all shows every one" if len(files) < len(plan.files) else said)
+    summary = f"{count_text(len(plan.files), 'file')} of {count_text(len(opened.snapshot.files))}" if where else ""
+    summary = summary or count_text(len(plan.files), "file")
+    answer.note(f"{summary}, {len(files)} shown: --all shows every one" if len(files) < len(plan.files) else summary)
 
 
 def _line(file: Mapping[str, Any], placed: Sequence[str], now_ms: int | None, *, tracked: bool) -> list[Any]:
@@ -115,44 +115,44 @@ def _described(opened: Opened, files: pa.Table) -> Iterator[dict[str, Any]]:
 def _explained(target: Target, opened: Opened, columns: Sequence[str] | None, where: str | None) -> Explanation:
     state = opened.state
     if isinstance(state, DeltaState) and any(name.startswith(_INDEX) for name in state.domains):
-        found: Explanation = target.table().explain(columns, where, state.version)  # indexes are asked too
-        return found
+        explained: Explanation = target.table().explain(columns, where, state.version)  # indexes are asked too
+        return explained
     return opened.table.explain(request_of(opened, columns, where, ()), LocalRunner())
 
 
-def _show(answer: Answer, found: Explanation) -> None:
+def _show(answer: Answer, explained: Explanation) -> None:
     if answer.as_json:
-        answer.lines([found])
+        answer.lines([explained])
         return
-    read = f"{count_text(found.files_read)} of {count_text(found.files_total, 'file')}"
-    hidden = f"without {count_text(found.rows_hidden, 'row')} hidden by deletion vectors"
+    read = f"{count_text(explained.files_read)} of {count_text(explained.files_total, 'file')}"
+    hidden = f"without {count_text(explained.rows_hidden, 'row')} hidden by deletion vectors"
     facts(
         [
-            ("table", found.table),
-            ("version", found.version),
-            ("condition", found.condition or "none: every row"),
-            ("read", f"{read}, {size_text(found.bytes_read)} of {size_text(found.bytes_total)}"),
-            *(("", line) for line in found.reading),
-            *([("", hidden)] if found.rows_hidden else []),
+            ("table", explained.table),
+            ("version", explained.version),
+            ("condition", explained.condition or "none: every row"),
+            ("read", f"{read}, {size_text(explained.bytes_read)} of {size_text(explained.bytes_total)}"),
+            *(("", line) for line in explained.reading),
+            *([("", hidden)] if explained.rows_hidden else []),
         ]
     )
-    if found.steps:
+    if explained.steps:
         heading("What leaves files out")
         heads = [Head("by"), Head("keeps", right=True), Head("drops", right=True), Head("")]
         grid(
             heads,
             [
                 (s.name.removeprefix("by_"), count_text(s.kept), count_text(s.dropped), s.detail or "")
-                for s in found.steps
+                for s in explained.steps
             ],
         )
-    if found.kept:
+    if explained.kept:
         heading("Why the others are read")
         grid(
             [Head("file", cut=True), Head("because")],
-            [(reason.file.rpartition("/")[2], "; ".join(reason.why)) for reason in found.kept],
+            [(reason.file.rpartition("/")[2], "; ".join(reason.why)) for reason in explained.kept],
         )
-        if found.files_read > len(found.kept):
-            say(f"and {count_text(found.files_read - len(found.kept))} more")
-    for note in found.notes:
+        if explained.files_read > len(explained.kept):
+            say(f"and {count_text(explained.files_read - len(explained.kept))} more")
+    for note in explained.notes:
         say(f"note: {note}", style="yellow")

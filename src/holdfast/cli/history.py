@@ -24,12 +24,12 @@ from holdfast.delta.history import history
 def command(target: Target, answer: Answer, limit: int | None, everything: bool) -> None:
     """What was done to a table, newest first."""
     shown = most(answer, limit, everything)
-    found = _history(target, None if shown is None else shown + 1)
+    commits = _history(target, None if shown is None else shown + 1)
     if answer.as_json:
-        answer.rows(found if shown is None else found.slice(0, shown))
+        answer.rows(commits if shown is None else commits.slice(0, shown))
         return
-    rows = records(found if shown is None else found.slice(0, shown))
-    if "operationMetrics" in found.column_names:
+    rows = records(commits if shown is None else commits.slice(0, shown))
+    if "operationMetrics" in commits.column_names:
         heads = [Head("version", right=True), *_WHEN, Head("what was done")]
         grid(heads, [(r["version"], time_text(r["timestamp"]), r["operation"] or "?", _done(r)) for r in rows])
     else:
@@ -39,7 +39,7 @@ def command(target: Target, answer: Answer, limit: int | None, everything: bool)
             for r in rows
         ]
         grid(heads, lines)
-    if found.num_rows > len(rows):
+    if commits.num_rows > len(rows):
         answer.note(f"{count_text(len(rows), 'commit')}, and there are more: --all shows every one")
 
 

@@ -35,11 +35,11 @@ def command(
     """
     if not sets and not unset:
         own = target.delta().snapshot.properties
-        told = {**dict(sorted(own.items())), **{k: v for k, v in settings_of(own).items() if k not in own}}
+        settings = {**dict(sorted(own.items())), **{k: v for k, v in settings_of(own).items() if k not in own}}
         if answer.as_json:
-            answer.lines({"name": name, "value": value, "default": name not in own} for name, value in told.items())
+            answer.lines({"name": name, "value": value, "default": name not in own} for name, value in settings.items())
             return
-        facts((k, v if k in own else Text(f"{v} (default)", "dim")) for k, v in told.items())
+        facts((k, v if k in own else Text(f"{v} (default)", "dim")) for k, v in settings.items())
         return
     wanted = requested(dict(sets))
     gone = [spelled(name) for name in unset]

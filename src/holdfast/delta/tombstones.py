@@ -67,15 +67,15 @@ def _removed(location: Location, segment: LogSegment, live: FileTable) -> pa.Tab
     actions: list[FileAction] = []
     for meta, data in read_bytes(location, segment.deltas):
         actions += _removes(data, where=f"{log_url(location)}/{meta.name}")
-    found = removed_from(actions, location)
+    removed = removed_from(actions, location)
     if segment.checkpoint is not None:
-        found = pa.concat_tables([read_removed(location, segment.checkpoint), found])
-    found = found.take(positions(last_of_each(_ids(found))))
-    keys = found.column("key").combine_chunks()
+        removed = pa.concat_tables([read_removed(location, segment.checkpoint), removed])
+    removed = removed.take(positions(last_of_each(_ids(removed))))
+    keys = removed.column("key").combine_chunks()
     revived = live.table.select(["key", "dv"]).filter(pc.is_in(live.column("key"), value_set=keys))
     if not revived.num_rows:
-        return found
-    return found.filter(pc.invert(pc.is_in(_ids(found), value_set=_ids(revived))))
+        return removed
+    return removed.filter(pc.invert(pc.is_in(_ids(removed), value_set=_ids(revived))))
 
 
 def _removes(data: bytes, *, where: str) -> list[FileAction]:

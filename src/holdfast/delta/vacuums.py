@@ -81,8 +81,8 @@ def read_info(location: Location) -> VacuumInfo | None:
 
 def write_info(location: Location, *, last: int | None, unreadable: Versions) -> None:
     """Leave word for the next vacuum and for whoever opens an old version."""
-    told = VacuumInfo(last, Unreadable(unreadable.spans))
-    location.store.put(location.key(LOG, INFO), msgspec.json.encode(told) + b"\n")
+    info = VacuumInfo(last, Unreadable(unreadable.spans))
+    location.store.put(location.key(LOG, INFO), msgspec.json.encode(info) + b"\n")
 
 
 def missing_file(now: DeltaState, then: DeltaState) -> str | None:
@@ -120,22 +120,22 @@ def _runs(location: Location, after: int) -> Iterator[Run]:
     for version, lines in zip(versions, read_lines(location, [listing.commits[v] for v in versions]), strict=True):
         info = commit_info(lines)
         if info.get("operation") == TAKES_FILES:
-            told = info.get("operationParameters")
-            told = told if isinstance(told, dict) else {}
-            retention = str(told.get("specifiedRetentionMillis", told.get("defaultRetentionMillis")))
+            parameters = info.get("operationParameters")
+            parameters = parameters if isinstance(parameters, dict) else {}
+            retention = str(parameters.get("specifiedRetentionMillis", parameters.get("defaultRetentionMillis")))
             when = info.get("timestamp")
             yield Run(
                 version,
                 when if isinstance(when, int) else times[version],
                 int(retention) if retention.isdigit() else None,
-                _spans(told.get("versionsLost")),
+                _spans(parameters.get("versionsLost")),
             )
 
 
-def _spans(told: Any) -> Versions | None:
-    if told is None:
+def _spans(value: Any) -> Versions | None:
+    if value is None:
         return None
-    text = told if isinstance(told, str) else msgspec.json.encode(told)
+    text = value if isinstance(value, str) else msgspec.json.encode(value)
     try:
         return Versions(msgspec.json.decode(text, type=tuple[tuple[int, int], ...]))
     except MALFORMED_JSON:
