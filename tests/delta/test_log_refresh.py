@@ -38,7 +38,7 @@ def test_new_commits_are_all_that_is_read(monkeypatch: pytest.MonkeyPatch) -> No
     log.commit(2, add("c"), domain("d", {}))
     fetched: list[str] = []
     get = log.store.get
-    monkeypatch.setattr(log.store, "get", lambda key: fetched.append(key) or get(key))
+    monkeypatch.setattr(log.store, "get", lambda key, *most: fetched.append(key) or get(key, *most))
     new = refresh(state)
     assert sorted(key.rpartition("/")[2] for key in fetched) == [f"{1:020d}.json", f"{2:020d}.json"]
     assert (new.version, live(new)) == (2, [("b", None), ("c", None)])
