@@ -13,6 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.errors import ConstraintViolated, Invalid, SchemaMismatch, UnknownColumn, Unsupported
 from holdfast.sql.known import Known
 from holdfast.sql.run import run
+from holdfast.standin.saving import Ask as Saving
+from holdfast.standin.saving import insert_into
 from holdfast.table.delta import DeltaTable
 from holdfast.table.iceberg import IcebergTable
 
@@ -315,3 +317,35 @@ def test_iceberg_tables_take_the_same_statements(ask: Ask, spark: SparkSession, 
     assert ask("DESCRIBE HISTORY ice.boats").count() == 3
     with pytest.raises(Unsupported, match="Iceberg table"):
         ask("VACUUM ice.boats")
+    for name, by in (("parts", ["truncate(1, name)"]), ("whole", [])):
+        table = IcebergTable.create(
+            spark, tmp_path / "catalog.db", f"db.{name}", "id long, name string", partitionedBy=by
+        )
+        known.register(f"ice.{name}", table)
+        ask(f"INSERT INTO ice.{name} VALUES (1, 'ada'), (2, 'bo')")
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "DYNAMIC")
+    try:
+        for name in ("parts", "whole"):
+            ask(f"INSERT OVERWRITE ice.{name} VALUES (3, 'abe')")
+        insert_into(spark.sql("SELECT 4L, 'bea'"), "ice.parts", Saving("overwrite"), known)
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    assert rows(ask("SELECT * FROM ice.parts")) == [(3, "abe"), (4, "bea")]
+    assert rows(ask("SELECT * FROM ice.whole")) == [(3, "abe")]
+
+
+def test_a_merge_adds_the_columns_and_fields_it_sets(ask: Ask) -> None:
+    ask("CREATE TABLE grows (id BIGINT, st STRUCT<a: INT>) USING delta")
+    ask("INSERT INTO grows VALUES (1, named_struct('a', 1)), (2, NULL)")
+    source = "(SELECT 1L AS id, 'n' AS new, named_struct('a', 5, 'b', 'x', 'c', 7) AS st, 'no' AS other) s"
+    ask(
+        f"""MERGE WITH SCHEMA EVOLUTION INTO grows t USING {source} ON t.id = s.id
+        WHEN MATCHED THEN UPDATE SET t.new = s.new, t.st.b = s.st.b"""
+    )
+    assert ask("SELECT * FROM grows").schema.simpleString() == "struct<id:bigint,st:struct<a:int,b:string>,new:string>"
+    assert rows(ask("SELECT id, st.a, st.b, new FROM grows")) == [(1, 1, "x", "n"), (2, None, None, None)]
+    with pytest.raises(UnknownColumn, match="nowhere"):
+        ask(
+            f"""MERGE WITH SCHEMA EVOLUTION INTO grows t USING {source} ON t.id = s.id
+            WHEN MATCHED THEN UPDATE SET nowhere = s.new"""
+        )

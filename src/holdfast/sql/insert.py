@@ -130,7 +130,7 @@ def run_insert(asking: Asking, statement: Statement, asked: Insert, found: Found
             on = None if asked.replace_on is None else text_of(asked.replace_on)
             _replace_matched(found, asked, rows, on, evolves=evolves, said=said)
         elif asked.overwrite or where is not None:
-            dynamic = where is None and bool(snapshot.partition_columns) and _is_dynamic(asking)
+            dynamic = where is None and table._is_partitioned() and _is_dynamic(asking)
             mode = "dynamic" if dynamic else "static"
             table.overwrite(
                 rows, replaceWhere=where, partitionOverwriteMode=mode, mergeSchema=evolves, userMetadata=said

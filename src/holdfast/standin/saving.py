@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
@@ -151,6 +151,10 @@ def insert_into(rows: DataFrame, name: str, ask: Ask, known: Known) -> None:
                 f"insertInto goes by position: {name} has {len(columns)} columns ({', '.join(columns)}) and the rows "
                 f"have {len(rows.columns)}"
             )
+        if (
+            isinstance(table, IcebergTable) and ask.options.get("replaceWhere") is None
+        ):  # as Spark does; `save` does not
+            ask = replace(ask, dynamic=_is_dynamic(ask, settings_of(rows.sparkSession), table._is_partitioned()))
         write_into(ordinary(rows).toDF(*columns), table, ask)
 
 

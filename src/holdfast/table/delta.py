@@ -188,6 +188,10 @@ class DeltaTable(
         )
         return self._write(rows, how, Met(replaceUsing, on, self._alias))
 
+    def _is_partitioned(self) -> bool:
+        """Whether rows that are written now have partitions, which they can take the place of."""
+        return bool(self.handle.newest().snapshot.partition_columns)
+
     def _write(self, rows: DataFrame | pa.Table, how: How, met: Met | None = None) -> Written:
         env, state, caller = self.handle.env, self.handle.newest(), self._caller()
         if is_seen(state, how.said, caller.dialect):

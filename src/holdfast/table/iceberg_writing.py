@@ -70,6 +70,11 @@ class IcebergWriting(RowVerbs, IcebergAltering):
         )
         return self._write(rows, how, mode)
 
+    def _is_partitioned(self) -> bool:
+        """Whether rows that are written now have partitions, which they can take the place of."""
+        state = self.handle.newest()
+        return not state.contents.shape.specs[state.metadata.default_spec_id].is_unpartitioned
+
     def _write(self, rows: DataFrame | pa.Table, how: How, mode: str | None = None) -> Written:
         state, caller = self.handle.newest(), self._caller(mode)
         if is_seen(state, how.said, caller.dialect):

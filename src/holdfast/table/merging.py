@@ -56,6 +56,7 @@ from holdfast.table.changing import (
     text_of,
 )
 from holdfast.table.dialect import TableState
+from holdfast.table.growing import taken
 from holdfast.table.retrying import Retry, retried
 from holdfast.table.stars import refuse_partial, starred
 from holdfast.table.writing import refuse_append_only
@@ -351,15 +352,15 @@ class DeltaMergeBuilder:
     def _grown(self, old: Shape, source: Struct) -> Shape:
         if not self._evolves:
             return old
-        named = {name.lower() for when in self._whens for name in when.sets or ()}
         stars = any(when.sets is None and not when.deletes for when in self._whens)
         nested = {f.name.lower() for f in old.schema.fields if isinstance(f.type, Struct)}
-        taken = [f for f in source.fields if stars or f.name.lower() in named]
-        new = [f for f in taken if old.schema.find(f.name) is None or f.name.lower() in nested]
+        named = (name for when in self._whens for name in when.sets or ())
+        takes = source.fields if stars else taken(named, old.schema, source, self._caller.alias)
+        new = [f for f in takes if old.schema.find(f.name) is None or f.name.lower() in nested]
         dialect = self._caller.dialect
         widen = dialect.widens(self._state)
         if widen:
-            new = taken
+            new = list(takes)
         schema = evolve(old.schema, Struct(tuple(new)), add_columns=True, widen_types=widen, partial=True)
         if schema == old.schema:
             return old
