@@ -90,6 +90,7 @@ def test_metrics_are_what_they_are_called() -> None:
 # Finding
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
 def test_the_default_finds_most_of_the_nearest(metric: str) -> None:
     table = table_of(clustered(FLAT_ROWS + 5000, 24))
@@ -99,6 +100,7 @@ def test_the_default_finds_most_of_the_nearest(metric: str) -> None:
     assert table.recall("vec", sample=2000) >= 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["ivf_flat", "ivf_sqfp16", "ivf_pq", "hnsw"])
 def test_other_methods_find_most_of_the_nearest_too(method: str) -> None:
     table = table_of(clustered(3000, 16))

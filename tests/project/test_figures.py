@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from holdfast import DeltaTable
@@ -59,6 +60,7 @@ def test_figures_of_a_tree(tmp_path: Path) -> None:
     assert list(measures.vague_names(tree)) == [("found", "sql.some:6")]
 
 
+@pytest.mark.slow
 def test_figures_of_this_tree() -> None:
     figures = {measure.name: measure.value for measure in measures.measures(measures.modules())}
     assert figures["files"] > 100

@@ -22,7 +22,7 @@ import pytest
 from tests.support.depth import DEPTH, SEED
 
 _DEPTH = frozenset({"DEPTH", "examples"})
-_LONG = _DEPTH | {"every_fault", "FaultyStore", "FaultyWrites", "subprocess", "multiprocessing"}
+_LONG = frozenset({"DEPTH", "every_fault", "FaultyStore", "FaultyWrites", "subprocess", "multiprocessing"})
 
 
 def is_deep(item: pytest.Item) -> bool:
@@ -36,9 +36,9 @@ def is_quick(item: pytest.Item) -> bool:
     """Whether a test belongs to a quick run."""
     if any(item.get_closest_marker(mark) is not None for mark in ("slow", "golden", "s3")):
         return False
-    if item.get_closest_marker("hypothesis") is not None:
-        return True  # with a share of its examples
-    return getattr(item, "originalname", item.name) not in following(item.path, _LONG)
+    is_property = item.get_closest_marker("hypothesis") is not None  # which runs a share of its examples
+    names = following(item.path, _LONG if is_property else _LONG | _DEPTH)
+    return getattr(item, "originalname", item.name) not in names
 
 
 @cache
