@@ -73,10 +73,10 @@ def test_files_that_come_back_while_a_vacuum_starts_stay(monkeypatch: pytest.Mon
     stale = load(days.location)
     other = opened(days.location.store)
 
-    def restores(*_: Any) -> Any:
+    def restores(*given: Any, **named: Any) -> Any:
         monkeypatch.undo()
         other.restoreToVersion(1)
-        return real(*_)
+        return real(*given, **named)
 
     real = vacuum.__globals__["land"]
     monkeypatch.setitem(vacuum.__globals__, "land", restores)
@@ -92,10 +92,10 @@ def test_a_restore_yields_to_a_vacuum_that_came_first(monkeypatch: pytest.Monkey
     days.pass_days(8)
     stale = load(days.location)
 
-    def vacuums(*asked: Any) -> Any:
+    def vacuums(*given: Any, **named: Any) -> Any:
         monkeypatch.undo()
         vacuum(load(days.location), days.env)
-        return real(*asked)
+        return real(*given, **named)
 
     real = restoring.land
     monkeypatch.setattr(restoring, "land", vacuums)
