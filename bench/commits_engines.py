@@ -25,7 +25,7 @@ def holdfast() -> dict[str, Callable[..., Any]]:
     from holdfast.delta.state import load, refresh
     from holdfast.env import system
     from holdfast.model.mutation import STAGED
-    from holdfast.ops.write import Said, appended
+    from holdfast.ops.write import CommitOptions, appended
     from holdfast.storage.open import open_location
     from holdfast.table.delta_dialect import DELTA
     from holdfast.table.writing import land
@@ -44,7 +44,7 @@ def holdfast() -> dict[str, Callable[..., Any]]:
             staged = pa.Table.from_pylist([_staged(number)], schema=STAGED)
             start = perf_counter()
             state = held["state"] = refresh(held["state"])
-            land(state, state.snapshot.location, appended(state.snapshot, staged, Said()), env, dialect=DELTA)
+            land(state, state.snapshot.location, appended(state.snapshot, staged, CommitOptions()), env, dialect=DELTA)
             taken.append(perf_counter() - start)
         return taken
 

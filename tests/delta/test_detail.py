@@ -12,7 +12,7 @@ from holdfast.delta.readers import DELTA_LAKE, FEATURES, VERSION_1, VERSION_2, r
 from holdfast.delta.state import load
 from holdfast.delta.tombstones import remembered_ms
 from holdfast.env import system
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.plan.write import write_spec
 from holdfast.schema.properties import (
     CHECKPOINT_INTERVAL,
@@ -29,7 +29,7 @@ from holdfast.schema.requests import requested
 from holdfast.schema.types import LONG, Field, Struct
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
-from holdfast.table.builder import Mode
+from holdfast.table.builder import CreateMode
 from holdfast.table.writing import make
 from tests.delta.handlog import HandLog
 
@@ -99,8 +99,8 @@ def test_who_opens_a_table(protocol: Protocol, old: str, mapped: str, listed: st
 
 def test_a_description_reads_well() -> None:
     location = Location(MemoryStore(), "t")
-    asked = Shape(Struct((Field("id", LONG),)), (), {"delta.checkpointInterval": "5"}, (("id",),))
-    state = make(location, asked, system(), mode=Mode.CREATE, plain=False)
+    asked = TableDefinition(Struct((Field("id", LONG),)), (), {"delta.checkpointInterval": "5"}, (("id",),))
+    state = make(location, asked, system(), mode=CreateMode.CREATE, plain=False)
     text = str(describe(state))
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert lines[0].startswith("table memory:")

@@ -10,7 +10,7 @@ from holdfast.delta.names import (
     Checksum,
     ClassicCheckpoint,
     Commit,
-    Compacted,
+    CompactedLog,
     LastCheckpoint,
     LogName,
     PartCheckpoint,
@@ -44,7 +44,7 @@ V7 = f"{7:020d}"
         (f"{V7}.checkpoint.{2:010d}.{3:010d}.parquet", PartCheckpoint(7, 2, 3)),
         (f"{V7}.checkpoint.80a083e8-7026.json", UniqueCheckpoint(7, "80a083e8-7026", "json")),
         (f"{V7}.checkpoint.80a083e8-7026.parquet", UniqueCheckpoint(7, "80a083e8-7026", "parquet")),
-        (f"{V7}.{9:020d}.compacted.json", Compacted(7, 9)),
+        (f"{V7}.{9:020d}.compacted.json", CompactedLog(7, 9)),
         ("_last_checkpoint", LastCheckpoint()),
         (f"{V7}.{7:020d}.compacted.json", None),
         (f"{V7}.checkpoint.{4:010d}.{3:010d}.parquet", None),
@@ -86,7 +86,7 @@ def covered(segment: LogSegment) -> list[int]:
         match parse_log_name(meta.name):
             case Commit(version):
                 versions.append(version)
-            case Compacted(start, end):
+            case CompactedLog(start, end):
                 versions += range(start, end + 1)
             case other:
                 raise AssertionError(f"{other} is no delta")

@@ -55,7 +55,7 @@ def test_counts_follow_the_commits(history: list[list[dict[str, Any]]], data: st
     assert counted(refresh(walked)) == counted(load(log.location))
 
 
-def counted(state: DeltaState) -> tally.Tally:
+def counted(state: DeltaState) -> tally.FileTally:
     return state.tally.value
 
 

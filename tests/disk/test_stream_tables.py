@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from holdfast import DeltaTable
 from holdfast.local.changes import LocalChangeReader
 from holdfast.plan.stream import asked_of
-from holdfast.table.following import Follower
+from holdfast.table.following import StreamFollower
 from tests.disk.delta_tables import plain
 from tests.disk.stream_tables import KINDS, run_all, some
 from tests.disk.unpacked import expected, on_disk
@@ -50,7 +50,7 @@ def test_offsets_mean_what_they_meant(tmp_path: Path, kind: str) -> None:
     offsets = sorted((root / "checkpoints" / kind / "offsets").glob("[0-9]*"), key=lambda file: int(file.name))
     assert len(offsets) == 1 + max(batch for batch, _ in batches)
     for file in offsets:
-        follower = Follower(asked_of({"path": str(path), **KINDS[kind]}))
+        follower = StreamFollower(asked_of({"path": str(path), **KINDS[kind]}))
         at = follower.offset(json.loads(file.read_text().splitlines()[-1]))
         later = [row["n"] for batch, row in batches if batch > int(file.name)]
         while (end := follower.latest(at, None)) != at:

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from holdfast import DeltaTable
-from holdfast.model.finding import Kind
+from holdfast.model.finding import FindingKind
 from tests.golden.cases import Case, each, of_status, prepared
 
 pytestmark = pytest.mark.golden
 
 # Made to be wrong by whoever made them.
-WRONG: dict[str, Kind] = {
-    "delta-kernel-rs__corrupted-last-checkpoint-kernel": Kind.BAD_HINT,
-    "delta-kernel-rs__crc-full": Kind.BAD_CHECKSUM,
-    "delta-kernel-rs__parquet_row_group_skipping": Kind.WRONG_CHECKPOINT,
+WRONG: dict[str, FindingKind] = {
+    "delta-kernel-rs__corrupted-last-checkpoint-kernel": FindingKind.BAD_HINT,
+    "delta-kernel-rs__crc-full": FindingKind.BAD_CHECKSUM,
+    "delta-kernel-rs__parquet_row_group_skipping": FindingKind.WRONG_CHECKPOINT,
 }
 READABLE = of_status("readable", "readable-after-prep")
 SAMPLE = [

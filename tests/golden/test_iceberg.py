@@ -15,7 +15,7 @@ import pytest
 from holdfast import IcebergTable
 from holdfast.errors import TableError, Unsupported
 from holdfast.iceberg.state import IcebergState, load
-from holdfast.model.finding import Kind
+from holdfast.model.finding import FindingKind
 from tests.golden.cases import Case, cases, each, prepared
 from tests.support.compare import assert_same_rows
 from tests.support.iceberg_peers import read_by_duckdb, read_by_pyiceberg
@@ -127,7 +127,7 @@ def test_check(case: Case | None, tmp_path: Path) -> None:
     """Tables that others keep as examples read well; some of their files were written anew, smaller, by hand."""
     case, _ = prepared(case, tmp_path)
     found = {finding.kind for finding in opened(case).check(deep=False).findings}
-    assert {kind for kind in found if not kind.is_harmless} <= {Kind.WRONG_SIZE, Kind.WRONG_COUNT}
+    assert {kind for kind in found if not kind.is_harmless} <= {FindingKind.WRONG_SIZE, FindingKind.WRONG_COUNT}
 
 
 @each(of("negative"))

@@ -9,8 +9,8 @@ from holdfast import IcebergTable
 from holdfast.env import system
 from holdfast.iceberg.commit import attempt
 from holdfast.iceberg.manifests import DELETES, EQUALITY_DELETES
-from holdfast.iceberg.transact import Attempt
-from holdfast.iceberg.transact_manifests import Writing, listed_before
+from holdfast.iceberg.transact import SnapshotAttempt
+from holdfast.iceberg.transact_manifests import ManifestWriting, listed_before
 from holdfast.iceberg.transact_schemas import tuple_schema
 from holdfast.iceberg.types import stored_names
 from holdfast.model.mutation import Committed
@@ -26,7 +26,7 @@ def delete_by_value(table: IcebergTable, rows: pa.Table) -> None:
     spec_id = next(number for number, spec in state.contents.shape.specs.items() if spec.is_unpartitioned)
     name = system().new_uuid()
     raw = metadata.schema_of(None, "here")
-    writing = Writing(state, name.int >> 65, metadata.last_sequence_number + 1, str(name), raw)
+    writing = ManifestWriting(state, name.int >> 65, metadata.last_sequence_number + 1, str(name), raw)
     fields = [stored_field(f.name, f.type, number) for f, number in zip(rows.schema, ids, strict=True)]
     sink = pa.BufferOutputStream()
     pq.write_table(rows.cast(pa.schema(fields)), sink, store_schema=False)
@@ -44,7 +44,7 @@ def delete_by_value(table: IcebergTable, rows: pa.Table) -> None:
     tuples = tuple_schema(state.contents.shape.specs[spec_id], stored_names(raw))
     made = writing.manifest(DELETES, spec_id, tuples, [writing.added(entry)])
     listing, first, count = writing.manifest_list([made, *listed_before(state)])
-    new = Attempt(
+    new = SnapshotAttempt(
         snapshot_id=writing.snapshot_id,
         parent=None if state.entry is None else state.entry.snapshot_id,
         sequence=writing.sequence,

@@ -23,7 +23,7 @@ from holdfast.errors import Damaged, Unsupported
 from holdfast.iceberg import avro_records
 from holdfast.iceberg.avro import read_container
 from holdfast.iceberg.avro_values import Record
-from holdfast.iceberg.avro_window import Window
+from holdfast.iceberg.avro_window import AvroWindow
 from holdfast.iceberg.avro_write import container
 from holdfast.iceberg.manifests import DATA, Manifest, read_manifest
 from holdfast.iceberg.paths import Paths
@@ -195,7 +195,7 @@ def test_a_guess_never_changes_what_is_read(seed: int, count: int) -> None:
     right = read_container(data, where="m.avro").records
     true_guess = avro_records._guessed
 
-    def guesses(record: Record, window: Window) -> Any:
+    def guesses(record: Record, window: AvroWindow) -> Any:
         some = [place for place in true_guess(record, window).tolist() if draw.random() < 0.8]
         wrong = [draw.randrange(window.size) for _ in range(draw.randrange(window.size // record.least))]
         return np.array(sorted({*some, *wrong}), np.int64)

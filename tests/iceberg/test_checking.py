@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from holdfast import IcebergTable
 from holdfast.errors import Invalid, NoRowIdentity, Unsupported
-from holdfast.model.finding import Kind
+from holdfast.model.finding import FindingKind
 from holdfast.plan.biography import What
 from holdfast.storage.open import open_location
 from tests.iceberg.by_value import delete_by_value
@@ -39,7 +39,7 @@ def smith(version: int = 3) -> Smith:
     return Smith(f"memory://iceberg-check-{next(NAMES)}/t", COLUMNS, version=version)
 
 
-def kinds(table: IcebergTable, **how: Any) -> list[Kind]:
+def kinds(table: IcebergTable, **how: Any) -> list[FindingKind]:
     return sorted({finding.kind for finding in table.check(**how).findings}, key=lambda kind: kind.name)
 
 
@@ -60,7 +60,7 @@ def test_files_that_only_history_names_may_be_elsewhere(tmp_path: Path) -> None:
     metadata["statistics"] = [{"statistics-path": "/elsewhere/x.stats"}, {"statistics-path": 5}]
     path.write_text(json.dumps(metadata))
     report = IcebergTable.forMetadata(None, path).check()
-    assert [(f.kind, f.version) for f in report.findings if not f.kind.is_harmless] == [(Kind.BAD_COMMIT, 7)]
+    assert [(f.kind, f.version) for f in report.findings if not f.kind.is_harmless] == [(FindingKind.BAD_COMMIT, 7)]
     assert "allow_outside" in str(report)
 
 
@@ -75,7 +75,7 @@ def test_a_sound_table(tmp_path: Path, version: int) -> None:
     (tmp_path / "t/data/left-behind.parquet").write_bytes(b"x")
     report = table.check(deep=False)
     assert report.clean
-    assert [finding.kind for finding in report.findings] == [Kind.ORPHANS]
+    assert [finding.kind for finding in report.findings] == [FindingKind.ORPHANS]
     assert "left-behind" in str(report)
 
 
@@ -94,24 +94,24 @@ def torn(pattern: str, data: bytes | None = None) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("damage", "kind"),
     [
-        (gone("metadata/snap-*.avro"), Kind.MISSING_COMMIT),
-        (gone("metadata/*-m0.avro"), Kind.MISSING_COMMIT),
-        (torn("metadata/*-m0.avro", b"nonsense"), Kind.BAD_COMMIT),
-        (gone("data/*.puffin"), Kind.MISSING_VECTOR),
-        (torn("data/*.puffin", b"PFA1" + bytes(200)), Kind.BAD_VECTOR),
-        (gone("data/part-*.parquet"), Kind.MISSING_FILE),
-        (torn("data/part-*.parquet"), Kind.WRONG_SIZE),
-        (gone("data/*-equal.parquet"), Kind.MISSING_DELETES),
+        (gone("metadata/snap-*.avro"), FindingKind.MISSING_COMMIT),
+        (gone("metadata/*-m0.avro"), FindingKind.MISSING_COMMIT),
+        (torn("metadata/*-m0.avro", b"nonsense"), FindingKind.BAD_COMMIT),
+        (gone("data/*.puffin"), FindingKind.MISSING_VECTOR),
+        (torn("data/*.puffin", b"PFA1" + bytes(200)), FindingKind.BAD_VECTOR),
+        (gone("data/part-*.parquet"), FindingKind.MISSING_FILE),
+        (torn("data/part-*.parquet"), FindingKind.WRONG_SIZE),
+        (gone("data/*-equal.parquet"), FindingKind.MISSING_DELETES),
     ],
 )
-def test_damage_is_found(tmp_path: Path, damage: Callable[[Path], None], kind: Kind) -> None:
+def test_damage_is_found(tmp_path: Path, damage: Callable[[Path], None], kind: FindingKind) -> None:
     table = made(tmp_path)
     delete_by_value(table, pa.table({"id": [6]}))
     damage(tmp_path / "t")
     report = IcebergTable.load(None, tmp_path / "c.db", "db.t").check()
     assert not report.clean
     assert kind in {finding.kind for finding in report.findings}
-    assert {finding.kind for finding in report.findings if finding.repairable} <= {Kind.MISSING_FILE}
+    assert {finding.kind for finding in report.findings if finding.repairable} <= {FindingKind.MISSING_FILE}
 
 
 def test_an_older_snapshot_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -119,7 +119,9 @@ def test_an_older_snapshot_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     first = table.handle.newest().metadata.snapshots[0]
     Path((first.manifest_list or "").removeprefix("file://")).unlink()
     findings = table.check().findings
-    assert [(finding.kind, finding.version) for finding in findings] == [(Kind.MISSING_COMMIT, first.snapshot_id)]
+    assert [(finding.kind, finding.version) for finding in findings] == [
+        (FindingKind.MISSING_COMMIT, first.snapshot_id)
+    ]
     assert len(table.toArrow()) == 5
 
 
@@ -128,10 +130,10 @@ def test_row_ids_that_are_shared_and_a_count_that_is_behind() -> None:
     made.commit([made.data({"id": [1, 2], "v": ["a", "b"]})])
     made.commit([made.data({"id": [3, 4], "v": ["c", "d"]}, row_ids=[0, None], updated=[1, None])])
     table = IcebergTable.forMetadata(None, made.metadata())
-    assert kinds(table) == [Kind.DUPLICATE_IDS]
+    assert kinds(table) == [FindingKind.DUPLICATE_IDS]
     assert kinds(table, deep=False) == [], "only files tell"
     made.next_row_id = 3
-    assert Kind.MARK_BELOW_DATA in kinds(IcebergTable.forMetadata(None, made.metadata("v2.metadata.json")))
+    assert FindingKind.MARK_BELOW_DATA in kinds(IcebergTable.forMetadata(None, made.metadata("v2.metadata.json")))
 
 
 def test_a_vector_that_reaches_beyond_its_file_and_deletes_that_apply_to_nothing() -> None:
@@ -139,14 +141,14 @@ def test_a_vector_that_reaches_beyond_its_file_and_deletes_that_apply_to_nothing
     file = made.data({"id": [1, 2], "v": ["a", "b"]})
     made.commit([file])
     made.commit(deletes=made.vectors([(file, [7])]), operation="delete")
-    assert kinds(IcebergTable.forMetadata(None, made.metadata())) == [Kind.BAD_VECTOR]
+    assert kinds(IcebergTable.forMetadata(None, made.metadata())) == [FindingKind.BAD_VECTOR]
     idle = smith(2)
     file = idle.data({"id": [1, 2], "v": ["a", "b"]})
     idle.commit(deletes=[idle.equality({"id": 1}, {"id": [1]}), idle.positions([("nowhere", 1)], one=True)])
     idle.commit([file])
     report = IcebergTable.forMetadata(None, idle.metadata()).check()
     assert report.clean
-    assert [(finding.kind, finding.count) for finding in report.findings] == [(Kind.IDLE_DELETES, 2)]
+    assert [(finding.kind, finding.count) for finding in report.findings] == [(FindingKind.IDLE_DELETES, 2)]
 
 
 def test_counts_that_do_not_add_up() -> None:
@@ -156,16 +158,19 @@ def test_counts_that_do_not_add_up() -> None:
     made.commit([made.data({"id": [3], "v": ["c"]})])
     made.snapshots[-1]["summary"]["total-records"] = "9"
     wrong = kinds(IcebergTable.forMetadata(None, made.metadata()))
-    assert wrong == [Kind.WRONG_COUNT, Kind.WRONG_SUMMARY]
+    assert wrong == [FindingKind.WRONG_COUNT, FindingKind.WRONG_SUMMARY]
     short = smith(2)
     entry = short.data({"id": [1, 2], "v": ["a", "b"]})
     short.commit([{**entry, "record_count": 3}])
-    assert kinds(IcebergTable.forMetadata(None, short.metadata())) == [Kind.WRONG_COUNT]
+    assert kinds(IcebergTable.forMetadata(None, short.metadata())) == [FindingKind.WRONG_COUNT]
     behind = smith(2)
     behind.commit([behind.data({"id": [1], "v": ["a"]})])
     behind.sequence = 0
     behind.refs["lost"] = {"snapshot-id": 77, "type": "tag"}
-    assert kinds(IcebergTable.forMetadata(None, behind.metadata())) == [Kind.BAD_COMMIT, Kind.MISSING_COMMIT]
+    assert kinds(IcebergTable.forMetadata(None, behind.metadata())) == [
+        FindingKind.BAD_COMMIT,
+        FindingKind.MISSING_COMMIT,
+    ]
 
 
 def test_the_life_of_a_row(tmp_path: Path) -> None:
@@ -216,4 +221,4 @@ def test_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     for meta in list(location.store.list_all(location.directory)):
         if meta.key.endswith(".puffin"):
             location.store.delete(meta.key)
-    assert kinds(IcebergTable.load(spark, tmp_path / "c.db", "db.t")) == [Kind.MISSING_VECTOR]
+    assert kinds(IcebergTable.load(spark, tmp_path / "c.db", "db.t")) == [FindingKind.MISSING_VECTOR]

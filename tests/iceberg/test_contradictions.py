@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import IcebergTable
 from holdfast.errors import Damaged
-from holdfast.model.finding import Kind
+from holdfast.model.finding import FindingKind
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.open import open_location
 from tests.iceberg.avro_write import container
@@ -59,7 +59,7 @@ def test_a_manifest_of_deletes_is_no_manifest_of_data(version: int) -> None:
     with pytest.raises(Damaged, match="says that it lists b'data'"):
         read(made)
     findings = IcebergTable.forMetadata(None, made.metadata()).check().findings
-    assert Kind.BAD_COMMIT in {finding.kind for finding in findings}
+    assert FindingKind.BAD_COMMIT in {finding.kind for finding in findings}
     rewritten(made, deletes, same, {})
     with pytest.raises(Damaged, match="lists other files among delete files"):
         read(made)
@@ -95,7 +95,7 @@ def test_a_list_that_lost_a_manifest_is_found_by_a_check(total: str) -> None:
     table = IcebergTable.forMetadata(None, made.metadata())
     report = table.check()
     assert not report.clean
-    (finding,) = [f for f in report.findings if f.kind is Kind.LOST_FILES]
+    (finding,) = [f for f in report.findings if f.kind is FindingKind.LOST_FILES]
     assert total in finding.what
     assert finding.repairable
     assert table.toArrow().num_rows == (3 if lost == 0 else 6), "others count wrong, so that reading goes on"
@@ -107,4 +107,4 @@ def test_a_summary_that_says_less_or_no_number_is_only_worth_knowing() -> None:
         made.snapshots[-1]["summary"] |= {"total-data-files": said}
         report = IcebergTable.forMetadata(None, made.metadata()).check()
         assert report.clean
-        assert [f.kind for f in report.findings] == [Kind.WRONG_SUMMARY]
+        assert [f.kind for f in report.findings] == [FindingKind.WRONG_SUMMARY]

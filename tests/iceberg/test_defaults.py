@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from holdfast import DeltaTable, IcebergTable
 from holdfast.errors import Damaged
-from holdfast.sql.known import Known
+from holdfast.sql.known import TableResolver
 from holdfast.sql.run import run
 from tests.iceberg.smith import Smith, column
 
@@ -292,7 +292,7 @@ def test_tables_with_defaults_are_written_on_spark(spark: SparkSession, tmp_path
 
 def test_statements_know_what_default_means(spark: SparkSession, tmp_path: Path) -> None:
     table = registered(tmp_path, evolved(str(tmp_path / "t")), spark)
-    known = Known()
+    known = TableResolver()
     known.register("ice.t", table)
     for statement in (
         "INSERT INTO ice.t (id, v) VALUES (20, DEFAULT), (21, 1)",

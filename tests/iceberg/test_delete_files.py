@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from holdfast import IcebergTable
 from holdfast.errors import Damaged, TableError
-from holdfast.model.finding import Kind
+from holdfast.model.finding import FindingKind
 from tests.iceberg.smith import FILE_PATH, POS, Entry, Smith, _field, column
 
 NAMES = count()
@@ -90,7 +90,7 @@ def test_position_deletes_that_are_not_what_the_manifest_says(what: str) -> None
     table = table_of(smith(), WRONG[what])
     with pytest.raises(Damaged, match=r"parquet"):
         table.toArrow()
-    assert Kind.BAD_VECTOR in {finding.kind for finding in table.check().findings}
+    assert FindingKind.BAD_VECTOR in {finding.kind for finding in table.check().findings}
 
 
 def by_value(made: Smith, rows: list[int], said: int) -> IcebergTable:
@@ -105,7 +105,7 @@ def test_equality_deletes_of_another_number_of_rows() -> None:
     assert by_value(smith(), [1, 2], 2).toArrow()["id"].to_pylist() == [3]
     more = by_value(smith(), [1, 2], 1)
     assert more.toArrow()["id"].to_pylist() == [3]
-    assert [finding.kind for finding in more.check().findings] == [Kind.WRONG_COUNT]
+    assert [finding.kind for finding in more.check().findings] == [FindingKind.WRONG_COUNT]
 
 
 def test_equality_deletes_that_lack_what_they_compare_are_noted() -> None:
@@ -115,7 +115,7 @@ def test_equality_deletes_that_lack_what_they_compare_are_noted() -> None:
     made.commit(deletes=[{**entry, "equality_ids": [2]}])
     report = IcebergTable.forMetadata(None, made.metadata()).check()
     assert report.clean
-    assert [finding.kind for finding in report.findings] == [Kind.BLIND_DELETES]
+    assert [finding.kind for finding in report.findings] == [FindingKind.BLIND_DELETES]
     assert "2" in report.findings[0].what
 
 

@@ -17,8 +17,8 @@ import pytest
 from holdfast import IcebergTable
 from holdfast.errors import Invalid, Unavailable
 from holdfast.iceberg.format import IcebergFormat
-from holdfast.iceberg.transact_manifests import Writing
-from holdfast.model.finding import Kind
+from holdfast.iceberg.transact_manifests import ManifestWriting
+from holdfast.model.finding import FindingKind
 from tests.iceberg.smith import Entry, Smith, column
 from tests.iceberg.test_defaults import registered
 
@@ -104,7 +104,7 @@ def test_rounded_values_become_exact_and_nothing_else_changes(tmp_path: Path, ve
         zip(*(table.handle.newest().snapshot.files.column(n).to_pylist() for n in ("path", "sequence")), strict=True)
     )
     report = table.check()
-    assert {finding.kind for finding in report.findings} == {Kind.WRONG_PARTITION}
+    assert {finding.kind for finding in report.findings} == {FindingKind.WRONG_PARTITION}
     assert sorted(finding.repairable for finding in report.findings) == [True] * 5
     assert stored(tmp_path) == files, "a check writes nothing"
     assert (table.version, ids(table, f"p = {P}"), ids(table, "p = 1e308")) == (version_before, [], [])
@@ -247,7 +247,7 @@ def test_what_nothing_proves_is_left(tmp_path: Path) -> None:
     before = table.version
     report = table.check(repair=True)
     assert [(f.kind, f.file, f.repairable) for f in report.findings] == [
-        (Kind.WRONG_PARTITION, other["file_path"], False)
+        (FindingKind.WRONG_PARTITION, other["file_path"], False)
     ]
     assert (report.repaired, table.version) == ((), before)
 
@@ -312,16 +312,16 @@ def test_a_change_that_a_repair_overtakes(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_fault_leaves_the_table_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     table = damaged(tmp_path, 3)
     before, entries, rows = table.version, entries_of(table), ids(table)
-    put, puts = Writing.put, []
+    put, puts = ManifestWriting.put, []
 
-    def failing(self: Writing, path: str, data: bytes) -> None:
+    def failing(self: ManifestWriting, path: str, data: bytes) -> None:
         puts.append(path)
         if len(puts) > at:
             raise Unavailable("the disk is gone")
         put(self, path, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Writing, "put", failing)
+        patch.setattr(ManifestWriting, "put", failing)
         with pytest.raises(Unavailable, match="the disk is gone"):
             table.check(repair=True)
     assert len(puts) == at + 1
@@ -340,9 +340,9 @@ def test_counts_and_marks_are_put_right(tmp_path: Path) -> None:
     table = registered(tmp_path, made)
     report = table.check()
     assert {f.kind for f in report.findings if f.repairable} == {
-        Kind.WRONG_COUNT,
-        Kind.WRONG_SUMMARY,
-        Kind.MARK_BELOW_DATA,
+        FindingKind.WRONG_COUNT,
+        FindingKind.WRONG_SUMMARY,
+        FindingKind.MARK_BELOW_DATA,
     }
     rows = table.toArrow(metadata=["_row_id"])["_row_id"].to_pylist()
     report = table.check(repair=True)
@@ -350,7 +350,7 @@ def test_counts_and_marks_are_put_right(tmp_path: Path) -> None:
     last = table.handle.newest().entry
     assert last is not None
     assert last.summary["total-records"] == "3"
-    assert {f.kind for f in report.findings} == {Kind.WRONG_COUNT}, "what an older list says stays"
+    assert {f.kind for f in report.findings} == {FindingKind.WRONG_COUNT}, "what an older list says stays"
     assert not any(f.repairable for f in report.findings)
     table.append(pa.table({"id": [4], "p": [0.5]}, ROWS))
     now = table.toArrow(metadata=["_row_id"])["_row_id"].to_pylist()
@@ -404,7 +404,7 @@ def test_files_that_are_gone_are_let_go(tmp_path: Path) -> None:
     Path(lost["file_path"]).unlink()
     with pytest.raises(Invalid, match="repair=True"):
         table.check(dropMissing=True)
-    assert [f.kind for f in table.check(repair=True).findings] == [Kind.MISSING_FILE]
+    assert [f.kind for f in table.check(repair=True).findings] == [FindingKind.MISSING_FILE]
     report = table.check(repair=True, dropMissing=True)
     assert report.clean
     assert "took 1 missing files" in report.repaired[0]

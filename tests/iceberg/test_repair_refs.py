@@ -11,7 +11,7 @@ import pytest
 
 from holdfast import IcebergTable
 from holdfast.errors import Damaged
-from holdfast.model.finding import Kind
+from holdfast.model.finding import FindingKind
 from tests.iceberg.smith import Smith
 from tests.iceberg.test_defaults import registered
 from tests.iceberg.test_repair import ROWS, P, as_float, beside, file_of, hiding, ids, racing, smith
@@ -48,7 +48,7 @@ def test_every_branch_is_repaired_and_tags_are_named(tmp_path: Path, version: in
     rows = {name: on_branch(table, name) for name in made.refs}
     assert rows == {"old": [1, 2], "dev": [1, 2, 6, 7], "main": [1, 2, 3], "new": [1, 2, 3], "still": [1, 2, 3]}
     report = table.check()
-    assert {finding.kind for finding in report.findings} == {Kind.WRONG_PARTITION}
+    assert {finding.kind for finding in report.findings} == {FindingKind.WRONG_PARTITION}
     told = [(finding.what.split(":")[0], finding.repairable) for finding in report.findings]
     assert told.count(("on the branch dev", True)) == 3  # a shared file, its own, and its deletes
     assert told.count(("on the tag old", False)) == 1
@@ -99,7 +99,7 @@ def test_files_of_a_branch_are_looked_at(tmp_path: Path) -> None:
     table = registered(tmp_path, made)
     Path(lost["file_path"]).unlink()
     (finding,) = table.check().findings
-    assert (finding.kind, finding.repairable) == (Kind.MISSING_FILE, True)
+    assert (finding.kind, finding.repairable) == (FindingKind.MISSING_FILE, True)
     assert finding.what.startswith("on the branch dev: data/")
     assert table.check(repair=True, dropMissing=True).clean
     assert (on_branch(table, "dev"), ids(table)) == ([1, 3], [1])
@@ -119,7 +119,7 @@ def test_row_counts_that_no_id_depends_on_are_put_right(tmp_path: Path, version:
     table, _ = miscounting(tmp_path, version, said)
     with pytest.raises(Damaged, match=f"has 3 rows, and the table says that it has {said}"):
         table.toArrow()
-    assert [(f.kind, f.repairable) for f in table.check().findings] == [(Kind.WRONG_COUNT, True)]
+    assert [(f.kind, f.repairable) for f in table.check().findings] == [(FindingKind.WRONG_COUNT, True)]
     report = table.check(repair=True)
     assert report.clean, report
     assert report.repaired[0].startswith("put the row counts of 1 files right")
@@ -138,7 +138,7 @@ def test_a_count_that_row_ids_went_on_from_stays_and_says_what_to_do(tmp_path: P
     table, file = miscounting(tmp_path, 3, 2)
     before = table.version
     report = table.check(repair=True)
-    (finding,) = (f for f in report.findings if f.kind is Kind.WRONG_COUNT)
+    (finding,) = (f for f in report.findings if f.kind is FindingKind.WRONG_COUNT)
     assert (finding.repairable, report.repaired, table.version) == (False, (), before)
     assert "append the rows of the file anew" in finding.what
     rows = pq.read_table(file["file_path"]).select(["id", "p"])
@@ -152,7 +152,10 @@ def test_a_count_that_row_ids_went_on_from_stays_and_says_what_to_do(tmp_path: P
 def test_the_count_of_a_file_that_was_overwritten_stays(tmp_path: Path) -> None:
     table, _ = miscounting(tmp_path, 2, 2, file_size_in_bytes=17)
     report = table.check(repair=True)
-    assert {(f.kind, f.repairable) for f in report.findings} == {(Kind.WRONG_COUNT, False), (Kind.WRONG_SIZE, False)}
+    assert {(f.kind, f.repairable) for f in report.findings} == {
+        (FindingKind.WRONG_COUNT, False),
+        (FindingKind.WRONG_SIZE, False),
+    }
     assert report.repaired == ()
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast import IcebergTable
-from holdfast.model.finding import Kind
+from holdfast.model.finding import FindingKind
 from tests.iceberg.smith import Smith, column
 from tests.iceberg.test_defaults import registered
 
@@ -61,7 +61,7 @@ def test_rounded_values_are_found() -> None:
     made.commit([whole, rounded])
     report = IcebergTable.forMetadata(None, made.metadata()).check()
     assert [(finding.kind, finding.file) for finding in report.findings] == [
-        (Kind.WRONG_PARTITION, rounded["file_path"])
+        (FindingKind.WRONG_PARTITION, rounded["file_path"])
     ]
     assert not report.clean
 
@@ -74,7 +74,7 @@ def test_deletes_of_a_rounded_partition_are_found() -> None:
         deletes=[made.positions([(file["file_path"], 0)], like={**file, "partition": {"p": 2.2219998836517334}})]
     )
     kinds = {finding.kind for finding in IcebergTable.forMetadata(None, made.metadata()).check().findings}
-    assert Kind.WRONG_PARTITION in kinds
+    assert FindingKind.WRONG_PARTITION in kinds
 
 
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
@@ -82,7 +82,7 @@ def test_what_the_finding_says_puts_it_right(tmp_path: Path, mode: Any) -> None:
     made = smith(str(tmp_path / "t"))
     made.commit([made.data({"id": [3], "p": [2.222]}, partition={"p": 2.2219998836517334})])
     table = registered(tmp_path, made)
-    assert [finding.kind for finding in table.check().findings] == [Kind.WRONG_PARTITION]
+    assert [finding.kind for finding in table.check().findings] == [FindingKind.WRONG_PARTITION]
     table.update("id = 3", {"p": "p"}, mode=mode)
     assert table.check().clean
     assert table.toArrow(where="p = 2.222")["id"].to_pylist() == [3]

@@ -10,13 +10,13 @@ import pytest
 
 from holdfast import env
 from holdfast.delta.state import load
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.schema.types import LONG, STRING, Field, Struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from holdfast.table import reindexing
-from holdfast.table.builder import Mode
+from holdfast.table.builder import CreateMode
 from holdfast.table.delta import DeltaTable
 from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.writing import make
@@ -39,7 +39,7 @@ def _copy(template: ObjectStore) -> ObjectStore:
 @cache
 def _template(indexed: bool) -> ObjectStore:
     store = MemoryStore()
-    make(Location(store, "t"), Shape(COLUMNS), env.system(), mode=Mode.CREATE, plain=False)
+    make(Location(store, "t"), TableDefinition(COLUMNS), env.system(), mode=CreateMode.CREATE, plain=False)
     table = _open(store)
     table.append(pa.table({"id": pa.array(range(5), pa.int64()), "v": ["a"] * 5}))
     table.delete("id = 1")

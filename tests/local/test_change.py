@@ -22,9 +22,9 @@ from holdfast.local.change import LocalChanger
 from holdfast.local.join import index
 from holdfast.local.write import write_table
 from holdfast.model.files import FILES, FileTable, NoStats, Slab
-from holdfast.model.snapshot import HiddenRows, Identity, Snapshot
+from holdfast.model.snapshot import HiddenRows, RowIdentity, Snapshot
 from holdfast.parquet.write import WriteSpec
-from holdfast.plan.change import Clause, Insertion, Key, Pinned, Set, Side, Source, Storing, Work
+from holdfast.plan.change import Clause, Insertion, Key, PinnedSource, Set, Side, Source, Storing, Work
 from holdfast.plan.scan import Condition, Request, plan_scan
 from holdfast.plan.write import write_spec
 from holdfast.predicate.parse import parse
@@ -59,7 +59,7 @@ def snapshot_of(*files: pa.Table, partitioned: tuple[str, ...] = ()) -> Snapshot
         schema,
         partitioned,
         FileTable((Slab(table, NoStats(len(listed))),)),
-        identity=Identity("row id", "row version", ids - 1),
+        identity=RowIdentity("row id", "row version", ids - 1),
     )
 
 
@@ -80,7 +80,7 @@ def source_of(target: Snapshot, rows: pa.Table, on: str, *keys: Key) -> Source:
     return Source(as_table(target, CHANGER.pin(rows, "stage", target)), on, keys, "s", rows.num_rows)
 
 
-def as_table(target: Snapshot, pinned: Pinned) -> Snapshot:
+def as_table(target: Snapshot, pinned: PinnedSource) -> Snapshot:
     given = pinned.staged.select(["key", "size", "modified_ms", "partition_values"]).to_pylist()
     files = pa.Table.from_pylist([{**row, "path": row["key"]} for row in given], FILES)
     return Snapshot(target.location, 0, 0, pinned.schema, (), FileTable((Slab(files, NoStats(files.num_rows)),)))

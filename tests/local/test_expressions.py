@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from holdfast.errors import Invalid, UnknownColumn, Unsupported
-from holdfast.local.expressions import Relation, condition, evaluable
+from holdfast.local.evaluable import Scope
+from holdfast.local.expressions import condition, evaluable
 from holdfast.schema.arrow import arrow_schema
 from holdfast.schema.types import LONG, STRING, Decimal, Field, Primitive, Struct
 from tests.support.depth import DEPTH
@@ -186,7 +187,7 @@ def test_values_are_sparks(spark: SparkSession) -> None:
     told = frame.select(*(F.expr(text).alias(f"c{at}") for at, text in enumerate(AGREED))).toArrow()
     wrong = {}
     for at, text in enumerate(AGREED):
-        made = evaluable(text, [Relation(SCHEMA, "tt")])
+        made = evaluable(text, [Scope(SCHEMA, "tt")])
         got, wanted = made(rows).to_pylist(), told.column(at).to_pylist()
         if repr(got) != repr(wanted) or arrow_type_text(made(rows).type) != arrow_type_text(told.column(at).type):
             wrong[text] = (got, wanted, made(rows).type, told.column(at).type)
@@ -241,7 +242,7 @@ def test_random_expressions_are_sparks_where_they_are_understood(spark: SparkSes
     for _ in range(150 * DEPTH):
         text = random_expression(rng, rng.choice(["number", "text", "truth"]), rng.choice([1, 2, 3]))
         with suppress(Unsupported):
-            understood[text] = evaluable(text, [Relation(SCHEMA, "tt")])(rows).to_pylist()
+            understood[text] = evaluable(text, [Scope(SCHEMA, "tt")])(rows).to_pylist()
     assert len(understood) > 50
     frame = spark.createDataFrame(pa.Table.from_batches([rows])).alias("tt")
     told = frame.select(*(F.expr(text).alias(f"c{at}") for at, text in enumerate(understood))).toArrow()
@@ -299,12 +300,12 @@ def test_random_expressions_are_sparks_where_they_are_understood(spark: SparkSes
 )
 def test_the_rest_is_sparks(text: str) -> None:
     with pytest.raises(Unsupported, match=r"only Spark|parentheses"):
-        evaluable(text, [Relation(SCHEMA, "tt")])
+        evaluable(text, [Scope(SCHEMA, "tt")])
 
 
 def test_a_column_is_sparks() -> None:
     with pytest.raises(Unsupported, match="only Spark can evaluate the Column"):
-        evaluable(object(), [Relation(SCHEMA)])
+        evaluable(object(), [Scope(SCHEMA)])
 
 
 @pytest.mark.parametrize(
@@ -315,7 +316,7 @@ def test_a_column_is_sparks() -> None:
     ],
 )
 def test_what_raises_on_spark_raises_here(text: str, spark: SparkSession) -> None:
-    made = evaluable(text, [Relation(SCHEMA)])
+    made = evaluable(text, [Scope(SCHEMA)])
     with pytest.raises(Invalid, match="has no value for some row"):
         made(batch())
     with pytest.raises(PySparkException):
@@ -324,7 +325,7 @@ def test_what_raises_on_spark_raises_here(text: str, spark: SparkSession) -> Non
 
 def test_letters_whose_case_is_not_simple_are_sparks() -> None:
     rows = pa.RecordBatch.from_pydict({"w": ["aß", "ΑΣ"]})
-    schema = [Relation(Struct((Field("w", STRING),)))]
+    schema = [Scope(Struct((Field("w", STRING),)))]
     assert evaluable("lower(w)", schema)(rows.slice(0, 1)).to_pylist() == ["aß"]
     for text, row in (("upper(w)", 0), ("lower(w)", 1)):
         with pytest.raises(Unsupported, match="change the case"):
@@ -332,8 +333,8 @@ def test_letters_whose_case_is_not_simple_are_sparks() -> None:
 
 
 def test_names_belong_to_a_side() -> None:
-    left = Relation(Struct((Field("id", LONG), Field("s", INNER))), "t", "target.")
-    right = Relation(Struct((Field("ID", LONG), Field("only", LONG), Field("a", LONG))), "s", "source.")
+    left = Scope(Struct((Field("id", LONG), Field("s", INNER))), "t", "target.")
+    right = Scope(Struct((Field("ID", LONG), Field("only", LONG), Field("a", LONG))), "s", "source.")
     columns = {
         "t.id": "target.id",
         "S.id": "source.ID",
@@ -356,21 +357,21 @@ def test_names_belong_to_a_side() -> None:
 
 def test_a_condition_is_true_or_false() -> None:
     with pytest.raises(Invalid, match="must be true or false"):
-        condition("i + 1", [Relation(SCHEMA)])
-    assert condition("NULL", [Relation(SCHEMA)]).holds(batch()).tolist() == [False] * len(ROWS)
+        condition("i + 1", [Scope(SCHEMA)])
+    assert condition("NULL", [Scope(SCHEMA)]).holds(batch()).tolist() == [False] * len(ROWS)
 
 
 def test_times_are_where_the_session_is() -> None:
     rows = batch()
     noon = "at = timestamp'2024-02-29 13:00:00'"
-    assert condition(noon, [Relation(SCHEMA)], zone="Europe/Vienna").holds(rows).tolist()[0]
-    assert not condition(noon, [Relation(SCHEMA)]).holds(rows).any()
+    assert condition(noon, [Scope(SCHEMA)], zone="Europe/Vienna").holds(rows).tolist()[0]
+    assert not condition(noon, [Scope(SCHEMA)]).holds(rows).any()
     with pytest.raises(Unsupported, match="convert date to timestamp"):
-        condition("day = at", [Relation(SCHEMA)], zone="Europe/Vienna")
+        condition("day = at", [Scope(SCHEMA)], zone="Europe/Vienna")
 
 
 def test_columns_that_compare_by_more_than_their_bytes_are_sparks() -> None:
     field = Field("w", STRING, metadata={"__COLLATIONS": {"w": "spark.UTF8_LCASE"}})
-    assert evaluable("w", [Relation(Struct((field,)))]).columns == {"w"}
+    assert evaluable("w", [Scope(Struct((field,)))]).columns == {"w"}
     with pytest.raises(Unsupported, match="collation"):
-        evaluable("w = 'a'", [Relation(Struct((field,)))])
+        evaluable("w = 'a'", [Scope(Struct((field,)))])

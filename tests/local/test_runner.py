@@ -20,7 +20,7 @@ from pyroaring import BitMap64
 from holdfast.errors import Damaged, MissingFile, Unsupported
 from holdfast.local.runner import LocalRunner
 from holdfast.model.files import FILES, Bounds, FileStats, FileTable, LeafPath, Slab
-from holdfast.model.snapshot import HiddenRows, Identity, Snapshot
+from holdfast.model.snapshot import HiddenRows, RowIdentity, Snapshot
 from holdfast.plan.scan import Condition, ScanPlan
 from holdfast.predicate.records import And, Compare, IsNull, Not, Op, Opaque, Predicate
 from holdfast.rows.columns import DELETED, METADATA_COLUMNS, SPEC_ID
@@ -116,7 +116,7 @@ def laid_down(
         schema=SCHEMA,
         partition_columns=("p",),
         files=FileTable((Slab(table, NoStats(len(rows))),)),
-        identity=Identity(None, None, base),
+        identity=RowIdentity(None, None, base),
     )
     hidden = HiddenRows({n: BitMap64(f.hidden) for n, f in zip(names, files, strict=True) if f.hidden})
     return ScanPlan(snapshot, snapshot.files, (), SCHEMA.fields, {}, None), hidden

@@ -19,7 +19,7 @@ from holdfast.delta.state import DeltaState, load
 from holdfast.delta.vectors import load_hidden
 from holdfast.errors import ConcurrentWrite, TableError
 from holdfast.local.runner import LocalRunner
-from holdfast.model.mutation import Taken
+from holdfast.model.mutation import VersionTaken
 from holdfast.ops.backfill import restamped, supported
 from holdfast.ops.open_table import OpenTable
 from holdfast.plan.scan import Request
@@ -29,7 +29,7 @@ from holdfast.storage.memory import MemoryStore
 from holdfast.storage.open import open_location
 from holdfast.table.backfilling import Progress, Step, enable_row_tracking
 from holdfast.table.delta_dialect import DELTA
-from holdfast.table.writing import How, LocalRows, write
+from holdfast.table.writing import LocalRows, WriteOptions, write
 from tests.support.faulty import Crash, every_fault
 from tests.support.tablesmith import Tablesmith
 
@@ -90,7 +90,7 @@ def tracked_rows(location: Location) -> list[dict[str, Any]]:
 
 def append(location: Location, first: int, count: int, state: DeltaState | None = None) -> None:
     table = pa.Table.from_pylist(rows(first, count, "new"), pa.schema([("id", pa.int64()), ("p", pa.string())]))
-    write(state or load(location), LocalRows(table, ENV), How(), ENV, DELTA)
+    write(state or load(location), LocalRows(table, ENV), WriteOptions(), ENV, DELTA)
 
 
 def actions(location: Location, version: int, kind: str) -> list[dict[str, Any]]:
@@ -312,7 +312,7 @@ def test_what_a_winner_removed_or_stamped_is_left_out() -> None:
                 .append_column("num_records", pa.array([2]))
                 .append_column("stats", pa.array(['{"numRecords":2}']))
             )
-            assert not isinstance(DeltaFormat(location).attempt(state, restamped(one, 0), ENV), Taken)
+            assert not isinstance(DeltaFormat(location).attempt(state, restamped(one, 0), ENV), VersionTaken)
         if n == 3:
             gone = smith.live()[1]["path"]
             smith.log.extend([[]] * (state.version - smith.version))
@@ -332,7 +332,7 @@ def test_an_overwrite_that_began_before_says_the_ids_of_what_it_removes() -> Non
     enable(location)
     stamped = load(location)
     one = pa.table({"id": pa.array([1], pa.int64()), "p": ["x"]})
-    written = write(stale, LocalRows(one, ENV), How(replace=True), ENV, DELTA)
+    written = write(stale, LocalRows(one, ENV), WriteOptions(replace=True), ENV, DELTA)
     assert (written.version, written.attempts) == (stamped.version + 1, 2)
     removed = actions(location, stamped.version + 1, "remove")
     told = {r["path"]: (r["baseRowId"], r["defaultRowCommitVersion"]) for r in removed}
@@ -353,7 +353,7 @@ def test_a_change_of_schema_does_not_stand_beside_the_flip() -> None:
     enable(location)
     wider = pa.table({"id": [1], "p": ["x"], "more": ["y"]})
     with pytest.raises(ConcurrentWrite, match="protocol"):
-        write(stale, LocalRows(wider, ENV), How(add_columns=True), ENV, DELTA)
+        write(stale, LocalRows(wider, ENV), WriteOptions(add_columns=True), ENV, DELTA)
 
 
 def test_a_suspended_table_is_left_alone() -> None:

@@ -15,9 +15,9 @@ from holdfast import env
 from holdfast.delta.format import DeltaFormat
 from holdfast.delta.state import DeltaState, load
 from holdfast.errors import ConcurrentWrite, Invalid, OutcomeUnknown, TableError
-from holdfast.model.mutation import STAGED, AllRows, AppVersion, Mutation, RowsWhere, Shape
+from holdfast.model.mutation import STAGED, AllRows, AppVersion, Mutation, RowsWhere, TableDefinition
 from holdfast.ops.commit import commit
-from holdfast.ops.write import Said, appended, is_about_partitions, overwritten, refuse_outside
+from holdfast.ops.write import CommitOptions, appended, is_about_partitions, overwritten, refuse_outside
 from holdfast.predicate.parse import parse
 from holdfast.schema.types import LONG, STRING, Field, Struct
 from holdfast.storage.base import ObjectStore
@@ -35,7 +35,7 @@ def at(store: ObjectStore) -> Location:
 
 
 def create(store: ObjectStore, *, partitions: tuple[str, ...] = (), properties: dict[str, str] | None = None) -> None:
-    shape = Shape(SCHEMA, partitions, TRACKED if properties is None else properties)
+    shape = TableDefinition(SCHEMA, partitions, TRACKED if properties is None else properties)
     commit(DeltaFormat(at(store)), None, Mutation("CREATE TABLE", shape=shape), env.system())
 
 
@@ -59,7 +59,7 @@ def append(
 ) -> None:
     format_ = DeltaFormat(at(store))
     state = state or load(at(store))
-    mutation = appended(state.snapshot, staged(name, counts), Said(**said))
+    mutation = appended(state.snapshot, staged(name, counts), CommitOptions(**said))
     commit(format_, state, mutation, env.system())
 
 
@@ -202,10 +202,10 @@ def test_overwrite_and_what_it_cannot_stand_beside() -> None:
     commit_staged(store, staged("b", [1], "y"))
     format_ = DeltaFormat(at(store))
     with pytest.raises(ConcurrentWrite, match=r"version 2, a WRITE.*b-0\.parquet") as caught:
-        commit(format_, old, overwritten(old.snapshot, staged("c", [1], "x"), Said()), env.system())
+        commit(format_, old, overwritten(old.snapshot, staged("c", [1], "x"), CommitOptions()), env.system())
     assert (caught.value.kind, caught.value.version) == ("append", 2)
     where = parse("p = 'x'", SCHEMA)
-    only_x = overwritten(old.snapshot, staged("c", [1], "x"), Said(), where=where, where_text="p = 'x'")
+    only_x = overwritten(old.snapshot, staged("c", [1], "x"), CommitOptions(), where=where, where_text="p = 'x'")
     commit(format_, old, only_x, env.system())
     assert set(load(at(store)).snapshot.files.column("key").to_pylist()) == {"b-0.parquet", "c-0.parquet"}
     with pytest.raises(ConcurrentWrite, match="removed files that this one removes"):
@@ -214,7 +214,7 @@ def test_overwrite_and_what_it_cannot_stand_beside() -> None:
 
 def commit_staged(store: ObjectStore, files: pa.Table) -> None:
     state = load(at(store))
-    commit(DeltaFormat(at(store)), state, appended(state.snapshot, files, Said()), env.system())
+    commit(DeltaFormat(at(store)), state, appended(state.snapshot, files, CommitOptions()), env.system())
 
 
 def test_replace_where_is_about_partitions() -> None:

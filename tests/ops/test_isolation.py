@@ -10,9 +10,9 @@ from holdfast import env
 from holdfast.delta.format import DeltaFormat
 from holdfast.delta.state import DeltaState, load
 from holdfast.errors import ConcurrentAppend, Invalid
-from holdfast.model.mutation import AllRows, Mutation, Shape
+from holdfast.model.mutation import AllRows, Mutation, TableDefinition
 from holdfast.ops.commit import commit
-from holdfast.ops.write import Said, overwritten
+from holdfast.ops.write import CommitOptions, overwritten
 from holdfast.schema.properties import ISOLATION_LEVEL, Isolation, isolation
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.memory import MemoryStore
@@ -38,14 +38,16 @@ def test_by_default_rows_that_came_meanwhile_would_have_been_read(level: str | N
     store = MemoryStore()
     read = raced(store, level)
     with pytest.raises(ConcurrentAppend, match=r"version 2.*meanwhile-0\.parquet"):
-        commit(DeltaFormat(at(store)), read, overwritten(read.snapshot, staged("new", [1]), Said()), env.system())
+        commit(
+            DeltaFormat(at(store)), read, overwritten(read.snapshot, staged("new", [1]), CommitOptions()), env.system()
+        )
     assert level_said(store, 2) == "Serializable"
 
 
 def test_with_write_serializable_a_blind_append_comes_after() -> None:
     store = MemoryStore()
     read = raced(store, "WriteSerializable")
-    commit(DeltaFormat(at(store)), read, overwritten(read.snapshot, staged("new", [1]), Said()), env.system())
+    commit(DeltaFormat(at(store)), read, overwritten(read.snapshot, staged("new", [1]), CommitOptions()), env.system())
     files = load(at(store)).snapshot.files.column("key").to_pylist()
     assert sorted(files) == ["meanwhile-0.parquet", "new-0.parquet"]
     assert level_said(store, 3) == "WriteSerializable"
@@ -58,13 +60,15 @@ def test_an_append_that_looked_first_is_not_blind() -> None:
     looked = Mutation("WRITE", added=staged("looked", [1]), reads=AllRows())
     commit(DeltaFormat(at(store)), later, looked, env.system())
     with pytest.raises(ConcurrentAppend, match=r"looked-0\.parquet"):
-        commit(DeltaFormat(at(store)), read, overwritten(read.snapshot, staged("new", [1]), Said()), env.system())
+        commit(
+            DeltaFormat(at(store)), read, overwritten(read.snapshot, staged("new", [1]), CommitOptions()), env.system()
+        )
 
 
 def test_what_a_table_becomes_holds_for_rows_that_came_meanwhile() -> None:
     store = MemoryStore()
     read = raced(store, "WriteSerializable")
-    shape = Shape(SCHEMA, (), {ISOLATION_LEVEL: "WriteSerializable", "delta.constraints.sane": "id > 0"})
+    shape = TableDefinition(SCHEMA, (), {ISOLATION_LEVEL: "WriteSerializable", "delta.constraints.sane": "id > 0"})
     with pytest.raises(ConcurrentAppend):
         commit(DeltaFormat(at(store)), read, Mutation("ADD CONSTRAINT", reads=AllRows(), shape=shape), env.system())
 

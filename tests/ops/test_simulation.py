@@ -22,7 +22,7 @@ from holdfast.plan.rebase import Clash
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
-from holdfast.table.builder import Mode
+from holdfast.table.builder import CreateMode
 from holdfast.table.delta import DeltaTable
 from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.writing import make
@@ -120,7 +120,7 @@ class _Mute(_Wrapped):
 def test_a_lost_answer_that_cannot_be_looked_up_is_unknown() -> None:
     store = _Mute(MemoryStore())
     location = Location(store, "t")
-    make(location, Kind().shape, fixed(), mode=Mode.CREATE, plain=False)
+    make(location, Kind().shape, fixed(), mode=CreateMode.CREATE, plain=False)
     table = DeltaTable(DeltaHandle(None, load(location)))
     with pytest.raises(OutcomeUnknown, match="cannot be read now"):  # Unavailable would say that nothing was written
         table.append(arrow_of([Row(1, 1)]))

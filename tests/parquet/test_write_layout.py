@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from holdfast import DeltaTable
 from holdfast.errors import Invalid
-from holdfast.model.snapshot import Identity
+from holdfast.model.snapshot import RowIdentity
 from holdfast.parquet.pagemap import load_page_map
 from holdfast.parquet.write import WriteSpec, file_names, write_batches
 from holdfast.plan.write import write_spec
@@ -85,7 +85,7 @@ def test_every_file_has_an_index_of_its_pages() -> None:
 
 
 def test_the_point_layout_leaves_numbers_and_vectors_as_they_are() -> None:
-    carried = Identity("_rid", "_rcv", 0)
+    carried = RowIdentity("_rid", "_rcv", 0)
     file = written(write_spec(SCHEMA, (), POINT, carried=carried))
     found = chunks(file)
     plain = {path for path, chunk in found.items() if chunk.compression == "UNCOMPRESSED"}

@@ -21,11 +21,11 @@ from holdfast.plan.cluster import (
     plan_clustering,
     plan_z_order,
 )
-from holdfast.plan.compact import Bin, Limits
+from holdfast.plan.compact import Bin, CompactionLimits
 from tests.support.depth import examples
 
 BY = (("a",), ("s", "b"))
-LIMITS = Limits(target_rows=1_000, target_bytes=100_000)  # so a file of 100 bytes a row is full by both
+LIMITS = CompactionLimits(target_rows=1_000, target_bytes=100_000)  # so a file of 100 bytes a row is full by both
 
 
 @dataclass(frozen=True)
@@ -177,9 +177,9 @@ def test_bytes_bound_what_is_written() -> None:
     table = Simulated()
     for _ in range(10):
         table.append(100)
-    limits = Limits(LIMITS.target_rows, LIMITS.target_bytes, most_bytes=35_000)
+    limits = CompactionLimits(LIMITS.target_rows, LIMITS.target_bytes, most_bytes=35_000)
     assert [one.bytes for one in plan_clustering(table.table, BY, limits)] == [30_000]
-    assert not plan_clustering(table.table, BY, Limits(1_000, 100_000, most_bytes=1))
+    assert not plan_clustering(table.table, BY, CompactionLimits(1_000, 100_000, most_bytes=1))
 
 
 def test_z_order_takes_each_partition_until_it_is_done() -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast.model.files import FILES, FileTable, Slab
-from holdfast.model.snapshot import Identity, Snapshot
+from holdfast.model.snapshot import RowIdentity, Snapshot
 from holdfast.plan.metadata_bounds import metadata_bounds
 from holdfast.predicate.bounds import Range, Single
 from holdfast.rows.rowmap import ROW_IDS, checksum
@@ -18,10 +18,10 @@ from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from tests.plan.test_prune import Told
 
-IDENTITY = Identity("ids", "versions", 1000)
+IDENTITY = RowIdentity("ids", "versions", 1000)
 
 
-def snapshot(files: list[dict[str, Any]], identity: Identity | None = IDENTITY) -> Snapshot:
+def snapshot(files: list[dict[str, Any]], identity: RowIdentity | None = IDENTITY) -> Snapshot:
     """Files by base, version, rows and note; the size of each is 100."""
     rows = [
         {
@@ -38,7 +38,9 @@ def snapshot(files: list[dict[str, Any]], identity: Identity | None = IDENTITY) 
     return Snapshot(Location(MemoryStore(), "t"), 3, 0, Struct((Field("k", LONG),)), (), FileTable((slab,)), identity)
 
 
-def bounds(name: str, files: list[dict[str, Any]], identity: Identity | None = IDENTITY) -> list[tuple[Any, Any, Any]]:
+def bounds(
+    name: str, files: list[dict[str, Any]], identity: RowIdentity | None = IDENTITY
+) -> list[tuple[Any, Any, Any]]:
     of = snapshot(files, identity)
     known = metadata_bounds(of.files, of, {("c",): name})[("c",)]
     assert isinstance(known, Range)
@@ -62,8 +64,8 @@ def test_versions_are_those_of_fresh_files_and_at_most_those_of_others() -> None
 
 
 def test_a_table_without_columns_of_identity_has_fresh_files_only() -> None:
-    assert bounds("_row_commit_version", [FOREIGN], Identity(None, None, 99)) == [(7, 7, 0)]
-    assert bounds("_row_id", [FOREIGN], Identity(None, None, 99)) == [(50, 59, 0)]
+    assert bounds("_row_commit_version", [FOREIGN], RowIdentity(None, None, 99)) == [(7, 7, 0)]
+    assert bounds("_row_id", [FOREIGN], RowIdentity(None, None, 99)) == [(50, 59, 0)]
 
 
 def test_what_the_log_does_not_say_is_not_known() -> None:

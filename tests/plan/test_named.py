@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.errors import Invalid, NoRowIdentity
 from holdfast.model.files import FileTable
-from holdfast.model.snapshot import Identity, Snapshot
+from holdfast.model.snapshot import RowIdentity, Snapshot
 from holdfast.plan.named import metadata_named
 from holdfast.plan.scan import with_metadata
 from holdfast.schema.types import LONG, STRING, Field, Primitive, Struct
@@ -16,7 +16,7 @@ from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 
 SCHEMA = Struct((Field("k", LONG), Field("s", Struct((Field("_row_id", LONG),)))))
-TRACKED = Snapshot(Location(MemoryStore(), "t"), 1, 0, SCHEMA, (), FileTable(), Identity(None, None, -1))
+TRACKED = Snapshot(Location(MemoryStore(), "t"), 1, 0, SCHEMA, (), FileTable(), RowIdentity(None, None, -1))
 PLAIN = replace(TRACKED, identity=None)
 SOURCE = Struct((Field("k", LONG), Field("_row_id", LONG)))
 NOTHING = Struct(())

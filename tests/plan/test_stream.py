@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import Invalid
-from holdfast.plan.changes import Kind, Wanted
+from holdfast.plan.changes import ChangeKind, ChangeQuery
 from holdfast.plan.stream import (
     Appends,
+    BatchLimits,
     Feed,
     FromLatest,
     FromMoment,
     FromNow,
     FromVersion,
-    Limits,
     Offset,
     asked_of,
     offset_of,
@@ -35,19 +35,21 @@ def asked(**options: str) -> Any:
 def test_what_is_asked_for() -> None:
     assert asked().told == Appends()
     assert asked().start == FromNow()
-    assert asked().limits == Limits(1000, None)
+    assert asked().limits == BatchLimits(1000, None)
     assert asked(IGNORECHANGES="true", skipchangecommits="True").told == Appends(changes=True, skips=True)
     assert asked(ignoreDeletes="true").told == Appends(deletes=True)
     assert asked(readChangeFeed="true").told == Feed()
-    assert asked(kind="min-delta", dropUnchanged="true").told == Wanted(Kind.MIN_DELTA, (), False, True)
-    assert asked(kind="upsert", keys="a, b", includeDeleted="true").told == Wanted(Kind.UPSERT, ("a", "b"), True)
+    assert asked(kind="min-delta", dropUnchanged="true").told == ChangeQuery(ChangeKind.MIN_DELTA, (), False, True)
+    assert asked(kind="upsert", keys="a, b", includeDeleted="true").told == ChangeQuery(
+        ChangeKind.UPSERT, ("a", "b"), True
+    )
     assert asked(startingVersion="latest").start == FromLatest()
     assert asked(startingVersion="7").start == FromVersion(7)
     assert asked(startingTimestamp="2024-05-01", timeZone="Europe/Vienna").start == FromMoment(
         "2024-05-01", "Europe/Vienna"
     )
-    assert asked(maxBytesPerTrigger="5").limits == Limits(None, 5)
-    assert asked(maxBytesPerTrigger="5", maxFilesPerTrigger="3").limits == Limits(3, 5)
+    assert asked(maxBytesPerTrigger="5").limits == BatchLimits(None, 5)
+    assert asked(maxBytesPerTrigger="5", maxFilesPerTrigger="3").limits == BatchLimits(3, 5)
     assert asked(**{"storage.region": "x"}).storage == (("region", "x"),)
 
 
@@ -86,7 +88,7 @@ def test_a_batch_takes_what_it_has_room_for(
     portions: list[tuple[int, int]], most_files: int | None, most_bytes: int | None
 ) -> None:
     files, sizes = (np.array([p[n] for p in portions], np.int64) for n in (0, 1))
-    taken = Limits(most_files, most_bytes).admits(files, sizes)
+    taken = BatchLimits(most_files, most_bytes).admits(files, sizes)
     assert taken == len(portions) or taken >= 1
     for end in range(1, taken):  # another was begun only while there was room
         assert most_files is None or files[:end].sum() < most_files

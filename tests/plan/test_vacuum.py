@@ -6,11 +6,11 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.plan.vacuum import LISTED, Kept, Layout, plan_vacuum
+from holdfast.plan.vacuum import LISTED, DirectoryLayout, Kept, plan_vacuum
 from tests.support.depth import examples
 
 HORIZON = 100
-LAYOUT = Layout("_delta_log", ("_change_data",), ("_day", "a.b", "p"))
+LAYOUT = DirectoryLayout("_delta_log", ("_change_data",), ("_day", "a.b", "p"))
 
 
 def _listed(*files: tuple[str, int]) -> pa.Table:

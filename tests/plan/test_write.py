@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import Invalid
-from holdfast.model.snapshot import Identity
+from holdfast.model.snapshot import RowIdentity
 from holdfast.plan.write import write_spec
 from holdfast.schema.types import LONG, Field, Struct
 
@@ -29,7 +29,7 @@ def test_what_its_properties_say() -> None:
         "delta.writePartitionColumnsToParquet": "true",
         "delta.dataSkippingNumIndexedCols": "0",
     }
-    spec = write_spec(SCHEMA, (), properties, clustering=(("p",),), carried=Identity("_id", "_version", 7))
+    spec = write_spec(SCHEMA, (), properties, clustering=(("p",),), carried=RowIdentity("_id", "_version", 7))
     assert (spec.target_bytes, spec.codec, spec.tight_bounds, spec.string_prefix) == (64 << 20, "snappy", True, 8)
     assert (spec.random_prefix, spec.store_partitions, spec.stats_leaves) == (2, True, (("p",),))
     assert (spec.id_column, spec.version_column) == ("_id", "_version")

@@ -65,3 +65,11 @@ def test_figures_of_this_tree() -> None:
     figures = {measure.name: measure.value for measure in measures.measures(measures.modules())}
     assert figures["files"] > 100
     assert figures["public methods of the largest class"] > 40
+
+
+# What mirrors delta-spark's API keeps the names that it has there.
+MIRRORS = {"DeltaTable", "DeltaTableBuilder", "DeltaMergeBuilder", "DeltaOptimizeBuilder"}
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    assert measures.defined_twice(measures.modules()).keys() == MIRRORS

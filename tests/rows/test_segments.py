@@ -20,7 +20,7 @@ from hypothesis.strategies import (
 
 from holdfast.errors import Damaged, Invalid
 from holdfast.rows import segment_bytes
-from holdfast.rows.segments import Array, Range, RangeWithBitmap, RangeWithHoles, Segment, SortedArray, choose
+from holdfast.rows.segments import IdArray, IdRange, RangeWithBitmap, RangeWithHoles, Segment, SortedArray, choose
 from holdfast.rows.sequence import RowIdSequence
 from holdfast.rows.stamp import LARGEST_ID
 from tests.support.depth import examples
@@ -83,13 +83,13 @@ def test_slice_and_delete_follow_the_list(ids: list[int], draw: DataObject) -> N
 @pytest.mark.parametrize(
     ("ids", "shape"),
     [
-        ([], Range),
-        (list(range(100, 200)), Range),
+        ([], IdRange),
+        (list(range(100, 200)), IdRange),
         (without(list(range(1000)), [7, 900]), RangeWithHoles),
         (list(range(0, 1000, 2)), RangeWithBitmap),
         (list(range(0, 10**6, 1000)), SortedArray),
-        ([5, 4, 9], Array),
-        ([3, 3], Array),
+        ([5, 4, 9], IdArray),
+        ([3, 3], IdArray),
     ],
 )
 def test_the_shape_follows_the_disorder(ids: list[int], shape: type) -> None:
@@ -109,7 +109,7 @@ def test_no_other_shape_is_shorter(ids: list[int]) -> None:
 def every_shape(ids: list[int]) -> list[Segment]:
     if len(ids) < 2:
         return []
-    shapes: list[Segment] = [SortedArray(numbers(ids)), Array(numbers(ids))]
+    shapes: list[Segment] = [SortedArray(numbers(ids)), IdArray(numbers(ids))]
     start, end = ids[0], ids[-1] + 1
     if end - start < 10_000:
         there = set(ids)
@@ -139,7 +139,7 @@ def test_segments_come_back_from_bytes_in_their_shapes(parts: list[list[int]]) -
 
 def test_the_bytes_of_a_range_are_pinned() -> None:
     content = bytes.fromhex("01 01000000 00 0500000000000000 0300000000000000")
-    assert segment_bytes.encode([Range(5, 8)]) == content + zlib.crc32(content).to_bytes(4, "little")
+    assert segment_bytes.encode([IdRange(5, 8)]) == content + zlib.crc32(content).to_bytes(4, "little")
 
 
 @examples(300)
@@ -174,7 +174,7 @@ def decodes_or_is_damaged(stored: bytes) -> None:
             ends = [0, len(segment) - 1]
             ids = segment.take(np.array(ends))
             assert 0 <= segment.low <= ids.min() <= ids.max() <= segment.high <= LARGEST_ID
-            if not isinstance(segment, Array):
+            if not isinstance(segment, IdArray):
                 assert segment.find(ids).tolist() == ends
 
 
@@ -186,7 +186,7 @@ def outcome(stored: bytes) -> tuple[Segment, ...] | Damaged:
 
 
 def test_a_flipped_bit_and_a_newer_version_are_told_apart() -> None:
-    stored = bytearray(segment_bytes.encode([Range(5, 8)]))
+    stored = bytearray(segment_bytes.encode([IdRange(5, 8)]))
     stored[7] ^= 1
     with pytest.raises(Damaged, match="CRC-32"):
         segment_bytes.decode(bytes(stored), where="x")
@@ -223,12 +223,12 @@ def test_a_sequence_from_ids_holds_them(ids: list[int]) -> None:
 def test_a_compacted_file_is_cut_into_the_ranges_it_came_from() -> None:
     ids = np.concatenate([np.arange(5000, 6000), np.arange(0, 1000), np.arange(10**9, 10**9 + 500)])
     sequence = RowIdSequence.from_ids(ids)
-    assert sequence.segments == (Range(5000, 6000), Range(0, 1000), Range(10**9, 10**9 + 500))
+    assert sequence.segments == (IdRange(5000, 6000), IdRange(0, 1000), IdRange(10**9, 10**9 + 500))
     assert len(sequence.encode()) < 70
 
 
 def test_a_fresh_file_is_one_range_and_an_empty_one_is_none() -> None:
-    assert RowIdSequence.from_range(10, 3).segments == (Range(10, 13),)
+    assert RowIdSequence.from_range(10, 3).segments == (IdRange(10, 13),)
     assert RowIdSequence.from_range(10, 0).segments == ()
     assert RowIdSequence.from_range(10, 3).position(13) is None
     with pytest.raises(IndexError):

@@ -6,9 +6,9 @@ import pytest
 
 from holdfast import DeltaTable
 from holdfast.env import system
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.plan.biography import What
-from holdfast.table.builder import Mode
+from holdfast.table.builder import CreateMode
 from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.writing import make
 from tests.s3.conftest import Place
@@ -19,7 +19,9 @@ pytestmark = pytest.mark.s3
 
 @pytest.mark.parametrize("shallow", [True, False])
 def test_a_table_in_a_bucket_is_cloned_there(place: Place, shallow: bool) -> None:
-    table = DeltaTable(DeltaHandle(None, make(place(), Shape(COLUMNS), system(), mode=Mode.CREATE, plain=False)))
+    table = DeltaTable(
+        DeltaHandle(None, make(place(), TableDefinition(COLUMNS), system(), mode=CreateMode.CREATE, plain=False))
+    )
     append(table, range(5))
     table.delete("id = 1")
     table.update("id = 2", {"v": "'u'"})

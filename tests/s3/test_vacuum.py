@@ -9,9 +9,9 @@ from holdfast import DeltaTable
 from holdfast.delta.state import load
 from holdfast.env import Env, system
 from holdfast.errors import UnknownVersion
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.schema.types import LONG, STRING, Field, Struct
-from holdfast.table.builder import Mode
+from holdfast.table.builder import CreateMode
 from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.vacuuming import vacuum
 from holdfast.table.writing import make
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.s3
 
 def test_files_in_a_bucket_go(place: Place) -> None:
     location = place()
-    shape = Shape(Struct((Field("id", LONG), Field("p", STRING))), ("p",))
-    table = DeltaTable(DeltaHandle(None, make(location, shape, system(), mode=Mode.CREATE, plain=False)))
+    shape = TableDefinition(Struct((Field("id", LONG), Field("p", STRING))), ("p",))
+    table = DeltaTable(DeltaHandle(None, make(location, shape, system(), mode=CreateMode.CREATE, plain=False)))
     table.append(pa.table({"id": pa.array(range(6), pa.int64()), "p": ["a b", "ü/%41?#", "c"] * 2}))
     table.delete("id < 5")
     table.purge()

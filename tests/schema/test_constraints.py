@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.errors import Unsupported
-from holdfast.schema.constraints import CHAR_VARCHAR, Demand, Kind, demands, pinned, references
+from holdfast.schema.constraints import CHAR_VARCHAR, Demand, DemandKind, demands, pinned, references
 from holdfast.schema.ddl import parse_type
 from holdfast.schema.enforce import fit
 from holdfast.schema.types import LONG, STRING, Array, Field, Primitive, Struct
@@ -45,9 +45,9 @@ def test_invariants_and_checks() -> None:
     table = Struct((Field("v", LONG), Field("s", Struct((Field("x", LONG, True, {"delta.invariants": rule}),)))))
     got = demands(table, {"delta.constraints.b": "s.x < 9", "delta.constraints.a": "v <> 2", "other": "x"})
     assert got == (
-        Demand("s.x", Kind.INVARIANT, "s.x > 3 AND V < 5", ("s", "v")),
-        Demand("a", Kind.CHECK, "v <> 2", ("v",)),
-        Demand("b", Kind.CHECK, "s.x < 9", ("s",)),
+        Demand("s.x", DemandKind.INVARIANT, "s.x > 3 AND V < 5", ("s", "v")),
+        Demand("a", DemandKind.CHECK, "v <> 2", ("v",)),
+        Demand("b", DemandKind.CHECK, "s.x < 9", ("s",)),
     )
     assert [d.title for d in got] == ["invariant s.x", "CHECK constraint a", "CHECK constraint b"]
 
@@ -61,14 +61,14 @@ def test_an_invariant_that_cannot_be_read_is_refused() -> None:
 def test_a_generated_column_is_checked_only_where_rows_bring_it() -> None:
     table = Struct((Field("v", LONG), Field("g", LONG, True, {"delta.generationExpression": "v * 2"})))
     (demand,) = demands(table, {}, fit(table, table))
-    assert demand == Demand("g", Kind.GENERATED, "`g` <=> (v * 2)", ("g", "v"))
+    assert demand == Demand("g", DemandKind.GENERATED, "`g` <=> (v * 2)", ("g", "v"))
     assert demands(table, {}, fit(schema("v long"), table)) == ()
 
 
 def test_lengths() -> None:
     table = Struct((Field("c", STRING, True, {CHAR_VARCHAR: "varchar(3)"}),))
     (demand,) = demands(table, {})
-    assert (demand.kind, demand.expression) == (Kind.LENGTH, "(`c` IS NULL OR length(`c`) <= 3)")
+    assert (demand.kind, demand.expression) == (DemandKind.LENGTH, "(`c` IS NULL OR length(`c`) <= 3)")
     inside = Struct((Field("s", Struct(table.fields)),))
     with pytest.raises(Unsupported, match="column s has a length limit inside"):
         demands(inside, {})

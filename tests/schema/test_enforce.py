@@ -13,12 +13,12 @@ from holdfast.schema.enforce import (
     Cast,
     Default,
     Elements,
-    Entries,
     Fields,
+    FittedField,
     Generated,
+    MapEntries,
     Null,
     Numbered,
-    Part,
     Same,
     fit,
 )
@@ -86,7 +86,7 @@ def test_lists_and_maps_are_made_inside() -> None:
     table = "l array<bigint>, m map<string, struct<x: int, y: int>>, same array<struct<q: int>>"
     lists, maps, same = how("l array<int>, m map<string, struct<x: int>>, same array<struct<q: int>>", table)
     assert lists == Elements(Cast(LONG, True))
-    assert isinstance(maps, Entries)
+    assert isinstance(maps, MapEntries)
     assert isinstance(maps.key, Same)
     assert isinstance(maps.value, Fields)
     assert same == Same()
@@ -108,7 +108,7 @@ def test_a_missing_column_gets_what_the_table_gives_it() -> None:
     assert isinstance(g, Generated)
     assert (d.expression.text, g.expression.text, g.expression.sql, v) == ("'x'", "v * 2", "`v` * 2", Same())
     given_ones = fit(schema("n int, v long, g long, d string"), table).parts
-    assert given_ones[0] == Part(table.fields[0], "n", Cast(LONG, True))
+    assert given_ones[0] == FittedField(table.fields[0], "n", Cast(LONG, True))
     assert [p.how for p in given_ones[1:]] == [Same(), Same(), Same()]
 
 

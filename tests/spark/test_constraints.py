@@ -15,7 +15,7 @@ from holdfast.schema.constraints import demands
 from holdfast.schema.enforce import Assignment, fit
 from holdfast.schema.identity import identity_metadata
 from holdfast.schema.types import LONG, STRING, Field, Primitive, Struct
-from holdfast.spark.constraints import Prepared, prepare, violation_of
+from holdfast.spark.constraints import PreparedFrame, prepare, violation_of
 from holdfast.spark.types import spark_struct, spark_to_struct
 from tests.support.demanding import BROKEN, DEMANDING, FINE, GOOD, SMALL, schema
 
@@ -33,12 +33,14 @@ def frame(spark: SparkSession, *changes: dict[str, object]) -> DataFrame:
     return spark.createDataFrame([tuple(row.values()) for row in made], TYPES)
 
 
-def prepared(df: DataFrame, table: Struct = DEMANDING, properties: dict[str, str] = SMALL, **options: int) -> Prepared:
+def prepared(
+    df: DataFrame, table: Struct = DEMANDING, properties: dict[str, str] = SMALL, **options: int
+) -> PreparedFrame:
     made = fit(spark_to_struct(df.schema), table)
     return prepare(df, made, demands(table, properties, made), **options)
 
 
-def written(made: Prepared) -> pa.Table:
+def written(made: PreparedFrame) -> pa.Table:
     """The rows after a pass through Python, as the writer makes one."""
 
     def through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -47,7 +49,7 @@ def written(made: Prepared) -> pa.Table:
     return made.frame.mapInArrow(through, made.frame.schema).toArrow()
 
 
-def refusal(made: Prepared) -> TableError:
+def refusal(made: PreparedFrame) -> TableError:
     with pytest.raises(PySparkException) as caught:
         made.frame.toArrow()
     found = violation_of(caught.value)

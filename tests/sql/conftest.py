@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.spark.plain import plain_sql
-from holdfast.sql.known import Known
+from holdfast.sql.known import TableResolver
 from holdfast.sql.run import run
 
 DATABASE = "sqltests"
@@ -24,12 +24,12 @@ def database(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.fixture
-def known() -> Known:
-    return Known()
+def known() -> TableResolver:
+    return TableResolver()
 
 
 @pytest.fixture
-def ask(spark: SparkSession, database: str, known: Known) -> Iterator[Callable[..., DataFrame]]:
+def ask(spark: SparkSession, database: str, known: TableResolver) -> Iterator[Callable[..., DataFrame]]:
     """Run a statement that must be ours, in the database of these tests."""
 
     def asked(text: str, args: Any = None, **fields: Any) -> DataFrame:

@@ -10,7 +10,7 @@ from holdfast.schema.types import Field, Primitive, Struct
 from holdfast.sql import alter, change, create, describe, insert, maintain, merge, view
 from holdfast.sql.conjuncts import Subject, conditions, understood
 from holdfast.sql.cursor import Cursor
-from holdfast.sql.handing import Handing
+from holdfast.sql.handing import Pushdown
 from holdfast.sql.parameters import Parameters
 from holdfast.sql.text import statement_of
 from holdfast.sql.walk import expression_of, query_of, relation_of
@@ -56,7 +56,7 @@ def test_whatever_is_written_is_read_or_refused(head: str, words: list[str]) -> 
         for reference in query.references:
             assert 0 <= reference.span[0] < reference.span[1] <= size
             assert reference.parts
-        handing = Handing(statement, query, Parameters({"p": 1}), lambda _: COLUMNS)
+        handing = Pushdown(statement, query, Parameters({"p": 1}), lambda _: COLUMNS)
         for block in query.blocks:
             for at in range(len(block.relations)):
                 assert all(first <= last <= size for first, last in conditions(statement, block, at))

@@ -7,7 +7,7 @@ import pytest
 from holdfast.schema.ddl import parse_type
 from holdfast.schema.types import Struct
 from holdfast.sql.conjuncts import Subject, condition_of, understood
-from holdfast.sql.handing import Handing
+from holdfast.sql.handing import Pushdown
 from holdfast.sql.parameters import Parameters
 from holdfast.sql.references import Reference
 from holdfast.sql.text import statement_of
@@ -39,7 +39,7 @@ def told(text: str, table: str = "t", view: tuple[str, ...] = (), where: str = "
     assert around is not None
     said = condition_of(around, (0, len(around.words)), Parameters())
     query = query_of(statement, columns=view)
-    handing = Handing(statement, query, Parameters(), columns, [said] if said else [])
+    handing = Pushdown(statement, query, Parameters(), columns, [said] if said else [])
     for block in query.blocks:
         for at, relation in enumerate(block.relations):
             if relation.reference is None or relation.reference.parts[-1] != table:

@@ -12,7 +12,7 @@ from holdfast.errors import Invalid, TableError, Unsupported
 from holdfast.sql import alter, change, create, describe, insert, maintain, merge, view
 from holdfast.sql.cursor import Cursor, NotUnderstood
 from holdfast.sql.text import Statement, statement_of
-from holdfast.table.builder import IdentityGenerator, Mode
+from holdfast.table.builder import CreateMode, IdentityGenerator
 
 _PARSERS: dict[str, Callable[[Cursor], Any]] = {
     "ALTER": alter.parse_alter,
@@ -160,13 +160,19 @@ def test_merge_with_stars() -> None:
 @pytest.mark.parametrize(
     ("text", "asked"),
     [
-        ("CREATE TABLE t (a INT)", {"mode": Mode.CREATE, "columns": [{"name": "a", "type": "INT", "nullable": True}]}),
-        ("CREATE TABLE IF NOT EXISTS t USING delta", {"mode": Mode.CREATE_IF_NOT_EXISTS, "provider": "delta"}),
-        ("REPLACE TABLE t USING delta AS SELECT 1", {"mode": Mode.REPLACE, "provider": "delta", "query": "SELECT 1"}),
+        (
+            "CREATE TABLE t (a INT)",
+            {"mode": CreateMode.CREATE, "columns": [{"name": "a", "type": "INT", "nullable": True}]},
+        ),
+        ("CREATE TABLE IF NOT EXISTS t USING delta", {"mode": CreateMode.CREATE_IF_NOT_EXISTS, "provider": "delta"}),
+        (
+            "REPLACE TABLE t USING delta AS SELECT 1",
+            {"mode": CreateMode.REPLACE, "provider": "delta", "query": "SELECT 1"},
+        ),
         (
             "CREATE OR REPLACE TABLE t USING delta PARTITIONED BY (a, b) COMMENT 'c' LOCATION '/p' AS SELECT 1",
             {
-                "mode": Mode.CREATE_OR_REPLACE,
+                "mode": CreateMode.CREATE_OR_REPLACE,
                 "provider": "delta",
                 "partitions": "a.b",
                 "comment": "c",
@@ -177,28 +183,28 @@ def test_merge_with_stars() -> None:
         (
             "CREATE TABLE t (a INT) USING delta CLUSTER BY (a, s.b) TBLPROPERTIES ('x.y' = 'z', delta.b = true)",
             {
-                "mode": Mode.CREATE,
+                "mode": CreateMode.CREATE,
                 "columns": [{"name": "a", "type": "INT", "nullable": True}],
                 "provider": "delta",
                 "clustering": ["a", "s.b"],
                 "properties": {"x.y": "z", "delta.b": "true"},
             },
         ),
-        ("CREATE TABLE t LIKE db.s", {"mode": Mode.CREATE, "like": "db.s"}),
-        ("CREATE TABLE t SHALLOW CLONE s", {"mode": Mode.CREATE, "clone": {"source": "s", "shallow": True}}),
+        ("CREATE TABLE t LIKE db.s", {"mode": CreateMode.CREATE, "like": "db.s"}),
+        ("CREATE TABLE t SHALLOW CLONE s", {"mode": CreateMode.CREATE, "clone": {"source": "s", "shallow": True}}),
         (
             "CREATE TABLE t DEEP CLONE s VERSION AS OF 3 LOCATION '/p'",
-            {"mode": Mode.CREATE, "clone": {"source": "s", "version": "3"}, "location": "/p"},
+            {"mode": CreateMode.CREATE, "clone": {"source": "s", "version": "3"}, "location": "/p"},
         ),
-        ("CREATE TABLE t (SELECT 1)", {"mode": Mode.CREATE, "query": "(SELECT 1)"}),
+        ("CREATE TABLE t (SELECT 1)", {"mode": CreateMode.CREATE, "query": "(SELECT 1)"}),
         (
             "CREATE TABLE t AS (WITH x AS (SELECT 1) SELECT * FROM x)",
-            {"mode": Mode.CREATE, "query": "(WITH x AS (SELECT 1) SELECT * FROM x)"},
+            {"mode": CreateMode.CREATE, "query": "(WITH x AS (SELECT 1) SELECT * FROM x)"},
         ),
         (
             "CREATE TABLE t (a INT) PARTITIONED BY (p STRING)",
             {
-                "mode": Mode.CREATE,
+                "mode": CreateMode.CREATE,
                 "columns": [
                     {"name": "a", "type": "INT", "nullable": True},
                     {"name": "p", "type": "STRING", "nullable": True},

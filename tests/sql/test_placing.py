@@ -36,7 +36,7 @@ def _types() -> pa.Schema:
 
 
 def place(table: DeltaTable, name: str, after: str | None) -> Written:
-    return placing.redefine_column(table.handle.newest(), name, system(), place=placing.Place(after))
+    return placing.redefine_column(table.handle.newest(), name, system(), place=placing.ColumnPlace(after))
 
 
 def names(table: DeltaTable) -> list[str]:
@@ -84,7 +84,7 @@ def test_a_statement_about_columns_is_one_commit_or_none(table: DeltaTable) -> N
         (lambda: altering.drop_columns(table.handle.newest(), ["x", "nope"], system()), UnknownColumn, "nope"),
         (lambda: altering.drop_columns(table.handle.newest(), ["x", "X"], system()), Invalid, "named twice"),
         (lambda: altering.drop_columns(table.handle.newest(), ["st.a", "st"], system()), Invalid, "named twice"),
-        (lambda: redefine(table, "x", "long", "wide", placing.Place("nope")), Invalid, "cannot stand after nope"),
+        (lambda: redefine(table, "x", "long", "wide", placing.ColumnPlace("nope")), Invalid, "cannot stand after nope"),
         (lambda: redefine(table, "x", "string", "wide", None), Invalid, "type"),
         (lambda: placing.add_columns(table.handle.newest(), [("z", "int")], {"z": "nope"}, system()), Invalid, "nope"),
         (lambda: altering.add_columns(table.handle.newest(), [("z", "int"), ("x", "int")], system()), Invalid, "x"),
@@ -94,12 +94,12 @@ def test_a_statement_about_columns_is_one_commit_or_none(table: DeltaTable) -> N
             change()
         assert table.handle.newest() is before
     altering.drop_columns(table.handle.newest(), ["y", "st.b"], system())
-    redefine(table, "x", "long", "wide", placing.Place(None))
+    redefine(table, "x", "long", "wide", placing.ColumnPlace(None))
     assert table.version == before.version + 2
     first = table.handle.newest().snapshot.schema.fields[0]
     assert (first.name, first.type, first.metadata["comment"]) == ("x", LONG, "wide")
     assert names(table) == ["x", "id", "name", "st"]
 
 
-def redefine(table: DeltaTable, name: str, type_: str, comment: str, place: placing.Place | None) -> Written:
+def redefine(table: DeltaTable, name: str, type_: str, comment: str, place: placing.ColumnPlace | None) -> Written:
     return placing.redefine_column(table.handle.newest(), name, system(), type_=type_, comment=comment, place=place)

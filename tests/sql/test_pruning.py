@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.schema.types import Field, Primitive, Struct
 from holdfast.spark.plain import plain_sql
 from holdfast.sql.conjuncts import Subject, all_of, understood
-from holdfast.sql.handing import Handing
+from holdfast.sql.handing import Pushdown
 from holdfast.sql.parameters import Parameters
 from holdfast.sql.references import Reference
 from holdfast.sql.text import Edit, applied, statement_of
@@ -47,7 +47,7 @@ def pruned(text: str) -> str:
     statement = statement_of(text)
     assert statement is not None
     query = query_of(statement)
-    handing = Handing(statement, query, Parameters(), lambda reference: SCHEMAS[reference.parts[0]])
+    handing = Pushdown(statement, query, Parameters(), lambda reference: SCHEMAS[reference.parts[0]])
     edits = []
     for block in query.blocks:
         for at, relation in enumerate(block.relations):

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.errors import NotATable, Unsupported
-from holdfast.sql.known import Known
+from holdfast.sql.known import TableResolver
 from holdfast.sql.run import run
 from holdfast.table.delta import DeltaTable
 
@@ -119,7 +119,7 @@ def test_the_change_feed(ask: Ask, orders: DeltaTable, name: str) -> None:
         assert ask(f"SELECT id, c._change_type FROM {call} c WHERE id > 1").collect() == [(29, "delete")]
 
 
-def test_what_is_not_ours_is_left_alone(spark: SparkSession, known: Known) -> None:
+def test_what_is_not_ours_is_left_alone(spark: SparkSession, known: TableResolver) -> None:
     for text in ("SELECT 1", "SHOW TABLES", "SELECT * FROM range(3)", "SET x = 1", "SELECT 'open", "", "DROP VIEW v"):
         assert run(spark, text, known=known) is None
 
@@ -131,7 +131,9 @@ def test_what_is_not_there_is_told(ask: Ask, tmp_path: Path) -> None:
         ask("OPTIMIZE nobody")
 
 
-def test_views_read_the_newest_rows_and_leave_out_files(ask: Ask, spark: SparkSession, name: str, known: Known) -> None:
+def test_views_read_the_newest_rows_and_leave_out_files(
+    ask: Ask, spark: SparkSession, name: str, known: TableResolver
+) -> None:
     ask(f"CREATE OR REPLACE TEMP VIEW seen AS SELECT * FROM {name} AS t")
     got = ask("SELECT id FROM seen WHERE seen.id = 15")
     assert (ids(got), len(got.inputFiles())) == ([15], 1)

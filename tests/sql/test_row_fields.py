@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from holdfast.errors import Invalid, Unsupported
 from holdfast.schema.types import Field, Primitive, Struct
-from holdfast.sql.known import Known
+from holdfast.sql.known import TableResolver
 from holdfast.sql.row_fields import natively
 from holdfast.sql.run import run
 from holdfast.table.delta import DeltaTable
@@ -47,7 +47,7 @@ def test_what_is_no_field_is_refused() -> None:
 
 
 @pytest.fixture
-def boats(ask: Ask, spark: SparkSession, known: Known) -> str:
+def boats(ask: Ask, spark: SparkSession, known: TableResolver) -> str:
     """Two files of three boats each."""
     run(spark, "DROP TABLE IF EXISTS boats", known=known)
     ask("CREATE TABLE boats (id BIGINT, crew INT) USING delta TBLPROPERTIES ('delta.enableRowTracking' = 'true')")

@@ -11,9 +11,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.errors import ConstraintViolated, Invalid, SchemaMismatch, UnknownColumn, Unsupported
-from holdfast.sql.known import Known
+from holdfast.sql.known import TableResolver
 from holdfast.sql.run import run
-from holdfast.standin.saving import Ask as Saving
+from holdfast.standin.saving import SaveRequest as Saving
 from holdfast.standin.saving import insert_into
 from holdfast.table.delta import DeltaTable
 from holdfast.table.iceberg import IcebergTable
@@ -247,7 +247,7 @@ def test_tables_are_made_of_others(ask: Ask, spark: SparkSession, tmp_path: Path
     assert not spark.catalog.tableExists("failed")
 
 
-def test_tables_are_kept_in_order(ask: Ask, spark: SparkSession, known: Known) -> None:
+def test_tables_are_kept_in_order(ask: Ask, spark: SparkSession, known: TableResolver) -> None:
     ask("CREATE TABLE kept (id BIGINT) USING delta")
     for value in range(3):
         ask(f"INSERT INTO kept VALUES ({value})")
@@ -289,7 +289,7 @@ def test_what_the_session_says_counts(ask: Ask, spark: SparkSession) -> None:
 
 
 def test_registered_tables_are_called_by_their_names(
-    ask: Ask, spark: SparkSession, known: Known, tmp_path: Path
+    ask: Ask, spark: SparkSession, known: TableResolver, tmp_path: Path
 ) -> None:
     table = DeltaTable.create(spark).location(tmp_path / "t").addColumn("id", "bigint").execute()
     known.register("elsewhere.db.t", table)
@@ -301,7 +301,9 @@ def test_registered_tables_are_called_by_their_names(
     assert joined.collect() == [(4,)]
 
 
-def test_iceberg_tables_take_the_same_statements(ask: Ask, spark: SparkSession, known: Known, tmp_path: Path) -> None:
+def test_iceberg_tables_take_the_same_statements(
+    ask: Ask, spark: SparkSession, known: TableResolver, tmp_path: Path
+) -> None:
     table = IcebergTable.create(spark, tmp_path / "catalog.db", "db.boats", "id long, name string")
     known.register("ice.boats", table)
     ask("INSERT INTO ice.boats VALUES (1, 'ada'), (2, 'bo')")

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.errors import Unsupported
 from holdfast.spark.plain import plain_sql
-from holdfast.sql.known import Known
+from holdfast.sql.known import TableResolver
 from holdfast.sql.run import run
 
 Ask = Callable[..., DataFrame]
@@ -32,7 +32,9 @@ def ids(frame: DataFrame) -> list[int]:
 
 
 @pytest.mark.connect
-def test_a_permanent_view_reads_the_newest_rows(viewed: Ask, spark: SparkSession, known: Known, database: str) -> None:
+def test_a_permanent_view_reads_the_newest_rows(
+    viewed: Ask, spark: SparkSession, known: TableResolver, database: str
+) -> None:
     viewed("CREATE VIEW evens (key, name COMMENT 'what') COMMENT 'c' AS SELECT id, v FROM seen WHERE odd = 0")
     viewed(f"CREATE OR REPLACE VIEW all_seen AS SELECT * FROM {database}.seen")
     viewed("CREATE VIEW above AS WITH e AS (SELECT * FROM evens) SELECT e.key, s.v FROM e JOIN seen s ON s.id = e.key")
@@ -56,7 +58,7 @@ def test_conditions_on_a_view_leave_out_files(viewed: Ask) -> None:
     assert len(frame.inputFiles()) == 1
 
 
-def test_a_view_over_other_tables_is_sparks(viewed: Ask, spark: SparkSession, known: Known) -> None:
+def test_a_view_over_other_tables_is_sparks(viewed: Ask, spark: SparkSession, known: TableResolver) -> None:
     plain_sql(spark, "CREATE VIEW plain AS SELECT id FROM range(3)")
     assert run(spark, "SELECT * FROM plain", known=known) is None
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.sql.text import Edit, Kind, applied, statement_of
+from holdfast.sql.text import Edit, TokenKind, applied, statement_of
 from tests.support.depth import examples
 
 PIECES = (
@@ -52,8 +52,8 @@ def test_places_for_formatting_are_words_only_where_asked_for() -> None:
     plain, formatted = statement_of(text), statement_of(text, fields=True)
     assert plain is not None
     assert formatted is not None
-    assert Kind.FIELD not in [w.kind for w in plain.words]
-    assert [w.text for w in formatted.words if w.kind is Kind.FIELD] == ["{df}"]
+    assert TokenKind.FIELD not in [w.kind for w in plain.words]
+    assert [w.text for w in formatted.words if w.kind is TokenKind.FIELD] == ["{df}"]
 
 
 @examples(200)

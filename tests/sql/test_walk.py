@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.sql.references import Query
+from holdfast.sql.references import ParsedQuery
 from holdfast.sql.text import Edit, Statement, applied, statement_of
 from holdfast.sql.walk import query_of
 from tests.support.depth import examples
 
 
-def walked(text: str) -> tuple[Statement, Query]:
+def walked(text: str) -> tuple[Statement, ParsedQuery]:
     statement = statement_of(text)
     assert statement is not None
     return statement, query_of(statement)

@@ -15,7 +15,7 @@ import pytest
 from holdfast import DeltaTable, IcebergTable
 from holdfast.delta.checksum import HINT_BYTES
 from holdfast.errors import TableError
-from holdfast.model.finding import Kind
+from holdfast.model.finding import FindingKind
 from holdfast.storage.base import LARGEST_BYTES, TooLarge
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.open import open_location
@@ -92,8 +92,8 @@ def test_hints_and_checksums_are_passed_over(delta: Path, size: int) -> None:
     DeltaTable.forPath(None, delta).vacuum()
     newest = max(log.glob("*.crc"))
     for file, kind in (
-        (log / "_last_checkpoint", Kind.BAD_HINT),
-        (newest, Kind.BAD_CHECKSUM),
+        (log / "_last_checkpoint", FindingKind.BAD_HINT),
+        (newest, FindingKind.BAD_CHECKSUM),
         (log / "_last_vacuum_info", None),
     ):
         with huge(file, size):

@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from holdfast import env
 from holdfast.delta.state import load
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.schema.types import LONG, STRING, Field, Struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
-from holdfast.table.builder import Mode
+from holdfast.table.builder import CreateMode
 from holdfast.table.delta import DeltaTable
 from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.writing import make
@@ -32,8 +32,8 @@ def opened(store: ObjectStore, directory: str = "t") -> DeltaTable:
 
 def created(store: ObjectStore, properties: dict[str, str] | None = None, *, partitioned: bool = False) -> DeltaTable:
     """An empty table."""
-    shape = Shape(COLUMNS, partition_columns=("v",) if partitioned else (), properties=properties or {})
-    make(Location(store, "t"), shape, env.system(), mode=Mode.CREATE, plain=False)
+    shape = TableDefinition(COLUMNS, partition_columns=("v",) if partitioned else (), properties=properties or {})
+    make(Location(store, "t"), shape, env.system(), mode=CreateMode.CREATE, plain=False)
     return opened(store)
 
 

@@ -28,7 +28,7 @@ from holdfast.delta.names import LOG, commit_name
 from holdfast.delta.state import load
 from holdfast.env import Env, fixed, system
 from holdfast.errors import OutcomeUnknown, TableError, Unavailable
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.ops.commit import commit
 from holdfast.schema.types import LONG, STRING, Field, Struct
 from holdfast.storage.base import ObjectStore
@@ -36,7 +36,7 @@ from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.open import open_location
 from holdfast.table import handle, writing
-from holdfast.table.builder import Mode
+from holdfast.table.builder import CreateMode
 from holdfast.table.delta import DeltaTable
 from holdfast.table.delta_handle import DeltaHandle
 from tests.support.faulty import Crash, Fault, _Wrapped
@@ -61,14 +61,14 @@ class Kind:
     checkpoints: int = 100
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> TableDefinition:
         properties = {
             "delta.enableRowTracking": str(self.tracked).lower(),
             "delta.enableDeletionVectors": str(self.vectors).lower(),
             "delta.enableChangeDataFeed": str(self.feed).lower(),
             "delta.checkpointInterval": str(self.checkpoints),
         }
-        return Shape(
+        return TableDefinition(
             COLUMNS,
             partition_columns=("p",) if self.partitioned else (),
             properties=properties,
@@ -366,7 +366,7 @@ def _template(kind: Kind) -> tuple[MemoryStore, Ledger]:
 
 def _make(location: Location, kind: Kind, env: Env) -> None:
     """A table with a few files, changed and hidden rows."""
-    writing.make(location, kind.shape, env, mode=Mode.CREATE, plain=not kind.tracked)
+    writing.make(location, kind.shape, env, mode=CreateMode.CREATE, plain=not kind.tracked)
     table = DeltaTable(DeltaHandle(None, load(location)))
     for keys in (range(4), range(4, 8), range(8, 11)):
         table.append(arrow_of([Row(k, k % 5) for k in keys]))

@@ -9,7 +9,7 @@ from holdfast.delta import vectors
 from holdfast.delta.checkpoint_write import write_checkpoint
 from holdfast.delta.state import load
 from holdfast.env import system
-from holdfast.model.finding import Kind
+from holdfast.model.finding import FindingKind
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from tests.support.damage import (
@@ -196,29 +196,29 @@ def torn_checksum(store: ObjectStore) -> None:
 
 Damage = Callable[[ObjectStore], None]
 
-DAMAGES: list[tuple[Damage, set[Kind], bool]] = [  # what is done, what is found, whether a repair mends it
-    (missing_file, {Kind.MISSING_FILE}, False),
-    (wrong_size, {Kind.WRONG_SIZE}, False),
-    (bad_file, {Kind.BAD_FILE}, False),
-    (wrong_count, {Kind.WRONG_COUNT}, True),
-    (no_ids, {Kind.NO_ROW_IDS}, True),
-    (mark_below, {Kind.MARK_BELOW_DATA}, True),
-    (reused, {Kind.REUSED_IDS}, False),
-    (duplicate, {Kind.DUPLICATE_IDS, Kind.REUSED_IDS}, False),
-    (missing_vector, {Kind.MISSING_VECTOR}, False),
-    (torn_vector, {Kind.BAD_VECTOR}, False),
-    (miscounted_vector, {Kind.BAD_VECTOR}, False),
-    (double_add, {Kind.DOUBLE_ADD, Kind.DUPLICATE_IDS}, False),
-    (missed_remove, {Kind.REMOVE_MISSED}, False),
-    (bad_commit, {Kind.BAD_COMMIT}, False),
-    (missing_commit, {Kind.MISSING_COMMIT}, False),
-    (bad_checkpoint, {Kind.BAD_CHECKPOINT}, True),
-    (wrong_checkpoint, {Kind.WRONG_CHECKPOINT}, True),
-    (unclear_checkpoint, {Kind.WRONG_CHECKPOINT}, False),
-    (wrong_compaction, {Kind.WRONG_COMPACTION}, True),
-    (lost_hint, {Kind.BAD_HINT}, True),
-    (torn_hint, {Kind.BAD_HINT}, True),
-    (miscounting_hint, {Kind.BAD_HINT}, True),
-    (bad_checksum, {Kind.BAD_CHECKSUM}, True),
-    (torn_checksum, {Kind.BAD_CHECKSUM}, True),
+DAMAGES: list[tuple[Damage, set[FindingKind], bool]] = [  # what is done, what is found, whether a repair mends it
+    (missing_file, {FindingKind.MISSING_FILE}, False),
+    (wrong_size, {FindingKind.WRONG_SIZE}, False),
+    (bad_file, {FindingKind.BAD_FILE}, False),
+    (wrong_count, {FindingKind.WRONG_COUNT}, True),
+    (no_ids, {FindingKind.NO_ROW_IDS}, True),
+    (mark_below, {FindingKind.MARK_BELOW_DATA}, True),
+    (reused, {FindingKind.REUSED_IDS}, False),
+    (duplicate, {FindingKind.DUPLICATE_IDS, FindingKind.REUSED_IDS}, False),
+    (missing_vector, {FindingKind.MISSING_VECTOR}, False),
+    (torn_vector, {FindingKind.BAD_VECTOR}, False),
+    (miscounted_vector, {FindingKind.BAD_VECTOR}, False),
+    (double_add, {FindingKind.DOUBLE_ADD, FindingKind.DUPLICATE_IDS}, False),
+    (missed_remove, {FindingKind.REMOVE_MISSED}, False),
+    (bad_commit, {FindingKind.BAD_COMMIT}, False),
+    (missing_commit, {FindingKind.MISSING_COMMIT}, False),
+    (bad_checkpoint, {FindingKind.BAD_CHECKPOINT}, True),
+    (wrong_checkpoint, {FindingKind.WRONG_CHECKPOINT}, True),
+    (unclear_checkpoint, {FindingKind.WRONG_CHECKPOINT}, False),
+    (wrong_compaction, {FindingKind.WRONG_COMPACTION}, True),
+    (lost_hint, {FindingKind.BAD_HINT}, True),
+    (torn_hint, {FindingKind.BAD_HINT}, True),
+    (miscounting_hint, {FindingKind.BAD_HINT}, True),
+    (bad_checksum, {FindingKind.BAD_CHECKSUM}, True),
+    (torn_checksum, {FindingKind.BAD_CHECKSUM}, True),
 ]

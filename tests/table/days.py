@@ -10,12 +10,12 @@ import pytest
 from holdfast import DeltaTable
 from holdfast.delta.state import load
 from holdfast.env import Env, system
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.schema.types import LONG, STRING, Field, Struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
-from holdfast.table.builder import Mode
+from holdfast.table.builder import CreateMode
 from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.writing import make
 
@@ -35,7 +35,9 @@ class Days:
         monkeypatch.setattr("holdfast.table.handle.system", lambda: self.env)
         self.location = Location(MemoryStore(env=self.env), "t")
         settings = {"delta.enableChangeDataFeed": "true", "delta.checkpointInterval": "1000"} | (properties or {})
-        make(self.location, Shape(COLUMNS, properties=settings), self.env, mode=Mode.CREATE, plain=False)
+        make(
+            self.location, TableDefinition(COLUMNS, properties=settings), self.env, mode=CreateMode.CREATE, plain=False
+        )
         self.table = opened(self.location.store)
 
     def _tick(self) -> int:

@@ -14,17 +14,17 @@ from holdfast import DeltaTable, Invalid
 from holdfast.delta.state import load
 from holdfast.env import system
 from holdfast.errors import ConcurrentWrite, ConstraintViolated, TableError, UnknownColumn, Unsupported
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.ops import alter_columns
 from holdfast.schema.types import LONG, STRING, Field, Struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from holdfast.table import altering
-from holdfast.table.builder import Mode
+from holdfast.table.builder import CreateMode
 from holdfast.table.delta_dialect import DELTA
 from holdfast.table.delta_handle import DeltaHandle
-from holdfast.table.writing import How, LocalRows, land, make, write
+from holdfast.table.writing import LocalRows, WriteOptions, land, make, write
 from tests.support.faulty import every_fault
 from tests.table.harbour import MAPPED, ROWS, features, harbour, ids, last, others_read, rows, state
 
@@ -235,12 +235,12 @@ def test_features_are_added_by_name(tmp_path: Path) -> None:
 
 
 def test_a_fault_anywhere_leaves_the_table_before_or_after_a_change() -> None:
-    shape = Shape(Struct((Field("id", LONG), Field("name", STRING))), (), {"delta.checkpointInterval": "3"})
+    shape = TableDefinition(Struct((Field("id", LONG), Field("name", STRING))), (), {"delta.checkpointInterval": "3"})
 
     def harbour_in_memory() -> ObjectStore:
         env, store = system(), MemoryStore()
-        made = make(Location(store, "t"), shape, env, mode=Mode.CREATE, plain=False)
-        write(made, LocalRows(ROWS.select(["id", "name"]), env), How(), env, DELTA)
+        made = make(Location(store, "t"), shape, env, mode=CreateMode.CREATE, plain=False)
+        write(made, LocalRows(ROWS.select(["id", "name"]), env), WriteOptions(), env, DELTA)
         return store
 
     def run(store: ObjectStore) -> None:

@@ -16,7 +16,7 @@ from holdfast.env import system
 from holdfast.errors import Invalid
 from holdfast.plan.auto import MAX_BYTES, MAX_SECONDS, MIN_FILES, Budget, budget_of
 from holdfast.storage.open import open_location
-from holdfast.table.changing import Caller
+from holdfast.table.changing import ExecutionContext
 from holdfast.table.delta_dialect import DELTA
 from holdfast.table.optimizing import limits_of, run_bins
 
@@ -110,7 +110,7 @@ def test_bins_begin_only_in_time() -> None:
     bins = table.optimize().plan().bins
     late = iter([False, True])
     state = load(open_location(table.detailArrow().column("location").to_pylist()[0]))
-    done = run_bins(state, bins, Caller(None, system(), "UTC", DELTA), is_over=lambda: next(late))
+    done = run_bins(state, bins, ExecutionContext(None, system(), "UTC", DELTA), is_over=lambda: next(late))
     assert (len(done.versions), done.left) == (1, 1)
     assert limits_of(state, DELTA).target_rows > 1
 

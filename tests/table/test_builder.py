@@ -9,27 +9,27 @@ import pytest
 from pyspark.sql import types as spark
 
 from holdfast.errors import Invalid, TableError, UnknownColumn, Unsupported
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.schema.ddl import parse_type
 from holdfast.schema.types import Field, Primitive, Struct
 from holdfast.storage.location import Location
-from holdfast.table.builder import DeltaTableBuilder, IdentityGenerator, Mode
+from holdfast.table.builder import CreateMode, DeltaTableBuilder, IdentityGenerator
 
-Made: TypeAlias = tuple[Location, Shape, Mode]
+Made: TypeAlias = tuple[Location, TableDefinition, CreateMode]
 Builder: TypeAlias = DeltaTableBuilder[Made]
 
 
-def builder(mode: Mode = Mode.CREATE) -> Builder:
+def builder(mode: CreateMode = CreateMode.CREATE) -> Builder:
     return DeltaTableBuilder(lambda location, shape, how: (location, shape, how), mode).location("/tables/t")
 
 
-def shape(made: Builder) -> Shape:
+def shape(made: Builder) -> TableDefinition:
     return made.execute()[1]
 
 
 def test_everything_at_once() -> None:
     made = (
-        builder(Mode.CREATE_OR_REPLACE)
+        builder(CreateMode.CREATE_OR_REPLACE)
         .comment("what it is for")
         .addColumn("id", "BIGINT", nullable=False, generatedByDefaultAs=IdentityGenerator(5, 10), comment="number")
         .addColumn("at", spark.TimestampType())
@@ -42,7 +42,7 @@ def test_everything_at_once() -> None:
         .property("delta.constraints.late", "at > '2020-01-01'")
     )
     location, got, mode = made.execute()
-    assert (location.url, mode) == ("file:///tables/t", Mode.CREATE_OR_REPLACE)
+    assert (location.url, mode) == ("file:///tables/t", CreateMode.CREATE_OR_REPLACE)
     numbers = {"delta.identity.start": 5, "delta.identity.step": 10, "delta.identity.allowExplicitInsert": True}
     assert got.schema == Struct(
         (
@@ -85,12 +85,12 @@ def test_always_generated_numbers_cannot_be_given() -> None:
 
 
 def test_a_name_is_a_path_for_now() -> None:
-    created: Builder = DeltaTableBuilder(lambda location, shape, how: (location, shape, how), Mode.REPLACE)
+    created: Builder = DeltaTableBuilder(lambda location, shape, how: (location, shape, how), CreateMode.REPLACE)
     assert created.tableName("delta.`/a b/t`").addColumn("a", "int").execute()[0].directory == "a b/t"
     with pytest.raises(Unsupported, match=r"location\(path\)"):
         builder().tableName("db.t")
     with pytest.raises(Invalid, match="no place"):
-        DeltaTableBuilder(lambda *wishes: wishes, Mode.CREATE).addColumn("a", "int").execute()
+        DeltaTableBuilder(lambda *wishes: wishes, CreateMode.CREATE).addColumn("a", "int").execute()
 
 
 REFUSED: list[tuple[Callable[[Builder], Builder], type[TableError], str]] = [

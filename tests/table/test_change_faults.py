@@ -11,12 +11,12 @@ import pytest
 
 from holdfast import env
 from holdfast.delta.state import load
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.schema.types import LONG, STRING, Field, Struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
-from holdfast.table.builder import Mode
+from holdfast.table.builder import CreateMode
 from holdfast.table.delta import DeltaTable
 from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.writing import make
@@ -47,7 +47,13 @@ def _made() -> ObjectStore:
 def _template() -> ObjectStore:
     store = MemoryStore()
     properties = {"delta.enableChangeDataFeed": "true"}
-    make(Location(store, "t"), Shape(COLUMNS, properties=properties), env.system(), mode=Mode.CREATE, plain=False)
+    make(
+        Location(store, "t"),
+        TableDefinition(COLUMNS, properties=properties),
+        env.system(),
+        mode=CreateMode.CREATE,
+        plain=False,
+    )
     table = _open(store)
     for first in (0, 5):
         ids = range(first, first + 5)

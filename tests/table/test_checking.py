@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from holdfast import DeltaTable, Invalid
 from holdfast.errors import TableError
-from holdfast.model.finding import LISTED, Finding, Kind, listed
+from holdfast.model.finding import LISTED, Finding, FindingKind, listed
 from holdfast.rows.ranges import overlaps
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.memory import MemoryStore
@@ -48,7 +48,7 @@ from tests.table.damages import (
 )
 
 
-def kinds(report: CheckReport) -> set[Kind]:
+def kinds(report: CheckReport) -> set[FindingKind]:
     """What is wrong; notes do not count."""
     return {finding.kind for finding in report.findings if not finding.kind.is_harmless}
 
@@ -61,26 +61,28 @@ def rows(store: ObjectStore) -> list[dict[str, Any]]:
 
 
 @by_damage
-def test_damage_is_found_as_what_it_is(damage: Damage, found: set[Kind], mended: bool) -> None:
+def test_damage_is_found_as_what_it_is(damage: Damage, found: set[FindingKind], mended: bool) -> None:
     store = sample()
     damage(store)
     report = opened(store).check()
     assert kinds(report) == found, str(report)
     assert not report.clean
     for finding in report.findings:
-        assert finding.file or finding.kind is Kind.MARK_BELOW_DATA
+        assert finding.file or finding.kind is FindingKind.MARK_BELOW_DATA
         assert str(finding) in str(report)
     wrong = [finding for finding in report.findings if not finding.kind.is_harmless]
-    assert all(finding.repairable for finding in wrong) == (mended or found == {Kind.MISSING_FILE})
+    assert all(finding.repairable for finding in wrong) == (mended or found == {FindingKind.MISSING_FILE})
 
 
 @by_damage
-def test_a_repair_mends_what_it_can_and_no_more(damage: Damage, found: set[Kind], mended: bool) -> None:
+def test_a_repair_mends_what_it_can_and_no_more(damage: Damage, found: set[FindingKind], mended: bool) -> None:
     store = sample()
     damage(store)
     data = {meta.key: store.get(meta.key) for meta in store.list_all("t") if "_delta_log" not in meta.key}
-    readable = sample() if found == {Kind.WRONG_COUNT} else store  # a file with other rows than stated is not read
-    seen = rows(readable) if mended and found != {Kind.NO_ROW_IDS} else None
+    readable = (
+        sample() if found == {FindingKind.WRONG_COUNT} else store
+    )  # a file with other rows than stated is not read
+    seen = rows(readable) if mended and found != {FindingKind.NO_ROW_IDS} else None
     report = opened(store).check(repair=True)
     assert kinds(report) == (set() if mended else found), str(report)
     assert bool(report.repaired) >= mended
@@ -98,7 +100,7 @@ def test_a_table_that_was_read_from_a_wrong_checkpoint_has_its_rows_again() -> N
     expected = rows(store)
     wrong_newest_checkpoint(store)
     assert len(rows(store)) == len(expected) - 5, "it is opened, and rows are missing"
-    assert kinds(opened(store).check()) == {Kind.WRONG_CHECKPOINT}
+    assert kinds(opened(store).check()) == {FindingKind.WRONG_CHECKPOINT}
     report = opened(store).check(repair=True)
     assert report.clean
     assert rows(store) == expected
@@ -116,7 +118,7 @@ def test_spaces_in_a_schema_say_nothing() -> None:
     fields = json.loads(told["schemaString"])
     told["schemaString"] = json.dumps({**fields, "fields": fields["fields"][::-1]})
     store.put(key, "\n".join(map(json.dumps, lines)).encode())
-    assert Kind.WRONG_CHECKPOINT in kinds(opened(store).check())
+    assert FindingKind.WRONG_CHECKPOINT in kinds(opened(store).check())
 
 
 def test_a_sound_table_is_found_sound() -> None:
@@ -141,7 +143,7 @@ def test_a_missing_file_goes_only_when_told_to() -> None:
     missing_file(store)
     with pytest.raises(Invalid, match="repair=True"):
         opened(store).check(dropMissing=True)
-    assert kinds(opened(store).check(repair=True)) == {Kind.MISSING_FILE}
+    assert kinds(opened(store).check(repair=True)) == {FindingKind.MISSING_FILE}
     report = opened(store).check(repair=True, dropMissing=True)
     assert report.clean
     assert report.repaired[0] == "took 1 missing files out of the table (version 7)"
@@ -162,7 +164,7 @@ def test_ids_after_a_raised_mark_are_fresh() -> None:
 def test_the_other_file_of_a_duplicate_is_named() -> None:
     store = sample()
     duplicate(store)
-    finding = next(f for f in opened(store).check().findings if f.kind is Kind.DUPLICATE_IDS)
+    finding = next(f for f in opened(store).check().findings if f.kind is FindingKind.DUPLICATE_IDS)
     first = live(store).column("key").to_pylist()
     assert finding.file in first
     assert sum(key in finding.what for key in first) == 2
@@ -175,7 +177,7 @@ def test_a_shallow_check_reads_no_data_file() -> None:
     bad_file(store)
     assert kinds(opened(store).check(deep=False)) == set()
     missing_file(store)
-    assert kinds(opened(store).check(deep=False)) == {Kind.MISSING_FILE}
+    assert kinds(opened(store).check(deep=False)) == {FindingKind.MISSING_FILE}
 
 
 def test_files_nobody_refers_to_are_a_note() -> None:
@@ -185,7 +187,7 @@ def test_files_nobody_refers_to_are_a_note() -> None:
     report = opened(store).check()
     assert report.clean
     (note,) = report.findings
-    assert (note.kind, note.count, note.file) == (Kind.ORPHANS, 2, "part-x.parquet")
+    assert (note.kind, note.count, note.file) == (FindingKind.ORPHANS, 2, "part-x.parquet")
     assert "  note: files nobody refers to" in str(report)
 
 
@@ -194,7 +196,7 @@ def test_a_missing_checksum_is_a_note_and_is_written() -> None:
     store.delete(log_key(f"{6:020d}.crc"))
     report = opened(store).check()
     assert report.clean
-    assert [finding.kind for finding in report.findings] == [Kind.NO_CHECKSUM]
+    assert [finding.kind for finding in report.findings] == [FindingKind.NO_CHECKSUM]
     assert opened(store).check(repair=True).findings == ()
 
 
@@ -216,11 +218,11 @@ def test_only_dropping_row_tracking_starts_ids_anew(dropped: bool) -> None:
     domain = {"domainMetadata": {"domain": "delta.rowTracking", "configuration": "{}", "removed": True}}
     rewrite(store, 2, lambda lines: [*lines, *([domain] if dropped else [])])
     rewrite(store, 3, each_add(lambda add: add.update(baseRowId=0)))
-    assert kinds(opened(store).check()) == (set() if dropped else {Kind.REUSED_IDS})
+    assert kinds(opened(store).check()) == (set() if dropped else {FindingKind.REUSED_IDS})
 
 
 def test_many_findings_of_a_kind_are_counted() -> None:
-    found = listed(Finding(Kind.MISSING_FILE, f"{n} is gone") for n in range(LISTED + 5))
+    found = listed(Finding(FindingKind.MISSING_FILE, f"{n} is gone") for n in range(LISTED + 5))
     assert len(found) == LISTED
     assert found[-1].what.endswith("and 5 more such")
     assert sum(f.count for f in found) == LISTED + 5
@@ -294,7 +296,12 @@ def _template() -> MemoryStore:
 
 def test_a_fault_in_a_repair_leaves_a_table_to_be_repaired() -> None:
     before = kinds(opened(_damaged()).check())
-    assert before == {Kind.MARK_BELOW_DATA, Kind.BAD_CHECKPOINT, Kind.BAD_HINT, Kind.BAD_CHECKSUM}
+    assert before == {
+        FindingKind.MARK_BELOW_DATA,
+        FindingKind.BAD_CHECKPOINT,
+        FindingKind.BAD_HINT,
+        FindingKind.BAD_CHECKSUM,
+    }
 
     def mend(store: ObjectStore) -> None:
         opened(store).check(repair=True, deep=False)
@@ -329,7 +336,7 @@ def test_spark_looks_at_files_as_this_process_does(spark: SparkSession, tmp_path
     rewrite_local(tmp_path / "t", 3)
     ours, theirs = DeltaTable.forPath(None, path).check(), DeltaTable.forPath(spark, path).check()
     assert ours == theirs
-    assert Kind.DUPLICATE_IDS in kinds(ours)
+    assert FindingKind.DUPLICATE_IDS in kinds(ours)
 
 
 def rewrite_local(table: Path, version: int) -> None:

@@ -19,7 +19,7 @@ from holdfast.schema.properties import MATERIALIZED_ROW_COMMIT_VERSION, MATERIAL
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
-from holdfast.table.cloning import Asked, clone
+from holdfast.table.cloning import CloneOptions, clone
 from tests.support.damage import append, copied, created, opened, sample
 from tests.support.depth import examples
 from tests.support.faulty import CountingStore, every_fault
@@ -31,7 +31,7 @@ def cloned(
     store: ObjectStore, *, shallow: bool, replace: bool = False, version: int | None = None, **more: str
 ) -> DeltaTable:
     source = load(Location(store, "t"), version=version)
-    clone(source, Location(store, "c"), Asked(shallow, replace, more), env.system())
+    clone(source, Location(store, "c"), CloneOptions(shallow, replace, more), env.system())
     return opened(store, "c")
 
 
@@ -98,7 +98,7 @@ def test_a_clone_of_a_clone() -> None:
     cloned(store, shallow=True)
     source = load(Location(store, "c"))
     for shallow, place in ((True, "d"), (False, "e")):
-        clone(source, Location(store, place), Asked(shallow, False, {}), env.system())
+        clone(source, Location(store, place), CloneOptions(shallow, False, {}), env.system())
         assert values(opened(store, place)) == values(opened(store))
         assert opened(store, place).check().findings == ()
     for meta in list(store.list_all("t")):
@@ -137,7 +137,7 @@ def test_a_clone_over_another_table_keeps_its_mark() -> None:
     store, other = sample(), MemoryStore("other")
     mine = created(other)
     append(mine, range(30))
-    clone(load(Location(store, "t")), Location(other, "t"), Asked(False, True, {}), env.system())
+    clone(load(Location(store, "t")), Location(other, "t"), CloneOptions(False, True, {}), env.system())
     assert values(opened(other)) == values(opened(store))
     assert min(ids(opened(other)).values()) == 30
     assert opened(other).check().clean
@@ -147,12 +147,12 @@ def test_a_clone_over_another_table_keeps_its_mark() -> None:
 def test_what_is_refused() -> None:
     store = sample()
     with pytest.raises(Invalid, match="itself"):
-        clone(load(Location(store, "t")), Location(store, "t"), Asked(True, True, {}), env.system())
+        clone(load(Location(store, "t")), Location(store, "t"), CloneOptions(True, True, {}), env.system())
     cloned(store, shallow=True)
     with pytest.raises(Invalid, match="replace=True"):
         cloned(store, shallow=True)
     with pytest.raises(Unsupported, match="purge"):
-        clone(load(Location(store, "t")), Location(MemoryStore("x"), "c"), Asked(True, False, {}), env.system())
+        clone(load(Location(store, "t")), Location(MemoryStore("x"), "c"), CloneOptions(True, False, {}), env.system())
     with pytest.raises(Invalid, match=r"delta\.appendOnly"):
         cloned(store, shallow=True, replace=True, **{"delta.appendOnyl": "true"})
 

@@ -8,20 +8,20 @@ import pytest
 from holdfast import DeltaTable
 from holdfast.env import system
 from holdfast.errors import AppendOnly, Invalid, NotATable
-from holdfast.model.mutation import Shape
-from holdfast.ops.write import Said
+from holdfast.model.mutation import TableDefinition
+from holdfast.ops.write import CommitOptions
 from holdfast.schema.types import LONG, Field, Struct
 from holdfast.storage.open import open_location
-from holdfast.table.builder import Mode
+from holdfast.table.builder import CreateMode
 from holdfast.table.creating import create_with
 from holdfast.table.writing import LocalRows, Written
 
 
-def made(name: str, values: Sequence[int], mode: Mode, column: str = "n", **properties: str) -> Written:
-    shape = Shape(Struct((Field(column, LONG),)), (), {k.replace("_", "."): v for k, v in properties.items()})
+def made(name: str, values: Sequence[int], mode: CreateMode, column: str = "n", **properties: str) -> Written:
+    shape = TableDefinition(Struct((Field(column, LONG),)), (), {k.replace("_", "."): v for k, v in properties.items()})
     rows = LocalRows(pa.table({column: pa.array(values, pa.int64())}), system())
     return create_with(
-        open_location(f"memory://creating/{name}"), shape, rows, system(), mode=mode, said=Said(None, "w")
+        open_location(f"memory://creating/{name}"), shape, rows, system(), mode=mode, said=CommitOptions(None, "w")
     )
 
 
@@ -30,7 +30,7 @@ def read(name: str) -> DeltaTable:
 
 
 def test_the_first_version_has_the_rows_and_their_ids() -> None:
-    done = made("first", [7, 8], Mode.CREATE)
+    done = made("first", [7, 8], CreateMode.CREATE)
     assert done.version == 0
     assert done.metrics["numOutputRows"] == 2
     found = read("first").toArrow(metadata=["_row_id", "_row_commit_version"]).to_pylist()
@@ -41,8 +41,8 @@ def test_the_first_version_has_the_rows_and_their_ids() -> None:
 
 
 def test_made_anew_it_keeps_its_history_and_gives_no_id_twice() -> None:
-    made("again", [1, 2], Mode.CREATE_OR_REPLACE)
-    assert made("again", [3], Mode.REPLACE, column="m").version == 1
+    made("again", [1, 2], CreateMode.CREATE_OR_REPLACE)
+    assert made("again", [3], CreateMode.REPLACE, column="m").version == 1
     table = read("again")
     assert table.toArrow(metadata=["_row_id"]).to_pylist() == [{"m": 3, "_row_id": 2}]
     assert table.toArrow(version=0).to_pylist() == [{"n": 1}, {"n": 2}]
@@ -52,11 +52,11 @@ def test_made_anew_it_keeps_its_history_and_gives_no_id_twice() -> None:
 
 def test_modes_mind_what_is_there() -> None:
     with pytest.raises(NotATable):
-        made("modes", [1], Mode.REPLACE)
-    made("modes", [1], Mode.CREATE_IF_NOT_EXISTS, delta_appendOnly="true")
-    assert made("modes", [2], Mode.CREATE_IF_NOT_EXISTS).version is None
+        made("modes", [1], CreateMode.REPLACE)
+    made("modes", [1], CreateMode.CREATE_IF_NOT_EXISTS, delta_appendOnly="true")
+    assert made("modes", [2], CreateMode.CREATE_IF_NOT_EXISTS).version is None
     with pytest.raises(Invalid, match="already"):
-        made("modes", [2], Mode.CREATE)
+        made("modes", [2], CreateMode.CREATE)
     with pytest.raises(AppendOnly):
-        made("modes", [2], Mode.REPLACE)
+        made("modes", [2], CreateMode.REPLACE)
     assert read("modes").toArrow().to_pylist() == [{"n": 1}]

@@ -22,7 +22,7 @@ from holdfast.delta.features import WRITABLE, reader_features, table_features
 from holdfast.delta.state import DeltaState, load
 from holdfast.env import Env, system
 from holdfast.errors import ProtocolChanged, TableError
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.schema.properties import PROTECTED_BEFORE
 from holdfast.schema.types import LONG, STRING, Field, Struct
 from holdfast.storage.base import ObjectStore
@@ -30,8 +30,8 @@ from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.open import open_location
 from holdfast.table import dropping
-from holdfast.table.builder import Mode
-from holdfast.table.changing import Caller
+from holdfast.table.builder import CreateMode
+from holdfast.table.changing import ExecutionContext
 from holdfast.table.delta_dialect import DELTA
 from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.dropping import drop_feature_support
@@ -268,7 +268,9 @@ class _Later:
 
 
 def drop(table: DeltaTable, name: str, clock: _Later, *, truncate: bool = True) -> None:
-    drop_feature_support(table.handle.newest(), name, Caller(None, clock.env(), "UTC", DELTA), truncate=truncate)
+    drop_feature_support(
+        table.handle.newest(), name, ExecutionContext(None, clock.env(), "UTC", DELTA), truncate=truncate
+    )
 
 
 @pytest.mark.parametrize("name", ["deletionVectors", "v2Checkpoint", "columnMapping", "vacuumProtocolCheck"])
@@ -353,7 +355,7 @@ def test_a_protocol_without_a_feature_has_all_others(names: frozenset[str], name
 
 def test_another_writer_in_between_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = made(tmp_path / "t", {"delta.enableDeletionVectors": "true", "delta.columnMapping.mode": "name"})
-    real, written = dropping._Run.attempt, list[str]()
+    real, written = dropping._FeatureDrop.attempt, list[str]()
 
     def beaten(self: Any, mutation: Any) -> int | None:
         if mutation.operation not in written:
@@ -361,7 +363,7 @@ def test_another_writer_in_between_is_seen(tmp_path: Path, monkeypatch: pytest.M
             DeltaTable.forPath(None, tmp_path / "t").append(pa.table({"id": [100 + len(written)], "v": ["late"]}))
         return real(self, mutation)
 
-    monkeypatch.setattr(dropping._Run, "attempt", beaten)
+    monkeypatch.setattr(dropping._FeatureDrop, "attempt", beaten)
     table.dropFeatureSupport("columnMapping")
     assert written == ["REMOVE COLUMN MAPPING", "DROP FEATURE"]
     assert [row["id"] for row in rows(table)] == [*(row["id"] for row in LEFT), 101, 102]
@@ -376,7 +378,13 @@ def _template() -> ObjectStore:
     store = MemoryStore()
     columns = Struct((Field("id", LONG), Field("v", STRING)))
     properties = {k: v for k, v in EVERYTHING.items() if not k.startswith("delta.feature")}
-    make(Location(store, "t"), Shape(columns, properties=properties), system(), mode=Mode.CREATE, plain=False)
+    make(
+        Location(store, "t"),
+        TableDefinition(columns, properties=properties),
+        system(),
+        mode=CreateMode.CREATE,
+        plain=False,
+    )
     table = _open(store)
     table.append(ROWS)
     table.delete("id IN (3, 7)")

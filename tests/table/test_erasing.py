@@ -22,14 +22,14 @@ from holdfast.delta.names import commit_name
 from holdfast.delta.state import load
 from holdfast.env import Env, system
 from holdfast.errors import Invalid, NoRowIdentity, Unsupported
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.ops.erase import Erased, spans_of
 from holdfast.schema.types import LONG, STRING, Field, Struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.open import open_location
-from holdfast.table.builder import Mode
+from holdfast.table.builder import CreateMode
 from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.optimizing import Compacted
 from holdfast.table.vacuuming import vacuum
@@ -47,8 +47,8 @@ def _open(store: ObjectStore) -> DeltaTable:
 
 def _made(store: ObjectStore, *, partitioned: bool = False, **properties: str) -> DeltaTable:
     settings = {"delta.enableChangeDataFeed": "true"} | {k.replace("__", "."): v for k, v in properties.items()}
-    shape = Shape(COLUMNS, ("p",) if partitioned else (), settings)
-    make(Location(store, "t"), shape, system(), mode=Mode.CREATE, plain=False)
+    shape = TableDefinition(COLUMNS, ("p",) if partitioned else (), settings)
+    make(Location(store, "t"), shape, system(), mode=CreateMode.CREATE, plain=False)
     table = _open(store)
     table.append(_rows(range(6)))
     return table

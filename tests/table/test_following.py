@@ -20,7 +20,7 @@ from holdfast.errors import Invalid, UnknownVersion
 from holdfast.local.changes import LocalChangeReader
 from holdfast.ops.stream import parts
 from holdfast.plan.stream import Offset, asked_of
-from holdfast.table.following import Follower
+from holdfast.table.following import StreamFollower
 from tests.ops.test_dml_property import SETS, WHERE, drawn
 from tests.support.depth import examples
 from tests.support.diff import events, full, net, states
@@ -30,11 +30,11 @@ fresh = itertools.count()
 KINDS = ("append-only", "upsert", "min-delta", "full-delta")
 
 
-def follow(path: str, **options: str) -> Follower:
-    return Follower(asked_of({"path": path, **options}))
+def follow(path: str, **options: str) -> StreamFollower:
+    return StreamFollower(asked_of({"path": path, **options}))
 
 
-def read(follower: Follower, start: Offset, end: Offset) -> pa.Table:
+def read(follower: StreamFollower, start: Offset, end: Offset) -> pa.Table:
     """What tasks read of a batch, part by part."""
     plan = follower.plan(start, end)
     names = [f.name for f in follower.fields()]

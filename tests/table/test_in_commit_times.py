@@ -11,13 +11,13 @@ import pytest
 from holdfast import DeltaTable, env
 from holdfast.delta.state import DeltaState, is_table, load
 from holdfast.delta.times import InCommitTimes, in_commit_times, version_at
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.schema.types import LONG, Field, Struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
 from holdfast.table import altering
-from holdfast.table.builder import Mode
+from holdfast.table.builder import CreateMode
 from holdfast.table.writing import make
 from tests.support.faulty import every_fault
 
@@ -85,7 +85,13 @@ def test_a_fault_anywhere_leaves_times_on_or_off_and_never_wrong() -> None:
 
     def run(store: ObjectStore) -> None:
         location = Location(store, "t")
-        made = make(location, Shape(Struct((Field("id", LONG),))), clock, mode=Mode.CREATE_IF_NOT_EXISTS, plain=True)
+        made = make(
+            location,
+            TableDefinition(Struct((Field("id", LONG),))),
+            clock,
+            mode=CreateMode.CREATE_IF_NOT_EXISTS,
+            plain=True,
+        )
         altering.set_properties(made, ON, clock)
         altering.default_column(load(location), "id", "7", clock)
 

@@ -14,12 +14,12 @@ from holdfast import DeltaTable, Invalid
 from holdfast.delta.state import load
 from holdfast.env import system
 from holdfast.errors import AppendOnly, Unsupported
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.schema.types import LONG, STRING, Field, Primitive, Struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
-from holdfast.table.builder import Mode
+from holdfast.table.builder import CreateMode
 from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.writing import make
 from tests.support.depth import examples
@@ -39,8 +39,8 @@ def rows(values: list[tuple[Any, ...]]) -> pa.Table:
 
 
 def made(store: ObjectStore, *, partitions: tuple[str, ...] = (), **properties: str) -> DeltaTable:
-    shape = Shape(COLUMNS, partition_columns=partitions, properties=properties)
-    make(Location(store, "t"), shape, system(), mode=Mode.CREATE, plain=True)
+    shape = TableDefinition(COLUMNS, partition_columns=partitions, properties=properties)
+    make(Location(store, "t"), shape, system(), mode=CreateMode.CREATE, plain=True)
     table = opened(store)
     table.append(rows(THERE[:3]))
     table.append(rows(THERE[3:]))
@@ -144,8 +144,8 @@ def test_what_is_left_is_what_nothing_matches(
     there: list[tuple[Any, ...]], coming: list[tuple[Any, ...]], columns: tuple[str, ...], hides: bool
 ) -> None:
     store = MemoryStore()
-    shape = Shape(COLUMNS, properties=VECTORS if hides else {})
-    make(Location(store, "t"), shape, system(), mode=Mode.CREATE, plain=True)
+    shape = TableDefinition(COLUMNS, properties=VECTORS if hides else {})
+    make(Location(store, "t"), shape, system(), mode=CreateMode.CREATE, plain=True)
     table = opened(store)
     table.append(rows(there))
     table.overwrite(rows(coming), replaceUsing=columns)

@@ -11,16 +11,16 @@ from holdfast import DeltaTable
 from holdfast.delta.state import DeltaState, load
 from holdfast.env import system
 from holdfast.errors import MetadataChanged, NumbersTaken, TableError
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.schema.identity import identity_metadata
 from holdfast.schema.types import LONG, STRING, Field, Struct
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from holdfast.table import altering
-from holdfast.table.builder import Mode
+from holdfast.table.builder import CreateMode
 from holdfast.table.delta_dialect import DELTA
 from holdfast.table.delta_handle import DeltaHandle
-from holdfast.table.writing import How, LocalRows, make, write
+from holdfast.table.writing import LocalRows, WriteOptions, make, write
 from tests.support.depth import DEPTH
 
 SCHEMA = Struct((Field("n", LONG, True, identity_metadata(start=1, step=1, explicit=True)), Field("name", STRING)))
@@ -32,7 +32,7 @@ def ship(*names: str) -> LocalRows:
 
 def harbour() -> tuple[Location, DeltaState]:
     location = Location(MemoryStore(), "t")
-    return location, make(location, Shape(SCHEMA), system(), mode=Mode.CREATE, plain=False)
+    return location, make(location, TableDefinition(SCHEMA), system(), mode=CreateMode.CREATE, plain=False)
 
 
 def numbers(location: Location) -> list[int]:
@@ -41,16 +41,16 @@ def numbers(location: Location) -> list[int]:
 
 def test_rows_whose_numbers_are_taken_get_others() -> None:
     location, read = harbour()
-    write(read, ship("a", "b"), How(), system(), DELTA)
-    assert write(read, ship("c"), How(), system(), DELTA).version == 2
+    write(read, ship("a", "b"), WriteOptions(), system(), DELTA)
+    assert write(read, ship("c"), WriteOptions(), system(), DELTA).version == 2
     assert numbers(location) == [1, 2, 3]
 
 
 def test_an_overwrite_is_not_repeated_behind_the_users_back() -> None:
     location, read = harbour()
-    write(read, ship("a"), How(), system(), DELTA)
+    write(read, ship("a"), WriteOptions(), system(), DELTA)
     with pytest.raises(NumbersTaken, match=r"version 1, a WRITE.*handed out the numbers.*repeat it"):
-        write(read, ship("b"), How(replace=True), system(), DELTA)
+        write(read, ship("b"), WriteOptions(replace=True), system(), DELTA)
     assert load(location).version == 1
 
 
@@ -59,16 +59,16 @@ def test_rows_that_cannot_be_stored_again_are_a_conflict() -> None:
         repeatable = False
 
     _, read = harbour()
-    write(read, ship("a"), How(), system(), DELTA)
+    write(read, ship("a"), WriteOptions(), system(), DELTA)
     with pytest.raises(MetadataChanged, match="numbers of identity columns"):
-        write(read, Once(pa.table({"name": ["b"]}), system()), How(), system(), DELTA)
+        write(read, Once(pa.table({"name": ["b"]}), system()), WriteOptions(), system(), DELTA)
 
 
 def test_who_hands_out_no_numbers_goes_on() -> None:
     location, read = harbour()
-    write(read, ship("a"), How(), system(), DELTA)
+    write(read, ship("a"), WriteOptions(), system(), DELTA)
     given = LocalRows(pa.table({"n": pa.array([70], pa.int64()), "name": ["z"]}), system())
-    assert write(read, given, How(), system(), DELTA).version == 2
+    assert write(read, given, WriteOptions(), system(), DELTA).version == 2
     assert numbers(location) == [1, 70]
     with pytest.raises(MetadataChanged, match="schema or properties"):
         altering.set_properties(read, {"owner": "me"}, system())
@@ -81,7 +81,7 @@ def test_many_at_once_share_no_number() -> None:
     def work() -> None:
         try:
             for _ in range(3 * min(DEPTH, 5)):
-                write(read, ship("a", "b"), How(), system(), DELTA)
+                write(read, ship("a", "b"), WriteOptions(), system(), DELTA)
         except (TableError, AssertionError) as error:
             failures.append(error)
 

@@ -17,7 +17,7 @@ from holdfast.delta.shape import high_water_of
 from holdfast.delta.state import DeltaState, load
 from holdfast.env import system
 from holdfast.errors import Invalid
-from holdfast.model.finding import Kind
+from holdfast.model.finding import FindingKind
 from holdfast.model.mutation import Mutation
 from holdfast.schema.identity import HIGH_WATER
 from holdfast.schema.properties import COLUMN_MAPPING_MAX_ID
@@ -155,7 +155,7 @@ def test_a_check_finds_a_clustering_column_that_is_gone() -> None:
     )
     commit_shape(state, Mutation("CLUSTER BY", shape=shape), system())
     (finding,) = [f for f in table.check().findings if not f.kind.is_harmless]
-    assert (finding.kind, "clustered by nobody" in finding.what) == (Kind.LOST_CLUSTERING, True)
+    assert (finding.kind, "clustered by nobody" in finding.what) == (FindingKind.LOST_CLUSTERING, True)
 
 
 def test_a_number_column_that_was_renamed_keeps_its_mark() -> None:

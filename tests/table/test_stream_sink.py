@@ -13,7 +13,7 @@ from holdfast.delta.vectors import load_hidden
 from holdfast.env import system
 from holdfast.errors import Invalid, SchemaMismatch, Unsupported
 from holdfast.local.runner import LocalRunner
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.ops.open_table import OpenTable
 from holdfast.plan.scan import Request
 from holdfast.schema.from_arrow import struct_of
@@ -22,33 +22,33 @@ from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from holdfast.table import altering
-from holdfast.table.builder import Mode
-from holdfast.table.stream_sink import Sink, StreamWriter, commit, sink_of, store, task_of
+from holdfast.table.builder import CreateMode
+from holdfast.table.stream_sink import StreamSink, StreamWriter, commit, sink_of, store, task_of
 from holdfast.table.writing import make
 from tests.support.faulty import every_fault
 
 COLUMNS = Struct((Field("n", LONG),))
 
 
-def sink_in(store: ObjectStore, *, replaces: bool = False) -> Sink:
-    return Sink(Location(store, "t"), "query", None, replaces)
+def sink_in(store: ObjectStore, *, replaces: bool = False) -> StreamSink:
+    return StreamSink(Location(store, "t"), "query", None, replaces)
 
 
-def write(sink: Sink, batch: int, *tasks: list[int]) -> int | None:
+def write(sink: StreamSink, batch: int, *tasks: list[int]) -> int | None:
     """A batch, as its tasks and then its commit write it."""
     rows = [pa.table({"n": pa.array(each, pa.int64())}) for each in tasks]
     task = task_of(load(sink.location), struct_of(rows[0].schema))
     return commit(sink, [store(task, iter(each.to_batches())) for each in rows], batch)
 
 
-def rows(sink: Sink) -> list[int]:
+def rows(sink: StreamSink) -> list[int]:
     found = OpenTable(load(sink.location).snapshot, load_hidden).scan(Request(None, None, ()), LocalRunner())
     return sorted(found.column("n").to_pylist())
 
 
 def made() -> MemoryStore:
     inner = MemoryStore()
-    make(Location(inner, "t"), Shape(COLUMNS), system(), mode=Mode.CREATE, plain=False)
+    make(Location(inner, "t"), TableDefinition(COLUMNS), system(), mode=CreateMode.CREATE, plain=False)
     return inner
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from holdfast import DeltaTable, Invalid
 from holdfast.env import system
-from holdfast.schema.identity import Identity
+from holdfast.schema.identity import IdentityColumn
 from holdfast.table.builder import IdentityGenerator
-from holdfast.table.changing import Caller
+from holdfast.table.changing import ExecutionContext
 from holdfast.table.delta_dialect import DELTA
 from holdfast.table.numbering import sync_identity
 from tests.support.depth import examples
@@ -29,7 +29,7 @@ def made(path: Path, start: int, step: int, *values: int) -> DeltaTable:
 
 
 def synced(table: DeltaTable, name: str = "id") -> int | None:
-    sync_identity(table.handle.newest(), name, Caller(None, system(), "UTC", DELTA))
+    sync_identity(table.handle.newest(), name, ExecutionContext(None, system(), "UTC", DELTA))
     column = table.handle.newest().snapshot.schema.find("id")
     assert column is not None
     mark = column.metadata.get("delta.identity.highWaterMark")
@@ -79,8 +79,8 @@ def test_only_identity_columns_are_synced(tmp_path: Path) -> None:
 @examples(200)
 @given(st.integers(-1000, 1000), st.integers(-9, 9).filter(bool), st.integers(-2000, 2000))
 def test_no_number_after_the_mark_is_the_value_or_before_it(start: int, step: int, value: int) -> None:
-    mark = Identity("id", start, step, None, True).mark_for(value)
-    following = Identity("id", start, step, mark, True).next_value
+    mark = IdentityColumn("id", start, step, None, True).mark_for(value)
+    following = IdentityColumn("id", start, step, mark, True).next_value
     assert (following - value) * step > 0
     assert mark is None or (mark - value) * step >= 0
     assert (following - start) % step == 0

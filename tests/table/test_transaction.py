@@ -21,13 +21,13 @@ from holdfast.errors import (
     NoRowIdentity,
     NumbersTaken,
 )
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.schema.identity import identity_metadata
 from holdfast.schema.types import LONG, STRING, Field, Struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
-from holdfast.table.builder import Mode
+from holdfast.table.builder import CreateMode
 from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.transaction import Transaction
 from holdfast.table.writing import make
@@ -198,7 +198,7 @@ def test_columns_and_numbers_come_with_it() -> None:
 def test_numbers_go_on_from_verb_to_verb_and_are_handed_out_once() -> None:
     fields = (Field("n", LONG, True, identity_metadata(start=1, step=1, explicit=False)), Field("k", LONG))
     location = Location(MemoryStore(), "t")
-    made = make(location, Shape(Struct(fields)), env.system(), mode=Mode.CREATE, plain=False)
+    made = make(location, TableDefinition(Struct(fields)), env.system(), mode=CreateMode.CREATE, plain=False)
     table, other = (DeltaTable(DeltaHandle(None, made)).alias("t") for _ in range(2))
 
     def work(t: Transaction) -> None:
@@ -273,11 +273,11 @@ def test_a_plan_within_it_sees_the_verbs_before() -> None:
 @cache
 def _template() -> ObjectStore:
     store = MemoryStore()
-    shape = Shape(
+    shape = TableDefinition(
         Struct((Field("k", LONG), Field("v", LONG), Field("p", STRING))),
         properties={"delta.enableChangeDataFeed": "true"},
     )
-    make(Location(store, "t"), shape, env.system(), mode=Mode.CREATE, plain=False)
+    make(Location(store, "t"), shape, env.system(), mode=CreateMode.CREATE, plain=False)
     DeltaTable(DeltaHandle(None, load(Location(store, "t")))).append(rows_of(range(6)))
     return store
 

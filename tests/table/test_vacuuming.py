@@ -20,12 +20,12 @@ from holdfast.delta.state import load
 from holdfast.delta.vacuums import read_info
 from holdfast.env import Env, system
 from holdfast.errors import Invalid, TableError, UnknownVersion
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.open import open_location
-from holdfast.table.builder import Mode
+from holdfast.table.builder import CreateMode
 from holdfast.table.vacuuming import vacuum
 from holdfast.table.writing import make
 from tests.support.faulty import CountingStore, every_fault
@@ -176,8 +176,10 @@ def test_lite_needs_the_commits_since_the_last_vacuum(monkeypatch: pytest.Monkey
 @cache
 def _template() -> tuple[MemoryStore, int]:
     store = MemoryStore()
-    shape = Shape(COLUMNS, properties={"delta.enableChangeDataFeed": "true", "delta.checkpointInterval": "1000"})
-    make(Location(store, "t"), shape, system(), mode=Mode.CREATE, plain=False)
+    shape = TableDefinition(
+        COLUMNS, properties={"delta.enableChangeDataFeed": "true", "delta.checkpointInterval": "1000"}
+    )
+    make(Location(store, "t"), shape, system(), mode=CreateMode.CREATE, plain=False)
     table = opened(store)
     for first in (0, 5):
         table.append(pa.table({"id": pa.array(range(first, first + 5), pa.int64()), "v": ["a"] * 5}))

@@ -15,16 +15,16 @@ from holdfast import DeltaTable, Invalid, NotATable
 from holdfast.delta.state import load
 from holdfast.env import system
 from holdfast.errors import ConstraintViolated, SchemaMismatch, TableError
-from holdfast.model.mutation import Shape
-from holdfast.ops.write import Said
+from holdfast.model.mutation import TableDefinition
+from holdfast.ops.write import CommitOptions
 from holdfast.schema.types import LONG, STRING, Field, Struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
-from holdfast.table.builder import Mode
+from holdfast.table.builder import CreateMode
 from holdfast.table.delta_dialect import DELTA
 from holdfast.table.delta_handle import DeltaHandle
-from holdfast.table.writing import How, LocalRows, make, write
+from holdfast.table.writing import LocalRows, WriteOptions, make, write
 from tests.support.faulty import every_fault
 
 DAY = datetime.date(2024, 5, 1)
@@ -225,17 +225,17 @@ def test_plain_tables_for_old_readers(tmp_path: Path) -> None:
 
 def test_a_fault_anywhere_leaves_the_old_or_the_new_rows() -> None:
     """The real verbs on the local runner, over a checkpoint; every storage operation fails once, in three ways."""
-    shape = Shape(Struct((Field("id", LONG), Field("name", STRING))), (), {"delta.checkpointInterval": "2"})
+    shape = TableDefinition(Struct((Field("id", LONG), Field("name", STRING))), (), {"delta.checkpointInterval": "2"})
 
     def at(store: ObjectStore) -> Location:
         return Location(store, "t")
 
     def run(store: ObjectStore) -> None:
         env = system()
-        state = make(at(store), shape, env, mode=Mode.CREATE, plain=False)
-        write(state, LocalRows(people("a", "b"), env), How(), env, DELTA)
-        write(load(at(store)), LocalRows(people("c"), env), How(said=Said()), env, DELTA)
-        write(load(at(store)), LocalRows(people("z"), env), How(replace=True), env, DELTA)
+        state = make(at(store), shape, env, mode=CreateMode.CREATE, plain=False)
+        write(state, LocalRows(people("a", "b"), env), WriteOptions(), env, DELTA)
+        write(load(at(store)), LocalRows(people("c"), env), WriteOptions(said=CommitOptions()), env, DELTA)
+        write(load(at(store)), LocalRows(people("z"), env), WriteOptions(replace=True), env, DELTA)
 
     def check(store: ObjectStore) -> None:
         try:

@@ -16,13 +16,13 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from holdfast.cli.failure import Refused, debug_option, wants_json, wants_traceback
+from holdfast.cli.failure import CommandRefused, debug_option, wants_json, wants_traceback
 from holdfast.cli.stderr import guarded
 from holdfast.errors import TableError
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Subcommand:
     """Where a subcommand is, under which heading it is listed, and what it does."""
 
     module: str
@@ -33,30 +33,34 @@ class Entry:
 LOOK, CHANGE, TEND, HERE = "Look", "Change rows", "Look after a table", "This machine"
 
 COMMANDS = {
-    "show": Entry("holdfast.cli.show", LOOK, "Rows of a table, now or at an earlier version."),
-    "history": Entry("holdfast.cli.history", LOOK, "What was done to a table, newest first."),
-    "detail": Entry("holdfast.cli.detail", LOOK, "What a table is: size, columns, settings, who can open it."),
-    "files": Entry("holdfast.cli.files", LOOK, "The live files of a table, or what a condition would read."),
-    "changes": Entry("holdfast.cli.changes", LOOK, "What happened to rows from one version to another."),
-    "biography": Entry("holdfast.cli.biography", LOOK, "The life of one row, by its id."),
-    "take": Entry("holdfast.cli.take", LOOK, "Rows by their ids, in the order asked."),
-    "lookup": Entry("holdfast.cli.lookup", LOOK, "Rows by the values of columns, through an index if there is one."),
-    "sql": Entry("holdfast.cli.sql", LOOK, "A SELECT over tables, on Spark."),
-    "append": Entry("holdfast.cli.append", CHANGE, "Add the rows of Parquet, CSV or JSON files."),
-    "delete": Entry("holdfast.cli.delete", CHANGE, "Take out the rows that satisfy a condition."),
-    "update": Entry("holdfast.cli.update", CHANGE, "Set columns of the rows that satisfy a condition."),
-    "merge": Entry("holdfast.cli.merge", CHANGE, "Update the rows that a file matches and insert the others."),
-    "restore": Entry("holdfast.cli.restore", CHANGE, "Bring back the rows of an earlier version."),
-    "compact": Entry("holdfast.cli.compact", TEND, "Write small files together, every row as it was."),
-    "cluster": Entry("holdfast.cli.cluster", TEND, "Put rows with near values into the same files."),
-    "vacuum": Entry("holdfast.cli.vacuum", TEND, "Delete files that no version within the retention needs."),
-    "check": Entry("holdfast.cli.check", TEND, "Is the table sound? Repair what can be repaired safely."),
-    "properties": Entry("holdfast.cli.properties", TEND, "The properties of a table: list, set, unset."),
-    "enable-row-tracking": Entry("holdfast.cli.tracking", TEND, "Give every row an id, while others go on writing."),
-    "publish": Entry("holdfast.cli.publish", TEND, "Bring rows into a table of the other format, ids kept."),
-    "index": Entry("holdfast.cli.index", TEND, "Indexes: list, create, refresh, rebuild, drop, verify, stats."),
-    "tour": Entry("holdfast.cli.tour", HERE, "What Holdfast does, shown on tables made on the spot."),
-    "doctor": Entry("holdfast.cli.doctor", HERE, "Look at this machine: versions, Java, ways to run Spark."),
+    "show": Subcommand("holdfast.cli.show", LOOK, "Rows of a table, now or at an earlier version."),
+    "history": Subcommand("holdfast.cli.history", LOOK, "What was done to a table, newest first."),
+    "detail": Subcommand("holdfast.cli.detail", LOOK, "What a table is: size, columns, settings, who can open it."),
+    "files": Subcommand("holdfast.cli.files", LOOK, "The live files of a table, or what a condition would read."),
+    "changes": Subcommand("holdfast.cli.changes", LOOK, "What happened to rows from one version to another."),
+    "biography": Subcommand("holdfast.cli.biography", LOOK, "The life of one row, by its id."),
+    "take": Subcommand("holdfast.cli.take", LOOK, "Rows by their ids, in the order asked."),
+    "lookup": Subcommand(
+        "holdfast.cli.lookup", LOOK, "Rows by the values of columns, through an index if there is one."
+    ),
+    "sql": Subcommand("holdfast.cli.sql", LOOK, "A SELECT over tables, on Spark."),
+    "append": Subcommand("holdfast.cli.append", CHANGE, "Add the rows of Parquet, CSV or JSON files."),
+    "delete": Subcommand("holdfast.cli.delete", CHANGE, "Take out the rows that satisfy a condition."),
+    "update": Subcommand("holdfast.cli.update", CHANGE, "Set columns of the rows that satisfy a condition."),
+    "merge": Subcommand("holdfast.cli.merge", CHANGE, "Update the rows that a file matches and insert the others."),
+    "restore": Subcommand("holdfast.cli.restore", CHANGE, "Bring back the rows of an earlier version."),
+    "compact": Subcommand("holdfast.cli.compact", TEND, "Write small files together, every row as it was."),
+    "cluster": Subcommand("holdfast.cli.cluster", TEND, "Put rows with near values into the same files."),
+    "vacuum": Subcommand("holdfast.cli.vacuum", TEND, "Delete files that no version within the retention needs."),
+    "check": Subcommand("holdfast.cli.check", TEND, "Is the table sound? Repair what can be repaired safely."),
+    "properties": Subcommand("holdfast.cli.properties", TEND, "The properties of a table: list, set, unset."),
+    "enable-row-tracking": Subcommand(
+        "holdfast.cli.tracking", TEND, "Give every row an id, while others go on writing."
+    ),
+    "publish": Subcommand("holdfast.cli.publish", TEND, "Bring rows into a table of the other format, ids kept."),
+    "index": Subcommand("holdfast.cli.index", TEND, "Indexes: list, create, refresh, rebuild, drop, verify, stats."),
+    "tour": Subcommand("holdfast.cli.tour", HERE, "What Holdfast does, shown on tables made on the spot."),
+    "doctor": Subcommand("holdfast.cli.doctor", HERE, "Look at this machine: versions, Java, ways to run Spark."),
 }
 
 
@@ -96,7 +100,7 @@ class OnDemand(click.Group):
         except TableError as error:
             if wants_traceback(ctx):
                 raise
-            raise Refused(error, as_json=wants_json(ctx)) from error
+            raise CommandRefused(error, as_json=wants_json(ctx)) from error
 
 
 @click.group(cls=OnDemand, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -11,7 +11,7 @@ from holdfast.cli.command import limit_options, most, on_table
 from holdfast.cli.rows import tell
 from holdfast.cli.screen import count_text
 from holdfast.cli.target import Target, columns_of
-from holdfast.plan.changes import Kind
+from holdfast.plan.changes import ChangeKind
 from holdfast.spark.terminal import phase
 
 _SHORT = {"_change_type": "change", "_commit_version": "version", "_row_id": "row id"}
@@ -24,8 +24,8 @@ _HELP = "append-only: rows that came; upsert: rows that came or changed; min-del
 @click.option("--to", "end", metavar="N|TIME", help="The last commit, included; the newest without it.")
 @click.option(
     "--kind",
-    type=click.Choice([kind.value for kind in Kind]),
-    default=Kind.FULL_DELTA.value,
+    type=click.Choice([kind.value for kind in ChangeKind]),
+    default=ChangeKind.FULL_DELTA.value,
     show_default=True,
     help=f"{_HELP}full-delta: every step.",
 )

@@ -63,7 +63,7 @@ _PATTERNS = (
 )
 
 
-class Refused(click.ClickException):
+class CommandRefused(click.ClickException):
     """What ends a command that the table, or the machine, does not allow."""
 
     exit_code = 1

@@ -32,7 +32,7 @@ _ZERO_FIRST, _MANY_DIGITS = r"^[+-]?0\d", r"^[+-]?\d{16,}$"
 _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 
 
-class Format(Enum):
+class FileFormat(Enum):
     """What a file can be."""
 
     PARQUET = "parquet"
@@ -41,12 +41,12 @@ class Format(Enum):
 
 
 _SUFFIXES = {
-    ".parquet": Format.PARQUET,
-    ".pq": Format.PARQUET,
-    ".csv": Format.CSV,
-    ".json": Format.JSON,
-    ".jsonl": Format.JSON,
-    ".ndjson": Format.JSON,
+    ".parquet": FileFormat.PARQUET,
+    ".pq": FileFormat.PARQUET,
+    ".csv": FileFormat.CSV,
+    ".json": FileFormat.JSON,
+    ".jsonl": FileFormat.JSON,
+    ".ndjson": FileFormat.JSON,
 }
 
 files_argument = click.argument(
@@ -54,7 +54,10 @@ files_argument = click.argument(
 )
 file_argument = click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 format_option = click.option(
-    "--format", "format_", type=click.Choice([f.value for f in Format]), help="What the files are; else by their names."
+    "--format",
+    "format_",
+    type=click.Choice([f.value for f in FileFormat]),
+    help="What the files are; else by their names.",
 )
 
 
@@ -67,9 +70,9 @@ def read_files(files: Sequence[str], format_: str | None, schema: Struct | None)
         raise Invalid(f"the files do not go together: {_first_line(error)}; append them one by one") from error
 
 
-def _format_of(name: str, given: str | None) -> Format:
+def _format_of(name: str, given: str | None) -> FileFormat:
     if given is not None:
-        return Format(given)
+        return FileFormat(given)
     if name == STDIN:
         raise click.UsageError("say what comes from standard input: --format parquet, csv or json")
     path = Path(name)
@@ -79,7 +82,7 @@ def _format_of(name: str, given: str | None) -> Format:
     return _SUFFIXES[suffix.lower()]
 
 
-def _read(name: str, format_: Format, schema: Struct | None) -> pa.Table:
+def _read(name: str, format_: FileFormat, schema: Struct | None) -> pa.Table:
     shown = "standard input" if name == STDIN else name
     try:
         return _READERS[format_](_source(name), schema)
@@ -146,10 +149,10 @@ def _json(source: Any, schema: Struct | None) -> pa.Table:
     return _typed(rows.select(brought), known)
 
 
-_READERS: dict[Format, Callable[[Any, Struct | None], pa.Table]] = {
-    Format.PARQUET: _parquet,
-    Format.CSV: _csv,
-    Format.JSON: _json,
+_READERS: dict[FileFormat, Callable[[Any, Struct | None], pa.Table]] = {
+    FileFormat.PARQUET: _parquet,
+    FileFormat.CSV: _csv,
+    FileFormat.JSON: _json,
 }
 
 

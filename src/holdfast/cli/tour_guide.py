@@ -27,7 +27,7 @@ from rich.table import Table
 from rich.text import Span, Text
 
 from holdfast.cli.screen import Head, cell, size_text
-from holdfast.report.facts import Bytes, Step
+from holdfast.report.facts import Bytes, TourStep
 
 WIDEST = 100
 _INDENT = 4
@@ -67,7 +67,7 @@ def shown(function: Callable[..., Any], *, imports: str = "") -> Shown:
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenStep:
     """A step that is being taken."""
 
     title: str
@@ -87,7 +87,7 @@ class Guide:
         self.names = names
         self._home = home.resolve()
         self._pause = pause
-        self._steps: list[_Open] = []
+        self._steps: list[_OpenStep] = []
 
     @property
     def home(self) -> str:
@@ -95,9 +95,9 @@ class Guide:
         return self._home.as_uri()
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[TourStep, ...]:
         return tuple(
-            Step(s.title, s.says, "\n\n".join(s.code), tuple(s.checks), s.seconds, s.written, s.skipped)
+            TourStep(s.title, s.says, "\n\n".join(s.code), tuple(s.checks), s.seconds, s.written, s.skipped)
             for s in self._steps
         )
 
@@ -105,7 +105,7 @@ class Guide:
         """Begin a step."""
         if self._steps:
             self.end()
-        self._steps.append(_Open(title, says))
+        self._steps.append(_OpenStep(title, says))
         head = Text.assemble((f"{len(self._steps):>2}  ", "bold cyan"), (title, "bold"))
         self.console.print()
         self.console.print(Rule(head, align="left", style="dim cyan"))

@@ -21,7 +21,7 @@ from holdfast.cli.screen import Head, count_text
 from holdfast.cli.tour_guide import Guide
 from holdfast.errors import Unsupported
 from holdfast.plan.biography import Biography, What
-from holdfast.report.facts import Answer, Lookup, Writer
+from holdfast.report.facts import ChangeCounts, Lookup, Writer
 
 Index: TypeAlias = dict[str, tuple[int, int]]  # its files, their sizes, and when they were written
 
@@ -184,7 +184,7 @@ def look_up_again(guide: Guide, earlier: Sequence[Lookup], index: Index) -> Look
     return now
 
 
-def changes(guide: Guide) -> tuple[Answer, ...]:
+def changes(guide: Guide) -> tuple[ChangeCounts, ...]:
     guide.step(
         "What happened? Four answers",
         "Everything since the index was made: an upsert, a delete, three writers, a compaction. No change feed was on.",
@@ -198,7 +198,7 @@ def changes(guide: Guide) -> tuple[Answer, ...]:
         began = time.perf_counter()
         asked = orders.changes(start, kind=kind)
         asked.toArrow()
-        answers.append(Answer(kind, dict(rows), asked.bytesRead, time.perf_counter() - began))
+        answers.append(ChangeCounts(kind, dict(rows), asked.bytesRead, time.perf_counter() - began))
     late, net, full = guide.names["late"].num_rows // 2, told["min-delta"], told["full-delta"]
     guide.check(
         ("the rows that only moved are in none of them", sum(full.values()) < 6 * late + 300),

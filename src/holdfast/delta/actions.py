@@ -66,7 +66,7 @@ class Protocol(_Action, frozen=True):
     writer_features: tuple[str, ...] | None = None
 
 
-class Format(_Action, frozen=True):
+class FormatAction(_Action, frozen=True):
     provider: str = "parquet"
     options: dict[str, str | None] | None = None
 
@@ -77,7 +77,7 @@ class Metadata(_Action, frozen=True):
     id: str | None = None
     name: str | None = None
     description: str | None = None
-    format: Format | None = None
+    format: FormatAction | None = None
     schema_string: str | None = None
     partition_columns: tuple[str, ...] | None = None
     configuration: dict[str, str | None] | None = None

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from holdfast.delta.actions import Line, decode_lines
 from holdfast.delta.audit_compacted import wrong_compactions
-from holdfast.delta.audit_history import History, vector_keys
+from holdfast.delta.audit_history import FileHistory, vector_keys
 from holdfast.delta.checkpoint import read_checkpoint
 from holdfast.delta.checksum import (
     Hint,
@@ -35,14 +35,14 @@ from holdfast.delta.claims import count, hinted_otherwise
 from holdfast.delta.columns import logical_ids
 from holdfast.delta.log import list_all, log_url, read_bytes
 from holdfast.delta.names import LAST_CHECKPOINT, LOG, checksum_name, commit_name
-from holdfast.delta.replay import Layer, LiveFiles, layer_from, put
+from holdfast.delta.replay import ActionLayer, LiveFiles, layer_from, put
 from holdfast.delta.segment import Checkpoint, LogListing
-from holdfast.delta.settings import Known, Settings, fold
+from holdfast.delta.settings import CompleteSettings, TableSettings, fold
 from holdfast.delta.state import DeltaState
 from holdfast.delta.tombstones import tombstones
 from holdfast.errors import Damaged
 from holdfast.model.files import FileTable, Slab
-from holdfast.model.finding import Finding, Kind, listed
+from holdfast.model.finding import Finding, FindingKind, listed
 from holdfast.schema.types import leaves
 from holdfast.storage.arrays import strings
 from holdfast.storage.base import ObjectMeta
@@ -68,9 +68,9 @@ class LogChecked:
 class _Trusted:
     """The table at a version, as its commits make it."""
 
-    settings: Settings
+    settings: TableSettings
     base: tuple[Slab, ...] = ()
-    layers: tuple[Layer, ...] = ()
+    layers: tuple[ActionLayer, ...] = ()
     whole: bool = True  # from the first commit on; else from a checkpoint, which may itself be wrong
 
     def after(self, lines: list[Line], location: Location) -> _Trusted:
@@ -86,7 +86,7 @@ def check_log(state: DeltaState) -> LogChecked:
     """Check the log of a table that can be opened."""
     location = state.snapshot.location
     listing = list_all(location).listing
-    walk = _Walk(location, listing)
+    walk = _CommitWalk(location, listing)
     walk.run()
     compacted = dict(wrong_compactions(location, listing))
     hint = list(_hint(location, listing, (*walk.broken, *walk.wrong)))
@@ -111,17 +111,17 @@ def check_log(state: DeltaState) -> LogChecked:
     )
 
 
-class _Walk:
+class _CommitWalk:
     """The walk over the commits; findings are gathered on the way."""
 
     def __init__(self, location: Location, listing: LogListing) -> None:
         self.location = location
         self.listing = listing
-        self.history = History(location)
+        self.history = FileHistory(location)
         self.findings: list[Finding] = []
         self.broken: list[Checkpoint] = []
         self.wrong: list[Checkpoint] = []
-        self._trusted: _Trusted | None = _Trusted(Settings()) if 0 in listing.commits else None
+        self._trusted: _Trusted | None = _Trusted(TableSettings()) if 0 in listing.commits else None
         self._checkpoints: dict[int, list[Checkpoint]] = {}
         for checkpoint in listing.checkpoints:
             self._checkpoints.setdefault(checkpoint.version, []).append(checkpoint)
@@ -135,7 +135,7 @@ class _Walk:
                 self._commit(version, next(bodies)[1])
             elif oldest is not None and version > oldest:
                 self._trusted = None
-                self._found(Kind.MISSING_COMMIT, f"the commit of version {version} is not there", version)
+                self._found(FindingKind.MISSING_COMMIT, f"the commit of version {version} is not there", version)
             for checkpoint in self._checkpoints.get(version, ()):
                 self._checkpoint(checkpoint)
 
@@ -144,7 +144,7 @@ class _Walk:
             lines = decode_lines(data, where=f"{log_url(self.location)}/{commit_name(version)}")
         except Damaged as error:
             self._trusted = None
-            self._found(Kind.BAD_COMMIT, str(error), version)
+            self._found(FindingKind.BAD_COMMIT, str(error), version)
             return
         self.history.saw(version, lines)
         if self._trusted is not None:
@@ -157,7 +157,7 @@ class _Walk:
             settings, slabs = contents.settings, contents.slabs
         except Damaged as error:
             self.broken.append(checkpoint)
-            self._found(Kind.BAD_CHECKPOINT, str(error), checkpoint.version, checkpoint.name, repair)
+            self._found(FindingKind.BAD_CHECKPOINT, str(error), checkpoint.version, checkpoint.name, repair)
             return
         if self._trusted is None:
             self._trusted = _Trusted(settings, slabs, whole=False)
@@ -171,9 +171,11 @@ class _Walk:
             else:
                 what += ", counted from an older checkpoint: one of the two is wrong"
             repair_of = repair if self._trusted.whole else None
-            self._found(Kind.WRONG_CHECKPOINT, what, checkpoint.version, checkpoint.name, repair_of)
+            self._found(FindingKind.WRONG_CHECKPOINT, what, checkpoint.version, checkpoint.name, repair_of)
 
-    def _found(self, kind: Kind, what: str, version: int, name: str | None = None, repair: str | None = None) -> None:
+    def _found(
+        self, kind: FindingKind, what: str, version: int, name: str | None = None, repair: str | None = None
+    ) -> None:
         name = name or commit_name(version)
         self.findings.append(Finding(kind, what, file=f"{LOG}/{name}", version=version, repair=repair))
 
@@ -185,7 +187,7 @@ def _holes(commits: Mapping[int, object]) -> range | list[int]:
     return [version for version in range(min(commits), max(commits)) if version not in commits]
 
 
-def _settings_differ(told: Settings, known: Settings) -> Iterator[str]:
+def _settings_differ(told: TableSettings, known: TableSettings) -> Iterator[str]:
     """What a checkpoint says otherwise than its commits. Application versions may have expired."""
     if told.protocol is None or known.protocol is None or demands(told.protocol) != demands(known.protocol):
         yield "has another protocol than the commits"
@@ -247,7 +249,7 @@ def _hint(location: Location, listing: LogListing, bad: tuple[Checkpoint, ...]) 
         what = next((f"says {otherwise} in the checkpoint of version {hint.version}" for otherwise in counted), None)
     if what is not None:
         yield Finding(
-            Kind.BAD_HINT,
+            FindingKind.BAD_HINT,
             f"{LAST_CHECKPOINT} {what}: every reader reads more of the log than it must",
             file=f"{LOG}/{LAST_CHECKPOINT}",
             repair="points it to the newest checkpoint that can be read, or takes it away without any",
@@ -261,10 +263,10 @@ def _checksum(state: DeltaState, listing: LogListing) -> Iterator[Finding]:
     if state.commit is None:
         return
     if version not in listing.checksums:
-        yield Finding(Kind.NO_CHECKSUM, f"version {version} has no checksum", file, version, "writes it")
+        yield Finding(FindingKind.NO_CHECKSUM, f"version {version} has no checksum", file, version, "writes it")
         return
     told = stored_checksum(location, listing.checksums[version])
-    settings = Known(state.protocol, state.metadata, state.txns, state.domains)
+    settings = CompleteSettings(state.protocol, state.metadata, state.txns, state.domains)
     wrong = (
         [told]
         if isinstance(told, str)
@@ -275,7 +277,7 @@ def _checksum(state: DeltaState, listing: LogListing) -> Iterator[Finding]:
         what = (
             f"the checksum of version {version} says {said}" if isinstance(told, VersionChecksum) else f"{file} {said}"
         )
-        yield Finding(Kind.BAD_CHECKSUM, what, file, version, "writes it anew")
+        yield Finding(FindingKind.BAD_CHECKSUM, what, file, version, "writes it anew")
 
 
 def _lost_clustering(state: DeltaState) -> Iterator[Finding]:
@@ -285,7 +287,7 @@ def _lost_clustering(state: DeltaState) -> Iterator[Finding]:
     for path in state.snapshot.clustering_columns:
         if path not in there:
             yield Finding(
-                Kind.LOST_CLUSTERING,
+                FindingKind.LOST_CLUSTERING,
                 f"the table is clustered by {'.'.join(path)}, which is none of its columns: ALTER TABLE ... CLUSTER BY "
                 "says what to cluster by instead, or NONE",
                 version=state.version,

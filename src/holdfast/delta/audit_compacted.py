@@ -15,11 +15,11 @@ from holdfast.delta.actions import Line
 from holdfast.delta.columns import logical_ids
 from holdfast.delta.log import read_lines
 from holdfast.delta.names import LOG
-from holdfast.delta.replay import Layer, layer_from
+from holdfast.delta.replay import ActionLayer, layer_from
 from holdfast.delta.segment import LogListing
-from holdfast.delta.settings import Settings, fold
+from holdfast.delta.settings import TableSettings, fold
 from holdfast.errors import Damaged
-from holdfast.model.finding import Finding, Kind
+from holdfast.model.finding import Finding, FindingKind
 from holdfast.storage.base import ObjectMeta
 from holdfast.storage.location import Location
 
@@ -34,7 +34,7 @@ def wrong_compactions(location: Location, listing: LogListing) -> Iterator[tuple
             what = _wrong(location, meta, commits)
             if what is not None:
                 repair = "takes it away: its commits are there"
-                yield meta, Finding(Kind.WRONG_COMPACTION, what, f"{LOG}/{meta.name}", end, repair)
+                yield meta, Finding(FindingKind.WRONG_COMPACTION, what, f"{LOG}/{meta.name}", end, repair)
 
 
 def _wrong(location: Location, meta: ObjectMeta, commits: list[ObjectMeta]) -> str | None:
@@ -51,7 +51,7 @@ def _wrong(location: Location, meta: ObjectMeta, commits: list[ObjectMeta]) -> s
         return f"the compaction {meta.name} leaves other files than its commits"
     if not pc.all(pc.is_in(known.ids, value_set=told.ids), min_count=0).as_py():
         return f"the compaction {meta.name} does not speak of all files its commits speak of"
-    one, other = fold(Settings(), said), fold(Settings(), lines)
+    one, other = fold(TableSettings(), said), fold(TableSettings(), lines)
     if (one.protocol, one.metadata, one.txns, one.domains) != (
         other.protocol,
         other.metadata,
@@ -62,7 +62,7 @@ def _wrong(location: Location, meta: ObjectMeta, commits: list[ObjectMeta]) -> s
     return None
 
 
-def _added(layer: Layer) -> pa.Array:
+def _added(layer: ActionLayer) -> pa.Array:
     vectors = pc.struct_field(layer.files.column("dv").combine_chunks(), "id")
     return logical_ids(layer.files.column("key").combine_chunks(), vectors)
 

@@ -23,7 +23,7 @@ from holdfast.delta.stats import JsonStats
 from holdfast.delta.vectors import vector_file
 from holdfast.errors import TableError
 from holdfast.model.files import FileTable
-from holdfast.model.finding import LISTED, Finding, Kind
+from holdfast.model.finding import LISTED, Finding, FindingKind
 from holdfast.rows.ranges import overlaps
 from holdfast.storage.arrays import strings
 from holdfast.storage.location import Location
@@ -40,7 +40,7 @@ _EVENTS = pa.schema(
 )
 
 
-class History:
+class FileHistory:
     """The file actions of a log, in the order of its commits."""
 
     def __init__(self, location: Location) -> None:
@@ -111,7 +111,7 @@ class History:
         last = {row["logical"]: row["added"] for row in earlier.select(["logical", "added"]).to_pylist()}
         if any(last.values()):
             yield Finding(
-                Kind.REMOVE_MISSED,
+                FindingKind.REMOVE_MISSED,
                 f"version {version} removes {key} under another deletion vector than the one it has then, so the file "
                 "stays in the table with all its rows",
                 file=key,
@@ -133,7 +133,7 @@ class History:
             into = int(reached[at])
             first, second = sorted((into, at), key=lambda n: versions[n].as_py())
             yield Finding(
-                Kind.REUSED_IDS,
+                FindingKind.REUSED_IDS,
                 f"version {versions[second]} gave {keys[second]} the row ids from {lows[second]} on, of which "
                 f"{keys[first]} had been given {lows[first]} to {highs[first] - 1}: ids were used again",
                 file=keys[second].as_py(),

@@ -28,7 +28,7 @@ from holdfast.delta.deferred import DeferredStats
 from holdfast.delta.names import LOG, SIDECARS
 from holdfast.delta.replay import layer_from
 from holdfast.delta.segment import Checkpoint
-from holdfast.delta.settings import Settings, fold
+from holdfast.delta.settings import TableSettings, fold
 from holdfast.delta.source import WHOLE_BYTES, open_source
 from holdfast.delta.stats import JsonStats, StructStats
 from holdfast.errors import Damaged, MissingFile
@@ -54,7 +54,7 @@ _FILE_KINDS = {"add": "path", "remove": "path"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _CheckpointPart:
     """One file of a checkpoint, open: a Parquet file, or the lines of a JSON file."""
 
     meta: ObjectMeta
@@ -73,18 +73,18 @@ class Survey:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class CheckpointContents:
     """What a checkpoint says: settings and live files, and how much of it there is."""
 
-    settings: Settings
+    settings: TableSettings
     slabs: tuple[Slab, ...]
     survey: Survey
     add_fields: frozenset[str]  # what an `add` of it can say
 
 
-def read_settings(location: Location, checkpoint: Checkpoint) -> Settings:
+def read_settings(location: Location, checkpoint: Checkpoint) -> TableSettings:
     """What a checkpoint says of everything but files."""
-    return fold(Settings(), _small_actions(location, _parts(location, checkpoint), checkpoint))
+    return fold(TableSettings(), _small_actions(location, _parts(location, checkpoint), checkpoint))
 
 
 def survey(location: Location, checkpoint: Checkpoint) -> Survey:
@@ -95,7 +95,7 @@ def survey(location: Location, checkpoint: Checkpoint) -> Survey:
     return contents.survey
 
 
-def read_checkpoint(location: Location, checkpoint: Checkpoint) -> Contents:
+def read_checkpoint(location: Location, checkpoint: Checkpoint) -> CheckpointContents:
     """The settings and the live files of a checkpoint."""
     parts = _parts(location, checkpoint)
     actions = _small_actions(location, parts, checkpoint)
@@ -114,7 +114,7 @@ def read_checkpoint(location: Location, checkpoint: Checkpoint) -> Contents:
         raise _damaged(location, checkpoint.files[0], wrong)
     fields = {name for part in every for name in (_fields(part.parquet, "add") if part.parquet else ADD_COLUMNS)}
     live = tuple(slab for slab in slabs if slab.files.num_rows)
-    return Contents(fold(Settings(), actions), live, counted, frozenset(fields))
+    return CheckpointContents(fold(TableSettings(), actions), live, counted, frozenset(fields))
 
 
 def read_removed(location: Location, checkpoint: Checkpoint) -> pa.Table:
@@ -146,7 +146,7 @@ def _removed(location: Location, file: pq.ParquetFile) -> Iterator[pa.Table]:
     wanted = [f"remove.{name}" for name in fields if name in ADD_COLUMNS or name == "deletionTimestamp"]
     for groups in _row_groups(file):
         found = _struct(file, groups, "remove", wanted)
-        found = _Rows.where(pc.is_valid(pc.struct_field(found, "path"))).of(found)
+        found = _StretchRows.where(pc.is_valid(pc.struct_field(found, "path"))).of(found)
         keys = location.anywhere.file_keys(pc.struct_field(found, "path"))
         deleted = pa.nulls(len(found), pa.int64())
         if "deletionTimestamp" in fields:
@@ -154,33 +154,33 @@ def _removed(location: Location, file: pq.ParquetFile) -> Iterator[pa.Table]:
         yield from_struct(found, keys).append_column(REMOVED.field("deleted_ms"), deleted)
 
 
-def _parts(location: Location, checkpoint: Checkpoint) -> list[_Part]:
+def _parts(location: Location, checkpoint: Checkpoint) -> list[_CheckpointPart]:
     return list(each(location.store, lambda meta: _open(location, meta), checkpoint.files))
 
 
-def _open(location: Location, meta: ObjectMeta) -> _Part:
+def _open(location: Location, meta: ObjectMeta) -> _CheckpointPart:
     with _damage(location, meta):
         if meta.name.endswith(".json"):
             where = f"{location.url}/{LOG}/{meta.name}"
-            return _Part(meta, None, decode_lines(location.store.get(meta.key), where=where))
+            return _CheckpointPart(meta, None, decode_lines(location.store.get(meta.key), where=where))
         file = pq.ParquetFile(open_source(location.store, meta), pre_buffer=True)
         for kind in _FILE_KINDS:
             if (fields := _fields(file, kind)) and "path" not in fields:
                 raise _damaged(location, meta, f"has no column {kind}.path")
         if idle := idle_rows(file, _KINDS | _FILE_KINDS):
             raise _damaged(location, meta, f"has {idle} rows that hold no action, of {file.metadata.num_rows}")
-        return _Part(meta, file, ())
+        return _CheckpointPart(meta, file, ())
 
 
-def _rows(part: _Part) -> int:
+def _rows(part: _CheckpointPart) -> int:
     return len(part.lines) if part.parquet is None else int(part.parquet.metadata.num_rows)
 
 
-def _size(parts: Sequence[_Part]) -> int:
+def _size(parts: Sequence[_CheckpointPart]) -> int:
     return sum(part.meta.size for part in parts)
 
 
-def _small_actions(location: Location, parts: Sequence[_Part], checkpoint: Checkpoint) -> list[Line]:
+def _small_actions(location: Location, parts: Sequence[_CheckpointPart], checkpoint: Checkpoint) -> list[Line]:
     """Every action that is not about a file."""
     actions: list[Line] = []
     for part in parts:
@@ -212,11 +212,11 @@ def _present(column: pa.ChunkedArray, required: str) -> pa.ChunkedArray:
     return pc.is_valid(pc.struct_field(column, required))
 
 
-def _sidecars(location: Location, named: Sequence[Sidecar]) -> list[_Part]:
+def _sidecars(location: Location, named: Sequence[Sidecar]) -> list[_CheckpointPart]:
     return list(each(location.store, lambda sidecar: _open_sidecar(location, sidecar), named))
 
 
-def _open_sidecar(location: Location, sidecar: Sidecar) -> _Part:
+def _open_sidecar(location: Location, sidecar: Sidecar) -> _CheckpointPart:
     # A sidecar is a name in its own directory, or a path in a table; it is opened, whatever data files may be.
     if "/" in sidecar.path or "%" in sidecar.path:
         own = replace(location, allow_outside=False)
@@ -233,7 +233,7 @@ def _open_sidecar(location: Location, sidecar: Sidecar) -> _Part:
     return _open(location, meta)
 
 
-def _slabs(location: Location, part: _Part) -> list[Slab]:
+def _slabs(location: Location, part: _CheckpointPart) -> list[Slab]:
     if part.parquet is None:
         layer = layer_from([line for line in part.lines if line.add is not None], location)
         return [Slab(layer.files, JsonStats(layer.texts))]
@@ -244,12 +244,12 @@ def _slabs(location: Location, part: _Part) -> list[Slab]:
         return [_slab(location, part, groups, fields) for groups in _row_groups(part.parquet)]
 
 
-def _slab(location: Location, part: _Part, groups: list[int], fields: Sequence[str]) -> Slab:
+def _slab(location: Location, part: _CheckpointPart, groups: list[int], fields: Sequence[str]) -> Slab:
     assert part.parquet is not None, "only Parquet has row groups"
     file, meta = part.parquet, part.meta
     wanted = [f"add.{name}" for name in fields if name in ADD_COLUMNS]
     found = _struct(file, groups, "add", wanted)
-    rows = _Rows.where(pc.is_valid(pc.struct_field(found, "path")))
+    rows = _StretchRows.where(pc.is_valid(pc.struct_field(found, "path")))
     adds = rows.of(found)
     files = from_struct(adds, location.file_keys(pc.struct_field(adds, "path")))
 
@@ -261,7 +261,7 @@ def _slab(location: Location, part: _Part, groups: list[int], fields: Sequence[s
     return Slab(files, stats)
 
 
-def _stats(file: pq.ParquetFile, groups: list[int], fields: Sequence[str], rows: _Rows) -> StatsSource:
+def _stats(file: pq.ParquetFile, groups: list[int], fields: Sequence[str], rows: _StretchRows) -> StatsSource:
     """Statistics as text where there is any, as structs where there is none."""
 
     def column(name: str) -> pa.Array:
@@ -274,7 +274,7 @@ def _stats(file: pq.ParquetFile, groups: list[int], fields: Sequence[str], rows:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _StretchRows:
     """Some of the rows of a stretch; mostly a run, which costs nothing to cut out."""
 
     start: int
@@ -282,7 +282,7 @@ class _Rows:
     mask: pa.Array | None
 
     @classmethod
-    def where(cls, mask: pa.Array) -> _Rows:
+    def where(cls, mask: pa.Array) -> _StretchRows:
         count = mask.true_count
         start = max(pc.index(mask, _TRUE).as_py(), 0)
         run = mask.slice(start, count).true_count == count

@@ -18,7 +18,7 @@ import msgspec
 
 from holdfast.delta.actions import DomainMetadata, Metadata, Protocol, Txn
 from holdfast.delta.names import LAST_CHECKPOINT, LOG
-from holdfast.delta.settings import Known
+from holdfast.delta.settings import CompleteSettings
 from holdfast.schema.properties import TXN_RETENTION
 from holdfast.storage.base import NotFound, ObjectMeta, TooLarge
 from holdfast.storage.border import MALFORMED_JSON, reason_of
@@ -119,7 +119,7 @@ def miscounts(told: VersionChecksum, counts: Counts) -> Iterator[str]:
             yield f"{expected} {noun} where the log has {count}"
 
 
-def contradictions(told: VersionChecksum, settings: Known) -> Iterator[str]:
+def contradictions(told: VersionChecksum, settings: CompleteSettings) -> Iterator[str]:
     """What a `.crc` file says of everything but files otherwise than the replay of the log."""
     if told.protocol is not None and demands(told.protocol) != demands(settings.protocol):
         yield "another protocol than the log"

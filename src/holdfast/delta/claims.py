@@ -18,13 +18,13 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from holdfast.delta.checkpoint import Contents
+from holdfast.delta.checkpoint import CheckpointContents
 from holdfast.delta.checksum import Counts, Hint, VersionChecksum, contradictions, miscounts
 from holdfast.delta.features import reader_features, writer_features
 from holdfast.delta.log import checksum_of, log_url
-from holdfast.delta.names import LAST_CHECKPOINT, Compacted, checksum_name, parse_log_name
+from holdfast.delta.names import LAST_CHECKPOINT, CompactedLog, checksum_name, parse_log_name
 from holdfast.delta.segment import Checkpoint, LogListing, LogSegment
-from holdfast.delta.settings import Known
+from holdfast.delta.settings import CompleteSettings
 from holdfast.model.files import FileTable
 from holdfast.storage.base import ObjectMeta
 from holdfast.storage.location import Location
@@ -49,7 +49,9 @@ class Claims:
     of: int | None  # the version whose checksum was read, where there was one to read
     checksum: VersionChecksum | None
 
-    def doubt(self, segment: LogSegment, contents: Contents | None, settings: Known, files: FileTable) -> Doubt | None:
+    def doubt(
+        self, segment: LogSegment, contents: CheckpointContents | None, settings: CompleteSettings, files: FileTable
+    ) -> Doubt | None:
         """What is stated otherwise than the state that a segment led to; `contents` are those of its checkpoint."""
         checkpoint = segment.checkpoint
         if self.checksum is not None and self.of == segment.version:
@@ -68,15 +70,15 @@ class Claims:
         self,
         checksum: VersionChecksum,
         segment: LogSegment,
-        contents: Contents | None,
-        settings: Known,
+        contents: CheckpointContents | None,
+        settings: CompleteSettings,
         files: FileTable,
     ) -> Doubt | None:
         counted = list(miscounts(checksum, count(files)))
         stated = [*counted, *contradictions(checksum, settings)]
         if not stated:
             return None
-        suspects = tuple(meta for meta in segment.deltas if isinstance(parse_log_name(meta.name), Compacted))
+        suspects = tuple(meta for meta in segment.deltas if isinstance(parse_log_name(meta.name), CompactedLog))
         if not suspects and segment.checkpoint is not None and contents is not None:
             older = segment.checkpoint.version < segment.version
             own = checksum_of(self.location, self.listing, segment.checkpoint.version) if older else None
@@ -84,24 +86,28 @@ class Claims:
                 suspects = segment.checkpoint.files
         return Doubt(self._checksum_says(segment.version, stated), suspects, refuses=bool(counted))
 
-    def _of_checkpoint(self, checksum: VersionChecksum, checkpoint: Checkpoint, contents: Contents) -> Doubt | None:
+    def _of_checkpoint(
+        self, checksum: VersionChecksum, checkpoint: Checkpoint, contents: CheckpointContents
+    ) -> Doubt | None:
         settings = contents.settings
         counted = list(miscounts(checksum, count(FileTable(contents.slabs))))
         stated = list(counted)
         if settings.protocol is not None and settings.metadata is not None:
-            known = Known(settings.protocol, settings.metadata, settings.txns, settings.domains)
+            known = CompleteSettings(settings.protocol, settings.metadata, settings.txns, settings.domains)
             stated += contradictions(checksum, known)
         if not stated:
             return None
         return Doubt(self._checksum_says(checkpoint.version, stated), checkpoint.files, refuses=bool(counted))
 
-    def _of_hint(self, checkpoint: Checkpoint, contents: Contents) -> Doubt | None:
+    def _of_hint(self, checkpoint: Checkpoint, contents: CheckpointContents) -> Doubt | None:
         for otherwise in hinted_otherwise(self.hint, checkpoint, contents):
             stated = f"{log_url(self.location)}/{LAST_CHECKPOINT} says {otherwise} in {checkpoint.name}"
             return Doubt(stated, checkpoint.files, refuses=False)
         return None
 
-    def _of_columns(self, checkpoint: Checkpoint, contents: Contents, settings: Known) -> Doubt | None:
+    def _of_columns(
+        self, checkpoint: Checkpoint, contents: CheckpointContents, settings: CompleteSettings
+    ) -> Doubt | None:
         for field in _unsayable(contents, settings):
             stated = f"the checkpoint {checkpoint.name} of {self.location.url} has no column add.{field}"
             return Doubt(stated, checkpoint.files, refuses=False)
@@ -124,7 +130,7 @@ def count(files: FileTable) -> Counts:
     return Counts(len(sizes), pc.sum(sizes).as_py() or 0, len(hidden) - hidden.null_count, pc.sum(hidden).as_py() or 0)
 
 
-def hinted_otherwise(hint: Hint | None, checkpoint: Checkpoint, contents: Contents) -> Iterator[str]:
+def hinted_otherwise(hint: Hint | None, checkpoint: Checkpoint, contents: CheckpointContents) -> Iterator[str]:
     """What the hint counts otherwise, where it is this checkpoint that it speaks of."""
     if hint is None or hint.version != checkpoint.version or (hint.parts or 1) != len(checkpoint.files):
         return
@@ -139,7 +145,7 @@ def hinted_otherwise(hint: Hint | None, checkpoint: Checkpoint, contents: Conten
         yield f"{hint.size} actions where there are {survey.actions}"
 
 
-def _unsayable(contents: Contents, settings: Known) -> Iterator[str]:
+def _unsayable(contents: CheckpointContents, settings: CompleteSettings) -> Iterator[str]:
     """What the live files of a table have, and the files of its checkpoint have no column for."""
     if contents.survey.adds == 0:
         return

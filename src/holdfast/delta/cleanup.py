@@ -29,7 +29,7 @@ from holdfast.delta.names import (
     Checksum,
     ClassicCheckpoint,
     Commit,
-    Compacted,
+    CompactedLog,
     PartCheckpoint,
     UniqueCheckpoint,
     commit_name,
@@ -113,7 +113,7 @@ def older_names(found: Sequence[ObjectMeta], kept: int) -> tuple[str, ...]:
                 commits.append(meta.name)
             case Checksum(version) if version < kept:
                 rest.append(meta.name)
-            case Compacted(start, _) if start <= kept:
+            case CompactedLog(start, _) if start <= kept:
                 rest.append(meta.name)
             case ClassicCheckpoint(version) | PartCheckpoint(version) | UniqueCheckpoint(version) if version < kept:
                 checkpoints.append(meta.name)

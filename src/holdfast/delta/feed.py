@@ -19,7 +19,7 @@ from holdfast.delta.actions import FileAction, Line, commit_info
 from holdfast.delta.columns import from_actions
 from holdfast.delta.log import list_log, log_url, read_lines
 from holdfast.delta.names import first_name
-from holdfast.delta.settings import Known, Settings, fold, known
+from holdfast.delta.settings import CompleteSettings, TableSettings, fold, known
 from holdfast.delta.shape import identity_of, partitions_of, resolve_of, schema_of
 from holdfast.delta.state import DeltaState, load
 from holdfast.delta.stats import JsonStats
@@ -71,7 +71,7 @@ def read_range(before: DeltaState | None, after: DeltaState, *, start: int) -> C
     if before is not None:
         settings = _settings(before)
     else:  # a log that begins after version 0 begins with a checkpoint, which says what the table is
-        settings = Settings() if start == 0 else _settings(load(location, version=start))
+        settings = TableSettings() if start == 0 else _settings(load(location, version=start))
     facts: list[CommitFacts] = []
     first: Described | None = None
     added, removed, feed = _Actions(), _Actions(), _Actions()
@@ -129,11 +129,11 @@ def _last(location: Location, newest: int, end: Point) -> int:
     return found
 
 
-def _settings(state: DeltaState) -> Settings:
-    return Settings(state.protocol, state.metadata, state.txns, state.domains)
+def _settings(state: DeltaState) -> TableSettings:
+    return TableSettings(state.protocol, state.metadata, state.txns, state.domains)
 
 
-def _described(settings: Known, location: Location) -> Described:
+def _described(settings: CompleteSettings, location: Location) -> Described:
     protocol, metadata = settings.protocol, settings.metadata
     mapped = resolve_of(protocol, metadata) is not None
     schema = schema_of(metadata, mapped=mapped, files=FileTable(), where=location.url)
@@ -146,7 +146,7 @@ def _described(settings: Known, location: Location) -> Described:
 
 
 def _facts(
-    version: int, written_ms: int, lines: Sequence[Line], settings: Known, described: Described | None
+    version: int, written_ms: int, lines: Sequence[Line], settings: CompleteSettings, described: Described | None
 ) -> CommitFacts:
     info = commit_info(lines)
     tags, metrics = _mapping(info.get("tags")), _mapping(info.get("operationMetrics"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from holdfast.delta.rehide import Vectors
+from holdfast.delta.rehide import HiddenVectors
 from holdfast.delta.state import DeltaState, is_table, load, refresh
 from holdfast.delta.tombstones import remembered_ms
 from holdfast.delta.transact import attempt, prepare
@@ -20,7 +20,7 @@ class DeltaFormat:
     """The log at one location, as one transaction writes to it."""
 
     location: Location
-    vectors: Vectors = field(default_factory=Vectors, repr=False, compare=False)
+    vectors: HiddenVectors = field(default_factory=HiddenVectors, repr=False, compare=False)
 
     def newest(self, state: DeltaState | None) -> DeltaState | None:
         """The table as it is now; None where there is none."""

@@ -21,7 +21,7 @@ from holdfast.delta.names import (
     LAST_CHECKPOINT,
     LOG,
     Checksum,
-    Compacted,
+    CompactedLog,
     LastCheckpoint,
     commit_name,
     first_name,
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedLog:
     """A listing, whether it reaches back to the start of the log, what was wrong with the hint, or what it says."""
 
     listing: LogListing
@@ -79,15 +79,15 @@ def list_next(location: Location, version: int, known: ObjectMeta | None) -> Log
     return read_listing((known, *following), directory=log_url(location))
 
 
-def list_all(location: Location) -> Listed:
+def list_all(location: Location) -> ListedLog:
     """The whole log; NotATable when there is none."""
     listing = list_log(location)
     if listing.latest is None:
         raise NotATable(advice(location), location=location.url)
-    return Listed(listing, complete=True)
+    return ListedLog(listing, complete=True)
 
 
-def list_hinted(location: Location, *, at: int | None = None) -> Listed:
+def list_hinted(location: Location, *, at: int | None = None) -> ListedLog:
     """The log from its last checkpoint on where the hint holds and is not newer than `at`, else the whole log."""
     match stored_hint(location):
         case None:
@@ -99,7 +99,7 @@ def list_hinted(location: Location, *, at: int | None = None) -> Listed:
         case Hint(version=version) as hint:
             listing = list_log(location, start=first_name(version))
             if any(c.version == version for c in listing.checkpoints):
-                return Listed(listing, complete=False, hint=hint)
+                return ListedLog(listing, complete=False, hint=hint)
             return _unhinted(location, f"points to version {version}, which has no complete checkpoint")
 
 
@@ -124,7 +124,7 @@ def read_lines(location: Location, files: Sequence[ObjectMeta]) -> Iterator[list
     for meta, data in read_bytes(location, files):
         where = f"{log_url(location)}/{meta.name}"
         lines = decode_lines(data, where=where)
-        if isinstance(parse_log_name(meta.name), Compacted):
+        if isinstance(parse_log_name(meta.name), CompactedLog):
             _check_reconciled(lines, where)
         yield lines
 
@@ -171,8 +171,8 @@ def _head(location: Location, name: str) -> ObjectMeta | None:
         return None
 
 
-def _unhinted(location: Location, trouble: str) -> Listed:
+def _unhinted(location: Location, trouble: str) -> ListedLog:
     note = f"{log_url(location)}/{LAST_CHECKPOINT} {trouble}: the whole log was listed instead"
     listed = list_all(location)
     _log.warning("%s", note)
-    return Listed(listed.listing, complete=True, notes=(note,))
+    return ListedLog(listed.listing, complete=True, notes=(note,))

@@ -38,7 +38,7 @@ class Checksum:
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class CompactedLog:
     """The reconciled actions of the commits from `start` to `end`, both included."""
 
     start: int
@@ -74,7 +74,7 @@ class LastCheckpoint:
 
 
 LogName: TypeAlias = (
-    Commit | Checksum | Compacted | ClassicCheckpoint | PartCheckpoint | UniqueCheckpoint | LastCheckpoint
+    Commit | Checksum | CompactedLog | ClassicCheckpoint | PartCheckpoint | UniqueCheckpoint | LastCheckpoint
 )
 
 
@@ -92,7 +92,7 @@ def parse_log_name(name: str) -> LogName | None:
         return Checksum(version)
     if found["end"]:
         end = int(found["end"])
-        return Compacted(version, end) if end > version else None
+        return CompactedLog(version, end) if end > version else None
     if found["classic"]:
         return ClassicCheckpoint(version)
     if found["part"]:

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 from holdfast.delta.actions import Line
 from holdfast.delta.ahead import beside
-from holdfast.delta.checkpoint import Contents, read_checkpoint, read_settings
+from holdfast.delta.checkpoint import CheckpointContents, read_checkpoint, read_settings
 from holdfast.delta.claims import Doubt, claims_of
-from holdfast.delta.log import Listed, list_all, log_url, read_lines
-from holdfast.delta.replay import Layer, LiveFiles, layer_from, put
+from holdfast.delta.log import ListedLog, list_all, log_url, read_lines
+from holdfast.delta.replay import ActionLayer, LiveFiles, layer_from, put
 from holdfast.delta.segment import LogListing, LogSegment, missing_commit, segments_from, without
-from holdfast.delta.settings import Known, Settings, fold, known
+from holdfast.delta.settings import CompleteSettings, TableSettings, fold, known
 from holdfast.errors import Damaged
 from holdfast.model.files import Slab
 from holdfast.storage.base import ObjectMeta
@@ -38,7 +38,7 @@ class Replayed:
 
     segment: LogSegment
     listing: LogListing
-    settings: Known
+    settings: CompleteSettings
     files: LiveFiles
     last: tuple[Line, ...]
     notes: tuple[str, ...]
@@ -57,13 +57,13 @@ class _Read:
     """What the files of a segment say; `contents` are those of its checkpoint, where files were asked for."""
 
     segment: LogSegment
-    contents: Contents | None
-    settings: Known
+    contents: CheckpointContents | None
+    settings: CompleteSettings
     files: LiveFiles
     last: tuple[Line, ...]
 
 
-def replay(location: Location, listed: Listed, *, at: int | None = None, files: bool = True) -> Replayed:
+def replay(location: Location, listed: ListedLog, *, at: int | None = None, files: bool = True) -> Replayed:
     """What the log says of a version, the latest by default; without files when only settings are asked for."""
     listing, complete = listed.listing, listed.complete
     target = listing.latest if at is None else at
@@ -99,8 +99,13 @@ def replay(location: Location, listed: Listed, *, at: int | None = None, files: 
 
 
 def put_deltas(
-    location: Location, deltas: Iterator[list[Line]], settings: Settings, layers: tuple[Layer, ...], *, files: bool
-) -> tuple[Settings, tuple[Layer, ...], tuple[Line, ...]]:
+    location: Location,
+    deltas: Iterator[list[Line]],
+    settings: TableSettings,
+    layers: tuple[ActionLayer, ...],
+    *,
+    files: bool,
+) -> tuple[TableSettings, tuple[ActionLayer, ...], tuple[Line, ...]]:
     """Settings and layers after the actions of these commits and compacted files."""
     last: tuple[Line, ...] = ()
     for stretch, last_of_stretch in _stretches(deltas):
@@ -112,7 +117,7 @@ def put_deltas(
 
 
 def _claimed(
-    location: Location, listed: Listed, listing: LogListing, segment: LogSegment
+    location: Location, listed: ListedLog, listing: LogListing, segment: LogSegment
 ) -> _Read | tuple[_Read, Doubt] | _Trouble:
     """What the files of a segment say, and where the log states otherwise."""
     with beside(location.store, lambda: claims_of(location, listing, listed.hint, segment)) as claims:
@@ -124,7 +129,7 @@ def _claimed(
 
 
 def _read(location: Location, segment: LogSegment, files: bool) -> _Read | _Trouble:
-    settings = Settings()
+    settings = TableSettings()
     base: tuple[Slab, ...] = ()
     contents = None
     if segment.checkpoint is not None:
@@ -152,7 +157,7 @@ def _read(location: Location, segment: LogSegment, files: bool) -> _Read | _Trou
     return _Read(segment, contents, known(settings), LiveFiles(base, layers), last)
 
 
-def _replayed(read: _Read, listed: Listed, listing: LogListing, notes: list[str]) -> Replayed:
+def _replayed(read: _Read, listed: ListedLog, listing: LogListing, notes: list[str]) -> Replayed:
     for note in notes:
         _log.warning("%s", note)
     return Replayed(read.segment, listing, read.settings, read.files, read.last, (*listed.notes, *notes))
@@ -169,7 +174,7 @@ def _contradicted(location: Location, stated: str, suspects: tuple[ObjectMeta, .
     )
 
 
-def _lacking(location: Location, segment: LogSegment, settings: Settings) -> Damaged:
+def _lacking(location: Location, segment: LogSegment, settings: TableSettings) -> Damaged:
     kinds = [("protocol", settings.protocol), ("metaData", settings.metadata)]
     lacking = [kind for kind, found in kinds if found is None]
     where = "its commits" if segment.checkpoint is None else segment.checkpoint.name

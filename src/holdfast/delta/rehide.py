@@ -50,7 +50,7 @@ class Rehidden:
 NOTHING = Rehidden(pa.Table.from_batches([], FILES), pa.Table.from_batches([], RESTAMPED))
 
 
-class Vectors:
+class HiddenVectors:
     """What the attempts of one transaction know of the files in which it hides rows."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ def rehide(
     env: Env,
     *,
     born: Mapping[str, tuple[BitMap64, int]],
-    vectors: Vectors,
+    vectors: HiddenVectors,
 ) -> Rehidden:
     """Hide these positions too, beyond those the files hide at this version.
 

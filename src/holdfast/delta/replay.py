@@ -31,7 +31,7 @@ Positions: TypeAlias = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class ActionLayer:
     """The file actions of a stretch of commits, the newest of each logical file."""
 
     files: pa.Table  # added, and not taken back within the stretch
@@ -46,12 +46,12 @@ class Layer:
 class LiveFiles(FileTable):
     """The files that no later layer speaks of, worked out when first looked at."""
 
-    def __init__(self, base: tuple[Slab, ...], layers: tuple[Layer, ...]) -> None:
+    def __init__(self, base: tuple[Slab, ...], layers: tuple[ActionLayer, ...]) -> None:
         object.__setattr__(self, "base", base)
         object.__setattr__(self, "layers", layers)
 
     base: tuple[Slab, ...]
-    layers: tuple[Layer, ...]
+    layers: tuple[ActionLayer, ...]
 
     @cached_property
     def slabs(self) -> tuple[Slab, ...]:
@@ -74,7 +74,7 @@ class LiveFiles(FileTable):
         return FileTable(tuple(slab for slab in left if slab.files.num_rows))
 
 
-def layer_from(lines: Sequence[Line], location: Location) -> Layer:
+def layer_from(lines: Sequence[Line], location: Location) -> ActionLayer:
     """The layer of these actions, oldest first."""
     found = [(line.add or line.remove, line.add is not None) for line in lines if line.add or line.remove]
     actions = [action for action, _ in found if action is not None]
@@ -86,7 +86,7 @@ def layer_from(lines: Sequence[Line], location: Location) -> Layer:
     added = newest[np.fromiter((is_add for _, is_add in found), bool, len(found))[newest]]
     live = [actions[n] for n in added]
     live_keys = location.file_keys(strings([a.path for a in live]))
-    return Layer(
+    return ActionLayer(
         from_actions(live, live_keys),
         strings([a.stats for a in live]),
         keys.take(positions(newest)),
@@ -94,7 +94,7 @@ def layer_from(lines: Sequence[Line], location: Location) -> Layer:
     )
 
 
-def put(layers: tuple[Layer, ...], new: Layer) -> tuple[Layer, ...]:
+def put(layers: tuple[ActionLayer, ...], new: ActionLayer) -> tuple[ActionLayer, ...]:
     """The layers with one more on top."""
     if len(new) == 0:
         return layers
@@ -104,13 +104,13 @@ def put(layers: tuple[Layer, ...], new: Layer) -> tuple[Layer, ...]:
     return (*below, new)
 
 
-def _merged(older: Layer, newer: Layer) -> Layer:
+def _merged(older: ActionLayer, newer: ActionLayer) -> ActionLayer:
     alive = _alive(older.files, (newer,))
     files, texts = older.files, older.texts
     if alive is not None:
         files, texts = files.filter(alive), texts.filter(alive)
     unspoken = pc.invert(pc.is_in(older.ids, value_set=newer.ids))
-    return Layer(
+    return ActionLayer(
         pa.concat_tables([files, newer.files]).combine_chunks(),
         pa.concat_arrays([texts, newer.texts]),
         pa.concat_arrays([older.keys.filter(unspoken), newer.keys]),
@@ -123,12 +123,12 @@ def _with_keys(slab: Slab, keys: pa.Array) -> Slab | None:
     return slab.filter(has_key) if has_key.true_count else None
 
 
-def _left(slab: Slab, later: tuple[Layer, ...]) -> Slab:
+def _left(slab: Slab, later: tuple[ActionLayer, ...]) -> Slab:
     alive = _alive(slab.files, later)
     return slab if alive is None else slab.filter(alive)
 
 
-def _alive(files: pa.Table, later: Sequence[Layer]) -> pa.Array | None:
+def _alive(files: pa.Table, later: Sequence[ActionLayer]) -> pa.Array | None:
     """Which files no later layer speaks of; None when that is all of them."""
     dead = [d for layer in later if len(d := _spoken_of(files, layer))]
     if not dead:
@@ -138,7 +138,7 @@ def _alive(files: pa.Table, later: Sequence[Layer]) -> pa.Array | None:
     return mask(alive)
 
 
-def _spoken_of(files: pa.Table, layer: Layer) -> Positions:
+def _spoken_of(files: pa.Table, layer: ActionLayer) -> Positions:
     """Positions of the files a layer refers to. Paths are compared first; vectors only where a path is the same."""
     if files.num_rows == 0:
         return np.empty(0, np.int64)

@@ -19,7 +19,7 @@ from holdfast.delta.names import (
     Checksum,
     ClassicCheckpoint,
     Commit,
-    Compacted,
+    CompactedLog,
     PartCheckpoint,
     UniqueCheckpoint,
     parse_log_name,
@@ -83,7 +83,7 @@ def read_listing(found: Iterable[ObjectMeta], *, directory: str) -> LogListing:
                 commits[version] = meta
             case Checksum(version):
                 checksums[version] = meta
-            case Compacted(start, end):
+            case CompactedLog(start, end):
                 compacted[start].append((end, meta))
             case ClassicCheckpoint(version):
                 whole.append(Checkpoint(version, (meta,)))

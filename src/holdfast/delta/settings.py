@@ -13,7 +13,7 @@ from holdfast.delta.actions import DomainMetadata, Line, Metadata, Protocol, Txn
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class TableSettings:
     """What holds at one version; protocol and metadata are None until some commit has set them."""
 
     protocol: Protocol | None = None
@@ -23,7 +23,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class CompleteSettings:
     """Settings that are complete: a protocol and metadata were found."""
 
     protocol: Protocol
@@ -32,14 +32,14 @@ class Known:
     domains: Mapping[str, DomainMetadata]
 
 
-def known(settings: Settings) -> Known:
+def known(settings: TableSettings) -> CompleteSettings:
     """Settings of which the caller has seen that they are complete."""
     assert settings.protocol is not None, "the log had a protocol"
     assert settings.metadata is not None, "the log had metadata"
-    return Known(settings.protocol, settings.metadata, settings.txns, settings.domains)
+    return CompleteSettings(settings.protocol, settings.metadata, settings.txns, settings.domains)
 
 
-def fold(settings: Settings, lines: Iterable[Line]) -> Settings:
+def fold(settings: TableSettings, lines: Iterable[Line]) -> TableSettings:
     """The settings after these actions."""
     protocol, metadata = settings.protocol, settings.metadata
     txns: dict[str, Txn] = {}
@@ -56,7 +56,7 @@ def fold(settings: Settings, lines: Iterable[Line]) -> Settings:
     if not (txns or domains) and protocol is settings.protocol and metadata is settings.metadata:
         return settings
     merged = {**settings.domains, **domains}
-    return Settings(
+    return TableSettings(
         protocol,
         metadata,
         {**settings.txns, **txns} if txns else settings.txns,

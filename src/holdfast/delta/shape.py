@@ -14,7 +14,7 @@ from holdfast.delta.actions import DomainMetadata, Metadata, Protocol
 from holdfast.delta.features import reader_features, writer_features
 from holdfast.errors import Damaged
 from holdfast.model.files import FileTable
-from holdfast.model.snapshot import Identity, Resolve
+from holdfast.model.snapshot import Resolve, RowIdentity
 from holdfast.schema.properties import (
     COLUMN_MAPPING_MODE,
     ENABLE_ROW_TRACKING,
@@ -81,14 +81,14 @@ def clustering_of(domains: Mapping[str, DomainMetadata], *, where: str) -> tuple
 
 def identity_of(
     protocol: Protocol, metadata: Metadata, domains: Mapping[str, DomainMetadata], *, where: str
-) -> Identity | None:
+) -> RowIdentity | None:
     """How rows are told apart; None when they are not."""
     properties = metadata.properties
     if "rowTracking" not in writer_features(protocol) or not truth(properties.get(ENABLE_ROW_TRACKING)):
         return None
     if truth(properties.get(ROW_TRACKING_SUSPENDED)):
         return None
-    return Identity(
+    return RowIdentity(
         properties.get(MATERIALIZED_ROW_ID),
         properties.get(MATERIALIZED_ROW_COMMIT_VERSION),
         high_water_of(domains, where=where),

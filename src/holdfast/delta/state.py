@@ -18,9 +18,9 @@ from holdfast.delta.features import check_readable
 from holdfast.delta.log import has_log, list_hinted, list_log, list_next, log_url, read_lines
 from holdfast.delta.names import first_name
 from holdfast.delta.reader import Replayed, put_deltas, replay
-from holdfast.delta.replay import Layer, LiveFiles
+from holdfast.delta.replay import ActionLayer, LiveFiles
 from holdfast.delta.segment import LogSegment
-from holdfast.delta.settings import Settings, known
+from holdfast.delta.settings import TableSettings, known
 from holdfast.delta.shape import clustering_of, identity_of, partitions_of, resolve_of, schema_of
 from holdfast.delta.tally import RunningTally
 from holdfast.delta.times import version_at, version_time
@@ -46,7 +46,7 @@ class DeltaState:
     segment: LogSegment
     commit: ObjectMeta | None  # the version's own commit file, where it is still there
     base: tuple[Slab, ...]  # files of the checkpoint, dead ones included
-    layers: tuple[Layer, ...]  # files of the commits after it
+    layers: tuple[ActionLayer, ...]  # files of the commits after it
     tally: RunningTally = field(compare=False)
 
     @property
@@ -108,7 +108,7 @@ def _refreshed(state: DeltaState, commits: list[Sequence[Line]] | None) -> Delta
         return _again(state, replaced=False)
     if not deltas:
         return state
-    old = Settings(state.protocol, state.metadata, state.txns, state.domains)
+    old = TableSettings(state.protocol, state.metadata, state.txns, state.domains)
     try:
         lines = _noting(read_lines(location, tuple(deltas)), commits)
         settings, layers, last = put_deltas(location, lines, old, state.layers, files=True)

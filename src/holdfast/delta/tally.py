@@ -49,7 +49,7 @@ DELETED_BINS = (0, 1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 2**
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class FileTally:
     """Counts of files; the lists are by bin."""
 
     files: int
@@ -60,8 +60,8 @@ class Tally:
     size_totals: tuple[int, ...]
     hidden_counts: tuple[int, ...]
 
-    def __add__(self, more: Tally) -> Tally:
-        return Tally(
+    def __add__(self, more: FileTally) -> FileTally:
+        return FileTally(
             self.files + more.files,
             self.size_bytes + more.size_bytes,
             self.vectors + more.vectors,
@@ -75,13 +75,13 @@ class Tally:
 class RunningTally:
     """The tally of a version: of all its files, or that of the version before and what a blind append added."""
 
-    def __init__(self, files: FileTable, counted: Tally | None = None) -> None:
+    def __init__(self, files: FileTable, counted: FileTally | None = None) -> None:
         self._files = files
         self._counted = counted
-        self._before: tuple[RunningTally, Tally] | None = None  # and what was added to it
+        self._before: tuple[RunningTally, FileTally] | None = None  # and what was added to it
 
     @property
-    def value(self) -> Tally:
+    def value(self) -> FileTally:
         if self._counted is None:
             if self._before is None:
                 self._counted = tally_of(self._files.table)
@@ -107,13 +107,13 @@ class RunningTally:
         return self._counted is not None or (self._before is not None and self._before[0]._counted is not None)
 
 
-def tally_of(files: pa.Table) -> Tally:
+def tally_of(files: pa.Table) -> FileTally:
     """The tally of files with the columns of FILES."""
     hidden = pc.struct_field(files.column("dv"), "cardinality")
     return _counted(_numbers(files.column("size")), _numbers(hidden), len(hidden) - hidden.null_count)
 
 
-def _tally_of_adds(commit: Sequence[Line]) -> Tally:
+def _tally_of_adds(commit: Sequence[Line]) -> FileTally:
     adds = [line.add for line in commit if line.add is not None]
     vectors = [add.deletion_vector for add in adds]
     sizes = np.array([add.size or 0 for add in adds], np.int64)
@@ -127,11 +127,11 @@ def _is_blind_append(commit: Sequence[Line]) -> bool:
     return all(line.remove is None and (line.add is None or line.add.data_change) for line in commit)
 
 
-def _counted(sizes: Numbers, hidden: Numbers, vectors: int) -> Tally:
+def _counted(sizes: Numbers, hidden: Numbers, vectors: int) -> FileTally:
     totals = np.zeros(len(SIZE_BINS), np.int64)
     bins = _bins(sizes, SIZE_BINS)
     np.add.at(totals, bins, sizes)
-    return Tally(
+    return FileTally(
         len(sizes),
         int(sizes.sum()),
         vectors,

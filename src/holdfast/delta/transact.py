@@ -27,7 +27,7 @@ from holdfast import __version__
 from holdfast.delta.actions import (
     DomainMetadata,
     FileAction,
-    Format,
+    FormatAction,
     Metadata,
     Protocol,
     Txn,
@@ -41,7 +41,7 @@ from holdfast.delta.downgrade import without
 from holdfast.delta.features import check_writable, writer_features
 from holdfast.delta.names import LOG, commit_name
 from holdfast.delta.published import published
-from holdfast.delta.rehide import NOTHING, Rehidden, Vectors, loosened, rehide
+from holdfast.delta.rehide import NOTHING, HiddenVectors, Rehidden, loosened, rehide
 from holdfast.delta.shape import CLUSTERING_DOMAIN, ROW_TRACKING_DOMAIN
 from holdfast.delta.spelling import path_of, spell
 from holdfast.delta.state import DeltaState
@@ -49,7 +49,7 @@ from holdfast.delta.times import in_commit_times
 from holdfast.delta.upgrade import protocol_for
 from holdfast.env import Env
 from holdfast.errors import Damaged, Invalid, OutcomeUnknown, Unavailable
-from holdfast.model.mutation import RESTAMPED, Committed, Laid, Mutation, Outcome, Shape, Taken
+from holdfast.model.mutation import RESTAMPED, Committed, Laid, Mutation, Outcome, TableDefinition, VersionTaken
 from holdfast.rows.rowmap import ROW_IDS, note
 from holdfast.rows.stamp import NO_IDS_YET, stamp
 from holdfast.schema.constraints import refuse_new
@@ -76,7 +76,7 @@ ENGINE = f"Holdfast/{__version__}"
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class CommitAttempt:
     """The bytes of a commit, and the id by which to know it again."""
 
     version: int
@@ -85,8 +85,8 @@ class Attempt:
 
 
 def prepare(
-    location: Location, state: DeltaState | None, mutation: Mutation, env: Env, vectors: Vectors | None = None
-) -> Attempt:
+    location: Location, state: DeltaState | None, mutation: Mutation, env: Env, vectors: HiddenVectors | None = None
+) -> CommitAttempt:
     """What to write to make a mutation the next version; `state` is the newest there is, None for no table.
 
     `vectors` are those of the attempt before, where this is not the first.
@@ -106,7 +106,7 @@ def prepare(
     tracked = _Tracking.of(protocol, metadata, state, mutation.mark)
     rehidden = NOTHING
     if state is not None:
-        rehidden = rehide(state, mutation.hidden, env, born=_born(mutation), vectors=vectors or Vectors())
+        rehidden = rehide(state, mutation.hidden, env, born=_born(mutation), vectors=vectors or HiddenVectors())
         refuse_breaking(state, mutation, metadata, protocol, rehidden)
     fresh = _fresh(mutation, rehidden, tracked)
     lines: list[dict[str, Any]] = [
@@ -119,10 +119,10 @@ def prepare(
         *({"cdc": spell(action)} for action in _feed(mutation)),
         *({"domainMetadata": spell(domain)} for domain in _domains(mutation, fresh, tracked, state, version)),
     ]
-    return Attempt(version, b"\n".join(map(msgspec.json.encode, lines)) + b"\n", txn_id)
+    return CommitAttempt(version, b"\n".join(map(msgspec.json.encode, lines)) + b"\n", txn_id)
 
 
-def attempt(location: Location, prepared: Attempt) -> Outcome:
+def attempt(location: Location, prepared: CommitAttempt) -> Outcome:
     """Write a prepared commit, unless its version is taken."""
     key = location.key(LOG, commit_name(prepared.version))
     try:
@@ -132,10 +132,10 @@ def attempt(location: Location, prepared: Attempt) -> Outcome:
     if created:
         return Committed(prepared.version)
     # False may be our own object too: what another client of the store repeated after a lost answer.
-    return Committed(prepared.version) if _is_ours(location, key, prepared) else Taken(prepared.version)
+    return Committed(prepared.version) if _is_ours(location, key, prepared) else VersionTaken(prepared.version)
 
 
-def _is_ours(location: Location, key: str, prepared: Attempt) -> bool:
+def _is_ours(location: Location, key: str, prepared: CommitAttempt) -> bool:
     try:
         found = location.store.get(key)
     except (NotFound, Unavailable) as error:
@@ -195,7 +195,7 @@ def _shaped(
         id=str(env.new_uuid()) if old is None else old.id,
         name=shape.name,
         description=shape.description,
-        format=Format(options={}) if old is None else old.format,
+        format=FormatAction(options={}) if old is None else old.format,
         schema_string=kept or render_schema(shape.schema),
         partition_columns=shape.partition_columns,
         configuration=properties,
@@ -208,7 +208,7 @@ def _shaped(
     return (None if metadata == old else metadata), (None if unchanged else protocol)
 
 
-def _timed(shape: Shape, state: DeltaState | None, moment: int) -> dict[str, str]:
+def _timed(shape: TableDefinition, state: DeltaState | None, moment: int) -> dict[str, str]:
     """Since when commits carry their own time: written where a table that has a history turns that on."""
     if state is None or not truth(shape.properties.get(ENABLE_IN_COMMIT_TIMESTAMPS)):
         return {}

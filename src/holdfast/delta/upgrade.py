@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from holdfast.delta.actions import Protocol
 from holdfast.delta.features import IMPLIED_BY_WRITER, READABLE, WRITABLE, reader_features, writer_features
 from holdfast.errors import Invalid, Unsupported
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.schema.properties import (
     COLUMN_MAPPING_MODE,
     CONSTRAINT,
@@ -41,7 +41,7 @@ _BY_METADATA = {
 NEEDS = {"rowTracking": "domainMetadata", "clustering": "domainMetadata"}
 
 
-def protocol_for(shape: Shape, *, old: Protocol | None = None) -> Protocol:
+def protocol_for(shape: TableDefinition, *, old: Protocol | None = None) -> Protocol:
     """The least protocol that covers a shape, and what the table had."""
     needed = set(features_of(shape))
     if unknown := sorted(needed - WRITABLE):
@@ -78,7 +78,7 @@ def refuse_lower(protocol: Protocol, versions: tuple[int, int]) -> None:
         )
 
 
-def features_of(shape: Shape) -> Iterator[str]:
+def features_of(shape: TableDefinition) -> Iterator[str]:
     """Every feature a shape makes use of, with those they need in turn."""
     for name in _direct(shape):
         yield name
@@ -86,7 +86,7 @@ def features_of(shape: Shape) -> Iterator[str]:
             yield NEEDS[name]
 
 
-def _direct(shape: Shape) -> Iterator[str]:
+def _direct(shape: TableDefinition) -> Iterator[str]:
     yield from shape.features
     properties = shape.properties
     yield from (feature for name, feature in _BY_PROPERTY.items() if truth(properties.get(name)))

@@ -56,7 +56,7 @@ class VacuumInfo(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class VacuumRun:
     """A vacuum that was committed."""
 
     version: int
@@ -101,7 +101,7 @@ def missing_file(now: DeltaState, then: DeltaState) -> str | None:
     return next(missing(location, keys.to_pylist()), None)
 
 
-def who_took(location: Location, version: int) -> Run | None:
+def who_took(location: Location, version: int) -> VacuumRun | None:
     """The vacuum that took files of a version, as far as the log tells; reads the commits since."""
     runs = list(_runs(location, version))
     for run in runs:
@@ -113,7 +113,7 @@ def who_took(location: Location, version: int) -> Run | None:
     return next((run for run in silent if run.horizon_ms >= removed_ms), None) or next(iter(silent), None)
 
 
-def _runs(location: Location, after: int) -> Iterator[Run]:
+def _runs(location: Location, after: int) -> Iterator[VacuumRun]:
     listing = list_all(location).listing
     times = file_times(listing)
     versions = sorted(v for v in listing.commits if v > after)
@@ -124,7 +124,7 @@ def _runs(location: Location, after: int) -> Iterator[Run]:
             parameters = parameters if isinstance(parameters, dict) else {}
             retention = str(parameters.get("specifiedRetentionMillis", parameters.get("defaultRetentionMillis")))
             when = info.get("timestamp")
-            yield Run(
+            yield VacuumRun(
                 version,
                 when if isinstance(when, int) else times[version],
                 int(retention) if retention.isdigit() else None,

@@ -202,7 +202,7 @@ def _stored_positions(location: Location, file: str, wants: Sequence[_Want]) -> 
     return [(want.key, _framed_positions(file, want, spans)) for want in wants]
 
 
-def _framed_positions(file: str, want: _Want, spans: Sequence[_Span]) -> BitMap64:
+def _framed_positions(file: str, want: _Want, spans: Sequence[_ByteSpan]) -> BitMap64:
     span = next(span for span in reversed(spans) if span.start <= want.offset)
     try:
         frame = span.cut(want.offset, want.end)
@@ -226,7 +226,7 @@ def _checked(want: _Want, blob: bytes) -> BitMap64:
 
 
 @dataclass(frozen=True, slots=True)
-class _Span:
+class _ByteSpan:
     """A stretch of a file's bytes."""
 
     start: int
@@ -236,10 +236,10 @@ class _Span:
         return self.data[start - self.start : end - self.start]
 
 
-def _fetch(location: Location, file: str, wants: Sequence[_Want]) -> list[_Span]:
+def _fetch(location: Location, file: str, wants: Sequence[_Want]) -> list[_ByteSpan]:
     key = location.store_key(file)
     try:
-        return [_Span(s, location.store.get_range(key, s, e - s)) for s, e in _stretches(wants)]
+        return [_ByteSpan(s, location.store.get_range(key, s, e - s)) for s, e in _stretches(wants)]
     except NotFound as error:
         raise MissingFile(
             f"{location.file_url(file)} is not there, and the deletion vector of data file {wants[0].key} is in it; "

@@ -27,7 +27,7 @@ from holdfast.iceberg.match import places_of
 from holdfast.iceberg.metadata import ROW_IDS_SINCE, SnapshotEntry, TableMetadata
 from holdfast.iceberg.state import IcebergState
 from holdfast.iceberg.summary import totals_of
-from holdfast.model.finding import Finding, Kind
+from holdfast.model.finding import Finding, FindingKind
 from holdfast.parquet.read import columns_and_rows
 from holdfast.storage.arrays import strings
 from holdfast.storage.base import NotFound
@@ -82,9 +82,9 @@ def check_head(state: IcebergState, *, footers: bool) -> HeadChecked:
             found += _deletes(state)
     except Damaged as error:
         is_readable = False
-        kind = Kind.MISSING_COMMIT if isinstance(error, MissingFile) else Kind.BAD_COMMIT
+        kind = FindingKind.MISSING_COMMIT if isinstance(error, MissingFile) else FindingKind.BAD_COMMIT
         found.append(Finding(kind, str(error), file=error.path, version=state.version))
-    totals_wrong = any(finding.kind in (Kind.WRONG_SUMMARY, Kind.LOST_FILES) for finding in found)
+    totals_wrong = any(finding.kind in (FindingKind.WRONG_SUMMARY, FindingKind.LOST_FILES) for finding in found)
     return HeadChecked(tuple(found), is_readable, tuples, totals_wrong, wrong)
 
 
@@ -94,23 +94,25 @@ def _against_itself(metadata: TableMetadata) -> Iterator[Finding]:
     for name, ref in metadata.refs.items():
         if ref.snapshot_id not in known:
             what = f"the {ref.type} {name} points to snapshot {ref.snapshot_id}, which the metadata does not have"
-            yield Finding(Kind.MISSING_COMMIT, what, version=ref.snapshot_id)
+            yield Finding(FindingKind.MISSING_COMMIT, what, version=ref.snapshot_id)
     schemas = {int(schema.get("schema-id", 0)) for schema in metadata.schemas}
     specs = {int(spec.get("spec-id", 0)) for spec in metadata.partition_specs}
     if metadata.current_schema_id not in schemas or metadata.default_spec_id not in specs:
-        yield Finding(Kind.BAD_COMMIT, "the current schema or the default partition spec is not in the metadata")
+        yield Finding(FindingKind.BAD_COMMIT, "the current schema or the default partition spec is not in the metadata")
     for entry in metadata.snapshots:
         if entry.sequence_number > metadata.last_sequence_number:
             what = (
                 f"snapshot {entry.snapshot_id} has the sequence number {entry.sequence_number}, and the last of the "
                 f"table is {metadata.last_sequence_number}: deletes to come would miss its files"
             )
-            yield Finding(Kind.BAD_COMMIT, what, version=entry.snapshot_id)
+            yield Finding(FindingKind.BAD_COMMIT, what, version=entry.snapshot_id)
         if entry.schema_id is not None and entry.schema_id not in schemas:
             what = f"snapshot {entry.snapshot_id} is of schema {entry.schema_id}, which the metadata does not have"
-            yield Finding(Kind.BAD_COMMIT, what, version=entry.snapshot_id)
+            yield Finding(FindingKind.BAD_COMMIT, what, version=entry.snapshot_id)
     if metadata.format_version >= ROW_IDS_SINCE and metadata.next_row_id is None:
-        yield Finding(Kind.MARK_BELOW_DATA, "the metadata has no next-row-id, so no row to come can be given an id")
+        yield Finding(
+            FindingKind.MARK_BELOW_DATA, "the metadata has no next-row-id, so no row to come can be given an id"
+        )
 
 
 def _metadata_keys(state: IcebergState) -> Iterator[str]:
@@ -152,11 +154,11 @@ def _snapshot(
         if wrong is not None:
             what = f"the list of snapshot {entry.snapshot_id} says that {manifest.path} has {wrong}"
             repair = "counts anew in a new snapshot" if entry.snapshot_id in heads else None
-            yield Finding(Kind.WRONG_COUNT, what, manifest.path, entry.snapshot_id, repair), nothing
+            yield Finding(FindingKind.WRONG_COUNT, what, manifest.path, entry.snapshot_id, repair), nothing
 
 
 def _unreadable(error: Damaged | Invalid, entry: SnapshotEntry) -> Finding:
-    kind = Kind.MISSING_COMMIT if isinstance(error, MissingFile) else Kind.BAD_COMMIT
+    kind = FindingKind.MISSING_COMMIT if isinstance(error, MissingFile) else FindingKind.BAD_COMMIT
     what = f"snapshot {entry.snapshot_id} cannot be read: {error}"
     return Finding(kind, what, file=error.path if isinstance(error, Damaged) else None, version=entry.snapshot_id)
 
@@ -181,7 +183,7 @@ def _deletes(state: IcebergState) -> Iterator[Finding]:
             f"{len(loose)} delete files apply to no file of the table, such as "
             f"{', '.join(sorted(loose)[:_EXAMPLES])}: compactions of other engines leave them"
         )
-        yield Finding(Kind.IDLE_DELETES, what, file=min(loose), count=len(loose))
+        yield Finding(FindingKind.IDLE_DELETES, what, file=min(loose), count=len(loose))
 
 
 def _absent(state: IcebergState, row: Mapping[str, Any]) -> Finding | None:
@@ -191,10 +193,10 @@ def _absent(state: IcebergState, row: Mapping[str, Any]) -> Finding | None:
         size = store.head(key).size
     except NotFound:
         what = f"{path} holds rows that are deleted by value and is not there: reading the table fails; restore it"
-        return Finding(Kind.MISSING_DELETES, what, file=path)
+        return Finding(FindingKind.MISSING_DELETES, what, file=path)
     if size != row["file_size_in_bytes"]:
         what = f"{path} has {size} bytes where its manifest has {row['file_size_in_bytes']}: it was overwritten"
-        return Finding(Kind.WRONG_SIZE, what, file=path)
+        return Finding(FindingKind.WRONG_SIZE, what, file=path)
     return _blind(state, row)
 
 
@@ -204,10 +206,10 @@ def _blind(state: IcebergState, row: Mapping[str, Any]) -> Finding | None:
     try:
         nodes, rows = columns_and_rows(source, task)
     except Damaged as error:
-        return Finding(Kind.BAD_VECTOR, str(error), file=task.uri)
+        return Finding(FindingKind.BAD_VECTOR, str(error), file=task.uri)
     if rows != task.rows:
         what = f"{task.uri} has {rows} rows to delete by value, and its manifest says {task.rows}"
-        return Finding(Kind.WRONG_COUNT, what, file=task.uri)
+        return Finding(FindingKind.WRONG_COUNT, what, file=task.uri)
     known = {node.field_id for node in nodes}
     absent = sorted(set(row["equality_ids"] or ()) - known) if known - {None} else []
     if not absent:
@@ -216,7 +218,7 @@ def _blind(state: IcebergState, row: Mapping[str, Any]) -> Finding | None:
         f"{task.uri} deletes by the fields {', '.join(map(str, absent))}, which it does not have: it takes rows where "
         "they are null, and no others"
     )
-    return Finding(Kind.BLIND_DELETES, what, file=task.uri)
+    return Finding(FindingKind.BLIND_DELETES, what, file=task.uri)
 
 
 def _totals(state: IcebergState) -> Iterator[Finding]:
@@ -231,13 +233,13 @@ def _totals(state: IcebergState) -> Iterator[Finding]:
     repair = "adds up in a new snapshot"
     lost = [name for name in _FILES if name in wrong and _number(summary[name]) > wrong[name]]
     if not lost:
-        yield Finding(Kind.WRONG_SUMMARY, what, version=state.version, repair=repair)
+        yield Finding(FindingKind.WRONG_SUMMARY, what, version=state.version, repair=repair)
         return
     what += (
         ": the list of manifests may have lost some; compare with an earlier snapshot, and restore the list, or repair "
         "the totals if the writer counted wrong"
     )
-    yield Finding(Kind.LOST_FILES, what, state.entry.manifest_list, state.version, repair)
+    yield Finding(FindingKind.LOST_FILES, what, state.entry.manifest_list, state.version, repair)
 
 
 def _number(said: object) -> int:

@@ -34,7 +34,7 @@ from holdfast.iceberg.spec import PartField
 from holdfast.iceberg.state import IcebergState
 from holdfast.iceberg.types import stored_names
 from holdfast.iceberg.values import bounds_of
-from holdfast.model.finding import Finding, Kind
+from holdfast.model.finding import Finding, FindingKind
 from holdfast.schema.types import Primitive
 from holdfast.storage.arrays import strings
 
@@ -226,7 +226,7 @@ class _Column:
                     "; rewrite them, by an update of that column to itself with a condition on another column"
                     f"{', for deletes of its partition do not say whose they are' if data.proved[at] else ''}"
                 )
-            yield Finding(Kind.WRONG_PARTITION, what, file=path, repair=_REPAIR if mends else None)
+            yield Finding(FindingKind.WRONG_PARTITION, what, file=path, repair=_REPAIR if mends else None)
         moves = ~np.isnan(self.moves)
         for at in np.flatnonzero(moves | self.unclear).tolist():  # one per delete file placed wrong
             path = deletes.paths[at].as_py()
@@ -239,7 +239,7 @@ class _Column:
                     ", which is the float of one that files are in: they do not say which, and do not apply there, so "
                     "that rows are back; delete these again"
                 )
-            yield Finding(Kind.WRONG_PARTITION, what, file=path, repair=repair)
+            yield Finding(FindingKind.WRONG_PARTITION, what, file=path, repair=repair)
 
 
 _UNREADABLE: NDArray[np.int64] = np.zeros(0, np.int64)

@@ -21,7 +21,7 @@ from holdfast.errors import Damaged, Unsupported
 from holdfast.iceberg.avro_columns import record_of
 from holdfast.iceberg.avro_records import read_records
 from holdfast.iceberg.avro_values import Record
-from holdfast.iceberg.avro_window import Malformed, Places, Window, number_at
+from holdfast.iceberg.avro_window import AvroWindow, Malformed, Places, number_at
 
 LIMIT_BYTES, LIMIT_RATIO = 32 << 20, 100
 PART_BYTES = 1 << 20  # blocks are decoded together up to this size, and what was walked is made into columns
@@ -120,7 +120,7 @@ def _read(data: bytes, wanted: Collection[str] | None, where: str) -> Container:
                 raise Malformed(f"its {len(data)} bytes hold more than {limit} bytes of values")
             parts.append(part)
     if not parts:
-        parts = [record.read(Window(b""), np.zeros(0, np.int64))[0]]
+        parts = [record.read(AvroWindow(b""), np.zeros(0, np.int64))[0]]
     return Container(notes, parts[0] if len(parts) == 1 else pa.concat_arrays(parts))
 
 
@@ -128,7 +128,7 @@ def _parts(group: _Blocks, record: Record) -> Iterator[pa.StructArray]:
     """The records of some blocks, decoded in windows over their bytes."""
     start = done = 0
     while start < len(group.data):
-        window = Window(group.data[start : start + RECORD_BYTES])
+        window = AvroWindow(group.data[start : start + RECORD_BYTES])
         records, places = read_records(record, window, cut=start + window.size < len(group.data))
         blocks = slice(*np.searchsorted(group.counts, [done, done + len(places)]))
         if (places[group.counts[blocks] - done] != group.ends[blocks] - start).any():

@@ -17,15 +17,15 @@ from holdfast.errors import Unsupported
 from holdfast.iceberg.avro_values import (
     Blobs,
     Booleans,
-    Fixed,
+    FixedWidth,
     Floats,
     Layout,
     Lists,
     Maybe,
     Member,
     Nulls,
-    Numbers,
     Record,
+    WholeNumbers,
 )
 from holdfast.iceberg.avro_window import Malformed
 
@@ -58,7 +58,7 @@ class _Schema:
             case dict() | list():
                 return self.layout(kind, wanted, depth + 1)
             case "int" | "long":
-                return Numbers(32 if kind == "int" else 64)
+                return WholeNumbers(32 if kind == "int" else 64)
             case "string" | "bytes":
                 return Blobs(pa.string() if kind == "string" else pa.binary())
             case "boolean":
@@ -70,7 +70,7 @@ class _Schema:
                 return Nulls()
             case "fixed":
                 self._name(schema)
-                return Fixed(_size(schema))
+                return FixedWidth(_size(schema))
             case "record":
                 self._name(schema)
                 return self._record(_inside(schema, "fields"), wanted, depth)

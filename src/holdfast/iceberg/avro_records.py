@@ -18,15 +18,15 @@ from contextlib import suppress
 import numpy as np
 import pyarrow as pa
 
-from holdfast.iceberg.avro_values import Blobs, Booleans, Fixed, Layout, Lists, Maybe, Numbers, Record, Step
-from holdfast.iceberg.avro_window import Malformed, Places, Window, number_at
+from holdfast.iceberg.avro_values import Blobs, Booleans, FixedWidth, Layout, Lists, Maybe, Record, Step, WholeNumbers
+from holdfast.iceberg.avro_window import AvroWindow, Malformed, Places, number_at
 
 _SIGN_BYTES = 8  # of the first text, by which records are known
 _LEAD_FIELDS = 64  # before that text, at most
 _NUMBER_BACKWARDS = rb"[\x00-\x7f][\x80-\xff]{0,9}"
 
 
-def read_records(record: Record, window: Window, *, cut: bool) -> tuple[pa.StructArray, Places]:
+def read_records(record: Record, window: AvroWindow, *, cut: bool) -> tuple[pa.StructArray, Places]:
     """Records, where they begin, and where the last ends; a window that is cut may end within a record."""
     guesses = _guessed(record, window)
     if not cut and len(guesses):
@@ -42,7 +42,7 @@ def read_records(record: Record, window: Window, *, cut: bool) -> tuple[pa.Struc
     return records, places
 
 
-def _chain(record: Record, window: Window, guesses: Places, cut: bool) -> Places:
+def _chain(record: Record, window: AvroWindow, guesses: Places, cut: bool) -> Places:
     """Where records begin, one behind the other, and where the last ends."""
     try:
         known = dict(zip(guesses.tolist(), record.after(window.loosely(), guesses).tolist(), strict=True))
@@ -68,7 +68,7 @@ def _chain(record: Record, window: Window, guesses: Places, cut: bool) -> Places
     return np.array(places, np.int64)
 
 
-def _guessed(record: Record, window: Window) -> Places:
+def _guessed(record: Record, window: AvroWindow) -> Places:
     """Where records may begin."""
     none = np.zeros(0, np.int64)
     lead = _Lead()
@@ -132,11 +132,11 @@ class _Lead:
 
 def _backwards(layout: Layout) -> bytes:
     match layout:
-        case Numbers():
+        case WholeNumbers():
             return _NUMBER_BACKWARDS
         case Booleans():
             return rb"[\x00\x01]"
-        case Fixed():
+        case FixedWidth():
             return b".{%d}" % layout.least
         case Maybe():
             there, absent = (re.escape(bytes([branch])) for branch in (layout.there, layout.absent))

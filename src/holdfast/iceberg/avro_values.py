@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from holdfast.iceberg.avro_window import (
     OTHER_SIZE,
+    AvroWindow,
     Malformed,
     Places,
-    Window,
     after_blob,
     after_number,
     counted,
@@ -47,14 +47,14 @@ class Layout(Protocol):
     def cells(self) -> int:
         """How many values Arrow keeps for one."""
 
-    def after(self, window: Window, at: Places) -> Places:
+    def after(self, window: AvroWindow, at: Places) -> Places:
         """Where the values end that begin at some places."""
 
-    def read(self, window: Window, at: Places) -> tuple[pa.Array, Places]:
+    def read(self, window: AvroWindow, at: Places) -> tuple[pa.Array, Places]:
         """The values that begin at some places, and where they end."""
 
 
-class Numbers:
+class WholeNumbers:
     """Whole numbers."""
 
     least = cells = 1
@@ -63,10 +63,10 @@ class Numbers:
     def __init__(self, bits: int) -> None:
         self._bits = bits
 
-    def after(self, window: Window, at: Places) -> Places:
+    def after(self, window: AvroWindow, at: Places) -> Places:
         return window.after_numbers(at)
 
-    def read(self, window: Window, at: Places) -> tuple[pa.Array, Places]:
+    def read(self, window: AvroWindow, at: Places) -> tuple[pa.Array, Places]:
         values, after = window.numbers(at)
         if self._bits == 32 and len(values) and (values.min() < -(1 << 31) or values.max() >= 1 << 31):
             raise Malformed("an int has more than 32 bits")
@@ -82,15 +82,15 @@ class Blobs:
     def __init__(self, type_: pa.DataType) -> None:
         self._type = type_
 
-    def after(self, window: Window, at: Places) -> Places:
+    def after(self, window: AvroWindow, at: Places) -> Places:
         return window.blobs(at)[1]
 
-    def read(self, window: Window, at: Places) -> tuple[pa.Array, Places]:
+    def read(self, window: AvroWindow, at: Places) -> tuple[pa.Array, Places]:
         starts, after = window.blobs(at)
         return window.slices(starts, after, self._type), after
 
 
-class Fixed:
+class FixedWidth:
     """Values of one width: bytes."""
 
     cells = 1
@@ -99,29 +99,29 @@ class Fixed:
         self.least = width
         self.skip: Step = lambda _, at: at + width
 
-    def after(self, window: Window, at: Places) -> Places:
+    def after(self, window: AvroWindow, at: Places) -> Places:
         return at + self.least
 
-    def read(self, window: Window, at: Places) -> tuple[pa.Array, Places]:
+    def read(self, window: AvroWindow, at: Places) -> tuple[pa.Array, Places]:
         after = at + self.least
         return window.slices(at, after, pa.binary()), after
 
 
-class Floats(Fixed):
+class Floats(FixedWidth):
     """Fractional numbers."""
 
-    def read(self, window: Window, at: Places) -> tuple[pa.Array, Places]:
+    def read(self, window: AvroWindow, at: Places) -> tuple[pa.Array, Places]:
         raw = window.rows_of_bytes(at, self.least)
         return pa.array(raw.view(np.dtype(f"<f{self.least}")).ravel()), at + self.least
 
 
-class Booleans(Fixed):
+class Booleans(FixedWidth):
     """Truth values, of a byte each."""
 
     def __init__(self) -> None:
         super().__init__(1)
 
-    def read(self, window: Window, at: Places) -> tuple[pa.Array, Places]:
+    def read(self, window: AvroWindow, at: Places) -> tuple[pa.Array, Places]:
         raw = window.bytes_at(at)
         if raw.max(initial=0) > 1:
             raise Malformed("a boolean is neither 0 nor 1")
@@ -134,10 +134,10 @@ class Nulls:
     least, cells = 0, 1
     skip: Step = staticmethod(lambda _, at: at)
 
-    def after(self, window: Window, at: Places) -> Places:
+    def after(self, window: AvroWindow, at: Places) -> Places:
         return at
 
-    def read(self, window: Window, at: Places) -> tuple[pa.Array, Places]:
+    def read(self, window: AvroWindow, at: Places) -> tuple[pa.Array, Places]:
         return pa.nulls(len(at)), at
 
 
@@ -161,13 +161,13 @@ class Maybe:
 
         self.skip: Step = skip
 
-    def _start(self, window: Window, at: Places) -> tuple[NDArray[np.bool_], Places]:
+    def _start(self, window: AvroWindow, at: Places) -> tuple[NDArray[np.bool_], Places]:
         """Which values are there, and where what follows the byte begins."""
         branch = window.bytes_at(at)
         there = branch == self.there
         return there, window.checked(at + 1, ~there & (branch != self.absent), "a value is of none of its types")
 
-    def after(self, window: Window, at: Places) -> Places:
+    def after(self, window: AvroWindow, at: Places) -> Places:
         there, after = self._start(window, at)
         if there.all():
             return self.inner.after(window, after)
@@ -175,7 +175,7 @@ class Maybe:
             after[there] = self.inner.after(window, after[there])
         return after
 
-    def read(self, window: Window, at: Places) -> tuple[pa.Array, Places]:
+    def read(self, window: AvroWindow, at: Places) -> tuple[pa.Array, Places]:
         there, after = self._start(window, at)
         if there.all():
             return self.inner.read(window, after)
@@ -215,12 +215,12 @@ class Record:
 
         self.skip: Step = skip
 
-    def after(self, window: Window, at: Places) -> Places:
+    def after(self, window: AvroWindow, at: Places) -> Places:
         for member in self.members:
             at = member.layout.after(window, at)
         return at
 
-    def read(self, window: Window, at: Places) -> tuple[pa.Array, Places]:
+    def read(self, window: AvroWindow, at: Places) -> tuple[pa.Array, Places]:
         count, arrays, fields = len(at), [], []
         for member in self.members:
             if member.kept:
@@ -255,16 +255,16 @@ class Lists:
 
         self.skip: Step = skip
 
-    def after(self, window: Window, at: Places) -> Places:
+    def after(self, window: AvroWindow, at: Places) -> Places:
         return self._walked(window, at, noted=False)[2]
 
-    def read(self, window: Window, at: Places) -> tuple[pa.Array, Places]:
+    def read(self, window: AvroWindow, at: Places) -> tuple[pa.Array, Places]:
         starts, counts, after = self._walked(window, at, noted=True)
         offsets = np.zeros(len(at) + 1, np.int32)
         np.cumsum(counts, out=offsets[1:])
         return pa.ListArray.from_arrays(pa.array(offsets), self.inner.read(window, starts)[0]), after
 
-    def _walked(self, window: Window, at: Places, *, noted: bool) -> tuple[Places, Places, Places]:
+    def _walked(self, window: AvroWindow, at: Places, *, noted: bool) -> tuple[Places, Places, Places]:
         """Where the items of all lists begin, if that is to be noted, how many each has, and where it ends."""
         counts, after = window.numbers(at)
         ends = np.full(len(at), -1)
@@ -293,7 +293,7 @@ class Lists:
             later += places
         return np.sort(np.append(starts, np.array(later, np.int64))), counts, after
 
-    def _items(self, window: Window, first: Places, counts: Places, *, noted: bool) -> tuple[Places, Places]:
+    def _items(self, window: AvroWindow, first: Places, counts: Places, *, noted: bool) -> tuple[Places, Places]:
         """Where items begin and where the last of each list ends: one of all lists, then the next."""
         if self._numbers:
             after = window.after_numbers(first, counts * self._numbers)
@@ -322,7 +322,7 @@ class Lists:
 def _numbers_in(layout: Layout) -> int:
     """Of how many whole numbers, and nothing else, a value is made; 0 if of anything else."""
     parts = [member.layout for member in layout.members] if isinstance(layout, Record) else [layout]
-    return len(parts) if all(isinstance(part, Numbers) for part in parts) else 0
+    return len(parts) if all(isinstance(part, WholeNumbers) for part in parts) else 0
 
 
 def _run_step(per: int) -> Callable[[bytes, int, int], int]:

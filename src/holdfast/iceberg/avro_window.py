@@ -85,7 +85,7 @@ def run_of(count: int) -> Run:
     return re.compile(rb"(?>(?>%b){%d})" % (NUMBER, count)).match
 
 
-class Window:
+class AvroWindow:
     """Some bytes, in which many places are looked at together; these go up, and their values do not overlap."""
 
     def __init__(self, data: bytes) -> None:
@@ -94,7 +94,7 @@ class Window:
         self._cells = _FEW_CELLS + LIMIT_CELLS * len(data)
         self._claims = _FEW_CELLS + LIMIT_WALKS * len(data)
 
-    def loosely(self) -> Window:
+    def loosely(self) -> AvroWindow:
         """The same bytes for places that are guesses."""
         window = copy(self)
         window._strict = False

@@ -21,10 +21,10 @@ from holdfast.iceberg.metadata import TableMetadata as OurMetadata
 from holdfast.iceberg.metadata_next import metadata_after, name_after
 from holdfast.iceberg.pointer import has_pointer, move_pointer
 from holdfast.iceberg.state import IcebergState
-from holdfast.iceberg.transact import Attempt
+from holdfast.iceberg.transact import SnapshotAttempt
 from holdfast.iceberg.transact_again import Drafts
 from holdfast.iceberg.transact_manifests import metadata_folder
-from holdfast.model.mutation import Committed, Outcome, Taken
+from holdfast.model.mutation import Committed, Outcome, VersionTaken
 from holdfast.storage.open import place
 
 try:
@@ -76,7 +76,7 @@ class AssertSequence(ValidatableTableRequirement):
 def attempt(
     source: CatalogTable,
     state: IcebergState,
-    made: Attempt,
+    made: SnapshotAttempt,
     env: Env,
     branch: str = MAIN,
     drafts: Drafts | None = None,
@@ -103,7 +103,7 @@ def attempt(
             taken = _sent(source, state, made, snapshot, branch)
     except UNCLEAR as error:
         taken = not _landed(source, state, made, branch, error)
-    return Taken(made.snapshot_id) if taken else Committed(made.snapshot_id)
+    return VersionTaken(made.snapshot_id) if taken else Committed(made.snapshot_id)
 
 
 def _moved(source: CatalogTable, state: IcebergState, snapshot: Mapping[str, Any], env: Env, drafts: Drafts) -> bool:
@@ -121,7 +121,9 @@ def _moved(source: CatalogTable, state: IcebergState, snapshot: Mapping[str, Any
     return False
 
 
-def _sent(source: CatalogTable, state: IcebergState, made: Attempt, snapshot: Mapping[str, Any], branch: str) -> bool:
+def _sent(
+    source: CatalogTable, state: IcebergState, made: SnapshotAttempt, snapshot: Mapping[str, Any], branch: str
+) -> bool:
     """Tell the catalog; True: the table is no longer as the attempt has it."""
     reshaped, same = ((), ()) if made.schema is None else reshaping(state.metadata, made.schema)
     ref = {**_kept(state.metadata.refs.get(branch)), "ref-name": branch, "snapshot-id": made.snapshot_id}
@@ -184,7 +186,7 @@ def unanswered(what: str, error: Exception) -> OutcomeUnknown:
     )
 
 
-def _landed(source: CatalogTable, state: IcebergState, made: Attempt, branch: str, error: Exception) -> bool:
+def _landed(source: CatalogTable, state: IcebergState, made: SnapshotAttempt, branch: str, error: Exception) -> bool:
     """Whether a snapshot whose answer was lost is the table's; a table that went on without it never takes it."""
     where = state.metadata.location
     try:

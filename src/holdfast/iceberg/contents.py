@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from holdfast.iceberg.deletes import DeleteFiles
 from holdfast.iceberg.fetch import each
-from holdfast.iceberg.files import Shape, files_of
+from holdfast.iceberg.files import ManifestShape, files_of
 from holdfast.iceberg.manifests import Listed, Manifest, list_of, manifests_of, read_manifest
 from holdfast.iceberg.metadata import SnapshotEntry
 from holdfast.iceberg.paths import Paths
@@ -23,12 +23,12 @@ from holdfast.storage.border import parsing
 
 
 @dataclass(frozen=True)
-class Contents:
+class SnapshotContents:
     """The manifests of a snapshot and what they list."""
 
     paths: Paths
     entry: SnapshotEntry | None
-    shape: Shape
+    shape: ManifestShape
     where: str
     read: dict[str, Listed] = field(default_factory=dict, repr=False)  # by path; grows as manifests are read
     chosen: tuple[Manifest, ...] | None = field(default=None, repr=False)  # None: all of the snapshot's
@@ -44,7 +44,7 @@ class Contents:
         """The list of the manifests as it is stored; None where there is none."""
         return None if self.entry is None else list_of(self.paths, self.entry)
 
-    def only(self, manifests: Iterable[Manifest]) -> Contents:
+    def only(self, manifests: Iterable[Manifest]) -> SnapshotContents:
         """Some of the manifests."""
         return replace(self, chosen=tuple(manifests))
 
@@ -89,10 +89,10 @@ class Contents:
 class LazyFiles(FileTable):
     """The data files of a snapshot, listed when first looked at."""
 
-    def __init__(self, contents: Contents) -> None:
+    def __init__(self, contents: SnapshotContents) -> None:
         object.__setattr__(self, "contents", contents)
 
-    contents: Contents
+    contents: SnapshotContents
 
     @cached_property
     def slabs(self) -> tuple[Slab, ...]:

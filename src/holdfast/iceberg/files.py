@@ -35,7 +35,7 @@ _METRICS = ("record_count", "null_value_counts", "nan_value_counts", "lower_boun
 
 
 @dataclass(frozen=True)
-class Shape:
+class ManifestShape:
     """What files are told by: the specs, the union of their fields, and the columns statistics are about."""
 
     specs: Mapping[int, Spec]
@@ -57,7 +57,7 @@ def leaf_ids(schema: Struct, spelled: Mapping[int, str]) -> LeafIds:
 
 
 def files_of(
-    paths: Paths, listed: Sequence[Listed], shape: Shape, *, at: int | None, where: str
+    paths: Paths, listed: Sequence[Listed], shape: ManifestShape, *, at: int | None, where: str
 ) -> tuple[FileTable, DeleteFiles]:
     """The data files and the delete files of these manifests, which are those of the snapshot `at`."""
     data = merged([one for one in listed if one.manifest.content != DELETES and len(one)])
@@ -99,7 +99,7 @@ def merged(listed: Sequence[Listed]) -> list[Listed]:
     ]
 
 
-def _table(paths: Paths, one: Listed, shape: Shape, groups: NDArray[np.int64] | None) -> pa.Table:
+def _table(paths: Paths, one: Listed, shape: ManifestShape, groups: NDArray[np.int64] | None) -> pa.Table:
     count, entries = len(one), one.entries
     spelled, first = entries["file_path"].combine_chunks(), entries["first_row_id"].combine_chunks()
     sequence = entries["sequence_number"].combine_chunks()
@@ -124,7 +124,7 @@ def _table(paths: Paths, one: Listed, shape: Shape, groups: NDArray[np.int64] | 
     return pa.Table.from_arrays([*filled, tuples], schema=schema)
 
 
-def tuples_of(one: Listed, shape: Shape) -> pa.StructArray:
+def tuples_of(one: Listed, shape: ManifestShape) -> pa.StructArray:
     """The partition tuples of a manifest in the type of the union; what its spec lacks is null."""
     placed = _placed(one, shape)
     named = {f.field_id: f.name for f in shape.specs[one.spec_id].fields}
@@ -150,7 +150,7 @@ def _typed(stored: pa.Array, spelled: str, type_: DataType, *, where: str) -> pa
         raise Damaged(f"{where} has partition values that are no {shown}: {error}", path=where) from error
 
 
-def _placed(one: Listed, shape: Shape) -> frozenset[int]:
+def _placed(one: Listed, shape: ManifestShape) -> frozenset[int]:
     if one.spec_id not in shape.specs:
         path = one.manifest.path
         raise Damaged(f"{path} is of partition spec {one.spec_id}, which the metadata does not have", path=path)

@@ -25,7 +25,7 @@ from pyroaring import BitMap64
 
 from holdfast.errors import Damaged, MissingFile, Unsupported
 from holdfast.iceberg.by_value import gone_by_value
-from holdfast.iceberg.contents import Contents
+from holdfast.iceberg.contents import SnapshotContents
 from holdfast.iceberg.deletes import POSITIONS, PUFFIN, equality_sets, refers_to
 from holdfast.iceberg.fetch import each
 from holdfast.iceberg.match import places_of
@@ -72,7 +72,7 @@ class _Vector:
 class Hidden:
     """How the hidden rows of a snapshot's files are found."""
 
-    contents: Contents
+    contents: SnapshotContents
     snapshot: Snapshot
     schemas: Sequence[Struct]  # that a compared column may be of, the one to prefer first
 

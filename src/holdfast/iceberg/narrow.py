@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from holdfast.iceberg.contents import LazyFiles
 from holdfast.iceberg.enclose import enclosing
-from holdfast.iceberg.files import Shape
+from holdfast.iceberg.files import ManifestShape
 from holdfast.iceberg.hidden import Hidden
 from holdfast.iceberg.manifests import Manifest, Summary
 from holdfast.iceberg.spec import UnionField
@@ -65,7 +65,7 @@ def _field(schema: Struct, column: Column) -> Field | None:
     return found
 
 
-def _range(manifests: Sequence[Manifest], shape: Shape, column: Field) -> Range | None:
+def _range(manifests: Sequence[Manifest], shape: ManifestShape, column: Field) -> Range | None:
     """What lists say of a column, manifest by manifest; None where no partition field is made of it."""
     target = arrow_type(column.type)
     low = high = pa.nulls(len(manifests), target)
@@ -87,7 +87,7 @@ def _range(manifests: Sequence[Manifest], shape: Shape, column: Field) -> Range 
     return Range(low, high, nulls)
 
 
-def _told(manifests: Sequence[Manifest], shape: Shape, f: UnionField) -> tuple[list[int], list[Summary]]:
+def _told(manifests: Sequence[Manifest], shape: ManifestShape, f: UnionField) -> tuple[list[int], list[Summary]]:
     """The manifests whose list speaks of a partition field, and what it says."""
     places = {
         spec_id: place

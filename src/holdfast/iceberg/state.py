@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from holdfast.errors import Invalid, UnknownVersion
 from holdfast.iceberg.carried import ROW_ID_COLUMN, ROW_ID_FIELD
-from holdfast.iceberg.contents import Contents, LazyFiles
-from holdfast.iceberg.files import Shape, leaf_ids
+from holdfast.iceberg.contents import LazyFiles, SnapshotContents
+from holdfast.iceberg.files import ManifestShape, leaf_ids
 from holdfast.iceberg.hidden import Hidden
 from holdfast.iceberg.manifests import Listed
 from holdfast.iceberg.metadata import MAIN, ROW_IDS_SINCE, SnapshotEntry, TableMetadata, read_metadata
@@ -22,7 +22,7 @@ from holdfast.iceberg.paths import Paths, relocated
 from holdfast.iceberg.spec import Spec, specs_of, union_of
 from holdfast.iceberg.types import NAME_MAPPING, mapped_names, stored_names, struct_of, to_map_names
 from holdfast.model.files import FileTable
-from holdfast.model.snapshot import Bucketed, Identity, Placement, Resolve, Snapshot
+from holdfast.model.snapshot import Bucketed, Placement, Resolve, RowIdentity, Snapshot
 from holdfast.schema.types import Struct
 from holdfast.storage.border import parsing
 from holdfast.storage.open import open_location, place
@@ -40,7 +40,7 @@ class IcebergState:
     metadata_path: str
     entry: SnapshotEntry | None  # None: the table has no snapshot
     paths: Paths
-    contents: Contents  # its manifests and files, read when they are first asked for
+    contents: SnapshotContents  # its manifests and files, read when they are first asked for
     hidden: Hidden
 
     @property
@@ -111,7 +111,7 @@ def _state_of(
     schema = struct_of(raw, names, where=where)
     specs = specs_of(metadata.partition_specs, where=where)
     shape = _shape(metadata, raw, schema, specs, where)
-    contents = Contents(paths, entry, shape, where, dict(known or {}))
+    contents = SnapshotContents(paths, entry, shape, where, dict(known or {}))
     snapshot = _snapshot(metadata, entry, paths, schema, shape, LazyFiles(contents))
     schemas = [schema, *(struct_of(one, names, where=where) for one in reversed(metadata.schemas))]
     return IcebergState(snapshot, metadata, where, entry, paths, contents, Hidden(contents, snapshot, schemas))
@@ -144,10 +144,10 @@ def moved(state: IcebergState, *, version: int | str | None = None, timestamp_ms
 
 def _shape(
     metadata: TableMetadata, raw: Mapping[str, object], schema: Struct, specs: Mapping[int, Spec], where: str
-) -> Shape:
+) -> ManifestShape:
     current = stored_names(metadata.schema_of(None, where))
     spelled = stored_names(raw)
-    return Shape(specs, union_of(specs, current, where=where), leaf_ids(schema, spelled))
+    return ManifestShape(specs, union_of(specs, current, where=where), leaf_ids(schema, spelled))
 
 
 def _snapshot(
@@ -155,7 +155,7 @@ def _snapshot(
     entry: SnapshotEntry | None,
     paths: Paths,
     schema: Struct,
-    shape: Shape,
+    shape: ManifestShape,
     files: FileTable,
 ) -> Snapshot:
     return Snapshot(
@@ -175,7 +175,7 @@ def _snapshot(
     )
 
 
-def _identities(shape: Shape) -> dict[int, dict[int, str]]:
+def _identities(shape: ManifestShape) -> dict[int, dict[int, str]]:
     """The fields of tuples that equal a column: by the column's id, then by spec."""
     names = {f.field_id: f.name for f in shape.union}
     made: dict[int, dict[int, str]] = {}
@@ -186,7 +186,7 @@ def _identities(shape: Shape) -> dict[int, dict[int, str]]:
     return made
 
 
-def _buckets(metadata: TableMetadata, shape: Shape) -> tuple[Bucketed, ...]:
+def _buckets(metadata: TableMetadata, shape: ManifestShape) -> tuple[Bucketed, ...]:
     """Columns that are bucketed by a hash of what Holdfast has for a value: not so UUIDs, which are texts here."""
     spelled = stored_names(metadata.schema_of(None, metadata.location))
     return tuple(
@@ -196,10 +196,10 @@ def _buckets(metadata: TableMetadata, shape: Shape) -> tuple[Bucketed, ...]:
     )
 
 
-def _identity(metadata: TableMetadata) -> Identity | None:
+def _identity(metadata: TableMetadata) -> RowIdentity | None:
     if metadata.format_version < ROW_IDS_SINCE:
         return None
-    return Identity(
+    return RowIdentity(
         ROW_ID_COLUMN,
         "_last_updated_sequence_number",
         (metadata.next_row_id or 0) - 1,

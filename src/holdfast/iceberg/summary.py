@@ -30,7 +30,7 @@ _TOTALS = {  # what is counted: added and removed under these names, and in all
 }
 
 
-class Tally:
+class SnapshotTally:
     """What an attempt adds and removes."""
 
     def __init__(self, counts: Mapping[str, int] | None = None) -> None:
@@ -92,7 +92,7 @@ def totals_of(listed: Iterable[Listed]) -> dict[str, int]:
     return totals
 
 
-def operation_of(tally: Tally, *, data_change: bool) -> str:
+def operation_of(tally: SnapshotTally, *, data_change: bool) -> str:
     """The word for what a commit does."""
     counts = tally.counts
     adds, takes = counts["added-data-files"], counts["deleted-data-files"] + counts["added-delete-files"]
@@ -103,7 +103,7 @@ def operation_of(tally: Tally, *, data_change: bool) -> str:
     return "append" if not takes else "delete"
 
 
-def summary_of(tally: Tally, before: Mapping[str, str], *, is_first: bool) -> dict[str, str]:
+def summary_of(tally: SnapshotTally, before: Mapping[str, str], *, is_first: bool) -> dict[str, str]:
     """What a commit counted, and the totals after it."""
     said = {name: str(count) for name, count in tally.counts.items() if count}
     for what, (added, removed) in _TOTALS.items():

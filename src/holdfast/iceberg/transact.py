@@ -28,10 +28,10 @@ from holdfast.iceberg.published import published
 from holdfast.iceberg.reshape import refuse_reshaping, schema_json
 from holdfast.iceberg.staging import data_files
 from holdfast.iceberg.state import IcebergState, moved
-from holdfast.iceberg.summary import APP, KEEPS_IDS, OPERATION, Tally, operation_of, summary_of
-from holdfast.iceberg.transact_again import Drafts, Plan, Row
+from holdfast.iceberg.summary import APP, KEEPS_IDS, OPERATION, SnapshotTally, operation_of, summary_of
+from holdfast.iceberg.transact_again import Drafts, ManifestPlan, Row
 from holdfast.iceberg.transact_hide import Placed, delete_files, hides, outdated, placed
-from holdfast.iceberg.transact_manifests import Writing, listed_before
+from holdfast.iceberg.transact_manifests import ManifestWriting, listed_before
 from holdfast.iceberg.transact_mend import mended, mended_totals
 from holdfast.iceberg.transact_restore import restored
 from holdfast.iceberg.transact_schemas import tuple_schema
@@ -48,7 +48,7 @@ _PATIENCE = 4  # times as many manifests as are merged, from which on who lost a
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class SnapshotAttempt:
     """A snapshot that is written and that no catalog has yet."""
 
     snapshot_id: int
@@ -64,7 +64,7 @@ class Attempt:
     files: frozenset[str] = frozenset()  # that it refers to and that were written for it
 
 
-def prepare(state: IcebergState, mutation: Mutation, env: Env, drafts: Drafts | None = None) -> Attempt:
+def prepare(state: IcebergState, mutation: Mutation, env: Env, drafts: Drafts | None = None) -> SnapshotAttempt:
     """Write what makes a mutation the snapshot after `state`, the newest there is; `drafts` is what earlier attempts
     wrote."""
     _refuse(state, mutation)
@@ -72,19 +72,19 @@ def prepare(state: IcebergState, mutation: Mutation, env: Env, drafts: Drafts | 
     drafts = Drafts() if drafts is None else drafts
     name = drafts.begin(env)
     schema = _schema(state, mutation)
-    writing = Writing(state, name.int >> 65, metadata.last_sequence_number + 1, str(name), schema, drafts)
+    writing = ManifestWriting(state, name.int >> 65, metadata.last_sequence_number + 1, str(name), schema, drafts)
     before = {} if state.entry is None else state.entry.summary
     files: frozenset[str] = frozenset()
     if mutation.mends:
-        tally, manifests = Tally(), list(mended(writing, mutation.counts))
+        tally, manifests = SnapshotTally(), list(mended(writing, mutation.counts))
         before = {**before, **{k: str(n) for k, n in mended_totals(state, mutation.counts).items() if k in before}}
     elif mutation.back_to is None:
         plan = drafts.planned(state.version, mutation) or _Made(state, mutation, writing).plan()
         drafts.plan = state.version, plan
-        tally, files = Tally(plan.counts), plan.files
+        tally, files = SnapshotTally(plan.counts), plan.files
         manifests = [*plan.added, *_kept(writing, plan)]
     else:
-        tally = Tally()
+        tally = SnapshotTally()
         manifests = list(restored(writing, moved(state, version=mutation.back_to), tally))
     path, first, count = writing.manifest_list(manifests, mark=mutation.mark)
     parent = state.entry
@@ -98,7 +98,7 @@ def prepare(state: IcebergState, mutation: Mutation, env: Env, drafts: Drafts | 
         **published(mutation, parent, writing.sequence),
     }
     said = summary_of(tally, before, is_first=parent is None)
-    return Attempt(
+    return SnapshotAttempt(
         snapshot_id=writing.snapshot_id,
         parent=None if parent is None else parent.snapshot_id,
         sequence=writing.sequence,
@@ -113,7 +113,7 @@ def prepare(state: IcebergState, mutation: Mutation, env: Env, drafts: Drafts | 
     )
 
 
-def _operation(tally: Tally, mutation: Mutation) -> str:
+def _operation(tally: SnapshotTally, mutation: Mutation) -> str:
     """The word for what a commit does; what came back may have been hidden, which looks like nothing, and so do
     deletes that apply again."""
     if mutation.back_to is not None or (mutation.mends and mutation.data_change):
@@ -138,7 +138,7 @@ def _refuse(state: IcebergState, mutation: Mutation) -> None:
         raise Unsupported(f"{mutation.operation} is nothing that the Iceberg table at {where} can keep")
 
 
-def _kept(writing: Writing, plan: Plan) -> Iterator[Row]:
+def _kept(writing: ManifestWriting, plan: ManifestPlan) -> Iterator[Row]:
     """Manifests that were there: as they are, or without what goes, or many small ones of a spec as one."""
     state, drafts = writing.state, writing.drafts
     whole = []
@@ -166,7 +166,7 @@ def _instead(rows: Mapping[str, Row], gone: Collection[str], merged: Row) -> dic
     return {**left, merged["manifest_path"]: merged}
 
 
-def _small(writing: Writing, rows: Iterable[Row]) -> Iterator[tuple[int, frozenset[str]]]:
+def _small(writing: ManifestWriting, rows: Iterable[Row]) -> Iterator[tuple[int, frozenset[str]]]:
     """Small data manifests that are to be one, by their paths, spec by spec.
 
     Who lost an attempt leaves that to others, as long as it can: it takes time, in which more would come.
@@ -204,9 +204,9 @@ def _files(row: Row) -> int:
 class _Made:
     """What a mutation does to the manifests of a state."""
 
-    def __init__(self, state: IcebergState, mutation: Mutation, writing: Writing) -> None:
+    def __init__(self, state: IcebergState, mutation: Mutation, writing: ManifestWriting) -> None:
         self.state, self.mutation, self.writing = state, mutation, writing
-        self.tally = Tally()
+        self.tally = SnapshotTally()
         self.sources = stored_names(writing.schema)
         self.spec = state.contents.shape.specs[state.metadata.default_spec_id]
         self.location = state.metadata.location.rstrip("/")
@@ -219,11 +219,11 @@ class _Made:
         self.dangling = self._dangling(files, keys)
         self.files: set[str] = set()
 
-    def plan(self) -> Plan:
+    def plan(self) -> ManifestPlan:
         """Write what the mutation adds and changes."""
         added = (*self._added(), *self._hidden())
         replaced = dict(self._replaced()) if len(self.changed) else {}
-        return Plan(self.mutation, added, replaced, self.tally.counts, frozenset(self.files))
+        return ManifestPlan(self.mutation, added, replaced, self.tally.counts, frozenset(self.files))
 
     def _added(self) -> Iterator[Row]:
         """The manifest of new data files."""

@@ -32,7 +32,7 @@ Row: TypeAlias = Mapping[str, Any]  # what a list says of a manifest; None for a
 
 
 @dataclass(frozen=True)
-class Plan:
+class ManifestPlan:
     """What a mutation does to manifests: those it adds, and those that stand in the place of earlier ones, by path."""
 
     mutation: Mutation
@@ -52,7 +52,7 @@ class Drafts:
     merged: list[tuple[frozenset[Manifest], Row]] = field(default_factory=list)
     vectors: dict[str, tuple[BitMap64, Any, Mapping[str, Any]]] = field(default_factory=dict)  # by path of a data file
     written: list[str] = field(default_factory=list)
-    plan: tuple[int, Plan] | None = None  # and the version it holds for
+    plan: tuple[int, ManifestPlan] | None = None  # and the version it holds for
     since_ms: int = 0
 
     def begin(self, env: Env) -> UUID:
@@ -75,7 +75,7 @@ class Drafts:
         is_known = self.plan is not None and self.plan[0] == old
         self.plan = (new, self.plan[1]) if self.plan is not None and is_known and new is not None else None
 
-    def planned(self, version: int, mutation: Mutation) -> Plan | None:
+    def planned(self, version: int, mutation: Mutation) -> ManifestPlan | None:
         """What is known of a mutation to do at a version."""
         if self.plan is None or self.plan[0] != version or self.plan[1].mutation is not mutation:
             return None

@@ -29,7 +29,7 @@ from holdfast.iceberg.manifests import DELETES, POSITION_DELETES, Listed
 from holdfast.iceberg.match import places_of
 from holdfast.iceberg.puffin_write import puffin
 from holdfast.iceberg.state import IcebergState
-from holdfast.iceberg.transact_manifests import Writing, tuple_at, tuple_schema
+from holdfast.iceberg.transact_manifests import ManifestWriting, tuple_at, tuple_schema
 from holdfast.parquet.fit import stored_field
 from holdfast.storage.arrays import strings
 
@@ -112,7 +112,7 @@ def placed(state: IcebergState, paths: Sequence[str]) -> dict[str, Placed]:
 
 
 def delete_files(
-    writing: Writing, hidden: Mapping[str, BitMap64], places: Mapping[str, Placed], folder: str
+    writing: ManifestWriting, hidden: Mapping[str, BitMap64], places: Mapping[str, Placed], folder: str
 ) -> Iterator[tuple[Placed, Mapping[str, Any]]]:
     """Write what hides these rows; gives each data file's place and what a manifest says of its deletes."""
     known = writing.drafts.vectors
@@ -125,7 +125,7 @@ def delete_files(
 
 
 def _position_files(
-    writing: Writing, hidden: Mapping[str, BitMap64], places: Mapping[str, Placed], folder: str
+    writing: ManifestWriting, hidden: Mapping[str, BitMap64], places: Mapping[str, Placed], folder: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     for path, positions in hidden.items():  # one per touched file
         data, told = _position_file(path, positions)
@@ -135,7 +135,7 @@ def _position_files(
 
 
 def _vectors(
-    writing: Writing, hidden: Mapping[str, BitMap64], places: Mapping[str, Placed], folder: str
+    writing: ManifestWriting, hidden: Mapping[str, BitMap64], places: Mapping[str, Placed], folder: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     data, blobs = puffin(list(hidden.items()))
     name = f"{folder}/{writing.name}-{len(writing.drafts.written):05d}-deletes.puffin"

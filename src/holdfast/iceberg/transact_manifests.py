@@ -46,7 +46,7 @@ _COUNTS = ("added", "existing", "deleted")
 
 
 @dataclass(frozen=True)
-class Writing:
+class ManifestWriting:
     """Where the manifests of one attempt go, and what they say of themselves."""
 
     state: IcebergState

@@ -16,12 +16,12 @@ from holdfast.iceberg.audit_tuples import check_tuples
 from holdfast.iceberg.manifests import DATA, Listed, miscounted
 from holdfast.iceberg.state import IcebergState
 from holdfast.iceberg.summary import totals_of
-from holdfast.iceberg.transact_manifests import Writing, listed_before
+from holdfast.iceberg.transact_manifests import ManifestWriting, listed_before
 
 Counts = Mapping[str, int]  # rows by file key
 
 
-def mended(writing: Writing, counts: Counts) -> Iterator[Mapping[str, Any]]:
+def mended(writing: ManifestWriting, counts: Counts) -> Iterator[Mapping[str, Any]]:
     """The manifests of the state that is written on, with the tuples that files prove and these row counts."""
     state = writing.state
     exact = check_tuples(state, footers=True).exact or {}

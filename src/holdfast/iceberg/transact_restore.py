@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from holdfast.iceberg.groups import groups_of
 from holdfast.iceberg.manifests import DELETES, Listed
 from holdfast.iceberg.state import IcebergState
-from holdfast.iceberg.summary import Tally
-from holdfast.iceberg.transact_manifests import Writing, listed_before
+from holdfast.iceberg.summary import SnapshotTally
+from holdfast.iceberg.transact_manifests import ManifestWriting, listed_before
 from holdfast.iceberg.winners import names_of
 
 
-def restored(writing: Writing, then: IcebergState, tally: Tally) -> Iterator[Mapping[str, Any]]:
+def restored(writing: ManifestWriting, then: IcebergState, tally: SnapshotTally) -> Iterator[Mapping[str, Any]]:
     """The manifests of a snapshot with the files of `then`; those of the state that is written on lead to it."""
     now = writing.state
     difference = _Difference(now, then)

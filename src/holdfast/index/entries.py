@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from holdfast.errors import Damaged
-from holdfast.index.query import Query
+from holdfast.index.query import KeyQuery
 from holdfast.index.registry import SegmentRef
 from holdfast.index.segment import FileSum, get_file, read_meta
 from holdfast.parquet.runs import ROW_ID, ROW_IDS, ROWS, VERSION, footer_sum
@@ -51,7 +51,7 @@ class Hits:
 
 
 @dataclass(frozen=True)
-class Block:
+class EntryBlock:
     """One row group, decoded: keys that are not null in order, behind those that are."""
 
     nulls: int
@@ -81,18 +81,18 @@ class BlockCache:
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most = most_bytes
-        self._blocks: OrderedDict[tuple[str, int], Block] = OrderedDict()
+        self._blocks: OrderedDict[tuple[str, int], EntryBlock] = OrderedDict()
         self._weight = 0
         self._lock = threading.Lock()
 
-    def get(self, key: tuple[str, int]) -> Block | None:
+    def get(self, key: tuple[str, int]) -> EntryBlock | None:
         with self._lock:
             found = self._blocks.get(key)
             if found is not None:
                 self._blocks.move_to_end(key)
             return found
 
-    def put(self, key: tuple[str, int], block: Block) -> None:
+    def put(self, key: tuple[str, int], block: EntryBlock) -> None:
         with self._lock:
             if key not in self._blocks:
                 self._weight += block.weight
@@ -103,7 +103,7 @@ class BlockCache:
 
 
 @dataclass(frozen=True, slots=True)
-class _Span:
+class _BlockSpan:
     """Rows of one block; `high` None: all that there are."""
 
     block: int
@@ -112,7 +112,7 @@ class _Span:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
+class _SingleRows:
     """Single rows of one block: the entries of many keys that have about one each."""
 
     block: int
@@ -120,11 +120,11 @@ class _Rows:
 
 
 @dataclass(frozen=True)
-class Found:
+class SegmentHits:
     """Where the entries of a query are in one segment."""
 
     segment: Segment
-    spans: tuple[_Span | _Rows, ...]
+    spans: tuple[_BlockSpan | _SingleRows, ...]
     count: int
 
     def hits(self) -> Hits:
@@ -171,28 +171,28 @@ class Segment:
     def entries(self) -> int:
         return int(self._entries.sum())
 
-    def find(self, query: Query) -> Found:
+    def find(self, query: KeyQuery) -> SegmentHits:
         """Where the entries of a query are."""
         spans = [*self._null_spans(query), *self._point_spans(query), *self._interval_spans(query)]
-        return Found(self, tuple(spans), sum(self._count(span) for span in spans))
+        return SegmentHits(self, tuple(spans), sum(self._count(span) for span in spans))
 
-    def hits(self, span: _Span | _Rows) -> Hits:
+    def hits(self, span: _BlockSpan | _SingleRows) -> Hits:
         """The entries of some rows."""
         found = self._block(span.block)
-        if isinstance(span, _Rows):
+        if isinstance(span, _SingleRows):
             assert found.ids is not None, "only entries are found one by one"
             return Hits(found.ids[span.rows], found.versions[span.rows])
         return found.hits(span.low, int(self._rows[span.block]) if span.high is None else span.high)
 
-    def rows(self, span: _Span | _Rows) -> pa.Table:
+    def rows(self, span: _BlockSpan | _SingleRows) -> pa.Table:
         """The same with their keys."""
         table = self._block(span.block).table
-        if isinstance(span, _Rows):
+        if isinstance(span, _SingleRows):
             return table.take(pa.array(span.rows))
         end = int(self._rows[span.block]) if span.high is None else span.high
         return table.slice(span.low, end - span.low)
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[EntryBlock]:
         """All blocks, one after another."""
         for number in range(len(self._rows)):
             yield self._block(number)
@@ -208,23 +208,23 @@ class Segment:
         for name, told in self._files.items():
             get_file(self._location, self._ref.directory, name, told)
 
-    def _count(self, span: _Span | _Rows) -> int:
-        if isinstance(span, _Rows):
+    def _count(self, span: _BlockSpan | _SingleRows) -> int:
+        if isinstance(span, _SingleRows):
             return len(span.rows)
         if span.high is None and span.low == 0:
             return int(self._entries[span.block])
         block = self._block(span.block)
         return block.count(span.low, int(self._rows[span.block]) if span.high is None else span.high)
 
-    def _null_spans(self, query: Query) -> list[_Span]:
+    def _null_spans(self, query: KeyQuery) -> list[_BlockSpan]:
         if not query.null:
             return []
-        return [_Span(n, 0, int(self._nulls[n])) for n in np.flatnonzero(self._nulls).tolist()]
+        return [_BlockSpan(n, 0, int(self._nulls[n])) for n in np.flatnonzero(self._nulls).tolist()]
 
-    def _point_spans(self, query: Query) -> list[_Span | _Rows]:
+    def _point_spans(self, query: KeyQuery) -> list[_BlockSpan | _SingleRows]:
         if query.points is None or not len(query.points):
             return []
-        spans: list[_Span | _Rows] = []
+        spans: list[_BlockSpan | _SingleRows] = []
         for number, asked in self._asked(query.points):
             block = self._block(number)
             lows, highs = block.keys.equal(asked)
@@ -233,9 +233,9 @@ class Segment:
             lengths = highs - lows
             if block.ids is not None and len(lows) > 1 and lengths.sum() <= _ALIKE * len(lows):
                 behind = np.cumsum(lengths)
-                spans.append(_Rows(number, np.arange(behind[-1]) + np.repeat(highs - behind, lengths)))
+                spans.append(_SingleRows(number, np.arange(behind[-1]) + np.repeat(highs - behind, lengths)))
                 continue
-            spans += [_Span(number, low, high) for low, high in zip(lows.tolist(), highs.tolist(), strict=True)]
+            spans += [_BlockSpan(number, low, high) for low, high in zip(lows.tolist(), highs.tolist(), strict=True)]
         return spans
 
     def _asked(self, points: Any) -> Iterator[tuple[int, Any]]:
@@ -270,17 +270,17 @@ class Segment:
         for number, keys in blocks.items():
             yield number, pa.array(keys, pa.binary())
 
-    def _interval_spans(self, query: Query) -> list[_Span]:
+    def _interval_spans(self, query: KeyQuery) -> list[_BlockSpan]:
         spans = []
         for interval in query.intervals:
             for number in np.flatnonzero(self._touched(interval)).tolist():
                 if self._is_inside(number, interval):
-                    spans.append(_Span(number, int(self._nulls[number]), None))
+                    spans.append(_BlockSpan(number, int(self._nulls[number]), None))
                     continue
                 block = self._block(number)
                 low, high = block.keys.between(interval)
                 if low < high:
-                    spans.append(_Span(number, low + block.nulls, high + block.nulls))
+                    spans.append(_BlockSpan(number, low + block.nulls, high + block.nulls))
         return spans
 
     def _touched(self, interval: Interval) -> NDArray[np.bool_]:
@@ -305,7 +305,7 @@ class Segment:
         first, last = ends[0][number], ends[1][number]
         return (interval.low is None or first >= interval.low) and (interval.high is None or last < interval.high)
 
-    def _block(self, number: int) -> Block:
+    def _block(self, number: int) -> EntryBlock:
         name = (self._where, number)
         found = self._cache.get(name)
         if found is None:
@@ -313,7 +313,7 @@ class Segment:
             self._cache.put(name, found)
         return found
 
-    def _decoded(self, number: int) -> Block:
+    def _decoded(self, number: int) -> EntryBlock:
         run, group = int(self._runs[number]), int(self._numbers[number])
         where = f"{self._where}/{self._names[run]}"
         with self._lock, parsing(where, remedy="rebuild the index"):  # one reader of a Parquet file at a time
@@ -327,9 +327,9 @@ class Segment:
         if ROW_IDS in table.column_names:
             counts = table.column(ROWS).to_numpy()
             bitmaps = table.column(ROW_IDS).combine_chunks()
-            return Block(nulls, shaped, None, versions, bitmaps, counts, table.nbytes, table)
+            return EntryBlock(nulls, shaped, None, versions, bitmaps, counts, table.nbytes, table)
         ids = table.column(ROW_ID).to_numpy()
-        return Block(nulls, shaped, ids, versions, None, None, 2 * table.nbytes, table)
+        return EntryBlock(nulls, shaped, ids, versions, None, None, 2 * table.nbytes, table)
 
     def _file(self, run: int) -> pq.ParquetFile:
         if run not in self._open:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from holdfast.env import Env
 from holdfast.index.reader import PinnedReader
 from holdfast.index.registry import Index, IndexDefinition, SegmentRef
-from holdfast.index.tail import Part, Tail
+from holdfast.index.tail import Tail, TailPart
 from holdfast.model.snapshot import LoadHidden, Snapshot
 from holdfast.schema.types import Field
 
@@ -40,7 +40,7 @@ class IndexKind(Protocol):
         """Check columns and options, or refuse them by name; gives the options that are kept with the index."""
 
     def build(
-        self, site: Site, definition: IndexDefinition, parts: Sequence[Part], before: Sequence[SegmentRef]
+        self, site: Site, definition: IndexDefinition, parts: Sequence[TailPart], before: Sequence[SegmentRef]
     ) -> Sequence[SegmentRef]:
         """Write segments for rows of the site's snapshot; `before`: the index's own, empty when all is made anew."""
 

@@ -38,7 +38,7 @@ MOST_POINTS = 1_000_000  # combinations of values; beyond, the columns after are
 
 
 @dataclass(frozen=True)
-class Query:
+class KeyQuery:
     """Keys that are asked for: single ones, ascending and each once; intervals; and null, for a single column."""
 
     points: Numbers | pa.Array | None = None  # codes, or texts
@@ -47,17 +47,17 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Asked:
+class IndexQuery:
     """A query, how many of the index's columns it is about, and the parts of the condition it does not settle."""
 
-    query: Query
+    query: KeyQuery
     columns: int
     settled: Predicate
     left: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Values:
+class _ColumnValues:
     """A column is one of some values, or null where that is asked for."""
 
     values: tuple[Value, ...]
@@ -76,10 +76,10 @@ class _Range:
     parts: tuple[int, ...]
 
 
-_Test: TypeAlias = _Values | _Range
+_Test: TypeAlias = _ColumnValues | _Range
 
 
-def asked_of(fields: Sequence[Field], where: Predicate) -> Asked | None:
+def asked_of(fields: Sequence[Field], where: Predicate) -> IndexQuery | None:
     """What an index over these columns can be asked for a condition; None where nothing of it helps."""
     parts = conjuncts(where)
     tests = {f.name: test for f in fields if (test := _test((f.name,), parts, f)) is not None}
@@ -98,11 +98,11 @@ def asked_of(fields: Sequence[Field], where: Predicate) -> Asked | None:
     settled = {part for test in taken for part in test.parts}
     left = tuple(part for n, part in enumerate(parts) if n not in settled)
     held = conjunction(tuple(parts[n] for n in sorted(settled)))
-    return Asked(_query(fields, taken), len(taken), held, left)
+    return IndexQuery(_query(fields, taken), len(taken), held, left)
 
 
 def _points(tests: Sequence[_Test]) -> int:
-    return math.prod(len(t.values) + t.null for t in tests if isinstance(t, _Values))
+    return math.prod(len(t.values) + t.null for t in tests if isinstance(t, _ColumnValues))
 
 
 def _test(column: Column, parts: Sequence[Predicate], field: Field) -> _Test | None:
@@ -110,7 +110,7 @@ def _test(column: Column, parts: Sequence[Predicate], field: Field) -> _Test | N
     for n, part in enumerate(parts):
         found = _values(part, column)
         if found is not None:
-            return _Values(*found, (n,))
+            return _ColumnValues(*found, (n,))
     low: tuple[Value, bool] | None = None
     high: tuple[Value, bool] | None = None
     settled = []
@@ -152,16 +152,16 @@ def _values(part: Predicate, column: Column) -> tuple[tuple[Value, ...], bool] |
             return None
 
 
-def _query(fields: Sequence[Field], tests: Sequence[_Test]) -> Query:
+def _query(fields: Sequence[Field], tests: Sequence[_Test]) -> KeyQuery:
     types = [arrow_type(f.type) for f in fields]
     if len(fields) == 1:
         return _single(fields[0], types[0], tests[0])
-    equal = [t for t in tests if isinstance(t, _Values)]
+    equal = [t for t in tests if isinstance(t, _ColumnValues)]
     arrays = [_array(t, f, type_) for t, f, type_ in zip(equal, fields, types, strict=False)]
     rows = list(product(*(range(len(a)) for a in arrays)))  # bounded by MOST_POINTS
     picked = [a.take(pa.array([row[n] for row in rows], pa.int64())) for n, a in enumerate(arrays)]
     if len(equal) == len(fields):
-        return Query(points=_ascending(keys_of(picked).texts))
+        return KeyQuery(points=_ascending(keys_of(picked).texts))
     prefixes = prefix_of(picked).to_pylist() if picked else [b""]
     last = tests[-1]
     low = high = None
@@ -171,17 +171,17 @@ def _query(fields: Sequence[Field], tests: Sequence[_Test]) -> Query:
         low = None if last.low is None else _one(last.low, field, type_)
         high = None if last.high is None else _one(last.high, field, type_)
         low_in, high_in = last.low_in, last.high_in
-        return Query(intervals=tuple(bounded(p, low, high, low_in=low_in, high_in=high_in) for p in prefixes))
-    return Query(intervals=tuple(Interval(p, after_prefix(p)) for p in prefixes))
+        return KeyQuery(intervals=tuple(bounded(p, low, high, low_in=low_in, high_in=high_in) for p in prefixes))
+    return KeyQuery(intervals=tuple(Interval(p, after_prefix(p)) for p in prefixes))
 
 
-def _single(field: Field, type_: pa.DataType, test: _Test) -> Query:
-    if isinstance(test, _Values):
+def _single(field: Field, type_: pa.DataType, test: _Test) -> KeyQuery:
+    if isinstance(test, _ColumnValues):
         if len(test.values) == 1 and type(test.values[0]) is int and pa.types.is_int64(type_):
-            return Query(points=np.array(test.values, np.int64), null=test.null)
-        keys = keys_of([_array(_Values(test.values, False, ()), field, type_)])
+            return KeyQuery(points=np.array(test.values, np.int64), null=test.null)
+        keys = keys_of([_array(_ColumnValues(test.values, False, ()), field, type_)])
         points = np.unique(keys.codes) if keys.codes is not None else _ascending(keys.texts)
-        return Query(points=points, null=test.null)
+        return KeyQuery(points=points, null=test.null)
     coded = is_coded([type_])
     ends: list[Bound] = []
     for value, after in ((test.low, not test.low_in), (test.high, test.high_in)):
@@ -191,10 +191,10 @@ def _single(field: Field, type_: pa.DataType, test: _Test) -> Query:
         keys = keys_of([_one(value, field, type_)])
         key = int(keys.codes[0]) if coded and keys.codes is not None else keys.texts[0].as_py()
         ends.append(following(key) if after else key)
-    return Query(intervals=(Interval(*ends),))
+    return KeyQuery(intervals=(Interval(*ends),))
 
 
-def _array(test: _Values, field: Field, type_: pa.DataType) -> pa.Array:
+def _array(test: _ColumnValues, field: Field, type_: pa.DataType) -> pa.Array:
     """The values of a test as an array of the column's type, a null last where it is asked for."""
     values = _converted(test.values, field, type_)
     return pa.concat_arrays([values, pa.nulls(1, values.type)]) if test.null else values

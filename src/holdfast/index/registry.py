@@ -34,7 +34,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _COLLATIONS = "__COLLATIONS"
 
 
-class KeyColumn(msgspec.Struct, frozen=True, rename="camel"):
+class IndexColumn(msgspec.Struct, frozen=True, rename="camel"):
     """A column of an index: its physical name, and its type and collation as text."""
 
     name: str
@@ -46,7 +46,7 @@ class IndexDefinition(msgspec.Struct, frozen=True, rename="camel"):
 
     name: str
     kind: str
-    columns: tuple[KeyColumn, ...]
+    columns: tuple[IndexColumn, ...]
     params: dict[str, Any]
     table_id: str
     id_column: str | None
@@ -180,11 +180,13 @@ def rendered(index: Index) -> str:
     return msgspec.json.encode(index).decode()
 
 
-def key_column(column: Field) -> KeyColumn:
+def key_column(column: Field) -> IndexColumn:
     """A column as an index remembers it: whatever changes how values compare changes the text."""
     text = msgspec.json.encode(to_json(column.type)).decode()
     collation = column.metadata.get(_COLLATIONS)
-    return KeyColumn(column.physical_name, text if collation is None else f"{text} {msgspec.json.encode(collation)!r}")
+    return IndexColumn(
+        column.physical_name, text if collation is None else f"{text} {msgspec.json.encode(collation)!r}"
+    )
 
 
 def fields_of(definition: IndexDefinition, snapshot: Snapshot) -> tuple[Field, ...] | None:

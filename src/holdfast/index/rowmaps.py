@@ -23,7 +23,7 @@ from holdfast.errors import Damaged
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import Snapshot
 from holdfast.parquet.find import Carrier
-from holdfast.parquet.rowmap import Found, Seen, decoded, look, read_map, seek
+from holdfast.parquet.rowmap import MappedRows, Seen, decoded, look, read_map, seek
 from holdfast.plan.locate import CARRIES, FRESH, UNKNOWN, spans
 from holdfast.rows.rowmap import RowMap, Runs
 from holdfast.rows.sequence import RowIdSequence
@@ -132,7 +132,7 @@ class RowMaps:
         due_bytes = _ID_BYTES * self.spans.counts[files[due]].sum()
         return due if self._learned.bytes + due_bytes > _MOST_BYTES else nowhere
 
-    def search(self, files: Numbers, ascending: Numbers) -> list[Found]:
+    def search(self, files: Numbers, ascending: Numbers) -> list[MappedRows]:
         """Rows of files that have one of these ids, file by file."""
         return _each(self._carriers(files), lambda store, file: seek(store, file, ascending))
 

@@ -23,15 +23,15 @@ import pyarrow.parquet as pq
 from holdfast.errors import Invalid, TableError
 from holdfast.index.entries import TOP, BlockCache, Segment
 from holdfast.index.kinds import Site
-from holdfast.index.query import Query
+from holdfast.index.query import KeyQuery
 from holdfast.index.reader import PinnedReader
 from holdfast.index.registry import Index, IndexDefinition, SegmentRef, directory_of, fields_of
-from holdfast.index.segment import FileSum, Meta, Writing, put_meta
-from holdfast.index.tail import Part, Tail
+from holdfast.index.segment import FileSum, Meta, SegmentWriting, put_meta
+from holdfast.index.tail import Tail, TailPart
 from holdfast.index.verify import contradicting, expanded, lacking
 from holdfast.local.indexing import indexed_rows
 from holdfast.model.snapshot import Snapshot
-from holdfast.parquet.runs import RUN_ROWS, Run, bitmap_run, entry_runs
+from holdfast.parquet.runs import RUN_ROWS, EntryRun, bitmap_run, entry_runs
 from holdfast.predicate.parse import by_value
 from holdfast.rows.keys import Interval, Numbers, is_keyable
 from holdfast.schema.arrow import arrow_type
@@ -47,7 +47,7 @@ _SAMPLE = 10_000
 
 
 @dataclass(frozen=True)
-class _Written:
+class _WrittenRun:
     """A run that is on storage."""
 
     name: str
@@ -83,7 +83,7 @@ class ScalarKind:
         return {}
 
     def build(
-        self, site: Site, definition: IndexDefinition, parts: Sequence[Part], before: Sequence[SegmentRef]
+        self, site: Site, definition: IndexDefinition, parts: Sequence[TailPart], before: Sequence[SegmentRef]
     ) -> Sequence[SegmentRef]:
         """One segment with an entry for each row; none where there are no rows."""
         fields = fields_of(definition, site.snapshot)
@@ -92,7 +92,7 @@ class ScalarKind:
         most = sum(n or 0 for n in counts)
         uuid = str(site.env.new_uuid())
         directory = directory_of(definition.name, uuid)
-        with Writing(site.snapshot.location) as writing:
+        with SegmentWriting(site.snapshot.location) as writing:
             if site.session is not None and (most > self.local_rows or None in counts):
                 runs = self._by_spark(site, parts, fields, directory, most)
             else:
@@ -109,12 +109,12 @@ class ScalarKind:
         if self.is_bitmap:
             tables = (_live(expanded(block, count), reader, count) for s in opened for block in s.blocks())
             one = bitmap_run(tables, count)
-            runs: Iterable[Run] = () if one is None else (one,)
+            runs: Iterable[EntryRun] = () if one is None else (one,)
         else:
             runs = (run for rows in _ranges(opened) for run in entry_runs(_live(rows, reader, count), count))
         uuid = str(site.env.new_uuid())
         directory = directory_of(definition.name, uuid)
-        with Writing(site.snapshot.location) as writing:
+        with SegmentWriting(site.snapshot.location) as writing:
             return self._completed(site, uuid, directory, _stored(writing, directory, runs), writing)
 
     def outgrown(self, index: Index) -> str | None:
@@ -151,7 +151,7 @@ class ScalarKind:
                 wrong.append(str(error))
         return wrong or list(lacking(opened, site, tail, fields, sample))
 
-    def _local_runs(self, snapshot: Snapshot, parts: Sequence[Part], fields: Sequence[Field]) -> Iterator[Run]:
+    def _local_runs(self, snapshot: Snapshot, parts: Sequence[TailPart], fields: Sequence[Field]) -> Iterator[EntryRun]:
         rows = (
             table
             for part in parts
@@ -166,14 +166,14 @@ class ScalarKind:
             yield from entry_runs(held, len(fields))
 
     def _by_spark(
-        self, site: Site, parts: Sequence[Part], fields: Sequence[Field], directory: str, most: int
-    ) -> list[_Written]:
+        self, site: Site, parts: Sequence[TailPart], fields: Sequence[Field], directory: str, most: int
+    ) -> list[_WrittenRun]:
         files = [Files(part.files, part.hidden, part.newer_than) for part in parts]
         frame = indexed_frame(site.session, site.snapshot, files, fields)
         location = site.snapshot.location
         told = write_runs(frame, location, directory, len(fields), most, bitmaps=self.is_bitmap)
         return [
-            _Written(
+            _WrittenRun(
                 one["name"],
                 FileSum(one["size"], one["crc"], {"footer": one["footer"]}),
                 one["entries"],
@@ -185,7 +185,7 @@ class ScalarKind:
         ]
 
     def _completed(
-        self, site: Site, uuid: str, directory: str, runs: Sequence[_Written], writing: Writing
+        self, site: Site, uuid: str, directory: str, runs: Sequence[_WrittenRun], writing: SegmentWriting
     ) -> SegmentRef | None:
         """Write what is above the runs, and the meta; None where there are no runs."""
         if not runs:
@@ -209,13 +209,13 @@ class ScalarKind:
         return put_meta(directory, meta, writing)
 
 
-def _stored(writing: Writing, directory: str, runs: Iterable[Run]) -> list[_Written]:
+def _stored(writing: SegmentWriting, directory: str, runs: Iterable[EntryRun]) -> list[_WrittenRun]:
     written = []
     for number, run in enumerate(runs):
         name = f"run-{number:05}.parquet"
         told = writing.put(directory, name, run.data)
         told = FileSum(told.bytes, told.crc, {"footer": run.footer})
-        written.append(_Written(name, told, run.entries, run.low_id, run.high_id, run.top))
+        written.append(_WrittenRun(name, told, run.entries, run.low_id, run.high_id, run.top))
     return written
 
 
@@ -251,7 +251,7 @@ def _ranges(segments: Sequence[Segment]) -> Iterator[pa.Table]:
         held += entries
     ends = [None, *pivots, None]
     for number, (low, high) in enumerate(pairwise(ends)):
-        query = Query(intervals=(Interval(low, high),), null=number == 0)
+        query = KeyQuery(intervals=(Interval(low, high),), null=number == 0)
         tables = [table for s in segments for table in s.find(query).tables()]
         if tables:
             yield pa.concat_tables(tables)

@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow.compute as pc
 
 from holdfast.errors import Damaged, TableError
-from holdfast.index.entries import Found, Segment
+from holdfast.index.entries import Segment, SegmentHits
 from holdfast.index.narrow import narrowed
-from holdfast.index.query import Asked, asked_of
+from holdfast.index.query import IndexQuery, asked_of
 from holdfast.index.reader import PinnedReader
 from holdfast.index.registry import Index, Registered, fields_of, unfit
 from holdfast.index.scalar import BITMAP, ENTRIES, segment_of
@@ -47,12 +47,12 @@ _KEPT = 32
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenIndex:
     """An index that is asked, what it found, and what it leaves."""
 
     index: Index
-    asked: Asked
-    found: tuple[Found, ...]
+    asked: IndexQuery
+    found: tuple[SegmentHits, ...]
     tail: Tail
 
     @property
@@ -91,13 +91,13 @@ class Indexes:
                 kept.popitem(last=False)
         return kept[name]
 
-    def choose(self, where: Predicate) -> tuple[Choice | None, Mapping[str, str]]:
+    def choose(self, where: Predicate) -> tuple[ChosenIndex | None, Mapping[str, str]]:
         """The index that leaves least to look at; and of each other one why it is not asked."""
         why = dict(self.registered.troubles)
-        choices: list[Choice] = []
+        choices: list[ChosenIndex] = []
         for name, index in self.registered.indexes.items():
             found = self._choice(index, where)
-            if isinstance(found, Choice):
+            if isinstance(found, ChosenIndex):
                 choices.append(found)
             elif found:
                 why[name] = found
@@ -107,7 +107,7 @@ class Indexes:
         why |= {c.index.name: f"{best.index.name} leaves less to look at" for c in choices if c is not best}
         return best, why
 
-    def _choice(self, index: Index, where: Predicate) -> Choice | str:
+    def _choice(self, index: Index, where: Predicate) -> ChosenIndex | str:
         if index.definition.kind not in (ENTRIES, BITMAP):
             return ""
         fields = self._fields(index)
@@ -118,7 +118,7 @@ class Indexes:
             return f"the condition says nothing of {fields[0].name} that an index could look for"
         try:
             segments, tail = self._open.get(index.name) or self._opened(index)
-            return Choice(index, asked, tuple(segment.find(asked.query) for segment in segments), tail)
+            return ChosenIndex(index, asked, tuple(segment.find(asked.query) for segment in segments), tail)
         except TableError as error:
             return str(error)
 
@@ -137,12 +137,12 @@ class Indexes:
         found = self._open[index.name] = segments, self._looked_at(index)
         return found
 
-    def files_with(self, choice: Choice) -> Numbers:
+    def files_with(self, choice: ChosenIndex) -> Numbers:
         """The numbers of files that hold hits, ascending."""
         files, _ = self._valid(choice.found)
         return np.unique(files)
 
-    def places(self, choice: Choice) -> tuple[Numbers, Numbers]:
+    def places(self, choice: ChosenIndex) -> tuple[Numbers, Numbers]:
         """Where the rows are that satisfy what the query settles: file numbers and positions, in stored order."""
         files, positions = self._valid(choice.found)
         if len(choice.tail):
@@ -150,7 +150,7 @@ class Indexes:
             files, positions = np.concatenate((files, more)), np.concatenate((positions, at))
         return _once(files, positions)
 
-    def _in_tail(self, choice: Choice) -> tuple[Numbers, Numbers]:
+    def _in_tail(self, choice: ChosenIndex) -> tuple[Numbers, Numbers]:
         """Where rows of the tail are that satisfy what the query settles."""
         settled, tail, snapshot = choice.asked.settled, choice.tail, self.reader.snapshot
         few = self._pruned(tail, settled)
@@ -208,7 +208,7 @@ class Indexes:
             kept[version] = pc.sum(self.reader.snapshot.files.num_records).as_py() or 0
         return kept[version]
 
-    def _valid(self, found: Sequence[Found]) -> tuple[Numbers, Numbers]:
+    def _valid(self, found: Sequence[SegmentHits]) -> tuple[Numbers, Numbers]:
         """Where the rows of valid entries are."""
         hits = [one.hits() for one in found if one.count]
         if not hits:
@@ -243,7 +243,7 @@ def pays(hits: int, rows: int) -> bool:
     return hits <= max(FEW_HITS, MOST_SHARE * rows)
 
 
-def too_many(choice: Choice, rows: int) -> str:
+def too_many(choice: ChosenIndex, rows: int) -> str:
     """Why an index that could be asked is not."""
     return f"{choice.hits} entries of {rows} rows: reading them one by one costs more than a scan"
 

@@ -56,7 +56,7 @@ def checksum(data: bytes | pa.Buffer) -> int:
     return zlib.crc32(data)
 
 
-class Writing:
+class SegmentWriting:
     """Files of a segment that are written a few at a time; leaving the block waits for all of them."""
 
     def __init__(self, location: Location) -> None:
@@ -64,7 +64,7 @@ class Writing:
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="holdfast-index")
         self._begun: deque[Future[None]] = deque()
 
-    def __enter__(self) -> Writing:
+    def __enter__(self) -> SegmentWriting:
         return self
 
     def __exit__(
@@ -89,7 +89,7 @@ def put_file(location: Location, directory: str, name: str, data: bytes) -> File
     return FileSum(len(data), checksum(data))
 
 
-def put_meta(directory: str, meta: Meta, writing: Writing, extra: Mapping[str, Any] | None = None) -> SegmentRef:
+def put_meta(directory: str, meta: Meta, writing: SegmentWriting, extra: Mapping[str, Any] | None = None) -> SegmentRef:
     """Complete a segment: write its `meta.json`; gives how an index refers to it, `extra` included."""
     data = msgspec.json.encode(meta)
     writing.put(directory, META, data)

@@ -91,7 +91,7 @@ class Tail:
 
 
 @dataclass(frozen=True)
-class Part:
+class TailPart:
     """Files of a tail that are read alike: their live rows, or only those changed after a version."""
 
     files: FileTable
@@ -165,22 +165,22 @@ def tail_of(snapshot: Snapshot, known: KnownFiles, version: int, since: Since, l
     return Tail(_some(files, whole), version=version, again=again, shown=shown, why=why)
 
 
-def parts_of(snapshot: Snapshot, tail: Tail, load_hidden: LoadHidden) -> tuple[Part, ...]:
+def parts_of(snapshot: Snapshot, tail: Tail, load_hidden: LoadHidden) -> tuple[TailPart, ...]:
     """A tail as files to read, with what each hides."""
     location = snapshot.location
     found = []
     if len(tail.whole):
-        found.append(Part(tail.whole, load_hidden(location, tail.whole)))
+        found.append(TailPart(tail.whole, load_hidden(location, tail.whole)))
     if len(tail.newer):
-        found.append(Part(tail.newer, load_hidden(location, tail.newer), tail.version))
+        found.append(TailPart(tail.newer, load_hidden(location, tail.newer), tail.version))
     if len(tail.again):
         keys, rows = tail.again.column("key").to_pylist(), tail.again.num_records.to_pylist()
         rest = {key: BitMap64(range(count)) - tail.shown[key] for key, count in zip(keys, rows, strict=True)}
-        found.append(Part(hiding(tail.again), HiddenRows(rest)))
+        found.append(TailPart(hiding(tail.again), HiddenRows(rest)))
     return tuple(found)
 
 
-def whole_of(snapshot: Snapshot, load_hidden: LoadHidden) -> tuple[Part, ...]:
+def whole_of(snapshot: Snapshot, load_hidden: LoadHidden) -> tuple[TailPart, ...]:
     """All live rows of a snapshot, for an index that has no entries yet."""
     return parts_of(snapshot, Tail(snapshot.files), load_hidden)
 

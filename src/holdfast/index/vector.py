@@ -21,16 +21,16 @@ from holdfast.errors import Invalid
 from holdfast.index.kinds import Site
 from holdfast.index.reader import PinnedReader
 from holdfast.index.registry import DIRECTORY, Index, IndexDefinition, SegmentRef, directory_of, fields_of
-from holdfast.index.segment import FileSum, Meta, Writing, put_file, put_meta
-from holdfast.index.tail import Part, Tail
+from holdfast.index.segment import FileSum, Meta, SegmentWriting, put_file, put_meta
+from holdfast.index.tail import Tail, TailPart
 from holdfast.index.vector_coder import Trained
 from holdfast.index.vector_column import odd_lengths, refuse_no_vectors
-from holdfast.index.vector_fill import Filler, Written, summed
+from holdfast.index.vector_fill import Filler, WrittenSegment, summed
 from holdfast.index.vector_library import library
 from holdfast.index.vector_open import QUANTIZER, opened, quantizer_of, trained_of
-from holdfast.index.vector_options import FLAT_ROWS, VECTOR, Method, Options
-from holdfast.index.vector_rows import LocalRows
-from holdfast.index.vector_spark import SparkRows
+from holdfast.index.vector_options import FLAT_ROWS, VECTOR, Method, VectorOptions
+from holdfast.index.vector_rows import LocalVectorRows
+from holdfast.index.vector_spark import SparkVectorRows
 from holdfast.index.vector_train import sample_rows, train
 from holdfast.index.vector_verify import contradicting, lacking
 from holdfast.model.snapshot import Snapshot
@@ -53,13 +53,13 @@ class VectorKind:
         if len(fields) != 1:
             raise Invalid(f"a vector index is about one column, not {len(fields)}: {', '.join(f.name for f in fields)}")
         refuse_no_vectors(fields[0])
-        options = Options.of(params)
+        options = VectorOptions.of(params)
         if options.method is not Method.FLAT:
             library()
         return options.params
 
     def build(
-        self, site: Site, definition: IndexDefinition, parts: Sequence[Part], before: Sequence[SegmentRef]
+        self, site: Site, definition: IndexDefinition, parts: Sequence[TailPart], before: Sequence[SegmentRef]
     ) -> Sequence[SegmentRef]:
         """Segments with an entry for each row that has a vector."""
         (column,) = _columns(definition, site.snapshot)
@@ -71,7 +71,7 @@ class VectorKind:
             trained, shared = trained_of(before[-1]), _shared(before[-1])
             quantizer = quantizer_of(site.snapshot.location, before[-1]) if shared and not by_spark else b""
         else:
-            options = Options.kept(definition.params)
+            options = VectorOptions.kept(definition.params)
             seed = site.env.rng.getrandbits(32)
             source = self._rows(site, column, parts, by_spark=by_spark)
             sample = source.sample(1, rows, seed)
@@ -84,12 +84,12 @@ class VectorKind:
             trained, quantizer = train(sample.matrix, options, rows)
             shared = self._put_quantizer(site, definition, quantizer)
         directory = f"{DIRECTORY}/{definition.name}"
-        with Writing(site.snapshot.location) as writing:
+        with SegmentWriting(site.snapshot.location) as writing:
             if by_spark:
                 key = None if shared is None else f"{shared['directory']}/{QUANTIZER}"
-                written, odd = SparkRows(site.session, site.snapshot, column, parts).fill(trained, key, directory)
+                written, odd = SparkVectorRows(site.session, site.snapshot, column, parts).fill(trained, key, directory)
             else:
-                rows_here = LocalRows(site.snapshot, column, parts)
+                rows_here = LocalVectorRows(site.snapshot, column, parts)
                 written, odd = rows_here.fill(trained, quantizer, directory, site.env.new_uuid, writing)
             if odd:
                 raise odd_lengths(column.name, odd, trained.length)
@@ -115,17 +115,19 @@ class VectorKind:
             return None
         directory = directory_of(definition.name, str(site.env.new_uuid()))
         late = sum(ref.entries for ref in segments if ref.extra.get("late")) * 2 > sum(ref.entries for ref in segments)
-        with Writing(site.snapshot.location) as writing:
+        with SegmentWriting(site.snapshot.location) as writing:
             for name, data in filled.files.items():
                 writing.put(directory, name, data)
-            return self._completed(site, Written(**summed(directory, filled)), trained, shared, writing, late=late)
+            return self._completed(
+                site, WrittenSegment(**summed(directory, filled)), trained, shared, writing, late=late
+            )
 
     def outgrown(self, index: Index) -> str | None:
         """Why all should be made anew rather than added to; None where it should not."""
         if not index.segments:
             return None
         trained = trained_of(index.segments[-1])
-        options = Options.kept(index.definition.params)
+        options = VectorOptions.kept(index.definition.params)
         if trained.method is not options.method_for(index.entries) and index.entries > 2 * FLAT_ROWS:
             return f"it was begun with few rows and has {index.entries}"
         late = [ref for ref in index.segments if ref.extra.get("late")]
@@ -166,10 +168,12 @@ class VectorKind:
         wrong = list(contradicting(index, reader, column, sample))
         return wrong or list(lacking(index, site, tail, column, sample))
 
-    def _rows(self, site: Site, column: Field, parts: Sequence[Part], *, by_spark: bool) -> LocalRows | SparkRows:
+    def _rows(
+        self, site: Site, column: Field, parts: Sequence[TailPart], *, by_spark: bool
+    ) -> LocalVectorRows | SparkVectorRows:
         if by_spark:
-            return SparkRows(site.session, site.snapshot, column, parts)
-        return LocalRows(site.snapshot, column, parts)
+            return SparkVectorRows(site.session, site.snapshot, column, parts)
+        return LocalVectorRows(site.snapshot, column, parts)
 
     def _put_quantizer(self, site: Site, definition: IndexDefinition, quantizer: bytes) -> dict[str, Any] | None:
         if not quantizer:
@@ -181,10 +185,10 @@ class VectorKind:
     def _completed(
         self,
         site: Site,
-        written: Written,
+        written: WrittenSegment,
         trained: Trained,
         shared: Mapping[str, Any] | None,
-        writing: Writing,
+        writing: SegmentWriting,
         *,
         late: bool,
     ) -> SegmentRef:

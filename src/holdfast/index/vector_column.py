@@ -23,7 +23,7 @@ _ELEMENTS = ("float", "double")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Vectors:
+class VectorMatrix:
     """The vectors of some rows: a matrix, the rows they belong to, and how many have another length."""
 
     matrix: Matrix
@@ -39,14 +39,14 @@ def refuse_no_vectors(column: Field) -> None:
     raise Invalid(f"{column.name} holds no vectors: its type must be array<float> or array<double>")
 
 
-def vectors_of(column: pa.Array | pa.ChunkedArray, length: int | None) -> Vectors:
+def vectors_of(column: pa.Array | pa.ChunkedArray, length: int | None) -> VectorMatrix:
     """Vectors from Arrow lists; `length` None: that of the first."""
     lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     lengths = pc.fill_null(pc.list_value_length(lists), -1).to_numpy()
     there = np.flatnonzero(lengths >= 0)
     dtype = np.dtype(lists.type.value_type.to_pandas_dtype())
     if not len(there):
-        return Vectors(np.zeros((0, length or 0), dtype), there)
+        return VectorMatrix(np.zeros((0, length or 0), dtype), there)
     length = int(lengths[there[0]]) if length is None else length
     right = lengths == length
     odd = len(there) - int(right.sum())
@@ -57,7 +57,7 @@ def vectors_of(column: pa.Array | pa.ChunkedArray, length: int | None) -> Vector
     finite = np.isfinite(matrix).all(axis=1)
     if not finite.all():
         matrix, there = matrix[finite], there[finite]
-    return Vectors(matrix, there, odd)
+    return VectorMatrix(matrix, there, odd)
 
 
 def odd_lengths(column: str, odd: int, length: int) -> Invalid:

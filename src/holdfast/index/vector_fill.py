@@ -46,7 +46,7 @@ class Filled:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenSegment:
     """A segment whose files are on storage, each with its size and checksum; only its `meta.json` is not."""
 
     directory: str

@@ -27,14 +27,14 @@ from holdfast.errors import Damaged, Invalid, TableError
 from holdfast.index.reader import PinnedReader
 from holdfast.index.registry import Index
 from holdfast.index.search import Indexes
-from holdfast.index.tail import Part, Tail, parts_of, whole_of
+from holdfast.index.tail import Tail, TailPart, parts_of, whole_of
 from holdfast.index.vector_coder import Floats, prepared_queries
 from holdfast.index.vector_column import odd_lengths, vectors_of
 from holdfast.index.vector_library import NoLibrary
 from holdfast.index.vector_metric import Metric, Near, Numbers, Points, distances, nearer, nearest_rows
 from holdfast.index.vector_open import OpenSegment, opened
-from holdfast.index.vector_options import VECTOR, Options
-from holdfast.index.vector_rows import LocalRows
+from holdfast.index.vector_options import VECTOR, VectorOptions
+from holdfast.index.vector_rows import LocalVectorRows
 from holdfast.local.indexing import ID
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import Snapshot
@@ -52,7 +52,7 @@ _TAILS = "vector tails"
 _TAIL_BYTES = 128 << 20
 
 
-class Rows(Protocol):
+class VectorRows(Protocol):
     """Rows with vectors that can be looked at one by one."""
 
     def nearest(
@@ -60,11 +60,11 @@ class Rows(Protocol):
     ) -> tuple[list[Near], int]: ...
 
 
-RowsOf: TypeAlias = Callable[[Field, Sequence[Part]], Rows]
+RowsOf: TypeAlias = Callable[[Field, Sequence[TailPart]], VectorRows]
 
 
 @dataclass(frozen=True)
-class Ask:
+class NearestRequest:
     """What is asked for: the k nearest of each query, in a column."""
 
     column: Field
@@ -91,7 +91,7 @@ class Route:
     why: Mapping[str, str] = field(default_factory=dict)  # by index
 
 
-def route(indexes: Indexes, ask: Ask) -> Route:
+def route(indexes: Indexes, ask: NearestRequest) -> Route:
     """The vector index on a column that leaves the fewest rows to look at."""
     why: dict[str, str] = {}
     found: list[Route] = []
@@ -112,7 +112,7 @@ def route(indexes: Indexes, ask: Ask) -> Route:
     return Route(best.metric, best.index, best.segments, best.tail, why | others)
 
 
-def nearest(indexes: Indexes, ask: Ask, way: Route, allowed: Numbers | None, rows_of: RowsOf) -> list[Near]:
+def nearest(indexes: Indexes, ask: NearestRequest, way: Route, allowed: Numbers | None, rows_of: RowsOf) -> list[Near]:
     """The nearest rows of each query; with `allowed`, ids ascending, only of these."""
     reader = indexes.reader
     if allowed is not None and len(allowed) <= max(FEW_ALLOWED, 4 * ask.effort):
@@ -125,11 +125,11 @@ def nearest(indexes: Indexes, ask: Ask, way: Route, allowed: Numbers | None, row
     return best
 
 
-def _route(indexes: Indexes, index: Index, ask: Ask) -> Route | str:
+def _route(indexes: Indexes, index: Index, ask: NearestRequest) -> Route | str:
     """How an index answers, or why it does not."""
     if reason := indexes.unusable(index):
         return reason
-    metric = Options.kept(index.definition.params).metric
+    metric = VectorOptions.kept(index.definition.params).metric
     if ask.metric not in (None, metric):
         return f"its metric is {metric.value}"
     try:
@@ -150,14 +150,14 @@ def _route(indexes: Indexes, index: Index, ask: Ask) -> Route | str:
     return Route(metric, index, segments, tail)
 
 
-def _looked(rows: Rows, ask: Ask, way: Route, allowed: Numbers | None) -> list[Near]:
+def _looked(rows: VectorRows, ask: NearestRequest, way: Route, allowed: Numbers | None) -> list[Near]:
     found, odd = rows.nearest(ask.queries, ask.k, way.metric, allowed)
     if odd:
         raise odd_lengths(ask.column.name, odd, ask.queries.shape[1])
     return found
 
 
-def _fetched(reader: PinnedReader, ask: Ask, metric: Metric, allowed: Numbers) -> list[Near]:
+def _fetched(reader: PinnedReader, ask: NearestRequest, metric: Metric, allowed: Numbers) -> list[Near]:
     """The nearest of few rows: fetched and looked at."""
     located = reader.locate(allowed)
     ids = allowed[located.live]
@@ -170,7 +170,9 @@ def _fetched(reader: PinnedReader, ask: Ask, metric: Metric, allowed: Numbers) -
     return nearest_rows(Points(vectors.matrix, ids[vectors.rows]), ask.queries, ask.k, metric)
 
 
-def _near_tail(indexes: Indexes, ask: Ask, way: Route, allowed: Numbers | None, rows_of: RowsOf) -> list[Near]:
+def _near_tail(
+    indexes: Indexes, ask: NearestRequest, way: Route, allowed: Numbers | None, rows_of: RowsOf
+) -> list[Near]:
     """The nearest of the rows that the index does not answer for; a small tail is read here, once, and kept."""
     if not len(way.tail):
         return [Near.none()] * len(ask.queries)
@@ -195,7 +197,7 @@ def _read_tail(indexes: Indexes, column: Field, tail: Tail, width: int) -> tuple
     reader = indexes.reader
     single = sum(map(len, tail.shown.values())) <= FEW_SHOWN
     rest = replace(tail, again=FileTable(), shown={}) if single else tail
-    rows = LocalRows(reader.snapshot, column, parts_of(reader.snapshot, rest, indexes.load_hidden))
+    rows = LocalVectorRows(reader.snapshot, column, parts_of(reader.snapshot, rest, indexes.load_hidden))
     points, odd = rows.all(width)
     if not single or not tail.shown:
         return points, odd
@@ -210,7 +212,7 @@ def _read_tail(indexes: Indexes, column: Field, tail: Tail, width: int) -> tuple
     return Points(joined, np.concatenate([points.ids, more_ids])), odd + more.odd
 
 
-def _near_entries(reader: PinnedReader, ask: Ask, way: Route, allowed: Numbers | None) -> list[list[Near]]:
+def _near_entries(reader: PinnedReader, ask: NearestRequest, way: Route, allowed: Numbers | None) -> list[list[Near]]:
     """The nearest flat entries of each segment, and the nearest of all that are coded."""
     found: list[list[Near]] = []
     for segment in way.segments:
@@ -247,7 +249,7 @@ class _Search:
     away: Floats = field(default_factory=lambda: np.zeros((0, 0), np.float32))
 
     @classmethod
-    def of(cls, segment: OpenSegment, reader: PinnedReader, ask: Ask, allowed: Numbers | None) -> _Search:
+    def of(cls, segment: OpenSegment, reader: PinnedReader, ask: NearestRequest, allowed: Numbers | None) -> _Search:
         trained, coded = segment.trained, segment.coded
         queries = prepared_queries(ask.queries, trained)
         assert queries is not None, "such a query takes another way"
@@ -289,7 +291,9 @@ class _Search:
         return True
 
 
-def _found(segments: Sequence[OpenSegment], reader: PinnedReader, ask: Ask, allowed: Numbers | None) -> Sequence[_Hits]:
+def _found(
+    segments: Sequence[OpenSegment], reader: PinnedReader, ask: NearestRequest, allowed: Numbers | None
+) -> Sequence[_Hits]:
     """Entries of segments that look near, and are valid."""
     searches = [_Search.of(segment, reader, ask, allowed) for segment in segments]
     found: list[_Hits] = []
@@ -320,7 +324,7 @@ def _valid(searches: Sequence[_Search], reader: PinnedReader) -> list[_Hits]:
     return hits
 
 
-def _reranked(reader: PinnedReader, ask: Ask, metric: Metric, hits: Sequence[_Hits]) -> list[Near]:
+def _reranked(reader: PinnedReader, ask: NearestRequest, metric: Metric, hits: Sequence[_Hits]) -> list[Near]:
     """The nearest by their own vectors, of those that look nearest in all segments together."""
     queries, away, ids, files, positions = (
         np.concatenate([getattr(one, name) for one in hits])

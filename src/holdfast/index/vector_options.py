@@ -54,7 +54,7 @@ Choice = TypeVar("Choice", bound=Enum)
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class VectorOptions:
     """The options of one index."""
 
     metric: Metric = Metric.L2
@@ -64,7 +64,7 @@ class Options:
     links: int | None = None  # of a vector in the graph of hnsw; None: 16
 
     @classmethod
-    def of(cls, params: Mapping[str, Any]) -> Options:
+    def of(cls, params: Mapping[str, Any]) -> VectorOptions:
         """Options from what a user gave."""
         for name in params:
             if name not in _NAMES:
@@ -80,7 +80,7 @@ class Options:
         return made
 
     @classmethod
-    def kept(cls, params: Mapping[str, Any]) -> Options:
+    def kept(cls, params: Mapping[str, Any]) -> VectorOptions:
         """Options from what a definition keeps, among options that every index has."""
         return cls(
             _chosen(Metric, params.get("metric", Metric.L2.value), "metric"),

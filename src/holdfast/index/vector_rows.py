@@ -12,11 +12,11 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.index.segment import Writing
-from holdfast.index.tail import Part
+from holdfast.index.segment import SegmentWriting
+from holdfast.index.tail import TailPart
 from holdfast.index.vector_coder import Trained
-from holdfast.index.vector_column import Vectors, vectors_of
-from holdfast.index.vector_fill import SEGMENT_ROWS, Filler, Written, summed
+from holdfast.index.vector_column import VectorMatrix, vectors_of
+from holdfast.index.vector_fill import SEGMENT_ROWS, Filler, WrittenSegment, summed
 from holdfast.index.vector_metric import Matrix, Metric, Near, Numbers, Points, nearer, nearest_rows
 from holdfast.local.indexing import ID, VERSION, indexed_rows
 from holdfast.model.snapshot import Snapshot
@@ -24,20 +24,20 @@ from holdfast.schema.types import Field
 
 
 @dataclass(frozen=True)
-class LocalRows:
+class LocalVectorRows:
     """Rows of some files."""
 
     snapshot: Snapshot
     column: Field
-    parts: Sequence[Part]
+    parts: Sequence[TailPart]
 
-    def sample(self, count: int, rows: int, seed: int) -> Vectors:
+    def sample(self, count: int, rows: int, seed: int) -> VectorMatrix:
         """`count` vectors out of all, at random; all where there are no more."""
         share = 1.0 if rows <= count or count == 1 else min(1.0, 1.2 * count / rows)
         sample = self._sample(count, share, seed)
         return sample if len(sample.rows) or share == 1.0 else self._sample(count, 1.0, seed)  # few rows have vectors
 
-    def _sample(self, count: int, share: float, seed: int) -> Vectors:
+    def _sample(self, count: int, share: float, seed: int) -> VectorMatrix:
         chance = np.random.default_rng(seed)
         found: list[Matrix] = []
         odd, length = 0, None
@@ -52,13 +52,13 @@ class LocalRows:
         matrix = np.concatenate(found) if found else np.zeros((0, 0), np.float32)
         if len(matrix) > count:
             matrix = matrix[np.sort(chance.permutation(len(matrix))[:count])]
-        return Vectors(matrix, np.arange(len(matrix)), odd)
+        return VectorMatrix(matrix, np.arange(len(matrix)), odd)
 
     def fill(
-        self, trained: Trained, quantizer: bytes, directory: str, new_uuid: Callable[[], UUID], writing: Writing
-    ) -> tuple[list[Written], int]:
+        self, trained: Trained, quantizer: bytes, directory: str, new_uuid: Callable[[], UUID], writing: SegmentWriting
+    ) -> tuple[list[WrittenSegment], int]:
         """Segments of all rows, each below its own directory; where vectors have another length, only how many."""
-        written: list[Written] = []
+        written: list[WrittenSegment] = []
         filler, odd = Filler(trained, quantizer), 0
         for vectors, ids, versions in self._vectors(trained.length):
             odd += vectors.odd
@@ -91,7 +91,7 @@ class LocalRows:
                 ids.append(some)
         return Points(np.concatenate(matrices[1:] or matrices), np.concatenate(ids)), odd
 
-    def _vectors(self, length: int | None) -> Iterator[tuple[Vectors, Numbers, Numbers]]:
+    def _vectors(self, length: int | None) -> Iterator[tuple[VectorMatrix, Numbers, Numbers]]:
         """Vectors, row ids and row commit versions, some rows at a time."""
         for part in self.parts:
             for rows in indexed_rows(self.snapshot, part.files, part.hidden, [self.column], part.newer_than):
@@ -101,10 +101,10 @@ class LocalRows:
                     yield vectors, ids, versions
 
 
-def _written(filler: Filler, directory: str, writing: Writing) -> list[Written]:
+def _written(filler: Filler, directory: str, writing: SegmentWriting) -> list[WrittenSegment]:
     filled = filler.finish()
     if filled is None:
         return []
     for name, data in filled.files.items():
         writing.put(directory, name, data)
-    return [Written(**summed(directory, filled))]
+    return [WrittenSegment(**summed(directory, filled))]

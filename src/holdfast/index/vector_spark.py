@@ -21,10 +21,10 @@ from pyspark.sql import functions as F
 
 from holdfast.env import system
 from holdfast.errors import Unsupported
-from holdfast.index.tail import Part
+from holdfast.index.tail import TailPart
 from holdfast.index.vector_coder import Trained
-from holdfast.index.vector_column import Vectors, vectors_of
-from holdfast.index.vector_fill import SEGMENT_ROWS, Filler, Written, summed
+from holdfast.index.vector_column import VectorMatrix, vectors_of
+from holdfast.index.vector_fill import SEGMENT_ROWS, Filler, WrittenSegment, summed
 from holdfast.index.vector_library import INSTALL, PACKAGE
 from holdfast.index.vector_metric import Metric, Near, Numbers, Points, nearer, nearest_rows
 from holdfast.model.snapshot import Snapshot
@@ -35,7 +35,7 @@ from holdfast.spark.progress import tasks
 from holdfast.spark.types import spark_struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.remote import RemoteStore
-from holdfast.storage.sink import Sink, open_sink, put
+from holdfast.storage.sink import FileSink, open_sink, put
 
 TASK_ROWS = 1 << 20  # of a segment at least, as long as that leaves no more than MOST_TASKS
 MOST_TASKS = 32
@@ -51,15 +51,15 @@ _NEAR_ARROW = pa.schema([("query", pa.int64()), ("id", pa.int64()), ("distance",
 
 
 @dataclass(frozen=True)
-class SparkRows:
+class SparkVectorRows:
     """Rows of a table with their vectors, where the session's workers are."""
 
     spark: SparkSession
     snapshot: Snapshot
     column: Field
-    parts: Sequence[Part]
+    parts: Sequence[TailPart]
 
-    def sample(self, count: int, rows: int, seed: int) -> Vectors:
+    def sample(self, count: int, rows: int, seed: int) -> VectorMatrix:
         """About `count` vectors out of all, at random."""
         there = self._frame().where(F.col("k0").isNotNull()).select("k0")
         share = 1.2 * count / max(rows, 1)
@@ -69,7 +69,7 @@ class SparkRows:
                 sample = there.limit(count).toArrow()
         return vectors_of(sample.column(0), None)
 
-    def fill(self, trained: Trained, quantizer: str | None, directory: str) -> tuple[list[Written], int]:
+    def fill(self, trained: Trained, quantizer: str | None, directory: str) -> tuple[list[WrittenSegment], int]:
         """Segments of all rows, each below its own directory; and how many rows have vectors of another length."""
         location = self.snapshot.location
         if location.store.url.startswith("memory:"):
@@ -84,7 +84,7 @@ class SparkRows:
         with tasks(self.spark, "filling a vector index"):
             told = frame.mapInArrow(task, spark_struct(_TOLD)).toArrow().to_pylist()  # a row per segment
         odd = sum(one["odd"] for one in told)
-        return [Written(**json.loads(one["told"])) for one in told if one["told"] is not None], odd
+        return [WrittenSegment(**json.loads(one["told"])) for one in told if one["told"] is not None], odd
 
     def nearest(
         self, queries: NDArray[np.float64], k: int, metric: Metric, allowed: Numbers | None
@@ -118,7 +118,9 @@ def _needs(store: ObjectStore, *more: str) -> tuple[str, ...]:
     return ("numpy", *more, *(("obstore",) if isinstance(store, RemoteStore) else ()))
 
 
-def _filling(store: ObjectStore, quantizer: str | None, sink: Sink, trained: Trained, directory: str) -> TaskFunction:
+def _filling(
+    store: ObjectStore, quantizer: str | None, sink: FileSink, trained: Trained, directory: str
+) -> TaskFunction:
     """What a task does to fill segments."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -134,7 +136,7 @@ def _filling(store: ObjectStore, quantizer: str | None, sink: Sink, trained: Tra
     return run
 
 
-def _told(filler: Filler, sink: Sink, directory: str) -> pa.RecordBatch:
+def _told(filler: Filler, sink: FileSink, directory: str) -> pa.RecordBatch:
     """Write a segment, and say what was written."""
     filled = filler.finish()
     told = None

@@ -19,7 +19,7 @@ from holdfast.errors import Invalid
 from holdfast.index.vector_coder import Floats, Trained, prepared, prepared_queries
 from holdfast.index.vector_library import library
 from holdfast.index.vector_metric import Matrix, Metric
-from holdfast.index.vector_options import Method, Options
+from holdfast.index.vector_options import Method, VectorOptions
 
 SAMPLE_PER_LIST = 64
 MOST_SAMPLED = 1_000_000
@@ -35,7 +35,7 @@ _LONGER = 1.05  # than the longest vector that was seen
 _CODES = 256  # of a group of elements
 
 
-def sample_rows(options: Options, rows: int, length: int) -> int:
+def sample_rows(options: VectorOptions, rows: int, length: int) -> int:
     """How many vectors with so many elements are to be sampled of this many rows."""
     method = options.method_for(rows)
     if method is Method.FLAT:
@@ -47,7 +47,7 @@ def sample_rows(options: Options, rows: int, length: int) -> int:
     return min(max(trained, compared), MOST_SAMPLED)
 
 
-def train(sample: Matrix, options: Options, rows: int) -> tuple[Trained, bytes]:
+def train(sample: Matrix, options: VectorOptions, rows: int) -> tuple[Trained, bytes]:
     """A quantizer for this many rows, as faiss stores it; no bytes where vectors are kept as they are."""
     method, metric, length = options.method_for(rows), options.metric, sample.shape[1]
     if method is Method.FLAT:

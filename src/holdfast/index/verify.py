@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from holdfast.index.entries import Block, Segment
+from holdfast.index.entries import EntryBlock, Segment
 from holdfast.index.kinds import Site
-from holdfast.index.query import Query
+from holdfast.index.query import KeyQuery
 from holdfast.index.reader import PinnedReader
 from holdfast.index.tail import Tail
 from holdfast.local.indexing import indexed_rows
@@ -25,7 +25,7 @@ from holdfast.rows.keys import Numbers, keys_of
 from holdfast.schema.types import Field
 
 
-def expanded(block: Block, keys: int) -> pa.Table:
+def expanded(block: EntryBlock, keys: int) -> pa.Table:
     """A block as an entry per row: keys, row id, version."""
     if block.counts is None:
         return block.table
@@ -84,7 +84,7 @@ def _unanswered(segments: Sequence[Segment], rows: pa.Table, keys: int, file: st
     else:
         known = found.texts.drop_null().unique()
         points = known.take(pa.array(keys_of([known]).order()))
-    hits = [segment.find(Query(points=points, null=bool(found.null.any()))).hits() for segment in segments]
+    hits = [segment.find(KeyQuery(points=points, null=bool(found.null.any()))).hits() for segment in segments]
     none = np.zeros(0, np.int64)
     held = _pairs(np.concatenate([none, *(h.ids for h in hits)]), np.concatenate([none, *(h.versions for h in hits)]))
     ids, versions = rows.column(keys).to_numpy(), rows.column(keys + 1).to_numpy()

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import Invalid, Unsupported
-from holdfast.local.constraints import Prepared, prepare
-from holdfast.local.evaluable import Evaluable, conversion
-from holdfast.local.expressions import Relation, evaluable
+from holdfast.local.constraints import PreparedRows, prepare
+from holdfast.local.evaluable import Evaluable, Scope, conversion
+from holdfast.local.expressions import evaluable
 from holdfast.plan.change import Set
 from holdfast.schema.arrow import arrow_type
 from holdfast.schema.casts import is_assignable
-from holdfast.schema.constraints import Demand, Kind, demands, references
+from holdfast.schema.constraints import Demand, DemandKind, demands, references
 from holdfast.schema.enforce import DEFAULT, GENERATION, Assignment, Fit, fit, refuse_incomplete
 from holdfast.schema.identity import without_identity
 from holdfast.schema.mapping import fields_along
@@ -43,7 +43,7 @@ class Recipe:
         """The columns of a batch that it reads."""
         return frozenset[str]().union(*(value.columns for _, value in self.columns))
 
-    def made(self, batch: pa.RecordBatch) -> Prepared:
+    def made(self, batch: pa.RecordBatch) -> PreparedRows:
         """The rows of a batch as rows of the table."""
         arrays = [value(batch) for _, value in self.columns]
         names = [f.name for f, _ in self.columns]
@@ -52,7 +52,7 @@ class Recipe:
         return prepare(pa.Table.from_arrays(arrays, names), self.fit, self.demands, zone=self.zone)
 
 
-def copied(target: Relation, schema: Struct) -> Recipe:
+def copied(target: Scope, schema: Struct) -> Recipe:
     """Rows as they were, with the columns of the schema; added ones are null."""
     loose = Struct(tuple(Field(f.name, f.type) for f in schema.fields))
     columns = tuple((f, _column(target, f)) for f in schema.fields if target.schema.find(f.name) is not None)
@@ -60,7 +60,7 @@ def copied(target: Relation, schema: Struct) -> Recipe:
 
 
 def updated(
-    sets: Sequence[Set], relations: Sequence[Relation], schema: Struct, properties: Mapping[str, str], *, zone: str
+    sets: Sequence[Set], relations: Sequence[Scope], schema: Struct, properties: Mapping[str, str], *, zone: str
 ) -> Recipe:
     """Rows of the target, which is the first relation, with some columns set."""
     target = relations[0]
@@ -75,13 +75,11 @@ def updated(
     plain = Struct(tuple(_holding(f) for f in schema.fields))
     made = fit(_incoming(columns), plain, assignment=Assignment.ANSI)
     kept = {f.name for f in schema.fields if GENERATION in f.metadata and (f.name,) not in values}
-    wanted = [d for d in demands(schema, properties, made) if not (d.kind is Kind.GENERATED and d.name in kept)]
+    wanted = [d for d in demands(schema, properties, made) if not (d.kind is DemandKind.GENERATED and d.name in kept)]
     return _ready(columns, made, wanted, zone)
 
 
-def inserted(
-    sets: Sequence[Set], source: Relation, schema: Struct, properties: Mapping[str, str], *, zone: str
-) -> Recipe:
+def inserted(sets: Sequence[Set], source: Scope, schema: Struct, properties: Mapping[str, str], *, zone: str) -> Recipe:
     """New rows: what is not set has its default, its number, or null."""
     values = _values(sets, [source], schema, zone)
     made = [(f, _made(f, (f.name,), values, None, zone)) for f in schema.fields]
@@ -99,7 +97,7 @@ def _ready(columns: Sequence[tuple[Field, Evaluable]], fitted: Fit, wanted: Sequ
 
 
 def _values(
-    sets: Sequence[Set], relations: Sequence[Relation], schema: Struct, zone: str
+    sets: Sequence[Set], relations: Sequence[Scope], schema: Struct, zone: str
 ) -> dict[tuple[str, ...], Evaluable]:
     values = {one.path: evaluable(one.value, relations, zone=zone) for one in sets}
     for one in sets:
@@ -148,7 +146,7 @@ def _field(struct: Evaluable | None, name: str) -> Evaluable | None:
     return Evaluable(found.type, struct.columns, lambda batch: pc.struct_field(run(batch), [step]), struct.text)
 
 
-def _column(relation: Relation, f: Field) -> Evaluable:
+def _column(relation: Scope, f: Field) -> Evaluable:
     own = relation.schema.find(f.name)
     assert own is not None, "it was found before"
     name = relation.prefix + own.name

@@ -25,17 +25,17 @@ from holdfast.local.assign import Recipe, copied, inserted, updated
 from holdfast.local.cluster import by_id, in_order
 from holdfast.local.constraints import prepare
 from holdfast.local.expressions import condition
-from holdfast.local.find import Finder, Taken, relations_of, source_relation, target_relation
+from holdfast.local.find import Finder, TakenRows, relations_of, source_relation, target_relation
 from holdfast.local.follow import follow, ids
 from holdfast.local.join import Rows
-from holdfast.local.reading import ID, INDEX, SOURCE_PREFIX, TARGET_PREFIX, VERSION, Pool, Wanted, files_of, pool_of
-from holdfast.local.storing import Pieces, Stored, Stores, Told
+from holdfast.local.reading import ID, INDEX, SOURCE_PREFIX, TARGET_PREFIX, VERSION, Pool, RowColumns, files_of, pool_of
+from holdfast.local.storing import CarriedRows, Pieces, Stores, Told
 from holdfast.local.write import write_table
 from holdfast.model.mutation import STAGED
 from holdfast.model.snapshot import Snapshot
 from holdfast.parquet.write import WriteSpec
-from holdfast.plan.change import Clause, Done, Inserted, Insertion, Pinned, Side, Work
-from holdfast.plan.follow import Followed, Place
+from holdfast.plan.change import Clause, Done, Inserted, Insertion, PinnedSource, Side, Work
+from holdfast.plan.follow import Followed, LocatedRows
 from holdfast.rows.stamp import PROVISIONAL
 from holdfast.schema.enforce import fit, refuse_doubles
 from holdfast.schema.from_arrow import struct_of
@@ -53,7 +53,7 @@ class LocalChanger:
     env: Env
     zone: str = "UTC"
 
-    def pin(self, rows: pa.Table, prefix: str, target: Snapshot) -> Pinned:
+    def pin(self, rows: pa.Table, prefix: str, target: Snapshot) -> PinnedSource:
         """Write the rows of a source once, below a directory of the table."""
         schema = struct_of(rows.schema)
         refuse_doubles(schema)
@@ -61,7 +61,7 @@ class LocalChanger:
             raise Unsupported("a source without columns cannot be merged")
         plain = prepare(rows, fit(schema, schema)).table
         spec = WriteSpec(fields=schema.fields, prefix=prefix, codec="snappy")
-        return Pinned(schema, write_table(target.location, plain, spec, self.env))
+        return PinnedSource(schema, write_table(target.location, plain, spec, self.env))
 
     def change(self, work: Work) -> Done:
         """Find the rows that clauses take, and store what becomes of them."""
@@ -72,7 +72,7 @@ class LocalChanger:
         waiting: list[Pieces] = []
         doubled = kept = 0
         carries = work.store is not None and work.store.data.id_column is not None
-        wanted = Wanted(TARGET_PREFIX, finder.columns, carries, work.metadata)
+        wanted = RowColumns(TARGET_PREFIX, finder.columns, carries, work.metadata)
         with ExitStack() as stack:
             location = work.target.snapshot.location
             stores = None if work.store is None else Stores(work.store, location, self.env, stack)
@@ -122,7 +122,7 @@ class LocalChanger:
                 recipe = inserted(clause.sets or (), relation, schema, properties, zone=self.zone)
                 made = recipe.made(batch.filter(pa.array(takes)))
                 told = Told(made.table, pa.repeat(_INSERT, made.table.num_rows))
-                stores.write([Pieces(Stored(made.table), told)])
+                stores.write([Pieces(CarriedRows(made.table), told)])
                 marks |= made.marks
                 schema, rows = advanced(schema, made.marks), rows[~takes]
             return Inserted(*stores.closed(), marks)
@@ -133,7 +133,7 @@ class LocalChanger:
         names = frozenset(SOURCE_PREFIX + f.name for f in work.source.snapshot.schema.fields)
         finder = Finder(work, self.zone, also=names)
         shown: list[str] = []
-        wanted = Wanted(TARGET_PREFIX, finder.columns, metadata=work.metadata)
+        wanted = RowColumns(TARGET_PREFIX, finder.columns, metadata=work.metadata)
         for _, batches in files_of(work.target, work.hidden, wanted):
             for batch in batches:
                 shown += _collisions(finder.pool, finder.taken(batch), limit - len(shown))
@@ -141,11 +141,11 @@ class LocalChanger:
                     return shown
         return shown
 
-    def follow(self, old: Place, new: Place) -> Followed:
+    def follow(self, old: LocatedRows, new: LocatedRows) -> Followed:
         """Look for the rows of one place in another."""
         return follow(old, new)
 
-    def ids(self, place: Place, limit: int) -> Sequence[int]:
+    def ids(self, place: LocatedRows, limit: int) -> Sequence[int]:
         """Some ids of rows."""
         return ids(place, limit)
 
@@ -165,7 +165,7 @@ class _Recipes:
         recipes = [r for r in self.updated if r is not None]
         return self.copied.needs.union(*(r.needs for r in recipes))
 
-    def made(self, finder: Finder, batch: pa.RecordBatch, taken: Taken) -> Pieces:
+    def made(self, finder: Finder, batch: pa.RecordBatch, taken: TakenRows) -> Pieces:
         """Rows of a batch as they are to be written, and as the feed tells of them."""
         after: list[tuple[Rows, pa.Table]] = []
         for number, recipe in enumerate(self.updated):
@@ -184,7 +184,7 @@ class _Recipes:
             copied=len(left),
         )
 
-    def _told(self, batch: pa.RecordBatch, taken: Taken, after: Sequence[tuple[Rows, pa.Table]]) -> Told | None:
+    def _told(self, batch: pa.RecordBatch, taken: TakenRows, after: Sequence[tuple[Rows, pa.Table]]) -> Told | None:
         """What was there before, and what is there now, row by row."""
         changed = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in after)])
         gone = np.setdiff1d(np.flatnonzero(taken.clause >= 0), changed)
@@ -232,7 +232,7 @@ def _only_deletes(clauses: Sequence[Clause]) -> bool:
 
 def _in_order(
     batch: pa.RecordBatch, made: Sequence[tuple[Rows, pa.Table]], clause: Rows, *, provisional: bool
-) -> Stored | None:
+) -> CarriedRows | None:
     """Rows in the order of the batch, with the identity they keep."""
     if not made:
         return None
@@ -241,12 +241,12 @@ def _in_order(
     at = pa.array(rows[order])
     table = pa.concat_tables([table for _, table in made]).take(pa.array(order))
     if ID not in batch.schema.names:
-        return Stored(table)
+        return CarriedRows(table)
     changed = pa.array(clause[rows[order]] >= 0)
     ids, versions = batch.column(ID).take(at), batch.column(VERSION).take(at)
     if provisional:
         ids, versions = (pc.if_else(pc.less(values, PROVISIONAL), values, _NONE) for values in (ids, versions))
-    return Stored(table, ids, pc.if_else(changed, _NONE, versions))
+    return CarriedRows(table, ids, pc.if_else(changed, _NONE, versions))
 
 
 def _rows_of(pool: Pool, rows: Rows) -> pa.RecordBatch:
@@ -254,7 +254,7 @@ def _rows_of(pool: Pool, rows: Rows) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([c.combine_chunks() for c in chosen.columns], chosen.column_names)
 
 
-def _collisions(pool: Pool, taken: Taken, limit: int) -> Iterator[str]:
+def _collisions(pool: Pool, taken: TakenRows, limit: int) -> Iterator[str]:
     """The rows of the source that meet in one row of the target, for the first rows of which that is true."""
     rows, partners = taken.pairs
     for row in taken.doubled[:limit].tolist():  # a handful, for people to read

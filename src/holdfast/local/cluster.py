@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.local.storing import Pieces, Stored
+from holdfast.local.storing import CarriedRows, Pieces
 from holdfast.plan.change import Order
 from holdfast.plan.curve import PLACE_BITS, SAMPLE_ROWS, curve_of
 
 
-def in_order(pieces: Sequence[Pieces], order: Order) -> Iterator[Stored]:
+def in_order(pieces: Sequence[Pieces], order: Order) -> Iterator[CarriedRows]:
     """The rows, part by part."""
     stored = [piece.data for piece in pieces if piece.data is not None]
     if not stored:
@@ -37,7 +37,7 @@ def in_order(pieces: Sequence[Pieces], order: Order) -> Iterator[Stored]:
             yield carried.stored(rows, pa.array(part))
 
 
-def by_id(pieces: Sequence[Pieces]) -> Iterator[Stored]:
+def by_id(pieces: Sequence[Pieces]) -> Iterator[CarriedRows]:
     """The rows in the order of their ids."""
     stored = [piece.data for piece in pieces if piece.data is not None]
     carried = _Carried.of(stored)
@@ -55,17 +55,17 @@ class _Carried:
     versions: pa.ChunkedArray | None
 
     @classmethod
-    def of(cls, stored: Sequence[Stored]) -> _Carried:
+    def of(cls, stored: Sequence[CarriedRows]) -> _Carried:
         ids = [s.ids for s in stored if s.ids is not None]
         versions = [s.versions for s in stored if s.versions is not None]
         assert len(ids) == len(versions), "what has an id has a version"
         assert len(ids) in (0, len(stored)), "every row of a table has an id, or none has"
         return cls(pa.chunked_array(ids), pa.chunked_array(versions)) if ids else cls(None, None)
 
-    def stored(self, rows: pa.Table, at: pa.Array) -> Stored:
+    def stored(self, rows: pa.Table, at: pa.Array) -> CarriedRows:
         if self.ids is None or self.versions is None:
-            return Stored(rows.take(at))
-        return Stored(rows.take(at), self.ids.take(at).combine_chunks(), self.versions.take(at).combine_chunks())
+            return CarriedRows(rows.take(at))
+        return CarriedRows(rows.take(at), self.ids.take(at).combine_chunks(), self.versions.take(at).combine_chunks())
 
 
 def _column(rows: pa.Table, path: tuple[str, ...]) -> pa.Array:

@@ -23,24 +23,24 @@ from holdfast.predicate.evaluate import as_scalar, matches
 from holdfast.predicate.parse import parse
 from holdfast.predicate.records import Compare, IsNull, Op, Predicate, has_opaque
 from holdfast.schema.arrow import arrow_type
-from holdfast.schema.constraints import Demand, Kind, longest, quoted
+from holdfast.schema.constraints import Demand, DemandKind, longest, quoted
 from holdfast.schema.enforce import (
     Cast,
     Default,
     Elements,
-    Entries,
     Fields,
     Fit,
-    Fixed,
+    FittedField,
     Generated,
+    GivenValue,
     How,
+    MapEntries,
     Null,
     Numbered,
-    Part,
     Same,
 )
-from holdfast.schema.expressions import Stored
-from holdfast.schema.identity import Identity
+from holdfast.schema.expressions import StoredExpression
+from holdfast.schema.identity import IdentityColumn
 from holdfast.schema.show import type_text
 from holdfast.schema.types import Array, DataType, Field, Map, Primitive, Struct
 
@@ -50,17 +50,17 @@ _INTEGERS = frozenset(("byte", "short", "integer", "long"))
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedRows:
     """Rows ready to be written, and the furthest number handed out per identity column."""
 
     table: pa.Table
     marks: Mapping[str, int]
 
 
-def prepare(rows: pa.Table, fit: Fit, demands: Sequence[Demand] = (), *, zone: str = "UTC") -> Prepared:
+def prepare(rows: pa.Table, fit: Fit, demands: Sequence[Demand] = (), *, zone: str = "UTC") -> PreparedRows:
     """Incoming rows as rows of the table, checked; `zone` is where times without one are."""
     schema = Struct(tuple(p.field for p in fit.parts))
-    own = (Kind.NOT_NULL, Kind.LENGTH)
+    own = (DemandKind.NOT_NULL, DemandKind.LENGTH)
     predicates = [(d, _predicate(d, schema, zone)) for d in demands if d.kind not in own]
     rows = rows.combine_chunks()
     columns = [_made(p, rows, zone) for p in fit.parts]
@@ -71,7 +71,7 @@ def prepare(rows: pa.Table, fit: Fit, demands: Sequence[Demand] = (), *, zone: s
         held = matches(table, predicate)
         if not pc.all(held, min_count=0).as_py():
             raise _violation(table, demand, pc.index(held, False).as_py())
-    return Prepared(table, _marks(fit, rows.num_rows))
+    return PreparedRows(table, _marks(fit, rows.num_rows))
 
 
 def _predicate(demand: Demand, schema: Struct, zone: str) -> Predicate:
@@ -88,14 +88,14 @@ def _marks(fit: Fit, count: int) -> dict[str, int]:
     return {identity.name: identity.last_of(count) for identity in numbered} if count else {}
 
 
-def _made(part: Part, rows: pa.Table, zone: str) -> pa.Array:
+def _made(part: FittedField, rows: pa.Table, zone: str) -> pa.Array:
     count = rows.num_rows
     match part.how:
         case Numbered(identity):
             return _numbers(identity, count)
         case Default(expression):
             return _default(part.field, expression, count, zone)
-        case Fixed(value):
+        case GivenValue(value):
             return _repeated(value, part.field.type, count)
         case Generated(expression):
             raise Unsupported(
@@ -108,14 +108,14 @@ def _made(part: Part, rows: pa.Table, zone: str) -> pa.Array:
             return _value(part.how, _whole(rows.column(part.source)), part.field.type, part.field.name)
 
 
-def _numbers(identity: Identity, count: int) -> pa.Array:
+def _numbers(identity: IdentityColumn, count: int) -> pa.Array:
     if not count:
         return pa.array([], pa.int64())
     identity.last_of(count)  # refuses to run over
     return pa.array(identity.next_value + identity.step * np.arange(count, dtype=np.int64))
 
 
-def _default(f: Field, expression: Stored, count: int, zone: str) -> pa.Array:
+def _default(f: Field, expression: StoredExpression, count: int, zone: str) -> pa.Array:
     """The literal a default spells, as the parser reads it where the column is compared with it."""
     match parse(f"{quoted(f.name)} <=> ({expression.sql})", Struct((f,)), zone=zone):
         case IsNull():
@@ -153,14 +153,14 @@ def _value(how: How, array: pa.Array, type_: DataType, where: str) -> pa.Array:
             inner = _value(each, array.values.slice(start, stop - start), type_.element, f"{where}.element")
             target = pa.list_(pa.field("element", inner.type))
             return pa.ListArray.from_arrays(_from_zero(array), inner, type=target, mask=pc.is_null(array))
-        case Entries(key, value):
+        case MapEntries(key, value):
             assert isinstance(type_, Map), "entries make a map"
             start, stop = array.offsets[0].as_py(), array.offsets[-1].as_py()
             keys = _value(key, array.keys.slice(start, stop - start), type_.key, f"{where}.key")
             values = _value(value, array.items.slice(start, stop - start), type_.value, f"{where}.value")
             target = pa.map_(keys.type, pa.field("value", values.type))
             return pa.MapArray.from_arrays(_from_zero(array), keys, values, type=target, mask=pc.is_null(array))
-        case Fixed(value):
+        case GivenValue(value):
             return _repeated(value, type_, len(array))
         case Null():
             return pa.nulls(len(array), _nullable(arrow_type(type_)))
@@ -168,7 +168,7 @@ def _value(how: How, array: pa.Array, type_: DataType, where: str) -> pa.Array:
             raise AssertionError("only a column of the table has a default, is generated or numbered")
 
 
-def _field(part: Part, struct: pa.StructArray, where: str) -> pa.Array:
+def _field(part: FittedField, struct: pa.StructArray, where: str) -> pa.Array:
     below = f"{where}.{part.field.name}"
     inner = struct if part.source is None else pc.struct_field(struct, [part.source])
     return _value(part.how, inner, part.field.type, below)
@@ -187,7 +187,7 @@ def _stored(array: pa.Array, type_: DataType, where: str) -> pa.Array:
 
 def _check_nulls(table: pa.Table, schema: Struct, demands: Sequence[Demand]) -> None:
     for demand in demands:
-        if demand.kind is not Kind.NOT_NULL:
+        if demand.kind is not DemandKind.NOT_NULL:
             continue
         f = schema.find(demand.columns[0])
         assert f is not None, f"the {demand.title} is about a column of the table"
@@ -200,7 +200,7 @@ def _check_nulls(table: pa.Table, schema: Struct, demands: Sequence[Demand]) -> 
 
 def _check_lengths(table: pa.Table, schema: Struct, demands: Sequence[Demand]) -> None:
     for demand in demands:
-        if demand.kind is not Kind.LENGTH:
+        if demand.kind is not DemandKind.LENGTH:
             continue
         f = schema.find(demand.columns[0])
         assert f is not None, f"the {demand.title} is about a column of the table"

@@ -19,11 +19,20 @@ from numpy.typing import NDArray
 
 from holdfast.errors import Invalid, Unsupported
 from holdfast.local.values import BOOLEAN, DOUBLE, INTEGER, VOID, converted, convertible
-from holdfast.predicate.literal import Kind, Literal, decimal_shape
+from holdfast.predicate.literal import Literal, LiteralKind, decimal_shape
 from holdfast.schema.arrow import arrow_type
-from holdfast.schema.types import LONG, STRING, DataType, Decimal
+from holdfast.schema.types import LONG, STRING, DataType, Decimal, Struct
 
 _Run: TypeAlias = Callable[[pa.RecordBatch], pa.Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Columns that an expression may name, and under which names a batch has them: the prefix, then the column's."""
+
+    schema: Struct
+    alias: str | None = None
+    prefix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +68,19 @@ def literal_value(literal: Literal, text: str) -> Evaluable:
     """A literal of SQL, with the type Spark gives it."""
     value = literal.value
     match literal.kind:
-        case Kind.NULL:
+        case LiteralKind.NULL:
             return constant(pa.scalar(None, pa.null()), VOID, text, literal)
-        case Kind.BOOLEAN:
+        case LiteralKind.BOOLEAN:
             return constant(pa.scalar(value, pa.bool_()), BOOLEAN, text, literal)
-        case Kind.STRING:
+        case LiteralKind.STRING:
             return constant(pa.scalar(value, pa.string()), STRING, text, literal)
-        case Kind.INTEGER:
+        case LiteralKind.INTEGER:
             assert isinstance(value, decimal.Decimal), "an integer is exact"
             type_ = INTEGER if -(2**31) <= value < 2**31 else LONG
             if not -(2**63) <= value < 2**63:
                 raise Unsupported(f"only Spark can calculate with {value}, in `{text}`")
             return constant(pa.scalar(int(value), arrow_type(type_)), type_, text, literal)
-        case Kind.DECIMAL:
+        case LiteralKind.DECIMAL:
             shape = Decimal(*decimal_shape(literal))
             return constant(pa.scalar(value, arrow_type(shape)), shape, text, literal)
         case _:
@@ -91,7 +100,7 @@ def constant(scalar: pa.Scalar, type_: DataType, text: str, literal: Literal | N
 def narrow(value: Evaluable) -> Evaluable:
     """Next to a decimal, an integer literal has only as many digits as it shows."""
     match value.literal:
-        case Literal(Kind.INTEGER, decimal.Decimal() as number):
+        case Literal(LiteralKind.INTEGER, decimal.Decimal() as number):
             shape = Decimal(len(number.as_tuple().digits), 0)
             return constant(pa.scalar(number, arrow_type(shape)), shape, value.text)
         case _:
@@ -103,7 +112,9 @@ def conversion(value: Evaluable, type_: DataType, zone: str) -> Evaluable | None
     if value.type == type_:
         return value
     match value.literal:
-        case Literal(Kind.INTEGER | Kind.DECIMAL | Kind.EXPONENT, decimal.Decimal() as number) if type_ == DOUBLE:
+        case Literal(LiteralKind.INTEGER | LiteralKind.DECIMAL | LiteralKind.EXPONENT, decimal.Decimal() as number) if (
+            type_ == DOUBLE
+        ):
             return constant(pa.scalar(float(number), pa.float64()), DOUBLE, value.text)
         case _:
             pass

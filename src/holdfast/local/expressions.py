@@ -29,9 +29,17 @@ from sqlglot.errors import ErrorLevel
 
 from holdfast.errors import Invalid, UnknownColumn, Unsupported
 from holdfast.local import values as ops
-from holdfast.local.evaluable import Evaluable, constant, conversion, literal_value, narrow
+from holdfast.local.evaluable import Evaluable, Scope, constant, conversion, literal_value, narrow
 from holdfast.local.values import BOOLEAN, DATE, DOUBLE, INSTANT, INTEGER, LOCAL_TIME, VOID
-from holdfast.predicate.literal import INTEGER_BITS, LARGEST_PRECISION, Kind, Literal, date_of, instant_of, timestamp_of
+from holdfast.predicate.literal import (
+    INTEGER_BITS,
+    LARGEST_PRECISION,
+    Literal,
+    LiteralKind,
+    date_of,
+    instant_of,
+    timestamp_of,
+)
 from holdfast.predicate.parse import name_parts, number_of, syntax_tree
 from holdfast.predicate.records import Op
 from holdfast.schema.arrow import arrow_type
@@ -70,16 +78,7 @@ _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _NOT_BY_VALUE = ("__COLLATIONS", "__CHAR_VARCHAR_TYPE_STRING")
 
 
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """Columns that an expression may name, and under which names a batch has them: the prefix, then the column's."""
-
-    schema: Struct
-    alias: str | None = None
-    prefix: str = ""
-
-
-def evaluable(expression: Any, relations: Sequence[Relation], *, zone: str = "UTC") -> Evaluable:
+def evaluable(expression: Any, relations: Sequence[Scope], *, zone: str = "UTC") -> Evaluable:
     """Make an expression ready; `zone` is where times without one are."""
     if not isinstance(expression, str):
         raise Unsupported(f"only Spark can evaluate the Column {expression}: give SQL text, or use a Spark session")
@@ -92,7 +91,7 @@ def evaluable(expression: Any, relations: Sequence[Relation], *, zone: str = "UT
         raise _refusal(expression) from error
 
 
-def condition(expression: Any, relations: Sequence[Relation], *, zone: str = "UTC") -> Evaluable:
+def condition(expression: Any, relations: Sequence[Scope], *, zone: str = "UTC") -> Evaluable:
     """Make an expression ready that has a truth value."""
     made = evaluable(expression, relations, zone=zone)
     if made.type not in (BOOLEAN, VOID):
@@ -102,7 +101,7 @@ def condition(expression: Any, relations: Sequence[Relation], *, zone: str = "UT
 
 @dataclass(frozen=True, slots=True)
 class _Maker:
-    relations: tuple[Relation, ...]
+    relations: tuple[Scope, ...]
     text: str
     zone: str
     alone: bool  # whether the expression is a column and nothing else
@@ -214,7 +213,7 @@ class _Maker:
         assert text.literal is not None, "only a literal is known beforehand"
         value = str(text.literal.value)
         if isinstance(type_, Primitive) and type_.name in INTEGER_BITS and _WHOLE_NUMBER.fullmatch(value):
-            return self.converted(literal_value(Literal(Kind.INTEGER, decimal.Decimal(value)), self.text), type_)
+            return self.converted(literal_value(Literal(LiteralKind.INTEGER, decimal.Decimal(value)), self.text), type_)
         if type_ in (DATE, INSTANT, LOCAL_TIME):
             return self.moment(value, type_)
         raise Unsupported(f"only Spark can compare {value!r} with {type_text(type_)}, as in `{self.text}`")
@@ -256,7 +255,7 @@ class _Maker:
             field.type, frozenset((column,)), lambda rows: pc.struct_field(rows.column(column), steps), self.text
         )
 
-    def resolved(self, names: list[str]) -> tuple[Relation, list[str]]:
+    def resolved(self, names: list[str]) -> tuple[Scope, list[str]]:
         first = names[0].lower()
         called = [r for r in self.relations if r.alias is not None and r.alias.lower() == first and len(names) > 1]
         found = [(r, names[1:]) for r in called if r.schema.find(names[1]) is not None]
@@ -280,11 +279,11 @@ class _Maker:
     def literal(self, node: exp.Expr) -> Evaluable:
         match node:
             case exp.Null():
-                return literal_value(Literal(Kind.NULL), self.text)
+                return literal_value(Literal(LiteralKind.NULL), self.text)
             case exp.Boolean():
-                return literal_value(Literal(Kind.BOOLEAN, bool(node.this)), self.text)
+                return literal_value(Literal(LiteralKind.BOOLEAN, bool(node.this)), self.text)
             case exp.Literal() if node.is_string and not re.search(r'[\\"]', self.text):
-                return literal_value(Literal(Kind.STRING, str(node.this)), self.text)
+                return literal_value(Literal(LiteralKind.STRING, str(node.this)), self.text)
             case exp.Literal() if not node.is_string and (number := number_of(str(node.this))) is not None:
                 return literal_value(number, self.text)
             case _:
@@ -383,7 +382,7 @@ class _Maker:
         return self.choice(branches, node.args.get("default"))
 
     def choice(self, branches: list[tuple[Evaluable, Evaluable]], otherwise: exp.Expr | None) -> Evaluable:
-        last = literal_value(Literal(Kind.NULL), self.text) if otherwise is None else self.made(otherwise)
+        last = literal_value(Literal(LiteralKind.NULL), self.text) if otherwise is None else self.made(otherwise)
         *values, last = self.together([*(value for _, value in branches), last])
         whens = [when for when, _ in branches]
 

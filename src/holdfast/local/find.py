@@ -17,9 +17,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from holdfast.errors import Invalid
-from holdfast.local.evaluable import Evaluable, conversion
-from holdfast.local.expressions import Relation, condition, evaluable
-from holdfast.local.join import Index, Rows, index
+from holdfast.local.evaluable import Evaluable, Scope, conversion
+from holdfast.local.expressions import condition, evaluable
+from holdfast.local.join import KeyIndex, Rows, index
 from holdfast.local.reading import INDEX, SOURCE_PREFIX, TARGET_PREFIX, Pool, pool_of
 from holdfast.local.values import common
 from holdfast.plan.change import SOURCE_ALIAS, Clause, Key, Side, Source, Work
@@ -33,7 +33,7 @@ _NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
-class Taken:
+class TakenRows:
     """What becomes of the rows of a batch: each row's clause and its partner in the source, -1 for none."""
 
     clause: Rows
@@ -48,17 +48,17 @@ class Taken:
         return rows[times > 1]
 
 
-def target_relation(work: Work) -> Relation:
+def target_relation(work: Work) -> Scope:
     """The target's columns, as expressions name them."""
-    return Relation(work.named, work.alias or TARGET, TARGET_PREFIX)
+    return Scope(work.named, work.alias or TARGET, TARGET_PREFIX)
 
 
-def source_relation(source: Source) -> Relation:
+def source_relation(source: Source) -> Scope:
     """The source's columns, as expressions name them."""
-    return Relation(source.snapshot.schema, source.alias or SOURCE_ALIAS, SOURCE_PREFIX)
+    return Scope(source.snapshot.schema, source.alias or SOURCE_ALIAS, SOURCE_PREFIX)
 
 
-def relations_of(work: Work, side: Side) -> tuple[Relation, ...]:
+def relations_of(work: Work, side: Side) -> tuple[Scope, ...]:
     """What a clause may name."""
     if side is Side.MATCHED and work.source is not None:
         return target_relation(work), source_relation(work.source)
@@ -102,7 +102,7 @@ class Finder:
         """Which rows of the source have found a row so far."""
         return np.zeros(len(self.pool), bool)
 
-    def taken(self, batch: pa.RecordBatch) -> Taken:
+    def taken(self, batch: pa.RecordBatch) -> TakenRows:
         """Give the rows of a batch to the clauses."""
         clause, partner = np.full(batch.num_rows, -1), np.full(batch.num_rows, -1)
         alone = self._possible(batch)
@@ -119,7 +119,7 @@ class Finder:
             # The last assignment to a place counts: the first partner is written last.
             clause[rows[::-1]], partner[rows[::-1]] = by[::-1], partners[::-1]
         clause[alone] = self._first(Side.ALONE, batch.take(pa.array(alone)))
-        return Taken(clause, partner, pairs, is_met)
+        return TakenRows(clause, partner, pairs, is_met)
 
     def paired(self, batch: pa.RecordBatch, rows: Rows, partners: Rows, needed: frozenset[str]) -> pa.RecordBatch:
         """Rows of a batch and their partners side by side, with the columns that are needed."""
@@ -154,7 +154,7 @@ class Finder:
         return np.concatenate([a for a, _ in found]), np.concatenate([b for _, b in found])
 
     @cached_property
-    def _index(self) -> Index:
+    def _index(self) -> KeyIndex:
         rows = self.pool.rows
         whole = pa.RecordBatch.from_arrays([c.combine_chunks() for c in rows.columns], rows.column_names)
         return index([key(whole) for *_, key in self._keys], [k.null_safe for k, *_ in self._keys], len(self.pool))

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pyroaring import BitMap64
 
-from holdfast.local.reading import ID, INDEX, VERSION, Wanted, files_of
-from holdfast.plan.follow import Followed, Place
+from holdfast.local.reading import ID, INDEX, VERSION, RowColumns, files_of
+from holdfast.plan.follow import Followed, LocatedRows
 
 Numbers = NDArray[np.int64]
 
 
-def follow(old: Place, new: Place) -> Followed:
+def follow(old: LocatedRows, new: LocatedRows) -> Followed:
     """Where the rows of one place are in another."""
     parts = list(_identities(old))
     keys = [key for key, *_ in parts]
@@ -39,16 +39,16 @@ def follow(old: Place, new: Place) -> Followed:
     return Followed(_positions(keys, of, at, moved), to, _positions(keys, of, at, altered))
 
 
-def ids(place: Place, limit: int) -> Sequence[int]:
+def ids(place: LocatedRows, limit: int) -> Sequence[int]:
     """The smallest ids of rows."""
     found = [some for _, _, some, _ in _identities(place)]
     smallest: list[int] = np.sort(np.concatenate([np.empty(0, np.int64), *found]))[:limit].tolist()
     return smallest
 
 
-def _identities(place: Place) -> Iterator[tuple[str, Numbers, Numbers, Numbers]]:
+def _identities(place: LocatedRows) -> Iterator[tuple[str, Numbers, Numbers, Numbers]]:
     """Positions, ids and versions of each file's rows."""
-    for key, batches in files_of(place.plan, place.hidden, Wanted("", (), identity=True)):
+    for key, batches in files_of(place.plan, place.hidden, RowColumns("", (), identity=True)):
         read = [
             [batch.column(name).to_numpy(zero_copy_only=False) for name in (INDEX, ID, VERSION)] for batch in batches
         ]

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.model.snapshot import GoneByValue, HiddenRows
-from holdfast.parquet.gone import GROUP, SEQUENCE, Gone
+from holdfast.parquet.gone import GROUP, SEQUENCE, EqualityDeleteRows
 from holdfast.parquet.read import output_schema, read_batches
 from holdfast.parquet.source import open_source
 from holdfast.plan.scan import Request, plan_scan
@@ -14,12 +14,12 @@ from holdfast.plan.tasks import planned_files, read_spec
 from holdfast.storage.open import place
 
 
-def gone_rows(hidden: HiddenRows) -> tuple[Gone, ...]:
+def gone_rows(hidden: HiddenRows) -> tuple[EqualityDeleteRows, ...]:
     """The rows to delete by value; they grow with the deletes, which compaction folds away."""
     return tuple(map(_rows, hidden.by_value))
 
 
-def _rows(gone: GoneByValue) -> Gone:
+def _rows(gone: GoneByValue) -> EqualityDeleteRows:
     plan = plan_scan(gone.deletes, Request())
     spec = read_spec(plan)
     schema = output_schema(spec)
@@ -28,7 +28,7 @@ def _rows(gone: GoneByValue) -> Gone:
         store, key = place(gone.deletes.location, planned.key)
         batches = list(read_batches(open_source(store, key, planned.task.size), spec, planned.task))
         tables.append(_with_place(pa.Table.from_batches(batches, schema), planned.task.sequence, planned.task.group))
-    return Gone(plan.columns, pa.concat_tables(tables), gone.everywhere)
+    return EqualityDeleteRows(plan.columns, pa.concat_tables(tables), gone.everywhere)
 
 
 def _with_place(rows: pa.Table, sequence: int, group: int | None) -> pa.Table:

@@ -27,7 +27,7 @@ PAIRS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
-class Index:
+class KeyIndex:
     """The rows of a source by their keys."""
 
     values: tuple[pa.Array, ...]  # distinct values per key, without null; whole numbers ascend
@@ -61,7 +61,7 @@ class Index:
         return codes
 
 
-def index(keys: Sequence[pa.Array], null_safe: Sequence[bool], count: int) -> Index:
+def index(keys: Sequence[pa.Array], null_safe: Sequence[bool], count: int) -> KeyIndex:
     """Index the rows of a source by their key columns."""
     codes = np.zeros(count, np.int64)
     values, combinations = [], []
@@ -76,7 +76,7 @@ def index(keys: Sequence[pa.Array], null_safe: Sequence[bool], count: int) -> In
     order = order[codes[order] >= 0]
     groups = len(combinations[-1]) if combinations else 1
     starts = np.searchsorted(codes[order], np.arange(groups + 1))
-    return Index(tuple(values), tuple(null_safe), tuple(combinations), order, starts)
+    return KeyIndex(tuple(values), tuple(null_safe), tuple(combinations), order, starts)
 
 
 def _once(key: pa.Array) -> pa.Array:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
-from holdfast.parquet.look import LOOKED, Ask, look
+from holdfast.parquet.look import LOOKED, FooterRequest, look
 from holdfast.plan.check import Asks
 from holdfast.storage.base import ObjectStore
 
@@ -21,7 +21,7 @@ class LocalLooker:
     def look(self, asks: Asks) -> pa.Table:
         """What the files say, with the columns of LOOKED."""
 
-        def one(asked: tuple[ObjectStore, Ask]) -> dict[str, object]:
+        def one(asked: tuple[ObjectStore, FooterRequest]) -> dict[str, object]:
             store, ask = asked
             return asdict(look(store, ask, asks.id_column))
 

@@ -15,13 +15,13 @@ from pyroaring import BitMap64
 from holdfast.env import Env
 from holdfast.local.changes import LocalChangeReader
 from holdfast.local.constraints import prepare
-from holdfast.local.reading import ID, INDEX, Wanted, files_of
+from holdfast.local.reading import ID, INDEX, RowColumns, files_of
 from holdfast.local.runner import LocalRunner
-from holdfast.local.storing import Pieces, Stored, Stores
+from holdfast.local.storing import CarriedRows, Pieces, Stores
 from holdfast.plan.change import Positions, Storing
 from holdfast.plan.changes import BEFORE, CHANGE_TYPE, DELETE, ChangesPlan
-from holdfast.plan.follow import Place
-from holdfast.plan.publish import Arriving, Gone, Storage, Whole, coming, going
+from holdfast.plan.follow import LocatedRows
+from holdfast.plan.publish import Arriving, ChangedIds, Storage, Whole, coming, going
 from holdfast.rows.columns import ROW_ID
 
 
@@ -33,19 +33,19 @@ class LocalPublisher:
     zone: str = "UTC"
     runner: LocalRunner = field(default_factory=LocalRunner)
 
-    def gone(self, plan: ChangesPlan) -> Gone:
+    def gone(self, plan: ChangesPlan) -> ChangedIds:
         """The ids of rows that a net change updates or deletes."""
         told = LocalChangeReader(self.runner).changes(going(plan))
         updated, deleted = (_ids(told.filter(pc.equal(told.column(CHANGE_TYPE), kind))) for kind in (BEFORE, DELETE))
-        return Gone(updated, deleted)
+        return ChangedIds(updated, deleted)
 
-    def locate(self, place: Place, ids: BitMap64) -> Positions:
+    def locate(self, place: LocatedRows, ids: BitMap64) -> Positions:
         """Where the live rows with these ids are."""
         wanted = np.array(ids.to_array(), np.int64)
         found: dict[str, BitMap64] = {}
         if not len(wanted):
             return found
-        for key, batches in files_of(place.plan, place.hidden, Wanted("", (), identity=True)):
+        for key, batches in files_of(place.plan, place.hidden, RowColumns("", (), identity=True)):
             here = [_positions(batch, wanted) for batch in batches]
             positions = BitMap64(np.concatenate([np.empty(0, np.uint64), *here]))
             if positions:
@@ -58,7 +58,7 @@ class LocalPublisher:
             stores = Stores(Storing(storage.spec), storage.location, self.env, stack)
             for part in self._parts(rows):
                 made = prepare(part, storage.fit, storage.demands, zone=self.zone).table
-                stores.write([Pieces(Stored(made, part.column(ROW_ID).combine_chunks()))])
+                stores.write([Pieces(CarriedRows(made, part.column(ROW_ID).combine_chunks()))])
             return stores.closed()[0]
 
     def _parts(self, rows: Arriving) -> Iterable[pa.Table]:

@@ -37,7 +37,7 @@ _AT_ONCE = 8  # files that are read at the same time
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RowColumns:
     """What to read of every row: columns by their prefixed names, its position, and its identity where asked for."""
 
     prefix: str
@@ -56,7 +56,7 @@ class Wanted:
         }
 
 
-def files_of(plan: ScanPlan, hidden: HiddenRows, wanted: Wanted) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
+def files_of(plan: ScanPlan, hidden: HiddenRows, wanted: RowColumns) -> Iterator[tuple[str, Iterator[pa.RecordBatch]]]:
     """The key of each planned file, and its live rows; the plan's own columns and condition have no say."""
     fields = tuple(f for f in plan.snapshot.schema.fields if wanted.prefix + f.name in wanted.columns)
     beside = wanted.beside
@@ -111,7 +111,7 @@ class Pool:
 
 def pool_of(snapshot: Snapshot, columns: Collection[str]) -> Pool:
     """Read a pinned source."""
-    wanted = Wanted(SOURCE_PREFIX, columns)
+    wanted = RowColumns(SOURCE_PREFIX, columns)
     fields = [f for f in snapshot.schema.fields if SOURCE_PREFIX + f.name in columns]
     schema = pa.schema([*((SOURCE_PREFIX + f.name, arrow_type(f.type)) for f in fields), (INDEX, pa.int64())])
     keys, tables = [], [schema.empty_table()]

@@ -23,7 +23,7 @@ from holdfast.storage.sink import open_sink
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class CarriedRows:
     """Rows of a table, with the ids and versions they carry; None: they are new, or the table does not track rows."""
 
     rows: pa.Table
@@ -43,7 +43,7 @@ class Told:
 class Pieces:
     """What is written together; `copied` of the rows are as they were."""
 
-    data: Stored | None = None
+    data: CarriedRows | None = None
     feed: Told | None = None
     copied: int = 0
 
@@ -71,7 +71,7 @@ class Stores:
             fields = self._feed.fields[:-1]  # the last is the kind of change
             _write(self._changes, self._feed, [_columns(fields, t.rows, [t.kinds]) for t in told])
 
-    def write_parts(self, parts: Iterable[Stored]) -> None:
+    def write_parts(self, parts: Iterable[CarriedRows]) -> None:
         """Store rows, each part in files of its own."""
         for part in parts:
             self.write([Pieces(part)])
@@ -82,7 +82,7 @@ class Stores:
         return _staged(self._rows), STAGED.empty_table() if self._changes is None else _staged(self._changes)
 
 
-def _carried(spec: WriteSpec, stored: Stored) -> list[pa.Array]:
+def _carried(spec: WriteSpec, stored: CarriedRows) -> list[pa.Array]:
     nothing = pa.nulls(stored.rows.num_rows, pa.int64())
     pairs = ((spec.id_column, stored.ids), (spec.version_column, stored.versions))
     return [nothing if values is None else values for name, values in pairs if name is not None]

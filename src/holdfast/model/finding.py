@@ -15,7 +15,7 @@ from itertools import islice
 LISTED = 100
 
 
-class Kind(Enum):
+class FindingKind(Enum):
     """What can be found."""
 
     DUPLICATE_IDS = "rows share a row id"
@@ -50,14 +50,20 @@ class Kind(Enum):
     @property
     def is_harmless(self) -> bool:
         """Whether it is only worth knowing: a table with nothing else is sound."""
-        return self in (Kind.NO_CHECKSUM, Kind.ORPHANS, Kind.IDLE_DELETES, Kind.BLIND_DELETES, Kind.WRONG_SUMMARY)
+        return self in (
+            FindingKind.NO_CHECKSUM,
+            FindingKind.ORPHANS,
+            FindingKind.IDLE_DELETES,
+            FindingKind.BLIND_DELETES,
+            FindingKind.WRONG_SUMMARY,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that was found."""
 
-    kind: Kind
+    kind: FindingKind
     what: str
     file: str | None = None
     version: int | None = None

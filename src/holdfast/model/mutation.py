@@ -72,7 +72,7 @@ Reads: TypeAlias = NoRows | AllRows | RowsWhere
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TableDefinition:
     """What a table is, apart from its rows."""
 
     schema: Struct
@@ -121,7 +121,7 @@ class Mutation:
     data_change: bool = True
     mark: int | None = None  # row ids up to here count as handed out, whatever the table says
     reads: Reads = NoRows()
-    shape: Shape | None = None  # what the table becomes; None: as it is
+    shape: TableDefinition | None = None  # what the table becomes; None: as it is
     app: AppVersion | None = None
     user_metadata: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)  # what other writers may go by
@@ -144,13 +144,13 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class VersionTaken:
     """Another writer has the version; nothing of this attempt is in the table."""
 
     version: int
 
 
-Outcome: TypeAlias = Committed | Taken
+Outcome: TypeAlias = Committed | VersionTaken
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ class Resolve(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class RowIdentity:
     """How rows of a table are told apart through rewrites.
 
     A row's id is its value in the file's column `id_column` when there is one and it is not null, else the file's
@@ -84,7 +84,7 @@ class Snapshot:
     schema: Struct
     partition_columns: tuple[str, ...]
     files: FileTable
-    identity: Identity | None = None  # None: the table does not track rows
+    identity: RowIdentity | None = None  # None: the table does not track rows
     resolve: Resolve = Resolve.BY_NAME
     clustering_columns: tuple[tuple[str, ...], ...] = ()  # physical names
     properties: Mapping[str, str] = field(default_factory=dict)

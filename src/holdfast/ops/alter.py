@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.errors import Invalid, UnknownColumn, Unsupported
-from holdfast.model.mutation import AllRows, Mutation, NoRows, Reads, Shape
+from holdfast.model.mutation import AllRows, Mutation, NoRows, Reads, TableDefinition
 from holdfast.model.snapshot import Snapshot
 from holdfast.ops.alter_columns import mapping_mode, path_of
 from holdfast.plan.auto import BUDGET, budget_of
@@ -65,7 +65,7 @@ _COMMENT = "comment"  # said like a property, and kept as the table's descriptio
 _MOST_CLUSTERING_COLUMNS = 4
 
 
-def set_properties(snapshot: Snapshot, old: Shape, asked: Mapping[str, str]) -> Mutation:
+def set_properties(snapshot: Snapshot, old: TableDefinition, asked: Mapping[str, str]) -> Mutation:
     """Set properties, and have features that are asked for as `delta.feature.<name>`."""
     wanted = requested(asked)
     for name, value in wanted.properties.items():
@@ -90,7 +90,7 @@ def set_properties(snapshot: Snapshot, old: Shape, asked: Mapping[str, str]) -> 
     )
 
 
-def unset_properties(snapshot: Snapshot, old: Shape, names: Sequence[str], *, if_exists: bool) -> Mutation:
+def unset_properties(snapshot: Snapshot, old: TableDefinition, names: Sequence[str], *, if_exists: bool) -> Mutation:
     """Take properties away; their defaults count again."""
     known = [name if name in old.properties else spelled(name) for name in names]
     for name in known:
@@ -107,7 +107,7 @@ def unset_properties(snapshot: Snapshot, old: Shape, names: Sequence[str], *, if
     return _propertied(snapshot, old, shape, "UNSET TBLPROPERTIES", parameters)
 
 
-def add_constraint(old: Shape, name: str, expression: str) -> Mutation:
+def add_constraint(old: TableDefinition, name: str, expression: str) -> Mutation:
     """Demand that an expression is true of every row; the caller has looked at those that are there."""
     ((key, _),) = requested({CONSTRAINT + name: expression}).properties.items()
     if key in old.properties:
@@ -126,7 +126,7 @@ def add_constraint(old: Shape, name: str, expression: str) -> Mutation:
     return Mutation("ADD CONSTRAINT", parameters, reads=AllRows(), shape=shape)
 
 
-def drop_constraint(old: Shape, name: str, *, if_exists: bool) -> Mutation:
+def drop_constraint(old: TableDefinition, name: str, *, if_exists: bool) -> Mutation:
     """Demand no more what a constraint said."""
     key = spelled(CONSTRAINT + name)
     if key not in old.properties and not if_exists:
@@ -138,7 +138,7 @@ def drop_constraint(old: Shape, name: str, *, if_exists: bool) -> Mutation:
     return Mutation("DROP CONSTRAINT", parameters, shape=shape)
 
 
-def cluster_by(old: Shape, names: Sequence[str]) -> Mutation:
+def cluster_by(old: TableDefinition, names: Sequence[str]) -> Mutation:
     """Cluster rows written from now on by these columns, or by none."""
     if old.partition_columns and names:
         raise Invalid(f"the table is partitioned by {', '.join(old.partition_columns)}: it cannot be clustered as well")
@@ -158,7 +158,7 @@ def cluster_by(old: Shape, names: Sequence[str]) -> Mutation:
     return Mutation("CLUSTER BY", parameters, shape=old if never else replace(old, clustering_columns=columns))
 
 
-def add_feature(old: Shape, name: str, protocol: Mapping[str, Any]) -> Mutation:
+def add_feature(old: TableDefinition, name: str, protocol: Mapping[str, Any]) -> Mutation:
     """Support a feature; `protocol` is what the table's format makes of it."""
     parameters = {"newProtocol": json.dumps(dict(protocol))}
     return Mutation("UPGRADE PROTOCOL", parameters, shape=replace(old, features=frozenset((name,))))
@@ -169,7 +169,7 @@ def _said(wanted: Requested) -> dict[str, str]:
 
 
 def _propertied(
-    snapshot: Snapshot, old: Shape, shape: Shape, operation: str, parameters: Mapping[str, Any]
+    snapshot: Snapshot, old: TableDefinition, shape: TableDefinition, operation: str, parameters: Mapping[str, Any]
 ) -> Mutation:
     """A change of properties, with what they bring about."""
     shape = _mapped(old, shape)
@@ -181,7 +181,7 @@ def _propertied(
     return Mutation(operation, parameters, reads=_tracked(snapshot, old, shape), shape=shape)
 
 
-def _tracked(snapshot: Snapshot, old: Shape, shape: Shape) -> Reads:
+def _tracked(snapshot: Snapshot, old: TableDefinition, shape: TableDefinition) -> Reads:
     """What turning on row tracking depends on: that every file has row ids."""
     if not truth(shape.properties.get(ENABLE_ROW_TRACKING)):
         return NoRows()
@@ -199,7 +199,7 @@ def _tracked(snapshot: Snapshot, old: Shape, shape: Shape) -> Reads:
     return AllRows()
 
 
-def _mapped(old: Shape, shape: Shape) -> Shape:
+def _mapped(old: TableDefinition, shape: TableDefinition) -> TableDefinition:
     """The shape with its columns mapped, where the properties newly ask for it."""
     before, after = mapping_mode(old), mapping_mode(shape)
     if before == after:

@@ -18,10 +18,10 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.errors import Invalid, SchemaMismatch, UnknownColumn
-from holdfast.model.mutation import Mutation, Shape
+from holdfast.model.mutation import Mutation, TableDefinition
 from holdfast.ops.defaults import with_default
 from holdfast.ops.shape import grown
-from holdfast.schema.constraints import Kind, pinned, references, stated
+from holdfast.schema.constraints import DemandKind, pinned, references, stated
 from holdfast.schema.enforce import GENERATION
 from holdfast.schema.evolve import TYPE_CHANGES, evolve, overwrite
 from holdfast.schema.identity import identity_of
@@ -37,7 +37,7 @@ _NOBODY = "\0"  # a name that no list of columns has
 
 
 def add_columns(
-    old: Shape, columns: Sequence[tuple[str, DataType, str | None]], new_uuid: Callable[[], uuid.UUID]
+    old: TableDefinition, columns: Sequence[tuple[str, DataType, str | None]], new_uuid: Callable[[], uuid.UUID]
 ) -> Mutation:
     """Add columns, last in the table or in the struct that their path leads to; old rows are null in them."""
     schema, new = with_columns(old.schema, columns)
@@ -63,7 +63,7 @@ def with_columns(
     return schema, added
 
 
-def rename_column(old: Shape, name: str, new: str) -> Mutation:
+def rename_column(old: TableDefinition, name: str, new: str) -> Mutation:
     """Give a column another name; for one in a struct, `new` is the last part alone.
 
     Files keep the name they know it by, and so do the values that partition the table and the columns that cluster it.
@@ -79,7 +79,7 @@ def rename_column(old: Shape, name: str, new: str) -> Mutation:
     return Mutation("RENAME COLUMN", parameters, shape=shape)
 
 
-def drop_columns(old: Shape, names: Sequence[str]) -> Mutation:
+def drop_columns(old: TableDefinition, names: Sequence[str]) -> Mutation:
     """Take columns away, all or none; data files keep their values, which nobody sees."""
     paths = paths_of(old.schema, names)
     for path in paths:
@@ -114,7 +114,9 @@ def has_column(schema: Struct, name: str) -> bool:
     return True
 
 
-def redefine_column(old: Shape, name: str, wishes: Sequence[Callable[[Shape, str], Mutation]]) -> Mutation:
+def redefine_column(
+    old: TableDefinition, name: str, wishes: Sequence[Callable[[TableDefinition, str], Mutation]]
+) -> Mutation:
     """Several changes of one column as one."""
     mutation = Mutation("CHANGE COLUMN", shape=old)
     for wish in wishes:
@@ -123,14 +125,14 @@ def redefine_column(old: Shape, name: str, wishes: Sequence[Callable[[Shape, str
     return mutation
 
 
-def refuse_drop(old: Shape, path: Path) -> None:
+def refuse_drop(old: TableDefinition, path: Path) -> None:
     """Refuse to take away a column that data files know by its name, or that something else is made of."""
     _refuse_unmapped(old, f"dropping {path_text(path)}", "DELTA_UNSUPPORTED_DROP_COLUMN")
     _refuse_layout(old, path, "be dropped")
     _refuse_held(old, path, "be dropped")
 
 
-def change_type(old: Shape, name: str, type_: DataType) -> Mutation:
+def change_type(old: TableDefinition, name: str, type_: DataType) -> Mutation:
     """Widen the type of a column."""
     path = path_of(old.schema, name)
     before = fields_along(old.schema, path)[-1]
@@ -149,7 +151,7 @@ def change_type(old: Shape, name: str, type_: DataType) -> Mutation:
     return _column_changed(old, path, after)
 
 
-def comment_column(old: Shape, name: str, text: str | None) -> Mutation:
+def comment_column(old: TableDefinition, name: str, text: str | None) -> Mutation:
     """Say what a column is for; None takes the comment away."""
     path = path_of(old.schema, name)
     f = fields_along(old.schema, path)[-1]
@@ -157,7 +159,7 @@ def comment_column(old: Shape, name: str, text: str | None) -> Mutation:
     return _column_changed(old, path, replace(f, metadata=metadata if text is None else {**metadata, "comment": text}))
 
 
-def default_column(old: Shape, name: str, expression: str | None) -> Mutation:
+def default_column(old: TableDefinition, name: str, expression: str | None) -> Mutation:
     """Say what a column is where rows bring nothing for it; None takes its default away. Rows that are there stay."""
     path = path_of(old.schema, name)
     if len(path) > 1:
@@ -193,7 +195,7 @@ def split(name: str) -> Path:
     return tuple(p[1:-1].replace("``", "`") if p.startswith("`") else p for p in parts)
 
 
-def _refuse_unmapped(shape: Shape, what: str, condition: str) -> None:
+def _refuse_unmapped(shape: TableDefinition, what: str, condition: str) -> None:
     if mapping_mode(shape) == "none":
         raise Invalid(
             f"{what} needs column mapping, because data files know columns by their names: turn it on with "
@@ -201,19 +203,19 @@ def _refuse_unmapped(shape: Shape, what: str, condition: str) -> None:
         ).named(condition)
 
 
-def refuse_schema(shape: Shape) -> None:
+def refuse_schema(shape: TableDefinition) -> None:
     """Refuse columns that no data file, or no partition, can hold."""
     refuse_unstorable(shape.schema, mapped=mapping_mode(shape) != "none")
     refuse_partition_columns(shape.schema, shape.partition_columns)
 
 
-def _refuse_held(shape: Shape, path: Path, what: str) -> None:
+def _refuse_held(shape: TableDefinition, path: Path, what: str) -> None:
     """Refuse to touch a column that something else of the table names."""
     if reason := next(_holds(shape, path), None):
         raise Invalid(f"the column {path_text(path)} cannot {what}: {reason}")
 
 
-def _refuse_layout(shape: Shape, path: Path, what: str) -> None:
+def _refuse_layout(shape: TableDefinition, path: Path, what: str) -> None:
     """Refuse to touch a column that decides in which file a row lies."""
     if path[0] in shape.partition_columns:
         raise Invalid(f"the column {path_text(path)} cannot {what}: the table is partitioned by it")
@@ -225,15 +227,15 @@ def _refuse_layout(shape: Shape, path: Path, what: str) -> None:
         )
 
 
-def _holds(shape: Shape, path: Path) -> Iterator[str]:
+def _holds(shape: TableDefinition, path: Path) -> Iterator[str]:
     for f in shape.schema.fields:
         if GENERATION in f.metadata and f.name != path[0]:
             expression = str(f.metadata[GENERATION])
             if path[0] in references(expression, shape.schema):
                 yield f"the generated column {f.name} ({expression}) is made of it"
     for kind, name, text in stated(shape.schema, shape.properties):
-        if kind is not Kind.GENERATED and path[0] in references(text, shape.schema):
-            advice = "; drop the constraint first, with dropConstraint" if kind is Kind.CHECK else ""
+        if kind is not DemandKind.GENERATED and path[0] in references(text, shape.schema):
+            advice = "; drop the constraint first, with dropConstraint" if kind is DemandKind.CHECK else ""
             yield f"the {kind.value} {name} ({text}) depends on it{advice}"
     listed = [
         stats_leaves(s.schema, s.partition_columns, s.properties) for s in (shape, _renamed(shape, path, _NOBODY))
@@ -242,7 +244,7 @@ def _holds(shape: Shape, path: Path) -> Iterator[str]:
         yield f"the property {STATS_COLUMNS} names it; change that first"
 
 
-def _renamed(shape: Shape, path: Path, new: str) -> Shape:
+def _renamed(shape: TableDefinition, path: Path, new: str) -> TableDefinition:
     schema = changed(shape.schema, path, lambda f: replace(f, name=new))
     partitions = tuple(new if (name,) == path else name for name in shape.partition_columns)
     return replace(shape, schema=schema, partition_columns=partitions)
@@ -271,7 +273,7 @@ def _not_wider(f: Field, type_: DataType, path: Path) -> Invalid:
     )
 
 
-def _column_changed(old: Shape, path: Path, after: Field) -> Mutation:
+def _column_changed(old: TableDefinition, path: Path, after: Field) -> Mutation:
     schema = changed(old.schema, path, lambda _: after)
     parameters = {"column": json.dumps(_described(path, after))}
     return Mutation("CHANGE COLUMN", parameters, shape=replace(old, schema=schema))
@@ -307,6 +309,6 @@ def changed(schema: Struct, path: Path, change: Callable[[Field], Field | None])
     return Struct(tuple(fields))
 
 
-def mapping_mode(shape: Shape) -> str:
+def mapping_mode(shape: TableDefinition) -> str:
     """How a table maps its columns: none, name or id."""
     return shape.properties.get(COLUMN_MAPPING_MODE, "none").lower()

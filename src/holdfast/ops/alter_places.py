@@ -10,14 +10,14 @@ import json
 from dataclasses import replace
 
 from holdfast.errors import Invalid
-from holdfast.model.mutation import Mutation, Shape
+from holdfast.model.mutation import Mutation, TableDefinition
 from holdfast.ops.alter_columns import changed, path_of
 from holdfast.schema.mapping import fields_along
 from holdfast.schema.show import path_text
 from holdfast.schema.types import Field, Struct, to_json
 
 
-def move_column(old: Shape, name: str, after: str | None) -> Mutation:
+def move_column(old: TableDefinition, name: str, after: str | None) -> Mutation:
     """Put a column after another of the same struct; first, where none is named."""
     path = path_of(old.schema, name)
     schema = moved(old.schema, name, after)
@@ -38,7 +38,7 @@ def moved(schema: Struct, name: str, after: str | None) -> Struct:
     return changed(schema, tuple(above), lambda f: replace(f, type=_reordered(_struct(f), last, after)))
 
 
-def set_nullable(old: Shape, name: str, nullable: bool) -> Mutation:
+def set_nullable(old: TableDefinition, name: str, nullable: bool) -> Mutation:
     """Say whether a column may be null."""
     path = path_of(old.schema, name)
     schema = changed(old.schema, path, lambda f: replace(f, nullable=nullable))

@@ -18,7 +18,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.model.mutation import ENABLES_ROW_TRACKING, AllRows, Mutation, Shape
+from holdfast.model.mutation import ENABLES_ROW_TRACKING, AllRows, Mutation, TableDefinition
 from holdfast.parquet.footer import read_footer
 from holdfast.schema.properties import ENABLE_ROW_TRACKING
 from holdfast.storage.location import Location
@@ -27,7 +27,7 @@ BATCH_FILES = 22_000
 _READERS = 16  # footers are small and far away
 
 
-def supported(shape: Shape) -> Mutation:
+def supported(shape: TableDefinition) -> Mutation:
     """From here on every new file gets ids."""
     return Mutation(
         "UPGRADE PROTOCOL",
@@ -44,7 +44,7 @@ def restamped(files: pa.Table, batch: int) -> Mutation:
     )
 
 
-def enabled(shape: Shape) -> Mutation:
+def enabled(shape: TableDefinition) -> Mutation:
     """Say that every row has an id."""
     return Mutation(
         "SET TBLPROPERTIES",

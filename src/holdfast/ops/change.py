@@ -25,7 +25,7 @@ from holdfast.errors import AmbiguousMatch, Invalid
 from holdfast.model.files import FileTable, hiding
 from holdfast.model.mutation import STAGED
 from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
-from holdfast.ops.rebase import Ask, Touched
+from holdfast.ops.rebase import Recheck, Touched
 from holdfast.plan.arithmetic import check_rows, live_counts, live_rows
 from holdfast.plan.change import (
     Changer,
@@ -62,7 +62,7 @@ MOSTLY_HIDDEN = 0.5  # of a file's rows: more than that, and reading around them
 _SHOWN_COLLISIONS = 3
 
 
-class Mode(Enum):
+class DmlMode(Enum):
     """How rows are changed."""
 
     MERGE_ON_READ = "merge-on-read"
@@ -71,13 +71,13 @@ class Mode(Enum):
 
 
 @dataclass(frozen=True)
-class Asked:
+class DmlRequest:
     """A change, as it was asked for and understood."""
 
     snapshot: Snapshot
     clauses: tuple[Clause, ...]
     schema: Struct  # once it is committed
-    mode: Mode
+    mode: DmlMode
     store: Storing
     inserts: Storing | None = None  # how new rows are stored: they carry no ids
     predicate: Predicate = ALWAYS  # true of every row of the target that may be taken
@@ -139,12 +139,12 @@ class Effect:
         return not (len(self.removed) or self.hidden or self.staged.num_rows)
 
 
-def effect(asked: Asked, changer: Changer[Rows], load_hidden: LoadHidden, now_ms: Callable[[], int]) -> Effect:
+def effect(asked: DmlRequest, changer: Changer[Rows], load_hidden: LoadHidden, now_ms: Callable[[], int]) -> Effect:
     """Carry a change out, up to the commit."""
     started = now_ms()
     whole, search = _candidates(asked)
     hidden = load_hidden(asked.snapshot.location, search)
-    cow = asked.mode is Mode.COPY_ON_WRITE
+    cow = asked.mode is DmlMode.COPY_ON_WRITE
     has_feed = asked.store.feed is not None
     stores = not cow and (asked.updates)
     found = changer.change(_work(asked, search, hidden, store=asked.store if stores else None))
@@ -188,7 +188,7 @@ def effect(asked: Asked, changer: Changer[Rows], load_hidden: LoadHidden, now_ms
     return made
 
 
-def preview(asked: Asked, changer: Changer[Rows], load_hidden: LoadHidden) -> Effect:
+def preview(asked: DmlRequest, changer: Changer[Rows], load_hidden: LoadHidden) -> Effect:
     """What a change would do to which files; rows are read and nothing is written."""
     whole, search = _candidates(asked)
     hidden = load_hidden(asked.snapshot.location, search)
@@ -208,7 +208,7 @@ def preview(asked: Asked, changer: Changer[Rows], load_hidden: LoadHidden) -> Ef
     )
 
 
-def touched(asked: Asked, made: Effect, *, deletes: str) -> Touched:
+def touched(asked: DmlRequest, made: Effect, *, deletes: str) -> Touched:
     """What a change did row by row; `deletes` is the metric that counts what it deletes."""
     only_deletes = not asked.updates and not asked.of_source
 
@@ -226,11 +226,11 @@ def touched(asked: Asked, made: Effect, *, deletes: str) -> Touched:
         seen=made.seen,
         rewritten=frozenset(s.key for s in made.strategies if s.how == "rewritten"),
         deletes=deletes if only_deletes else None,
-        asks=(Ask(looks, keeps),),
+        asks=(Recheck(looks, keeps),),
     )
 
 
-def _candidates(asked: Asked) -> tuple[FileTable, FileTable]:
+def _candidates(asked: DmlRequest) -> tuple[FileTable, FileTable]:
     """Files whose rows are all taken by a delete, proven; and those to be searched."""
     files = prune(asked.snapshot.files, Want(asked.snapshot, asked.predicate, asked.metadata), asked.more).files
     if asked.keeps is not None:
@@ -244,7 +244,9 @@ def _candidates(asked: Asked) -> tuple[FileTable, FileTable]:
     return whole, files.outside(whole.column("key").combine_chunks())
 
 
-def _work(asked: Asked, files: FileTable, hidden: HiddenRows, *, store: Storing | None, keep: bool = False) -> Work:
+def _work(
+    asked: DmlRequest, files: FileTable, hidden: HiddenRows, *, store: Storing | None, keep: bool = False
+) -> Work:
     skips = ALWAYS if keep else _skips(asked)
     where = None if skips == ALWAYS else Condition(None, render(skips), skips)
     plan = plan_scan(asked.snapshot, Request())
@@ -262,7 +264,7 @@ def _work(asked: Asked, files: FileTable, hidden: HiddenRows, *, store: Storing 
     )
 
 
-def _skips(asked: Asked) -> Predicate:
+def _skips(asked: DmlRequest) -> Predicate:
     """What rows can be skipped by while they are read: comparisons that raise on no row and lose none."""
     parts = (*conjuncts(asked.predicate), *conjuncts(asked.skips))
     schema = asked.snapshot.schema
@@ -282,7 +284,7 @@ class _Choice:
     unread: int  # rows of files that were not read
 
 
-def _choose(asked: Asked, search: FileTable, whole: FileTable, hidden: HiddenRows, found: Done) -> _Choice:
+def _choose(asked: DmlRequest, search: FileTable, whole: FileTable, hidden: HiddenRows, found: Done) -> _Choice:
     """Decide file by file."""
     keys = whole.column("key").to_pylist()
     lives = live_rows(whole)
@@ -307,13 +309,13 @@ def _choose(asked: Asked, search: FileTable, whole: FileTable, hidden: HiddenRow
     return _Choice(files.among(removed), files.among(rewritten), vectors, tuple(told), unread)
 
 
-def _how(asked: Asked, *, taken: int, live: int | None, rows: int | None) -> tuple[str, str]:
-    cow = asked.mode is Mode.COPY_ON_WRITE
+def _how(asked: DmlRequest, *, taken: int, live: int | None, rows: int | None) -> tuple[str, str]:
+    cow = asked.mode is DmlMode.COPY_ON_WRITE
     if live is not None and taken == live and not (cow and (asked.updates or asked.store.feed is not None)):
         return "removed", "no row of it is left"
     if cow:
         return "rewritten", "the table, or this call, asks for copy-on-write"
-    if asked.mode is Mode.MERGE_ON_READ or live is None or not rows:
+    if asked.mode is DmlMode.MERGE_ON_READ or live is None or not rows:
         return "vector", "the table, or this call, asks for merge-on-read"
     share = (rows - live + taken) / rows
     if share <= MOSTLY_HIDDEN:
@@ -323,13 +325,13 @@ def _how(asked: Asked, *, taken: int, live: int | None, rows: int | None) -> tup
     return "rewritten", f"{share:.0%} of its rows would be hidden: the others move"
 
 
-def _moved(asked: Asked, changer: Changer[Rows], chosen: _Choice, hidden: HiddenRows, found: Done) -> Done:
+def _moved(asked: DmlRequest, changer: Changer[Rows], chosen: _Choice, hidden: HiddenRows, found: Done) -> Done:
     """Write the files that are rewritten: whole in copy-on-write, else what their vectors would have left."""
     if not len(chosen.rewritten):
         return Done()
     keys = chosen.rewritten.column("key").to_pylist()
     before = {key: hidden.positions[key] for key in keys if key in hidden.positions}
-    if asked.mode is Mode.COPY_ON_WRITE:
+    if asked.mode is DmlMode.COPY_ON_WRITE:
         left = HiddenRows(before, hidden.by_value)
         done = changer.change(_work(asked, chosen.rewritten, left, store=asked.store, keep=True))
         again = {key: found.updated[key] for key in keys if key in found.updated}
@@ -351,17 +353,19 @@ def _taken(found: Done, key: str) -> BitMap64:
     return found.updated.get(key, BitMap64()) | found.deleted.get(key, BitMap64())
 
 
-def _inserted(asked: Asked, changer: Changer[Rows], found: Done) -> Inserted:
+def _inserted(asked: DmlRequest, changer: Changer[Rows], found: Done) -> Inserted:
     if asked.source is None or not asked.of_source or count(found.met) == asked.source.rows:
         return Inserted()
     assert asked.inserts is not None, "new rows are stored somehow"
     # Without change files of other rows, new files and vectors tell it all.
-    told = bool(found.updated or found.deleted) and (asked.updates or asked.mode is Mode.COPY_ON_WRITE)
+    told = bool(found.updated or found.deleted) and (asked.updates or asked.mode is DmlMode.COPY_ON_WRITE)
     store = asked.inserts if told else replace(asked.inserts, feed=None)
     return changer.insert(Insertion(asked.source, found.met, asked.of_source, asked.schema, store, asked.alias))
 
 
-def _refuse_doubled(asked: Asked, changer: Changer[Rows], files: FileTable, hidden: HiddenRows, found: Done) -> None:
+def _refuse_doubled(
+    asked: DmlRequest, changer: Changer[Rows], files: FileTable, hidden: HiddenRows, found: Done
+) -> None:
     matched = [c for c in asked.of_target if c.side is Side.MATCHED]
     only_deletes = len(matched) == 1 and matched[0].sets is None and matched[0].condition is None
     if not found.doubled or only_deletes:

@@ -20,12 +20,12 @@ from holdfast.model.snapshot import LoadHidden
 from holdfast.ops.backfill import row_counts
 from holdfast.parquet.footer import read_footer
 from holdfast.parquet.origin import carried
-from holdfast.plan.change_moves import Entries, Moves, entries_between, entries_within, moves_within
+from holdfast.plan.change_moves import LogicalFiles, Moves, entries_between, entries_within, moves_within
 from holdfast.plan.change_range import blurred, refuse_blurred, refuse_unreadable
 from holdfast.plan.changes import (
+    ChangeQuery,
     ChangesPlan,
     Origins,
-    Wanted,
     asking,
     check_wanted,
     moves_of,
@@ -39,7 +39,7 @@ from holdfast.storage.open import missing, place
 _LOOKERS = 16
 
 
-def planned(stretch: CommitRange, wanted: Wanted, load_hidden: LoadHidden) -> ChangesPlan:
+def planned(stretch: CommitRange, wanted: ChangeQuery, load_hidden: LoadHidden) -> ChangesPlan:
     """Plan a change query."""
     wanted = check_wanted(wanted, stretch.after.schema)
     refuse_unreadable(stretch)
@@ -84,7 +84,7 @@ def _refuse_unrecorded(stretch: CommitRange) -> None:
         )
 
 
-def _counted(stretch: CommitRange, entries: Entries) -> Entries:
+def _counted(stretch: CommitRange, entries: LogicalFiles) -> LogicalFiles:
     """The entries with row counts wherever some rows of a file must be told from others."""
     return entries.counted(row_counts(stretch.after.location, entries.uncounted(), {}))
 

@@ -22,10 +22,10 @@ from pyroaring import BitMap64
 
 from holdfast.errors import Damaged, MissingFile
 from holdfast.model.files import FileTable
-from holdfast.model.finding import Finding, Kind, listed
+from holdfast.model.finding import Finding, FindingKind, listed
 from holdfast.model.mutation import AllRows, Mutation
 from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
-from holdfast.parquet.look import Ask
+from holdfast.parquet.look import FooterRequest
 from holdfast.plan.check import (
     Asks,
     Ids,
@@ -105,7 +105,7 @@ def check_files(
         *listed(double_adds(files)),
         *listed(_absent(missing)),
         *listed(_overwritten(resized, sizes)),
-        *listed(Finding(Kind.BAD_FILE, text, file=keys[number]) for number, text in seen.trouble.items()),
+        *listed(Finding(FindingKind.BAD_FILE, text, file=keys[number]) for number, text in seen.trouble.items()),
         *listed([*bad_vectors, *_past_the_end(keys, seen, hidden)]),
         *listed(_miscounted(keys, counts, wrong)),
     ]
@@ -152,7 +152,7 @@ def _sizes(location: Location, keys: Sequence[str], stored: Mapping[str, int]) -
 def _absent(missing: Iterable[str]) -> Iterator[Finding]:
     for key in sorted(missing):
         yield Finding(
-            Kind.MISSING_FILE,
+            FindingKind.MISSING_FILE,
             f"{key} is in the table and is not there: reading it fails; restore the file, or let it go",
             file=key,
             repair="takes the file out of the table, if dropMissing=True says so",
@@ -168,7 +168,7 @@ def _resized(files: FileTable, sizes: Mapping[str, int | None]) -> dict[str, int
 def _overwritten(resized: Mapping[str, int], sizes: Mapping[str, int | None]) -> Iterator[Finding]:
     for key, size in resized.items():
         what = f"{key} has {sizes[key]} bytes where the log has {size}: it was overwritten"
-        yield Finding(Kind.WRONG_SIZE, what, file=key)
+        yield Finding(FindingKind.WRONG_SIZE, what, file=key)
 
 
 def _with_vector(files: FileTable) -> NDArray[np.bool_]:
@@ -187,7 +187,7 @@ def _vectors(
     except Damaged as error:
         if len(files) == 1:
             key = files.column("key")[0].as_py()
-            kind = Kind.MISSING_VECTOR if isinstance(error, MissingFile) else Kind.BAD_VECTOR
+            kind = FindingKind.MISSING_VECTOR if isinstance(error, MissingFile) else FindingKind.BAD_VECTOR
             return {}, [Finding(kind, str(error), file=key)]
     first = np.arange(len(files)) < len(files) // 2
     one, found = _vectors(location, files.filter(mask(first)), load_hidden)
@@ -208,7 +208,7 @@ def _asks(snapshot: Snapshot, sizes: Mapping[str, int | None], hidden: Mapping[s
         if size is not None and form == "parquet":
             store, name = place(location, key)
             gone = hidden.get(key)
-            asks.append((store, Ask(number, name, size, base, gone.serialize() if gone else None)))
+            asks.append((store, FooterRequest(number, name, size, base, gone.serialize() if gone else None)))
     return Asks(location.store, asks, None if identity is None else identity.id_column)
 
 
@@ -218,7 +218,7 @@ def _past_the_end(keys: Sequence[str], seen: _Seen, hidden: Mapping[str, BitMap6
         gone = hidden.get(keys[number])
         if gone and gone.max() >= rows:
             yield Finding(
-                Kind.BAD_VECTOR,
+                FindingKind.BAD_VECTOR,
                 f"the deletion vector of {keys[number]} hides position {gone.max()}, and the file has {rows} rows",
                 file=keys[number],
             )
@@ -227,7 +227,7 @@ def _past_the_end(keys: Sequence[str], seen: _Seen, hidden: Mapping[str, BitMap6
 def _miscounted(keys: Sequence[str], counts: NDArray[np.int64], wrong: Mapping[int, int]) -> Iterator[Finding]:
     for number, rows in wrong.items():
         yield Finding(
-            Kind.WRONG_COUNT,
+            FindingKind.WRONG_COUNT,
             f"{keys[number]} has {rows} rows where the log has {counts[number]}: counts and row ids are wrong",
             file=keys[number],
             repair="says the true count in the log",
@@ -240,7 +240,7 @@ def _orphans(stored: Mapping[str, int], spoken_of: pa.Array) -> Iterator[Finding
     if loose:
         size = sum(stored[key] for key in loose)
         yield Finding(
-            Kind.ORPHANS,
+            FindingKind.ORPHANS,
             f"{len(loose)} files of {size} bytes are in the directory and in no version the log knows, such as "
             f"{', '.join(sorted(loose)[:_EXAMPLES])}: what failed or unfinished writes, and vacuums to come, leave",
             file=min(loose),

@@ -15,7 +15,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.model.mutation import AllRows, Mutation, NoRows, Shape
+from holdfast.model.mutation import AllRows, Mutation, NoRows, TableDefinition
 from holdfast.model.snapshot import Snapshot
 from holdfast.schema.properties import (
     COLUMN_MAPPING_MAX_ID,
@@ -33,7 +33,9 @@ _OWN = (*_FOR_LIFE, IN_COMMIT_TIMESTAMP_VERSION, IN_COMMIT_TIMESTAMP_TIME)  # wh
 _COPIERS = 8
 
 
-def cloned_shape(source: Shape, properties: Mapping[str, str], features: frozenset[str], old: Shape | None) -> Shape:
+def cloned_shape(
+    source: TableDefinition, properties: Mapping[str, str], features: frozenset[str], old: TableDefinition | None
+) -> TableDefinition:
     """What a clone is; `old` is the table it takes the place of."""
     kept = {name: value for name, value in source.properties.items() if name not in _OWN}
     if old is not None:
@@ -46,7 +48,7 @@ def cloned_shape(source: Shape, properties: Mapping[str, str], features: frozens
 def cloned(
     source: Snapshot,
     files: pa.Table,
-    shape: Shape,
+    shape: TableDefinition,
     old: Snapshot | None,
     *,
     shallow: bool,

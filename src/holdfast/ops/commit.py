@@ -22,7 +22,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from holdfast.env import Env
 from holdfast.errors import CONCURRENT_WRITES, ConcurrentCreate, ConcurrentWrite, Conflict, LimitReached
-from holdfast.model.mutation import AppVersion, Came, Committed, Mutation, Outcome, Taken, joined
+from holdfast.model.mutation import AppVersion, Came, Committed, Mutation, Outcome, VersionTaken, joined
 from holdfast.model.snapshot import Snapshot
 from holdfast.ops.rebase import Rebased, Redo, Touched, rebased
 from holdfast.ops.staged import refuse_lost, takes_files
@@ -34,7 +34,7 @@ ATTEMPTS = 10_000
 PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.016  # of who lost: longer would only let more come meanwhile
 
 
-class Format(Protocol[State]):
+class TableFormat(Protocol[State]):
     """What the loop asks of a table format."""
 
     def newest(self, state: State | None) -> State | None:
@@ -69,7 +69,7 @@ class Landed:
 
 
 def commit(
-    format_: Format[State],
+    format_: TableFormat[State],
     state: State | None,
     mutation: Mutation,
     env: Env,
@@ -91,7 +91,7 @@ def commit(
         raise
 
 
-def _attempted(format_: Format[State], judging: _Judging[State], env: Env) -> Landed:
+def _attempted(format_: TableFormat[State], judging: _Judging[State], env: Env) -> Landed:
     app = judging.mutation.app
     for attempt in range(1, ATTEMPTS + 1):
         if has_seen(format_, judging.state, app):
@@ -101,25 +101,25 @@ def _attempted(format_: Format[State], judging: _Judging[State], env: Env) -> La
         match format_.attempt(judging.state, judging.mutation, env):
             case Committed(version):
                 return Landed(version, attempt, judging.mutation.metrics, judging.state)
-            case Taken():
+            case VersionTaken():
                 env.pause(env.rng.uniform(0, min(attempt * PAUSE_S, LONGEST_PAUSE_S)))
                 if (conflict := judging.go_on()) is not None:
                     raise conflict
     raise LimitReached(f"lost {ATTEMPTS} races for a version in a row; try again when fewer writers are at work")
 
 
-def _create(format_: Format[State], mutation: Mutation, env: Env) -> Landed:
+def _create(format_: TableFormat[State], mutation: Mutation, env: Env) -> Landed:
     match format_.attempt(None, mutation, env):
         case Committed(version):
             return Landed(version, 1, mutation.metrics)
-        case Taken(version):
+        case VersionTaken(version):
             newest = format_.newest(None)
             assert newest is not None, f"version {version} is taken, so there is a table"
             url = format_.snapshot(newest).location.url
             raise ConcurrentCreate(f"another writer created the table at {url} first", version=0)
 
 
-def has_seen(format_: Format[State], state: State, app: AppVersion | None) -> bool:
+def has_seen(format_: TableFormat[State], state: State, app: AppVersion | None) -> bool:
     """Whether a table has what a version of an application wrote; never where nobody names one."""
     if app is None:
         return False
@@ -128,7 +128,7 @@ def has_seen(format_: Format[State], state: State, app: AppVersion | None) -> bo
 
 
 def would_conflict(
-    format_: Format[State], read: State, mutation: Mutation, *, redo: Redo | None, level: Isolation | None
+    format_: TableFormat[State], read: State, mutation: Mutation, *, redo: Redo | None, level: Isolation | None
 ) -> ConcurrentWrite | None:
     """What `commit` would raise now; None: it would land, or it has."""
     judging = _Judging(format_, read, mutation, redo, level)
@@ -140,7 +140,7 @@ class _Judging(Generic[State]):
     """A transaction as it stands on the newest version that it was judged against."""
 
     def __init__(
-        self, format_: Format[State], read: State, mutation: Mutation, redo: Redo | None, level: Isolation | None
+        self, format_: TableFormat[State], read: State, mutation: Mutation, redo: Redo | None, level: Isolation | None
     ) -> None:
         self._format, self._read = format_, format_.snapshot(read)
         self._asked = mutation, redo

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from holdfast.errors import Damaged, Invalid
 from holdfast.model.files import STRINGS
-from holdfast.model.mutation import STAGED, Mutation, NoRows, Shape
+from holdfast.model.mutation import STAGED, Mutation, NoRows, TableDefinition
 from holdfast.parquet.footer import read_footer
 from holdfast.parquet.schema import file_schema, joined, with_partitions
 from holdfast.parquet.stats import footer_text
@@ -35,7 +35,7 @@ _READERS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ParquetDirectory:
     """The Parquet files of a directory, with their footers and partition values, and the columns they make up."""
 
     files: tuple[tuple[str, ObjectMeta, pq.FileMetaData], ...]  # by file key
@@ -44,7 +44,7 @@ class Found:
     values: pa.Array  # of each file's partition columns, as the log spells them
 
 
-def survey(location: Location, partitions: Struct) -> Found:
+def survey(location: Location, partitions: Struct) -> ParquetDirectory:
     """What there is to convert; `partitions` are the partition columns the user names."""
     metas = sorted(_visible(location), key=lambda found: found[0])
     if not metas:
@@ -67,10 +67,10 @@ def survey(location: Location, partitions: Struct) -> Found:
     schema = with_partitions(_together(files), partitions)
     names = refuse_partition_columns(schema, partitions.names) if partitions.fields else ()
     refuse_unstorable(schema, mapped=False)
-    return Found(files, schema, names, values)
+    return ParquetDirectory(files, schema, names, values)
 
 
-def staged(found: Found, spec: WriteSpec) -> pa.Table:
+def staged(found: ParquetDirectory, spec: WriteSpec) -> pa.Table:
     """The files as a commit adds them, with the columns of STAGED."""
     rows = [
         {
@@ -88,7 +88,7 @@ def staged(found: Found, spec: WriteSpec) -> pa.Table:
     return table.append_column("partition_values", found.values).select(STAGED.names).cast(STAGED)
 
 
-def converted(found: Found, files: pa.Table, shape: Shape) -> Mutation:
+def converted(found: ParquetDirectory, files: pa.Table, shape: TableDefinition) -> Mutation:
     """Make a table of files that are there."""
     return Mutation(
         "CONVERT",

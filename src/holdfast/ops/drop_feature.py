@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.model.files import FILES, STRINGS
-from holdfast.model.mutation import DROPS_FEATURE, KEEPS_ROW_IDS, RESTAMPED, Mutation, Shape
+from holdfast.model.mutation import DROPS_FEATURE, KEEPS_ROW_IDS, RESTAMPED, Mutation, TableDefinition
 from holdfast.model.snapshot import Snapshot
 from holdfast.parquet.footer import Node
 from holdfast.rows.rowmap import ROW_IDS
@@ -42,7 +42,7 @@ ROW_TRACKING = (
 )
 
 
-def suspended(old: Shape) -> Mutation:
+def suspended(old: TableDefinition) -> Mutation:
     """From here on no file gets row ids."""
     said = {ENABLE_ROW_TRACKING: "false", ROW_TRACKING_SUSPENDED: "true"}
     shape = replace(old, properties={**old.properties, **said})
@@ -80,7 +80,7 @@ def entombed(keys: Sequence[str], paths: Sequence[str]) -> Mutation:
     return Mutation("Deletion Vector Tombstones", removed=files.select(FILES.names).cast(FILES), data_change=False)
 
 
-def unmapped_shape(old: Shape) -> Shape:
+def unmapped_shape(old: TableDefinition) -> TableDefinition:
     """The shape whose columns data files know by their names."""
     refuse_unstorable(old.schema, mapped=False)
     clustering = old.clustering_columns
@@ -95,7 +95,7 @@ def unmapped_shape(old: Shape) -> Shape:
     )
 
 
-def unmapped(snapshot: Snapshot, staged: pa.Table, shape: Shape, retired: Sequence[str]) -> Mutation:
+def unmapped(snapshot: Snapshot, staged: pa.Table, shape: TableDefinition, retired: Sequence[str]) -> Mutation:
     """Put files that name columns by their names in the place of all others; domains of indexes retire."""
     return Mutation(
         "REMOVE COLUMN MAPPING",
@@ -119,7 +119,7 @@ def is_widened(schema: Struct) -> bool:
     return any(TYPE_CHANGES in f.metadata for f in all_fields(schema))
 
 
-def unwidened(old: Shape) -> Mutation:
+def unwidened(old: TableDefinition) -> Mutation:
     """Forget that columns had other types: every file has the present ones."""
     changed = [f for f in all_fields(old.schema) if TYPE_CHANGES in f.metadata]
     told = [{"name": f.name, "type": to_json(f.type), "metadata": dict(f.metadata)} for f in changed]
@@ -179,7 +179,7 @@ def _is_old(node: Node, type_: DataType) -> bool:
     return bool(node.type != now)
 
 
-def dropped(shape: Shape, name: str, *, truncates: bool, retired: Sequence[str] = ()) -> Mutation:
+def dropped(shape: TableDefinition, name: str, *, truncates: bool, retired: Sequence[str] = ()) -> Mutation:
     """Do without a feature that nothing of the table needs any more; `retired` is state that goes with it."""
     gone: tuple[str, ...] = ROW_TRACKING if name == "rowTracking" else ()
     parameters: dict[str, Any] = {"featureName": name, "truncateHistory": truncates}

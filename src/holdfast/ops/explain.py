@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow.compute as pc
 
 from holdfast.model.snapshot import Snapshot
-from holdfast.plan.prune import Pruner, Step
+from holdfast.plan.prune import Pruner, PruningStep
 from holdfast.plan.reasons import Reason, reasons
-from holdfast.plan.run import Runner
+from holdfast.plan.run import ScanEngine
 from holdfast.plan.scan import Request, plan_scan
 
 
@@ -27,7 +27,7 @@ class Explanation:
     files_read: int
     bytes_read: int
     rows_hidden: int
-    steps: tuple[Step, ...]
+    steps: tuple[PruningStep, ...]
     kept: tuple[Reason, ...]  # the first of the files kept, each with why
     reading: tuple[str, ...]
     notes: tuple[str, ...]
@@ -58,7 +58,7 @@ class Explanation:
 
 
 def explain(
-    snapshot: Snapshot, request: Request, runner: Runner[Any], *, show_files: int = 10, more: Sequence[Pruner] = ()
+    snapshot: Snapshot, request: Request, runner: ScanEngine[Any], *, show_files: int = 10, more: Sequence[Pruner] = ()
 ) -> Explanation:
     """What a scan of this request would read; nothing of the data is. `more`: passes that others offer."""
     plan = plan_scan(snapshot, request, more=more)

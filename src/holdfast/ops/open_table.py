@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
 from holdfast.ops.explain import Explanation, explain
 from holdfast.plan.prune import Pruner
-from holdfast.plan.run import Runner
+from holdfast.plan.run import ScanEngine
 from holdfast.plan.scan import Request, ScanPlan, plan_scan
 from holdfast.predicate.records import Predicate
 
@@ -38,11 +38,11 @@ class OpenTable:
             return self.narrowed(request.where.predicate)._plan(request)
         return self._plan(request)
 
-    def scan(self, request: Request, runner: Runner[Frame]) -> Frame:
+    def scan(self, request: Request, runner: ScanEngine[Frame]) -> Frame:
         """The rows of a request, as the runner gives them."""
         return runner.scan(*self.plan(request))
 
-    def explain(self, request: Request, runner: Runner[Any]) -> Explanation:
+    def explain(self, request: Request, runner: ScanEngine[Any]) -> Explanation:
         """What a scan of the request would read of all files, and why."""
         return explain(self.snapshot, request, runner, more=self.pruners())
 

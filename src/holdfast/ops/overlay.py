@@ -21,15 +21,15 @@ from pyroaring import BitMap64
 
 from holdfast.errors import LimitReached
 from holdfast.model.files import DV, FileTable, Slab, StatsSource
-from holdfast.model.mutation import STAGED, Shape, staged_files
+from holdfast.model.mutation import STAGED, TableDefinition, staged_files
 from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
 from holdfast.ops.change import Effect
 from holdfast.ops.rebase import Touched
 from holdfast.plan.arithmetic import check_rows
 from holdfast.plan.change import Positions, count
-from holdfast.plan.change_moves import Entries, Move, readings
+from holdfast.plan.change_moves import LogicalFiles, Move, readings
 from holdfast.plan.changes import EVERY, ChangesPlan, Times
-from holdfast.plan.follow import Follower, only, place_of, united, without
+from holdfast.plan.follow import RowFollower, only, place_of, united, without
 from holdfast.rows.stamp import PROVISIONAL
 from holdfast.storage.arrays import strings
 from holdfast.storage.location import Location
@@ -49,11 +49,11 @@ class Overlay:
     removed: frozenset[str] = frozenset()  # files of the base
     hidden: Positions = field(default_factory=dict)  # in files of the base that stay, beyond what they hide
     covered: Positions = field(default_factory=dict)  # in own files
-    shape: Shape | None = None  # what the table becomes; None: as it was
+    shape: TableDefinition | None = None  # what the table becomes; None: as it was
     inserted: int = 0
     deleted: int = 0
 
-    def after(self, effect: Effect, shape: Shape | None = None) -> Overlay:
+    def after(self, effect: Effect, shape: TableDefinition | None = None) -> Overlay:
         """What another verb makes of it."""
         gone = frozenset(effect.removed.column("key").to_pylist())
         mine = self.mine
@@ -141,7 +141,7 @@ class Overlay:
         )
 
     def touched(
-        self, parts: Sequence[Touched], effects: Sequence[Effect], runner: Follower, *, deletes: str | None
+        self, parts: Sequence[Touched], effects: Sequence[Effect], runner: RowFollower, *, deletes: str | None
     ) -> Touched:
         """What all verbs together did to rows of the version that was read; `deletes` counts them, if that is all.
 
@@ -173,7 +173,7 @@ class Overlay:
         counts = zip(*(self.written.column(name).to_pylist() for name in ("key", "num_records")), strict=True)
         return {key: BitMap64(range(rows)) for key, rows in counts if key in unread}
 
-    def _as_read(self, rows: Positions, rewritten: Collection[str], runner: Follower) -> Positions:
+    def _as_read(self, rows: Positions, rewritten: Collection[str], runner: RowFollower) -> Positions:
         """Rows by where they were read: of those in own files, the ones that were copied there."""
         copies = {key: there for key, there in rows.items() if key in self.mine}
         read = {key: there for key, there in rows.items() if key not in self.mine}
@@ -202,7 +202,7 @@ class Overlay:
         ]
         old = went.table.append_column("num_records", went.num_records)
         new = staged_files(self.added).append_column("num_records", self.added.column("num_records"))
-        entries = Entries(pa.concat_tables([old, new]).combine_chunks(), len(left))
+        entries = LogicalFiles(pa.concat_tables([old, new]).combine_chunks(), len(left))
         read = [readings(moves, entries, tracked=True) for moves in (left, arrived)]
         return ChangesPlan(self.snapshot, read[0], read[1], (), (), EVERY, Times(0, (0,)))
 

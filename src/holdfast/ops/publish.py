@@ -23,15 +23,15 @@ from pyroaring import BitMap64
 from holdfast.errors import Damaged, Invalid, MissingFile, NoRowIdentity, Unsupported
 from holdfast.model.commits import CommitRange
 from holdfast.model.files import FileTable
-from holdfast.model.mutation import KEEPS_ROW_IDS, AllRows, Mutation, Shape
+from holdfast.model.mutation import KEEPS_ROW_IDS, AllRows, Mutation, TableDefinition
 from holdfast.model.publication import PUBLISHES, Publication, Publishing
 from holdfast.model.snapshot import LoadHidden, Snapshot
 from holdfast.ops.changes import planned
 from holdfast.plan.change import Positions, count
-from holdfast.plan.changes import ChangesPlan, Kind, Wanted, check_wanted
+from holdfast.plan.changes import ChangeKind, ChangeQuery, ChangesPlan, check_wanted
 from holdfast.plan.follow import place_of
 from holdfast.plan.locate import spans
-from holdfast.plan.publish import Arriving, Gone, Publisher, Storage, Whole
+from holdfast.plan.publish import Arriving, ChangedIds, Publisher, Storage, Whole
 from holdfast.plan.scan import Request, plan_scan
 from holdfast.rows.columns import ROW_ID
 from holdfast.schema.types import Struct
@@ -67,7 +67,7 @@ class Brought:
     """Rows that are stored in the other table and that nobody refers to yet."""
 
     staged: pa.Table
-    gone: Gone = field(default_factory=Gone)
+    gone: ChangedIds = field(default_factory=ChangedIds)
 
     @property
     def rows(self) -> int:
@@ -93,7 +93,7 @@ def difference(origin: Origin, since: Publication | None) -> Difference:
         raise NoRowIdentity(
             f"rows of {origin.location} have no ids, under which they could be published: {snapshot.to_track}"
         )
-    wanted = check_wanted(Wanted(Kind.MIN_DELTA), snapshot.schema)
+    wanted = check_wanted(ChangeQuery(ChangeKind.MIN_DELTA), snapshot.schema)
     if since is None:
         plan = plan_scan(snapshot, Request(metadata=[ROW_ID]))
         return Difference(Whole(plan, origin.load_hidden(snapshot.location, plan.files)), None)
@@ -105,7 +105,7 @@ def difference(origin: Origin, since: Publication | None) -> Difference:
 
 def brought(found: Difference, storage: Storage, publisher: Publisher) -> Brought:
     """Store what there is to bring."""
-    gone = publisher.gone(found.rows) if isinstance(found.rows, ChangesPlan) else Gone()
+    gone = publisher.gone(found.rows) if isinstance(found.rows, ChangesPlan) else ChangedIds()
     return Brought(publisher.store(found.rows, storage), gone)
 
 
@@ -132,7 +132,7 @@ def mutation_of(
     into: Snapshot,
     what: Brought,
     hidden: Positions,
-    shape: Shape | None,
+    shape: TableDefinition | None,
 ) -> Mutation:
     """The commit that brings rows; without `since` they take the place of all that are there."""
     identity = origin.snapshot.identity

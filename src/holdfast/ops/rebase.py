@@ -22,7 +22,7 @@ from holdfast.model.files import FileTable, NoStats, Slab, hiding
 from holdfast.model.mutation import Came, Mutation, Winner, staged_files
 from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
 from holdfast.plan.change import Done, Positions, Work, count
-from holdfast.plan.follow import Followed, Place, Runner, all_but, common, only, place_of, united, without
+from holdfast.plan.follow import DmlEngine, Followed, LocatedRows, all_but, common, only, place_of, united, without
 from holdfast.plan.rebase import Clash
 from holdfast.plan.write import ENABLE_DELETION_VECTORS
 from holdfast.schema.properties import Isolation, truth
@@ -32,7 +32,7 @@ SHOWN_IDS = 10
 
 
 @dataclass(frozen=True)
-class Ask:
+class Recheck:
     """What a transaction looked for: how to look again, and in which files such rows may be."""
 
     looks: Looks
@@ -48,7 +48,7 @@ class Touched:
     rewritten: frozenset[str] = frozenset()  # removed files whose other rows are in its own new files
     bins: tuple[frozenset[str], ...] = ()  # the same by what was written together; none: all of it was
     deletes: str | None = None  # the metric that counts its deletes, where deleting is all it does to rows
-    asks: tuple[Ask, ...] = ()  # one per verb that looked for rows to take
+    asks: tuple[Recheck, ...] = ()  # one per verb that looked for rows to take
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Redo:
     """A transaction's rows, and who can look at them."""
 
     touched: Touched
-    runner: Runner
+    runner: DmlEngine
     load_hidden: LoadHidden
 
 
@@ -214,7 +214,7 @@ class _Rebase:
         hidden = self.redo.load_hidden(self.newest.location, drift.movers)
         return self.redo.runner.follow(self._old(rows), place_of(self.newest, drift.movers, hidden))
 
-    def _old(self, rows: Positions) -> Place:
+    def _old(self, rows: Positions) -> LocatedRows:
         return only(self.read, self.read.files.among(rows.keys()), rows)
 
     def _against_rows(self, lost: _Lost, moved: Followed, seen: Followed, dropped: Positions) -> Clash | None:
@@ -245,7 +245,7 @@ class _Rebase:
             ids=self._ids(self.newest, phantoms),
         )
 
-    def _found(self, ask: Ask, drift: _Drift) -> dict[str, BitMap64]:
+    def _found(self, ask: Recheck, drift: _Drift) -> dict[str, BitMap64]:
         """Rows that came and that the transaction would have taken, had it seen them."""
         parts: list[Done] = []
         files = ask.keeps(self.newest, drift.unread)

@@ -29,7 +29,7 @@ from holdfast.index.registry import (
     key_column,
     rendered,
 )
-from holdfast.index.segment import Writing
+from holdfast.index.segment import SegmentWriting
 from holdfast.index.tail import Tail, known_bytes, known_files, parts_of, whole_of
 from holdfast.model.mutation import Mutation
 from holdfast.model.snapshot import Snapshot
@@ -59,7 +59,7 @@ def defined(
 
 def made(site: Site, kind: IndexKind, definition: IndexDefinition, *, generation: int = 1) -> Index:
     """An index over every row of a snapshot."""
-    with Writing(site.snapshot.location) as writing:
+    with SegmentWriting(site.snapshot.location) as writing:
         files = _known(site, definition.name, writing)
         segments = kind.build(site, definition, whole_of(site.snapshot, site.load_hidden), ())
     uuid = str(site.env.new_uuid())
@@ -72,7 +72,7 @@ def refreshed(site: Site, kind: IndexKind, index: Index, reader: PinnedReader, t
     if not len(tail) and behind < _FAR and tail.why is None:
         return None
     new: Sequence[SegmentRef] = ()
-    with Writing(site.snapshot.location) as writing:
+    with SegmentWriting(site.snapshot.location) as writing:
         files = _known(site, index.name, writing)
         if len(tail):
             parts = parts_of(site.snapshot, tail, site.load_hidden)
@@ -106,7 +106,7 @@ def renaming(index: Index, name: str) -> Mutation:
     return Mutation("RENAME INDEX", {"name": index.name, "newName": name}, data_change=False, domains=domains)
 
 
-def _known(site: Site, name: str, writing: Writing) -> FilesRef:
+def _known(site: Site, name: str, writing: SegmentWriting) -> FilesRef:
     """Write down the files that an index is complete for."""
     directory = directory_of(name, str(site.env.new_uuid()))
     told = writing.put(directory, FILES, known_bytes(known_files(site.snapshot)))

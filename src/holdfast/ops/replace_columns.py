@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from holdfast.errors import Invalid
-from holdfast.model.mutation import Mutation, Shape
+from holdfast.model.mutation import Mutation, TableDefinition
 from holdfast.ops.alter_columns import refuse_drop, refuse_schema
 from holdfast.ops.shape import grown
 from holdfast.schema.enforce import refuse_doubles
@@ -26,7 +26,7 @@ from holdfast.schema.types import Array, DataType, Field, Map, Struct, to_json
 
 
 def replace_columns(
-    old: Shape, columns: Sequence[tuple[str, DataType, str | None]], new_uuid: Callable[[], uuid.UUID]
+    old: TableDefinition, columns: Sequence[tuple[str, DataType, str | None]], new_uuid: Callable[[], uuid.UUID]
 ) -> Mutation:
     """Let a table have these columns and no others."""
     if numbered := [f.name for f in old.schema.fields if identity_of(f) is not None]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.model.files import FileTable
-from holdfast.model.mutation import KEEPS_ROW_IDS, AllRows, Mutation, Shape
+from holdfast.model.mutation import KEEPS_ROW_IDS, AllRows, Mutation, TableDefinition
 from holdfast.model.snapshot import Snapshot
 from holdfast.schema.identity import HIGH_WATER, advanced
 from holdfast.schema.properties import (
@@ -48,7 +48,7 @@ def differing(now: Snapshot, then: Snapshot) -> tuple[FileTable, FileTable]:
     )
 
 
-def restored_shape(now: Shape, then: Shape) -> Shape | None:
+def restored_shape(now: TableDefinition, then: TableDefinition) -> TableDefinition | None:
     """What the table becomes; None where it stays as it is."""
     properties = {k: v for k, v in then.properties.items() if k not in _LEARNT}
     properties |= {name: now.properties[name] for name in _LEARNT if name in now.properties}
@@ -60,7 +60,7 @@ def restored_shape(now: Shape, then: Shape) -> Shape | None:
     clustering = then.clustering_columns
     if clustering is None and now.clustering_columns is not None:
         clustering = ()
-    shape = Shape(
+    shape = TableDefinition(
         schema=advanced(then.schema, marks),
         partition_columns=then.partition_columns,
         properties=properties,
@@ -73,7 +73,12 @@ def restored_shape(now: Shape, then: Shape) -> Shape | None:
 
 
 def restored(
-    now: Snapshot, then: Snapshot, removed: FileTable, readded: pa.Table, shape: Shape | None, asked: Mapping[str, Any]
+    now: Snapshot,
+    then: Snapshot,
+    removed: FileTable,
+    readded: pa.Table,
+    shape: TableDefinition | None,
+    asked: Mapping[str, Any],
 ) -> Mutation:
     """Put the files of an earlier version in the place of those that are there now."""
     size = pc.sum(then.files.column("size")).as_py() or 0

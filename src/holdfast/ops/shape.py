@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.schema.mapping import map_new_columns, physical_path
 from holdfast.schema.properties import (
     COLUMN_MAPPING_MAX_ID,
@@ -30,7 +30,13 @@ _DEFAULTS = {ENABLE_ROW_TRACKING: "true", ENABLE_DELETION_VECTORS: "true"}
 _KEPT = (MATERIALIZED_ROW_ID, MATERIALIZED_ROW_COMMIT_VERSION, COLUMN_MAPPING_MAX_ID, PROTECTED_BEFORE)
 
 
-def created(asked: Shape, new_uuid: Callable[[], uuid.UUID], *, plain: bool = False, old: Shape | None = None) -> Shape:
+def created(
+    asked: TableDefinition,
+    new_uuid: Callable[[], uuid.UUID],
+    *,
+    plain: bool = False,
+    old: TableDefinition | None = None,
+) -> TableDefinition:
     """The shape of a table that is made, or made anew in the place of an `old` one."""
     properties = ({} if plain else _DEFAULTS) | dict(asked.properties)
     if old is not None:
@@ -42,7 +48,7 @@ def created(asked: Shape, new_uuid: Callable[[], uuid.UUID], *, plain: bool = Fa
     return _mapped(replace(asked, properties=properties), new_uuid)
 
 
-def grown(shape: Shape, schema: Struct, new_uuid: Callable[[], uuid.UUID]) -> Shape:
+def grown(shape: TableDefinition, schema: Struct, new_uuid: Callable[[], uuid.UUID]) -> TableDefinition:
     """A table's shape with another schema; clustering columns stay as they are."""
     refuse_feed_columns(schema, shape.properties, recorded=True)
     clustering = shape.clustering_columns
@@ -50,7 +56,7 @@ def grown(shape: Shape, schema: Struct, new_uuid: Callable[[], uuid.UUID]) -> Sh
     return replace(mapped, clustering_columns=clustering)
 
 
-def _mapped(shape: Shape, new_uuid: Callable[[], uuid.UUID]) -> Shape:
+def _mapped(shape: TableDefinition, new_uuid: Callable[[], uuid.UUID]) -> TableDefinition:
     if shape.properties.get(COLUMN_MAPPING_MODE, "none").lower() == "none":
         return shape
     start = int(shape.properties.get(COLUMN_MAPPING_MAX_ID, "0"))

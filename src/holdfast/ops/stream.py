@@ -15,7 +15,7 @@ import pyarrow as pa
 from holdfast.model.files import FILES, FileTable
 from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
 from holdfast.ops.backfill import row_counts
-from holdfast.plan.change_moves import Entries, Move, Reading, readings
+from holdfast.plan.change_moves import LogicalFiles, Move, Reading, readings
 from holdfast.plan.changes import INSERT, ChangesPlan, Times
 
 PART_BYTES = 16 << 20
@@ -27,7 +27,7 @@ def planned_rows(
 ) -> ChangesPlan:
     """Plan to read every row of some files as inserted; `files` have the columns of FILES, num_records and version."""
     location = snapshot.location
-    entries = Entries(files.select([*FILES.names, "num_records"]).combine_chunks(), 0)
+    entries = LogicalFiles(files.select([*FILES.names, "num_records"]).combine_chunks(), 0)
     entries = entries.counted(row_counts(location, entries.uncounted(), {}))
     hidden = load_hidden(location, entries.hiding())
     rows = zip(entries.ids, files.column("key").to_pylist(), files.column("version").to_pylist(), strict=True)

@@ -24,7 +24,7 @@ from holdfast.index.reader import Metadata, PinnedReader
 from holdfast.model.files import hiding
 from holdfast.model.snapshot import HiddenRows
 from holdfast.parquet.read import output_schema
-from holdfast.plan.run import Runner
+from holdfast.plan.run import ScanEngine
 from holdfast.plan.scan import Request, plan_scan
 from holdfast.rows.stamp import LARGEST_ID
 
@@ -78,7 +78,7 @@ def take(
 def take_frame(
     reader: PinnedReader,
     row_ids: NDArray[np.int64],
-    runner: Runner[Frame],
+    runner: ScanEngine[Frame],
     columns: Sequence[str] | None = None,
     metadata: Metadata = (),
     missing: Missing = Missing.ERROR,

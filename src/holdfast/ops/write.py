@@ -15,7 +15,16 @@ import pyarrow.compute as pc
 
 from holdfast.errors import Invalid, OutsideReplaced
 from holdfast.model.files import FILES, FileTable, NoStats, Slab
-from holdfast.model.mutation import KEEPS_ROW_IDS, AllRows, AppVersion, Mutation, NoRows, Reads, RowsWhere, Shape
+from holdfast.model.mutation import (
+    KEEPS_ROW_IDS,
+    AllRows,
+    AppVersion,
+    Mutation,
+    NoRows,
+    Reads,
+    RowsWhere,
+    TableDefinition,
+)
 from holdfast.model.snapshot import Snapshot
 from holdfast.ops.change import Effect
 from holdfast.plan.prune import Want, by_partition, is_partition
@@ -24,14 +33,14 @@ from holdfast.schema.partition import column
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CommitOptions:
     """What a user says of a write beside its rows."""
 
     app: AppVersion | None = None
     user_metadata: str | None = None
 
 
-def made(shape: Shape, replaced: Snapshot | None) -> Mutation:
+def made(shape: TableDefinition, replaced: Snapshot | None) -> Mutation:
     """A table without rows, new or in the place of another."""
     removed = FILES.empty_table() if replaced is None else replaced.files.table
     return Mutation(
@@ -49,7 +58,9 @@ def made(shape: Shape, replaced: Snapshot | None) -> Mutation:
     )
 
 
-def appended(snapshot: Snapshot, staged: pa.Table, said: Said, *, shape: Shape | None = None) -> Mutation:
+def appended(
+    snapshot: Snapshot, staged: pa.Table, said: CommitOptions, *, shape: TableDefinition | None = None
+) -> Mutation:
     """Add the staged files."""
     return Mutation(
         "WRITE",
@@ -65,9 +76,9 @@ def appended(snapshot: Snapshot, staged: pa.Table, said: Said, *, shape: Shape |
 def overwritten(
     snapshot: Snapshot,
     staged: pa.Table,
-    said: Said,
+    said: CommitOptions,
     *,
-    shape: Shape | None = None,
+    shape: TableDefinition | None = None,
     where: Predicate | None = None,
     where_text: str | None = None,
     beside: pa.BooleanArray | None = None,
@@ -107,10 +118,10 @@ def replaced(
     staged: pa.Table,
     taking: Effect,
     told: Mapping[str, str],
-    said: Said,
+    said: CommitOptions,
     *,
     reads: Reads,
-    shape: Shape | None,
+    shape: TableDefinition | None,
 ) -> Mutation:
     """Put the staged files in the place of rows that were found; `told` says by what."""
     return Mutation(

@@ -20,7 +20,7 @@ SEQUENCE, GROUP = "__hf_sequence", "__hf_group"
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class EqualityDeleteRows:
     """Rows to delete: the compared columns under their names, and the sequence and group of the file each stands in."""
 
     fields: tuple[Field, ...]

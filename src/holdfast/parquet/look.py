@@ -39,7 +39,7 @@ _BATCH = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class FooterRequest:
     """A file to look at, and what its table says of it."""
 
     number: int
@@ -60,7 +60,7 @@ class Look:
     trouble: str | None = None
 
 
-def look(store: ObjectStore, ask: Ask, id_column: str | None) -> Look:
+def look(store: ObjectStore, ask: FooterRequest, id_column: str | None) -> Look:
     """Look at one file; without the name of a column of row ids only at its footer."""
     try:
         with parsing(f"{store.url}/{ask.key}", "cannot be read as Parquet"):
@@ -75,7 +75,7 @@ def look(store: ObjectStore, ask: Ask, id_column: str | None) -> Look:
     return Look(ask.number, footer.num_rows, ids.serialize(), live)
 
 
-def _ids(file: pq.ParquetFile, ask: Ask, id_column: str) -> tuple[BitMap64, int]:
+def _ids(file: pq.ParquetFile, ask: FooterRequest, id_column: str) -> tuple[BitMap64, int]:
     hidden = None if ask.hidden is None else BitMap64.deserialize(ask.hidden)
     ids, live, start = BitMap64(), 0, 0
     for batch in file.iter_batches(_BATCH, columns=[id_column], use_threads=False):

@@ -29,7 +29,7 @@ from holdfast.errors import Damaged, MissingFile, Unsupported
 from holdfast.parquet.calendar import Calendar, calendar_of
 from holdfast.parquet.convert import FileFacts, convert, find, find_name, needs_nothing
 from holdfast.parquet.footer import Node, columns
-from holdfast.parquet.gone import Gone, are_gone
+from holdfast.parquet.gone import EqualityDeleteRows, are_gone
 from holdfast.parquet.orc import OrcFile
 from holdfast.rows import columns as names
 from holdfast.rows.words import mask
@@ -61,7 +61,7 @@ class ReadSpec:
     identities: Mapping[int, Mapping[int, str]] = field(
         default_factory=dict
     )  # field id of a column -> spec of a file -> field of its tuple equal to the column
-    gone: tuple[Gone, ...] = ()  # rows that are gone by their values
+    gone: tuple[EqualityDeleteRows, ...] = ()  # rows that are gone by their values
     metadata: Mapping[str, str] = field(default_factory=dict)  # canonical name -> name in the output
     batch_rows: int = BATCH_ROWS
 

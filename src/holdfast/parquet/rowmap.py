@@ -48,7 +48,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class MappedRows:
     """Rows of a file that were looked for."""
 
     which: NDArray[np.int64]  # number of the id among those asked for
@@ -72,7 +72,7 @@ def read_map(store: ObjectStore, file: Carrier) -> RowMap:
     return read_columns(store, file, footer) if noted is None else noted
 
 
-def seek(store: ObjectStore, file: Carrier, ascending: NDArray[np.int64]) -> Found:
+def seek(store: ObjectStore, file: Carrier, ascending: NDArray[np.int64]) -> MappedRows:
     """Rows of a file that have one of these ids, from its columns, of which no more than a batch is held."""
     found, start = [_NOTHING], 0
     for ids, versions in _identities(store, file):
@@ -80,7 +80,7 @@ def seek(store: ObjectStore, file: Carrier, ascending: NDArray[np.int64]) -> Fou
         here = np.flatnonzero(ascending[at] == ids)
         found.append((at[here], start + here, versions[here]))
         start += len(ids)
-    return Found(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+    return MappedRows(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
 
 
 def read_columns(store: ObjectStore, file: Carrier, footer: pq.FileMetaData | None = None) -> RowMap:

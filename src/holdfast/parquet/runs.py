@@ -36,7 +36,7 @@ _TAIL = 8  # bytes at the end of a Parquet file: the length of the footer, and t
 
 
 @dataclass(frozen=True)
-class Run:
+class EntryRun:
     """A run that is complete: its bytes, its blocks, and what it holds."""
 
     data: bytes
@@ -72,7 +72,7 @@ def top_schema(types: Sequence[pa.DataType]) -> pa.Schema:
     )
 
 
-def entry_runs(rows: pa.Table, keys: int) -> Iterator[Run]:
+def entry_runs(rows: pa.Table, keys: int) -> Iterator[EntryRun]:
     """Runs of entries from rows in any order: key columns, row id and version, in this order."""
     found = keys_of(rows.columns[:keys])
     order = found.order()
@@ -84,7 +84,7 @@ def entry_runs(rows: pa.Table, keys: int) -> Iterator[Run]:
         yield _run(part, keys, np.ones(part.num_rows, np.int64), int(ids.min()), int(ids.max()))
 
 
-def bitmap_run(batches: Iterable[pa.Table], keys: int) -> Run | None:
+def bitmap_run(batches: Iterable[pa.Table], keys: int) -> EntryRun | None:
     """One run of bitmaps from rows in any order; None where there are none. Memory goes by keys, not by rows."""
     held: dict[tuple[Any, int], BitMap64] = {}
     samples: list[pa.Table] = []  # a row of each key and version, in the order of `held`
@@ -118,7 +118,7 @@ def footer_sum(data: bytes) -> int:
     return zlib.crc32(data[-(length + _TAIL) :])
 
 
-def _bitmaps(samples: pa.Table, bitmaps: Sequence[BitMap64], keys: int) -> Run:
+def _bitmaps(samples: pa.Table, bitmaps: Sequence[BitMap64], keys: int) -> EntryRun:
     """One row per key and version."""
     for ids in bitmaps:
         ids.run_optimize()
@@ -129,7 +129,7 @@ def _bitmaps(samples: pa.Table, bitmaps: Sequence[BitMap64], keys: int) -> Run:
     return _run(table, keys, table.column(ROWS).to_numpy(), low, high)
 
 
-def _run(table: pa.Table, keys: int, counts: NDArray[np.int64], low_id: int, high_id: int) -> Run:
+def _run(table: pa.Table, keys: int, counts: NDArray[np.int64], low_id: int, high_id: int) -> EntryRun:
     types = [table.schema.field(n).type for n in range(keys)]
     sink = pa.BufferOutputStream()
     pq.write_table(
@@ -145,7 +145,7 @@ def _run(table: pa.Table, keys: int, counts: NDArray[np.int64], low_id: int, hig
         store_schema=True,
     )
     data = bytes(sink.getvalue())
-    return Run(data, _top(table, keys, types, counts), int(counts.sum()), low_id, high_id, footer_sum(data))
+    return EntryRun(data, _top(table, keys, types, counts), int(counts.sum()), low_id, high_id, footer_sum(data))
 
 
 def _encodings(schema: pa.Schema) -> dict[str, str]:

@@ -38,7 +38,7 @@ from holdfast.schema.arrow import arrow_type
 from holdfast.schema.partition_text import directory, partition_texts, url_directory
 from holdfast.schema.stats_leaves import LeafPath
 from holdfast.schema.types import LONG, Array, DataType, Field, Map, Struct
-from holdfast.storage.sink import Output, Sink
+from holdfast.storage.sink import FileSink, OutputFile
 
 WRITTEN = pa.schema(
     [
@@ -102,7 +102,7 @@ def file_names(task: int, new_uuid: Callable[[], UUID], codec: str, *, first: st
 def write_batches(
     batches: Iterable[pa.RecordBatch],
     spec: WriteSpec,
-    sink: Sink,
+    sink: FileSink,
     names: Callable[[], str],
     *,
     notes: type[Carried] | None = None,
@@ -126,7 +126,7 @@ class RowWriter:
     """Takes rows and stores them; what is open when an error ends its `with` leaves no file."""
 
     def __init__(
-        self, spec: WriteSpec, sink: Sink, names: Callable[[], str], *, notes: type[Carried] | None = None
+        self, spec: WriteSpec, sink: FileSink, names: Callable[[], str], *, notes: type[Carried] | None = None
     ) -> None:
         """`notes` notes what the rows carry; given by who has rows that do, so that no other task brings it along."""
         self._notes = notes
@@ -134,7 +134,7 @@ class RowWriter:
         self._sink = sink
         self._names = names
         self._done: list[dict[str, Any]] = []
-        self._open: dict[Texts, _File] = {}  # the one written to last is the last
+        self._open: dict[Texts, _FileInProgress] = {}  # the one written to last is the last
         self._most = OPEN_FILES if spec.placed_by else 1
 
     def __enter__(self) -> RowWriter:
@@ -166,12 +166,14 @@ class RowWriter:
         for values in list(self._open):
             self._close(values)
 
-    def _opened(self, values: Texts) -> _File:
+    def _opened(self, values: Texts) -> _FileInProgress:
         found = self._open.pop(values, None)
         if found is None:
             while len(self._open) >= self._most:
                 self._close(next(iter(self._open)))
-            found = _File(self._layout, self._sink, self._layout.key(values, self._names()), values, self._notes)
+            found = _FileInProgress(
+                self._layout, self._sink, self._layout.key(values, self._names()), values, self._notes
+            )
         self._open[values] = found
         return found
 
@@ -270,11 +272,11 @@ class _Layout:
         return list(zip(names, values, strict=True))
 
 
-class _File:
+class _FileInProgress:
     """One file in the making."""
 
     def __init__(
-        self, layout: _Layout, sink: Sink, key: str, values: tuple[str | None, ...], notes: type[Carried] | None
+        self, layout: _Layout, sink: FileSink, key: str, values: tuple[str | None, ...], notes: type[Carried] | None
     ) -> None:
         spec = layout.spec
         self.values = values
@@ -290,7 +292,7 @@ class _File:
         if notes is not None and spec.id_column is not None:
             self._carried = notes(key, spec.id_column, spec.version_column)
         self._footers: list[pq.FileMetaData] = []
-        self._output: Output = sink.open(key)
+        self._output: OutputFile = sink.open(key)
         try:
             with self._output.writing():
                 self._writer = pq.ParquetWriter(

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from holdfast.errors import Invalid
 from holdfast.model.files import FileTable
 from holdfast.plan.cluster import Paths, plan_clustering
-from holdfast.plan.compact import Bin, Limits, groups, plan_compaction
+from holdfast.plan.compact import Bin, CompactionLimits, groups, plan_compaction
 from holdfast.schema.properties import AUTO_COMPACT, AUTO_OPTIMIZE, number
 from holdfast.storage.arrays import mask
 
@@ -60,7 +60,7 @@ def budget_of(properties: Mapping[str, str]) -> Budget | None:
 
 
 def due(
-    files: FileTable, partition_names: Sequence[str], clustered_by: Paths, limits: Limits, budget: Budget
+    files: FileTable, partition_names: Sequence[str], clustered_by: Paths, limits: CompactionLimits, budget: Budget
 ) -> tuple[Bin, ...]:
     """The bins to write."""
     if len(files) < budget.min_files:

@@ -170,7 +170,7 @@ class Inserted:
 
 
 @dataclass(frozen=True, slots=True)
-class Pinned:
+class PinnedSource:
     """A source that was written once."""
 
     schema: Struct
@@ -186,7 +186,7 @@ class Changer(Protocol[Rows_contra]):
     def change(self, work: Work) -> Done:
         """Find the rows that clauses take, and store what becomes of them."""
 
-    def pin(self, rows: Rows_contra, prefix: str, target: Snapshot) -> Pinned:
+    def pin(self, rows: Rows_contra, prefix: str, target: Snapshot) -> PinnedSource:
         """Evaluate a source exactly once and write its rows below a directory of the table."""
 
     def insert(self, work: Insertion) -> Inserted:

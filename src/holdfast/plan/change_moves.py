@@ -65,7 +65,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Entries:
+class LogicalFiles:
     """Logical files of a stretch: a file with another vector is another one."""
 
     table: pa.Table  # FILES and num_records
@@ -100,7 +100,7 @@ class Entries:
         keys = self.table.column("key").combine_chunks()
         return pc.is_valid(keys) if self.moving is None else pc.is_in(keys, value_set=self.moving)
 
-    def counted(self, counts: Mapping[str, int]) -> Entries:
+    def counted(self, counts: Mapping[str, int]) -> LogicalFiles:
         """The entries with the row counts of these files."""
         if not counts:
             return self
@@ -137,7 +137,7 @@ class Moves:
     arrived: tuple[Move, ...]
 
 
-def entries_between(stretch: CommitRange) -> Entries:
+def entries_between(stretch: CommitRange) -> LogicalFiles:
     """The files in which the two ends of a stretch differ."""
     old = [] if stretch.before is None else [_counted_files(stretch.before.files)]
     new = _counted_files(stretch.after.files)
@@ -145,10 +145,10 @@ def entries_between(stretch: CommitRange) -> Entries:
         ids, known = logical(old[0]), logical(new)
         old[0] = old[0].filter(pc.invert(pc.is_in(ids, value_set=known)))
         new = new.filter(pc.invert(pc.is_in(known, value_set=ids)))
-    return Entries(_with_ids(pa.concat_tables([*old, new])), old[0].num_rows if old else 0)
+    return LogicalFiles(_with_ids(pa.concat_tables([*old, new])), old[0].num_rows if old else 0)
 
 
-def entries_within(stretch: CommitRange) -> Entries:
+def entries_within(stretch: CommitRange) -> LogicalFiles:
     """The files that commits of a stretch speak of: as they were before, as each one added them, and as each removed
     them; the last only where nothing else is known of a file."""
     moved = [t.select([*FILES.names, "num_records"]) for t in (stretch.added, stretch.removed)]
@@ -159,10 +159,10 @@ def entries_within(stretch: CommitRange) -> Entries:
         old = [_counted_files(files.filter(pc.is_in(files.column("key").combine_chunks(), value_set=spoken)))]
     loud = [t.filter(t.column("data_change")).column("key").combine_chunks() for t in (stretch.added, stretch.removed)]
     moving = pc.unique(pa.concat_arrays(loud))
-    return Entries(_with_ids(pa.concat_tables([*old, *moved])), old[0].num_rows if old else 0, moving)
+    return LogicalFiles(_with_ids(pa.concat_tables([*old, *moved])), old[0].num_rows if old else 0, moving)
 
 
-def moves_between(stretch: CommitRange, entries: Entries, hidden: HiddenRows) -> Moves:
+def moves_between(stretch: CommitRange, entries: LogicalFiles, hidden: HiddenRows) -> Moves:
     """From end to end: what the last commit has made of the rows before the first."""
     ids, keys = entries.ids, entries.table.column("key").to_pylist()
     old = {keys[n]: n for n in range(entries.old)}
@@ -171,7 +171,7 @@ def moves_between(stretch: CommitRange, entries: Entries, hidden: HiddenRows) ->
     return Moves(tuple(m for left, _ in moved for m in left), tuple(m for _, came in moved for m in came))
 
 
-def moves_within(stretch: CommitRange, entries: Entries, hidden: HiddenRows, *, without: set[int]) -> Moves:
+def moves_within(stretch: CommitRange, entries: LogicalFiles, hidden: HiddenRows, *, without: set[int]) -> Moves:
     """Commit by commit; those that say to change no data, and those left out, move no row."""
     ids, keys = entries.ids, entries.table.column("key").to_pylist()
     live = {keys[n]: n for n in range(entries.old)}
@@ -199,11 +199,11 @@ def moves_within(stretch: CommitRange, entries: Entries, hidden: HiddenRows, *, 
     return Moves(tuple(left), tuple(arrived))
 
 
-def readings(moves: Iterable[Move], entries: Entries, *, tracked: bool) -> tuple[Reading, ...]:
+def readings(moves: Iterable[Move], entries: LogicalFiles, *, tracked: bool) -> tuple[Reading, ...]:
     """How to read the rows of moves: every file once, unless a row moved more than once."""
     has_ids = pc.is_valid(entries.table.column("base_row_id")).to_pylist()
     counts = entries.table.column("num_records").to_pylist()
-    rounds: dict[tuple[int, bool], list[_Part]] = defaultdict(list)
+    rounds: dict[tuple[int, bool], list[_FilePart]] = defaultdict(list)
     by_key: dict[str, list[Move]] = defaultdict(list)
     for move in moves:
         by_key[move.key].append(move)
@@ -235,7 +235,7 @@ def logical(files: pa.Table) -> pa.Array:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _FilePart:
     """What a reading reads of one file."""
 
     entry: int
@@ -287,11 +287,11 @@ def _moved(
     return left, [Move(new, key, version, came)] if came else []
 
 
-def _parts(moves: list[Move], rows: int | None) -> Iterator[_Part]:
+def _parts(moves: list[Move], rows: int | None) -> Iterator[_FilePart]:
     """The moves of one file, in as few readings as hold each row once."""
     first = moves[0]
     if len(moves) == 1 and first.taken is None and not first.hidden:
-        yield _Part(first.entry, first.key, None, (Label(first.version, first.change),))
+        yield _FilePart(first.entry, first.key, None, (Label(first.version, first.change),))
         return
     if rows is None:
         raise Damaged(
@@ -318,10 +318,10 @@ def _parts(moves: list[Move], rows: int | None) -> Iterator[_Part]:
                     slices[bit] |= taken
         others = BitMap64(range(rows)) - union
         labels = tuple(Label(m.version, m.change) for m, _ in members)
-        yield _Part(first.entry, first.key, others or None, labels, tuple(slices))
+        yield _FilePart(first.entry, first.key, others or None, labels, tuple(slices))
 
 
-def _reading(parts: list[_Part], entries: Entries, has_ids: bool) -> Reading:
+def _reading(parts: list[_FilePart], entries: LogicalFiles, has_ids: bool) -> Reading:
     files = entries.table.take(pa.array([p.entry for p in parts], pa.int64()))
     signs = [None if p.hidden is None else {"id": p.key, "cardinality": len(p.hidden)} for p in parts]
     plain = files.select(FILES.names).set_column(FILES.get_field_index("dv"), "dv", pa.array(signs, DV))

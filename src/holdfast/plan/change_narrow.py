@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from holdfast.model.files import FILES
-from holdfast.plan.change_moves import Entries, Move, Reading, readings
+from holdfast.plan.change_moves import LogicalFiles, Move, Reading, readings
 from holdfast.plan.changes import AFTER, BEFORE, DELETE, INSERT, ChangesPlan
 
 Rest: TypeAlias = Mapping[tuple[int, bool], BitMap64]
@@ -47,7 +47,7 @@ def labels(side: Sequence[Reading]) -> int:
 def narrowed(plan: ChangesPlan, left: Rest, arrived: Rest) -> ChangesPlan:
     """The plan without rows that merely moved; those that both sides have are paired only where values decide."""
     table = pa.concat_tables([_entries(reading) for side in (plan.left, plan.arrived) for reading in side])
-    entries = Entries(table, 0)
+    entries = LogicalFiles(table, 0)
     first = sum(len(reading.files) for reading in plan.left)
     moves = [
         *_moves(plan.left, left, 0, {False: DELETE, True: BEFORE}),

@@ -30,8 +30,8 @@ from holdfast.model.files import FILES, FileTable, NoStats, Slab
 from holdfast.model.publication import PUBLISHES
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.plan.change_moves import (
-    Entries,
     Label,
+    LogicalFiles,
     Move,
     Moves,
     Reading,
@@ -52,7 +52,7 @@ EVERY = frozenset({INSERT, DELETE, BEFORE, AFTER})
 ID, ROW_VERSION, INDEX, NUMBER = "__hf_id", "__hf_row_version", "__hf_index", "__hf_file"
 
 
-class Kind(Enum):
+class ChangeKind(Enum):
     """What of the changes is asked for."""
 
     APPEND_ONLY = "append-only"
@@ -62,10 +62,10 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ChangeQuery:
     """A change query, as it was asked for."""
 
-    kind: Kind
+    kind: ChangeKind
     keys: tuple[str, ...] = ()  # columns that identify a row; none: its id does
     include_deleted: bool = False
     drop_unchanged: bool = False
@@ -73,15 +73,15 @@ class Wanted:
     @property
     def by_commit(self) -> bool:
         """Whether every commit counts, or only the two ends."""
-        return self.kind is Kind.FULL_DELTA or (self.kind is Kind.APPEND_ONLY and self.include_deleted)
+        return self.kind is ChangeKind.FULL_DELTA or (self.kind is ChangeKind.APPEND_ONLY and self.include_deleted)
 
     @property
     def shows(self) -> frozenset[str]:
         """The types of changes that are given."""
         match self.kind:
-            case Kind.APPEND_ONLY:
+            case ChangeKind.APPEND_ONLY:
                 return frozenset({INSERT})
-            case Kind.UPSERT:
+            case ChangeKind.UPSERT:
                 return frozenset({INSERT, AFTER, DELETE} if self.include_deleted else {INSERT, AFTER})
             case _:
                 return EVERY
@@ -127,11 +127,11 @@ class ChangesPlan:
         return ()
 
 
-def check_wanted(wanted: Wanted, schema: Struct) -> Wanted:
+def check_wanted(wanted: ChangeQuery, schema: Struct) -> ChangeQuery:
     """The query with its keys as the table spells them; refused where an option means nothing to its kind."""
-    if wanted.include_deleted and wanted.kind not in (Kind.APPEND_ONLY, Kind.UPSERT):
+    if wanted.include_deleted and wanted.kind not in (ChangeKind.APPEND_ONLY, ChangeKind.UPSERT):
         raise Invalid(f"includeDeleted is for append-only and upsert: {wanted.kind.value} has deleted rows anyway")
-    if wanted.drop_unchanged and wanted.kind is not Kind.MIN_DELTA:
+    if wanted.drop_unchanged and wanted.kind is not ChangeKind.MIN_DELTA:
         raise Invalid(f"dropUnchanged is for min-delta, not for {wanted.kind.value}")
     refuse_taken(schema, (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP, names.ROW_ID))
     found = []
@@ -160,7 +160,7 @@ class Origins:
 
 
 def moves_of(
-    stretch: CommitRange, entries: Entries, hidden: HiddenRows, wanted: Wanted, told: Collection[int] = ()
+    stretch: CommitRange, entries: LogicalFiles, hidden: HiddenRows, wanted: ChangeQuery, told: Collection[int] = ()
 ) -> Moves:
     """What moved, as far as a query looks; `told` are commits whose change data files are taken instead."""
     if wanted.by_commit:
@@ -168,7 +168,7 @@ def moves_of(
     return moves_between(stretch, entries, hidden)
 
 
-def asking(stretch: CommitRange, moves: Moves, entries: Entries, wanted: Wanted) -> pa.Table:
+def asking(stretch: CommitRange, moves: Moves, entries: LogicalFiles, wanted: ChangeQuery) -> pa.Table:
     """New files whose footers may make pairing needless: those of commits in which rows both came and went.
 
     Of rows that were published from another table footers do not tell: new ones bring their ids along.
@@ -181,7 +181,7 @@ def asking(stretch: CommitRange, moves: Moves, entries: Entries, wanted: Wanted)
     return entries.table.take(pa.array([m.entry for m in moves.arrived if m.version in both and is_new(m)], pa.int64()))
 
 
-def settled(moves: Moves, entries: Entries, origins: Mapping[str, Origins]) -> tuple[set[int], set[int]]:
+def settled(moves: Moves, entries: LogicalFiles, origins: Mapping[str, Origins]) -> tuple[set[int], set[int]]:
     """Commits in which every row that went was changed, and those in which every row that came is new.
 
     A changed row carries its id and no version, a new one neither. Ids are unique, so each changed row is one of those
@@ -203,7 +203,7 @@ def settled(moves: Moves, entries: Entries, origins: Mapping[str, Origins]) -> t
     return {v for v in known if gone[v] == changed[v] > 0}, {v for v in known if not changed[v]}
 
 
-def _new(entries: Entries) -> Callable[[Move], bool]:
+def _new(entries: LogicalFiles) -> Callable[[Move], bool]:
     """Whether a move is a file that its commit made, and no old one that came back."""
     made = entries.table.column("default_row_commit_version").to_pylist()
     return lambda move: move.taken is None and not move.hidden and made[move.entry] == move.version
@@ -211,9 +211,9 @@ def _new(entries: Entries) -> Callable[[Move], bool]:
 
 def plan_changes(
     stretch: CommitRange,
-    entries: Entries,
+    entries: LogicalFiles,
     moves: Moves,
-    wanted: Wanted,
+    wanted: ChangeQuery,
     *,
     origins: Mapping[str, Origins],
     told: Collection[int] = (),
@@ -243,7 +243,7 @@ def plan_changes(
     )
 
 
-def plan_feed(stretch: CommitRange, entries: Entries, moves: Moves, *, told: Collection[int]) -> ChangesPlan:
+def plan_feed(stretch: CommitRange, entries: LogicalFiles, moves: Moves, *, told: Collection[int]) -> ChangesPlan:
     """Plan the change data feed: files say what happened, and rows are not paired."""
     certain = [replace(m, change=DELETE) for m in moves.left] + [replace(m, change=INSERT) for m in moves.arrived]
     read = readings(certain, entries, tracked=False)
@@ -251,7 +251,7 @@ def plan_feed(stretch: CommitRange, entries: Entries, moves: Moves, *, told: Col
     return ChangesPlan(snapshot, (), (), read, _told(stretch, told), EVERY, _times(stretch), with_ids=False)
 
 
-def no_changes(snapshot: Snapshot, wanted: Wanted | None) -> ChangesPlan:
+def no_changes(snapshot: Snapshot, wanted: ChangeQuery | None) -> ChangesPlan:
     """The plan of a stretch without a commit; of the feed where nothing is said."""
     shows = EVERY if wanted is None else wanted.shows
     return ChangesPlan(snapshot, (), (), (), (), shows, Times(0, ()), with_ids=wanted is not None)

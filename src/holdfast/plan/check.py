@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from holdfast.model.files import FileTable
-from holdfast.model.finding import Finding, Kind
+from holdfast.model.finding import Finding, FindingKind
 from holdfast.model.snapshot import HiddenRows
-from holdfast.parquet.look import Ask
+from holdfast.parquet.look import FooterRequest
 from holdfast.rows.ranges import overlaps
 from holdfast.storage.base import ObjectStore
 
@@ -33,7 +33,7 @@ class Asks:
     """Files to look at, each with its store; `store` is the table's own."""
 
     store: ObjectStore
-    files: Sequence[tuple[ObjectStore, Ask]]
+    files: Sequence[tuple[ObjectStore, FooterRequest]]
     id_column: str | None
 
 
@@ -98,7 +98,7 @@ def double_adds(files: FileTable) -> Iterator[Finding]:
     twice = counted.filter(pc.greater(counted.field("counts"), 1))
     for entry in twice.to_pylist():
         yield Finding(
-            Kind.DOUBLE_ADD,
+            FindingKind.DOUBLE_ADD,
             f"{entry['values']} is in the table {entry['counts']} times, with different deletion vectors: its rows "
             "are read more than once, or the table is refused",
             file=entry["values"],
@@ -110,7 +110,7 @@ def without_ids(files: FileTable) -> Iterator[Finding]:
     bare = files.table.filter(pc.is_null(files.column("base_row_id")))
     for key in bare.column("key").to_pylist():
         yield Finding(
-            Kind.NO_ROW_IDS,
+            FindingKind.NO_ROW_IDS,
             f"the table tracks rows, and {key} has no base row id: its rows have no ids",
             file=key,
             repair="gives the file ids of its own",
@@ -122,7 +122,7 @@ def mark_below(ids: Ids, high_water: int) -> Iterator[Finding]:
     highest = ids.highest
     if highest > high_water:
         yield Finding(
-            Kind.MARK_BELOW_DATA,
+            FindingKind.MARK_BELOW_DATA,
             f"the high-water mark of row ids is {high_water}, and row ids up to {highest} are in use: rows to come "
             "would get ids that others have",
             repair=f"raises the mark to {highest}",
@@ -143,7 +143,7 @@ def duplicates(ids: Ids, unclear: Collection[str | None] = ()) -> Iterator[Findi
         found += 1
         with_ = f", such as {both.min()}" + ("" if other is None else f", which is in {other} too")
         yield Finding(
-            Kind.DUPLICATE_IDS,
+            FindingKind.DUPLICATE_IDS,
             f"{ids.keys[number]} has {len(both)} row ids that other live rows have{with_}",
             file=ids.keys[number],
             count=len(both),
@@ -156,7 +156,7 @@ def repeated(ids: Ids, live: Mapping[int, int]) -> Iterator[Finding]:
         short = rows - len(ids.carried[number])
         if short:
             yield Finding(
-                Kind.DUPLICATE_IDS,
+                FindingKind.DUPLICATE_IDS,
                 f"{ids.keys[number]} has {rows} live rows and {rows - short} row ids: some of its rows share one",
                 file=ids.keys[number],
                 count=short,

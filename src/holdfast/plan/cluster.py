@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from holdfast.model.files import FileTable
 from holdfast.plan.change import Order
-from holdfast.plan.compact import Bin, Limits, groups, purged
+from holdfast.plan.compact import Bin, CompactionLimits, groups, purged
 from holdfast.plan.curve import Along
 from holdfast.schema.constraints import quoted
 from holdfast.schema.show import path_text
@@ -58,7 +58,9 @@ class Cube:
     level: int = 0
 
 
-def plan_clustering(files: FileTable, columns: Paths, limits: Limits, *, full: bool = False) -> tuple[Bin, ...]:
+def plan_clustering(
+    files: FileTable, columns: Paths, limits: CompactionLimits, *, full: bool = False
+) -> tuple[Bin, ...]:
     """The groups to write, each in the order of these columns, which are logical paths."""
     if not len(files):
         return ()
@@ -91,7 +93,9 @@ def joined(loose: Sequence[Cube], cubes: Sequence[Cube]) -> list[Cube]:
     return made
 
 
-def plan_z_order(files: FileTable, partition_names: Sequence[str], columns: Paths, limits: Limits) -> tuple[Bin, ...]:
+def plan_z_order(
+    files: FileTable, partition_names: Sequence[str], columns: Paths, limits: CompactionLimits
+) -> tuple[Bin, ...]:
     """The groups to write along the Z-order curve: every partition but those that lie in this order as a whole."""
     if not len(files):
         return ()
@@ -113,7 +117,9 @@ def is_laid_out(files: FileTable) -> bool:
     return bool(_tags(files, CUBE).null_count < len(files))
 
 
-def plan_purge(files: FileTable, partition_names: Sequence[str], columns: Paths, limits: Limits) -> tuple[Bin, ...]:
+def plan_purge(
+    files: FileTable, partition_names: Sequence[str], columns: Paths, limits: CompactionLimits
+) -> tuple[Bin, ...]:
     """Groups that take every file with hidden rows; of a clustered table they are put in order again by that."""
     if not columns or not len(files):
         return purged(files, partition_names, limits)
@@ -145,7 +151,7 @@ class _Measured:
     starts: NDArray[np.int64]  # of partitions, in that order
 
     @classmethod
-    def of(cls, files: FileTable, partition_names: Sequence[str], limits: Limits) -> _Measured:
+    def of(cls, files: FileTable, partition_names: Sequence[str], limits: CompactionLimits) -> _Measured:
         rows, size = np.zeros(len(files), np.int64), np.zeros(len(files), np.int64)
         hidden = np.zeros(len(files))
         order: list[NDArray[np.int64]] = []
@@ -165,7 +171,7 @@ class _Measured:
 
 
 def _cubes(
-    files: FileTable, measured: _Measured, columns: Paths, limits: Limits, *, full: bool
+    files: FileTable, measured: _Measured, columns: Paths, limits: CompactionLimits, *, full: bool
 ) -> tuple[list[Cube], NDArray[np.int64]]:
     """The cubes by these columns, and the files to be put into one."""
     provider = files.column("clustering_provider").combine_chunks()

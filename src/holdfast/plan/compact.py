@@ -27,7 +27,7 @@ HIDDEN_SHARE = 0.1  # of a file's rows: more than that, and they are worth writi
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CompactionLimits:
     """What a compaction strives for, and what it may cost."""
 
     target_rows: int = TARGET_ROWS
@@ -37,7 +37,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _CompactedFile:
     at: int  # in the table of files
     rows: int  # live
     size: int  # of these rows
@@ -70,14 +70,14 @@ class Bin:
         return tuple(self.files.column("key").to_pylist())
 
 
-def plan_compaction(files: FileTable, partition_names: Sequence[str], limits: Limits) -> tuple[Bin, ...]:
+def plan_compaction(files: FileTable, partition_names: Sequence[str], limits: CompactionLimits) -> tuple[Bin, ...]:
     """The bins worth writing, best first; `partition_names` are physical."""
     if not len(files):
         return ()
     bins = []
     for group in groups(files, partition_names):
         columns = (group.at, group.rows, group.size, group.hidden)
-        bins += list(_bins([_File(*f) for f in zip(*(c.tolist() for c in columns), strict=True)], limits))
+        bins += list(_bins([_CompactedFile(*f) for f in zip(*(c.tolist() for c in columns), strict=True)], limits))
     bins.sort(key=_benefit, reverse=True)
     chosen, written = [], 0
     for members in bins:
@@ -89,15 +89,15 @@ def plan_compaction(files: FileTable, partition_names: Sequence[str], limits: Li
     return tuple(_made(files, members, limits) for members in chosen)
 
 
-def purged(files: FileTable, partition_names: Sequence[str], limits: Limits) -> tuple[Bin, ...]:
+def purged(files: FileTable, partition_names: Sequence[str], limits: CompactionLimits) -> tuple[Bin, ...]:
     """Bins that take every file with hidden rows, or with rows that may be gone by value."""
     hides = pc.or_(pc.is_valid(files.column("dv")).combine_chunks(), may_lose(files)) if len(files) else None
     return whole(files if hides is None else files.filter(hides), partition_names, limits)
 
 
-def whole(files: FileTable, partition_names: Sequence[str], limits: Limits) -> tuple[Bin, ...]:
+def whole(files: FileTable, partition_names: Sequence[str], limits: CompactionLimits) -> tuple[Bin, ...]:
     """Bins that take every file of which the log gives a count of rows."""
-    every = Limits(limits.target_rows, limits.target_bytes, -1.0)
+    every = CompactionLimits(limits.target_rows, limits.target_bytes, -1.0)
     return plan_compaction(files, partition_names, every)
 
 
@@ -134,9 +134,9 @@ def _placed(files: FileTable) -> Iterator[NDArray[np.int64]]:
         yield code
 
 
-def _bins(group: list[_File], limits: Limits) -> Iterator[list[_File]]:
+def _bins(group: list[_CompactedFile], limits: CompactionLimits) -> Iterator[list[_CompactedFile]]:
     """Runs of small neighbours, each up to the target; a large file only where it hides too much."""
-    run: list[_File] = []
+    run: list[_CompactedFile] = []
     for f in group:
         worth = f.hidden > limits.materialize_deletions_threshold
         if f.rows >= limits.target_rows or f.size >= limits.target_bytes:
@@ -150,12 +150,12 @@ def _bins(group: list[_File], limits: Limits) -> Iterator[list[_File]]:
     yield from _worth(run, limits)
 
 
-def _fits(run: list[_File], limits: Limits) -> bool:
+def _fits(run: list[_CompactedFile], limits: CompactionLimits) -> bool:
     rows, size = sum(f.rows for f in run), sum(f.size for f in run)
     return rows <= limits.target_rows and size <= limits.target_bytes
 
 
-def _worth(run: list[_File], limits: Limits) -> Iterator[list[_File]]:
+def _worth(run: list[_CompactedFile], limits: CompactionLimits) -> Iterator[list[_CompactedFile]]:
     """The run, without files that would be written again for little."""
     full = [f for f in run if f.hidden > limits.materialize_deletions_threshold]
     left = list(run)
@@ -171,17 +171,17 @@ def _worth(run: list[_File], limits: Limits) -> Iterator[list[_File]]:
     yield from ([f] for f in alone)
 
 
-def _is_full(run: list[_File], limits: Limits) -> bool:
+def _is_full(run: list[_CompactedFile], limits: CompactionLimits) -> bool:
     return sum(f.rows for f in run) >= 0.8 * limits.target_rows or sum(f.size for f in run) >= 0.8 * limits.target_bytes
 
 
-def _benefit(members: list[_File]) -> float:
+def _benefit(members: list[_CompactedFile]) -> float:
     """Files less, and rows no longer read around, for each byte written."""
     gone = sum(f.hidden * f.size for f in members)
     return ((len(members) - 1) * (1 << 20) + gone) / (sum(f.size for f in members) + 1)
 
 
-def _made(files: FileTable, members: list[_File], limits: Limits) -> Bin:
+def _made(files: FileTable, members: list[_CompactedFile], limits: CompactionLimits) -> Bin:
     mask = np.zeros(len(files), bool)
     mask[[f.at for f in members]] = True
     rows, size = sum(f.rows for f in members), sum(f.size for f in members)

@@ -20,7 +20,7 @@ from holdfast.rows.columns import ROW_COMMIT_VERSION, ROW_ID
 
 
 @dataclass(frozen=True)
-class Place:
+class LocatedRows:
     """Rows of a version of a table: those of the plan's files that are not hidden."""
 
     plan: ScanPlan
@@ -36,28 +36,28 @@ class Followed:
     altered: Positions = field(default_factory=dict)  # where rows were that have another version now
 
 
-class Follower(Protocol):
+class RowFollower(Protocol):
     """What a runner does for a transaction that lost a race."""
 
-    def follow(self, old: Place, new: Place) -> Followed:
+    def follow(self, old: LocatedRows, new: LocatedRows) -> Followed:
         """Look for the rows of one place in another."""
 
-    def ids(self, place: Place, limit: int) -> Sequence[int]:
+    def ids(self, place: LocatedRows, limit: int) -> Sequence[int]:
         """Some ids of rows, for people to read."""
 
 
-class Runner(Changer[Any], Follower, Protocol):
+class DmlEngine(Changer[Any], RowFollower, Protocol):
     """Who changes rows, and finds them again."""
 
 
-def place_of(snapshot: Snapshot, files: FileTable, hidden: HiddenRows) -> Place:
+def place_of(snapshot: Snapshot, files: FileTable, hidden: HiddenRows) -> LocatedRows:
     """The live rows of files, to be told by id and version."""
-    return Place(
+    return LocatedRows(
         replace(plan_scan(snapshot, Request(columns=(), metadata=[ROW_ID, ROW_COMMIT_VERSION])), files=files), hidden
     )
 
 
-def only(snapshot: Snapshot, files: FileTable, rows: Positions) -> Place:
+def only(snapshot: Snapshot, files: FileTable, rows: Positions) -> LocatedRows:
     """Some rows of files, by their positions, to be told by id and version."""
     return place_of(snapshot, hiding(files), all_but(files, rows))
 

@@ -56,7 +56,7 @@ _Moment = TypeVar("_Moment", datetime.date, datetime.datetime)
 
 
 @dataclass(frozen=True)
-class KeyColumn:
+class SourceKey:
     """What a source holds in the column of one key. `ranges` is None for a type that has no order to prune by."""
 
     key: Key
@@ -71,7 +71,7 @@ class KeyValues:
     """What a source holds in the columns of its keys; a source without rows matches nothing."""
 
     rows: int
-    columns: tuple[KeyColumn, ...]
+    columns: tuple[SourceKey, ...]
 
 
 def gather(
@@ -165,9 +165,9 @@ class _Gathering:
         if self._count >= _MOST_WAITING or self._bytes >= _MOST_BYTES:
             self._ranges = self._sorted_in(self._ranges)
 
-    def done(self) -> KeyColumn:
+    def done(self) -> SourceKey:
         found = None if self._ranges is None else self._sorted_in(self._ranges)
-        return KeyColumn(self._key, self._field, found, self._has_null, self._has_nan)
+        return SourceKey(self._key, self._field, found, self._has_null, self._has_nan)
 
     def _sorted_in(self, found: Ranges) -> Ranges:
         if self._waiting:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from holdfast.errors import Damaged, NoRowIdentity
 from holdfast.model.files import FileTable
-from holdfast.model.snapshot import Identity, Snapshot
+from holdfast.model.snapshot import RowIdentity, Snapshot
 from holdfast.rows.rowmap import ROW_IDS, checksum
 from holdfast.schema.partition import column
 
@@ -68,7 +68,7 @@ def spans(snapshot: Snapshot) -> Spans:
     return found
 
 
-def spans_of(files: FileTable, identity: Identity) -> Spans:
+def spans_of(files: FileTable, identity: RowIdentity) -> Spans:
     """What the log says of some files; a base or a count of -1 is unknown, and then nothing else of the file counts."""
     bases, counts = _numbers(files.column("base_row_id")), _numbers(files.num_records)
     ends = bases + counts - 1
@@ -85,7 +85,7 @@ def spans_of(files: FileTable, identity: Identity) -> Spans:
     return Spans(bases, counts, _versions(files), kinds, lows, highs, pc.if_else(usable, note["map"], None))
 
 
-def has_moved_rows(files: FileTable, identity: Identity) -> bool:
+def has_moved_rows(files: FileTable, identity: RowIdentity) -> bool:
     """Whether rows were moved into some of these files, as far as the log says."""
     if identity.id_column is None or not len(files):
         return False

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from holdfast.model.files import PARTITION, FileTable
-from holdfast.model.snapshot import Identity, Snapshot
+from holdfast.model.snapshot import RowIdentity, Snapshot
 from holdfast.plan.locate import FRESH, Numbers, Spans, spans_of
 from holdfast.predicate.bounds import Known, Range, Single
 from holdfast.predicate.records import Column
@@ -62,7 +62,7 @@ class _Held:
     """Ids and versions that rows of files may have."""
 
     spans: Spans
-    identity: Identity
+    identity: RowIdentity
 
     @property
     def _is_known(self) -> NDArray[np.bool_]:

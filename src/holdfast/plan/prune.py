@@ -39,7 +39,7 @@ class Want:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PruningStep:
     """What one pass did."""
 
     name: str
@@ -53,7 +53,7 @@ class Pruned:
     """The files left, and how each pass got there."""
 
     files: FileTable
-    steps: tuple[Step, ...]
+    steps: tuple[PruningStep, ...]
 
 
 Pruner: TypeAlias = Callable[[FileTable, Want], pa.BooleanArray]
@@ -69,7 +69,7 @@ def prune(files: FileTable, want: Want, more: Sequence[Pruner] = ()) -> Pruned:
     for pruner in (by_partition, *([by_metadata] if _on_metadata(want) else []), by_bounds, *asked):
         kept = files.filter(pruner(files, want))
         describe = _DETAILS.get(pruner) or getattr(pruner, "detail", None)
-        steps.append(Step(_name(pruner), len(kept), len(files) - len(kept), describe(want) if describe else ""))
+        steps.append(PruningStep(_name(pruner), len(kept), len(files) - len(kept), describe(want) if describe else ""))
         files = kept
     return Pruned(files, tuple(steps))
 

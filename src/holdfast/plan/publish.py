@@ -22,7 +22,7 @@ from holdfast.parquet.write import WriteSpec
 from holdfast.plan.change import Positions
 from holdfast.plan.change_moves import Reading
 from holdfast.plan.changes import AFTER, BEFORE, DELETE, INSERT, ChangesPlan
-from holdfast.plan.follow import Place
+from holdfast.plan.follow import LocatedRows
 from holdfast.plan.scan import ScanPlan
 from holdfast.schema.constraints import Demand
 from holdfast.schema.enforce import Fit
@@ -42,7 +42,7 @@ Arriving: TypeAlias = Whole | ChangesPlan
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class ChangedIds:
     """The ids of rows that are no longer what they were."""
 
     updated: BitMap64 = field(default_factory=BitMap64)
@@ -66,10 +66,10 @@ class Storage:
 class Publisher(Protocol):
     """What a runner does for a publication."""
 
-    def gone(self, plan: ChangesPlan) -> Gone:
+    def gone(self, plan: ChangesPlan) -> ChangedIds:
         """The ids of rows that a net change updates or deletes."""
 
-    def locate(self, place: Place, ids: BitMap64) -> Positions:
+    def locate(self, place: LocatedRows, ids: BitMap64) -> Positions:
         """Where the live rows with these ids are."""
 
     def store(self, rows: Arriving, storage: Storage) -> pa.Table:

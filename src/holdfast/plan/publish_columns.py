@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TypeAlias
 
 from holdfast.errors import Invalid, Unsupported
-from holdfast.schema.enforce import Elements, Entries, Fields, Fit, How, Part
+from holdfast.schema.enforce import Elements, Fields, Fit, FittedField, How, MapEntries
 from holdfast.schema.types import MAPPING_NAME, Array, DataType, Field, Map, Primitive, Struct
 
 Path: TypeAlias = tuple[str, ...]  # names of fields; what is inside a list or map counts as inside the field
@@ -125,7 +125,7 @@ def _structs(type_: DataType) -> Iterator[Struct]:
             yield from _structs(value)
 
 
-def _missing(parts: Sequence[Part], above: Path) -> Iterator[Path]:
+def _missing(parts: Sequence[FittedField], above: Path) -> Iterator[Path]:
     for part in parts:
         path = (*above, part.field.name)
         if part.source is None:
@@ -140,6 +140,6 @@ def _missing_in(how: How, path: Path) -> Iterator[Path]:
             yield from _missing(parts, path)
         case Elements(each):
             yield from _missing_in(each, path)
-        case Entries(key, value):
+        case MapEntries(key, value):
             yield from _missing_in(key, path)
             yield from _missing_in(value, path)

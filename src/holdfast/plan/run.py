@@ -15,7 +15,7 @@ _READ = ("parquet", "orc")
 Frame_co = TypeVar("Frame_co", covariant=True)
 
 
-class Runner(Protocol[Frame_co]):
+class ScanEngine(Protocol[Frame_co]):
     """Runs plans: on Spark, giving DataFrames, or in this process, giving Arrow tables."""
 
     def scan(self, plan: ScanPlan, hidden: HiddenRows) -> Frame_co:

@@ -16,7 +16,7 @@ from typing import Any
 from holdfast.errors import Invalid, NoRowIdentity, UnknownColumn
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import Snapshot
-from holdfast.plan.prune import Pruner, Step, Want, prune
+from holdfast.plan.prune import Pruner, PruningStep, Want, prune
 from holdfast.predicate.reader_skipping import in_doubt, may_lose_rows
 from holdfast.predicate.records import Constant, Predicate
 from holdfast.rows import columns as names
@@ -47,7 +47,7 @@ class ScanPlan:
 
     snapshot: Snapshot
     files: FileTable
-    steps: tuple[Step, ...]
+    steps: tuple[PruningStep, ...]
     columns: tuple[Field, ...]
     metadata: Mapping[str, str]  # canonical name -> name in the output
     where: Condition | None

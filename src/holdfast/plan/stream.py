@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from holdfast.errors import Invalid
 from holdfast.model.commits import CommitRange
-from holdfast.plan.changes import Kind, Wanted
+from holdfast.plan.changes import ChangeKind, ChangeQuery
 from holdfast.storage.border import MALFORMED_JSON
 
 MOST_FILES = 1000  # per batch, where nothing is said; as in delta-spark
@@ -86,11 +86,11 @@ class Feed:
     """The change data feed."""
 
 
-Told: TypeAlias = Appends | Feed | Wanted
+Told: TypeAlias = Appends | Feed | ChangeQuery
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """How much a batch takes; a file is begun as long as there is room left."""
 
     files: int | None = MOST_FILES
@@ -109,18 +109,18 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StreamOptions:
     """A stream, as its options say."""
 
     path: str
     told: Told
     start: Start
-    limits: Limits
+    limits: BatchLimits
     ranges: bool = False  # one row per batch that says from where to where it goes, and no rows of the table
     storage: tuple[tuple[str, str], ...] = ()
 
 
-def asked_of(options: Mapping[str, str]) -> Asked:
+def asked_of(options: Mapping[str, str]) -> StreamOptions:
     """Understand the options of a stream; names count whatever their case."""
     given = {name.lower(): value for name, value in options.items()}
     storage = {name.removeprefix(STORAGE): given.pop(name) for name in list(given) if name.startswith(STORAGE)}
@@ -133,14 +133,14 @@ def asked_of(options: Mapping[str, str]) -> Asked:
     if not given.get("path"):
         raise Invalid("a stream needs the path of a table: load(path), or option('path', ...)")
     told = _told(given)
-    limits = Limits(
+    limits = BatchLimits(
         _count(given, "maxFilesPerTrigger", None if "maxbytespertrigger" in given else MOST_FILES),
         _count(given, "maxBytesPerTrigger", None),
     )
     ranges = _flag(given, "ranges")
     if ranges and isinstance(told, Appends):
         raise Invalid("ranges are of changes: name a kind")
-    return Asked(given["path"], told, _start(given), limits, ranges, tuple(sorted(storage.items())))
+    return StreamOptions(given["path"], told, _start(given), limits, ranges, tuple(sorted(storage.items())))
 
 
 def offset_of(stored: Any, table: str, url: str) -> Offset:
@@ -170,7 +170,7 @@ def in_order(files: pa.Table) -> pa.Table:
     return files.take(at)
 
 
-def next_of_snapshot(start: Offset, files: pa.Table, limits: Limits) -> Offset:
+def next_of_snapshot(start: Offset, files: pa.Table, limits: BatchLimits) -> Offset:
     """Where a batch from here on ends, within the first snapshot; `files` are all of it, in order."""
     sizes = files.column("size").to_numpy()[start.index :]
     end = start.index + limits.admits(np.ones(len(sizes), np.int64), sizes)
@@ -179,7 +179,7 @@ def next_of_snapshot(start: Offset, files: pa.Table, limits: Limits) -> Offset:
     return Offset(start.table, start.version + 1)
 
 
-def next_of_appends(start: Offset, stretch: CommitRange, told: Appends, limits: Limits) -> Offset:
+def next_of_appends(start: Offset, stretch: CommitRange, told: Appends, limits: BatchLimits) -> Offset:
     """Where a batch from here on ends, file by file."""
     added = appended(stretch, told, start)
     count = limits.admits(np.ones(added.num_rows, np.int64), added.column("size").to_numpy())
@@ -194,7 +194,7 @@ def next_of_appends(start: Offset, stretch: CommitRange, told: Appends, limits: 
     return end
 
 
-def next_of_changes(start: Offset, stretch: CommitRange, limits: Limits) -> Offset:
+def next_of_changes(start: Offset, stretch: CommitRange, limits: BatchLimits) -> Offset:
     """Where a batch from here on ends, commit by commit."""
     versions = np.arange(stretch.start, stretch.end + 1)
     files, sizes = np.zeros(len(versions), np.int64), np.zeros(len(versions), np.int64)
@@ -260,12 +260,12 @@ def _told(given: Mapping[str, str]) -> Told:
     if feed:
         return Feed()
     try:
-        kind = Kind(given["kind"])
+        kind = ChangeKind(given["kind"])
     except ValueError:
-        offered = ", ".join(k.value for k in Kind)
+        offered = ", ".join(k.value for k in ChangeKind)
         raise Invalid(f"there is no kind of changes {given['kind']!r}; ask for one of {offered}") from None
     keys = tuple(key.strip() for key in given.get("keys", "").split(",") if key.strip())
-    return Wanted(kind, keys, _flag(given, "includeDeleted"), _flag(given, "dropUnchanged"))
+    return ChangeQuery(kind, keys, _flag(given, "includeDeleted"), _flag(given, "dropUnchanged"))
 
 
 def _start(given: Mapping[str, str]) -> Start:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from holdfast.model.files import PARTITION
 from holdfast.model.snapshot import HiddenRows, Resolve
-from holdfast.parquet.gone import Gone
+from holdfast.parquet.gone import EqualityDeleteRows
 from holdfast.parquet.read import BATCH_ROWS, FileTask, ReadSpec
 from holdfast.plan.scan import ScanPlan
 from holdfast.schema.partition import column, typed
@@ -29,7 +29,7 @@ class PlannedFile:
     task: FileTask
 
 
-def read_spec(plan: ScanPlan, *, batch_rows: int = BATCH_ROWS, gone: tuple[Gone, ...] = ()) -> ReadSpec:
+def read_spec(plan: ScanPlan, *, batch_rows: int = BATCH_ROWS, gone: tuple[EqualityDeleteRows, ...] = ()) -> ReadSpec:
     """What a plan asks of every file; `gone` are rows that are gone by their values."""
     identity, placement = plan.snapshot.identity, plan.snapshot.placement
     return ReadSpec(

@@ -31,7 +31,7 @@ _HIDDEN = r"(?:^|/)[_.]"
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class DirectoryLayout:
     """How a format lays out a table's directory."""
 
     log: str  # the directory that makes another one a table
@@ -72,7 +72,7 @@ def plan_vacuum(
     pins: Mapping[str, int],
     *,
     horizon_ms: int,
-    layout: Layout,
+    layout: DirectoryLayout,
 ) -> VacuumPlan:
     """What may go of `listed`: `needed` are keys that must stay, `pinned` those that must by the name of a pin."""
     old = truths(pc.less(listed.column("modified_ms"), pa.scalar(horizon_ms)))
@@ -91,7 +91,7 @@ def _among(listed: pa.Table, keys: pa.Array) -> NDArray[np.bool_]:
     return truths(pc.is_in(listed.column("key"), value_set=keys))
 
 
-def _ours(keys: pa.ChunkedArray, layout: Layout) -> NDArray[np.bool_]:
+def _ours(keys: pa.ChunkedArray, layout: DirectoryLayout) -> NDArray[np.bool_]:
     """Which files a vacuum of this table may look at."""
     plain = keys
     for name in layout.partition_names:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 
 from holdfast.errors import Invalid
-from holdfast.model.snapshot import Identity
+from holdfast.model.snapshot import RowIdentity
 from holdfast.parquet.write import WriteSpec
-from holdfast.schema.properties import ICEBERG_COMPAT, LAYOUT, OPTIMIZE_WRITE, Layout, layout, number, truth
+from holdfast.schema.properties import ICEBERG_COMPAT, LAYOUT, OPTIMIZE_WRITE, DataLayout, layout, number, truth
 from holdfast.schema.stats_leaves import LeafPath, stats_leaves
 from holdfast.schema.types import Struct
 
@@ -43,7 +43,7 @@ def write_spec(
     *,
     clustering: tuple[LeafPath, ...] = (),
     deletion_vectors: bool | None = None,
-    carried: Identity | None = None,
+    carried: RowIdentity | None = None,
 ) -> WriteSpec:
     """How to store rows of a table with these columns and properties.
 
@@ -54,7 +54,7 @@ def write_spec(
         deletion_vectors = truth(properties.get(ENABLE_DELETION_VECTORS))
     scattered = truth(properties.get(RANDOM_PREFIXES))
     numbered = truth(properties.get("delta.enableIcebergCompatV3"))
-    point = layout(properties.get(LAYOUT)) is Layout.POINT
+    point = layout(properties.get(LAYOUT)) is DataLayout.POINT
     return WriteSpec(
         fields=schema.fields,
         partition_columns=partition_columns,

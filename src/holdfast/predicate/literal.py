@@ -24,7 +24,7 @@ from holdfast.predicate.records import Column, Compare, Constant, In, IsNull, Op
 from holdfast.schema.types import DataType, Decimal, Primitive
 
 
-class Kind(Enum):
+class LiteralKind(Enum):
     """Types a literal can have."""
 
     INTEGER = "integer"
@@ -48,12 +48,14 @@ class Literal:
     `declared` is the precision and scale of a decimal that a cast gave it; without one they are those of its digits.
     """
 
-    kind: Kind
+    kind: LiteralKind
     value: decimal.Decimal | Value | None = None
     declared: tuple[int, int] | None = None
 
 
-NUMBERS = frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.EXPONENT, Kind.FLOAT, Kind.DOUBLE})
+NUMBERS = frozenset(
+    {LiteralKind.INTEGER, LiteralKind.DECIMAL, LiteralKind.EXPONENT, LiteralKind.FLOAT, LiteralKind.DOUBLE}
+)
 INTEGER_BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 LARGEST_PRECISION = 38
 SMALLEST_NORMAL_FLOAT = 2.0**-126
@@ -62,14 +64,14 @@ _UTC = frozenset({"utc", "gmt", "z", "etc/utc", "etc/gmt", "+00:00"})
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
 _TIMESTAMP = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?)(Z|[+-]\d{2}:\d{2})?)?")
 # Lists that mix kinds are widened over all their members; these mixes keep every member's exact value.
-_MIXES: dict[str, frozenset[Kind]] = {
-    **dict.fromkeys([*INTEGER_BITS, "decimal", "double"], frozenset({Kind.INTEGER, Kind.DECIMAL})),
+_MIXES: dict[str, frozenset[LiteralKind]] = {
+    **dict.fromkeys([*INTEGER_BITS, "decimal", "double"], frozenset({LiteralKind.INTEGER, LiteralKind.DECIMAL})),
 }
 
 
 def compare(op: Op, column: Column, type_: DataType, literal: Literal, zone: str) -> Predicate | None:
     """The comparison of a column with a literal, where Spark's meaning of it is certain."""
-    if literal.kind is Kind.NULL:
+    if literal.kind is LiteralKind.NULL:
         return IsNull(column) if op is Op.SAME else Constant(None)
     if isinstance(type_, Decimal) or (isinstance(type_, Primitive) and type_.name in INTEGER_BITS):
         exact = _exact(type_, literal)
@@ -82,16 +84,18 @@ def compare(op: Op, column: Column, type_: DataType, literal: Literal, zone: str
 
 def one_of(column: Column, type_: DataType, literals: Sequence[Literal], zone: str) -> Predicate | None:
     """The membership of a column in a list of literals, where Spark's meaning of it is certain."""
-    given = [x for x in literals if x.kind is not Kind.NULL]
+    given = [x for x in literals if x.kind is not LiteralKind.NULL]
     kinds = {x.kind for x in given}
     family = "decimal" if isinstance(type_, Decimal) else type_.name if isinstance(type_, Primitive) else ""
     if len(kinds) > 1 and not kinds <= _MIXES.get(family, frozenset()):
         return None
-    if Kind.STRING in kinds and family in ("timestamp", "timestamp_ntz"):
+    if LiteralKind.STRING in kinds and family in ("timestamp", "timestamp_ntz"):
         return None  # outside ANSI mode such a list is compared as text
-    if kinds & {Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ} and {family} != {k.value for k in kinds}:
+    if kinds & {LiteralKind.DATE, LiteralKind.TIMESTAMP, LiteralKind.TIMESTAMP_NTZ} and {family} != {
+        k.value for k in kinds
+    }:
         return None
-    if isinstance(type_, Primitive | Decimal) and Kind.DECIMAL in kinds and not _common_decimal(type_, given):
+    if isinstance(type_, Primitive | Decimal) and LiteralKind.DECIMAL in kinds and not _common_decimal(type_, given):
         return None
     values: list[Value] = []
     for literal in given:
@@ -157,19 +161,21 @@ def timestamp_of(text: str) -> datetime.datetime | None:
 def _exact(type_: Primitive | Decimal, literal: Literal) -> decimal.Decimal | None:
     """The number that an integer or decimal column is compared with, where the comparison is an exact one."""
     match literal:
-        case Literal(Kind.INTEGER | Kind.DECIMAL, decimal.Decimal() as value):
+        case Literal(LiteralKind.INTEGER | LiteralKind.DECIMAL, decimal.Decimal() as value):
             return value if _common_decimal(type_, [literal]) else None
-        case Literal(Kind.STRING, str() as text) if isinstance(type_, Primitive):
+        case Literal(LiteralKind.STRING, str() as text) if isinstance(type_, Primitive):
             # Integers as text, spelled as Spark spells them, are the same number compared as number or as text.
             if not re.fullmatch(r"0|-?[1-9][0-9]{0,18}", text):
                 return None
             low, high = _limits(type_)
             value = decimal.Decimal(text)
             return value if low <= value <= high else None
-        case Literal(Kind.EXPONENT | Kind.DOUBLE | Kind.FLOAT as kind, value) if isinstance(type_, Primitive):
+        case Literal(LiteralKind.EXPONENT | LiteralKind.DOUBLE | LiteralKind.FLOAT as kind, value) if isinstance(
+            type_, Primitive
+        ):
             # Below these limits every integer has its own double (or float), so rounding the column keeps order.
-            limit = 2**24 if kind is Kind.FLOAT else 2**53
-            if kind is Kind.EXPONENT:
+            limit = 2**24 if kind is LiteralKind.FLOAT else 2**53
+            if kind is LiteralKind.EXPONENT:
                 assert isinstance(value, decimal.Decimal), "an exponent literal keeps its text's value"
                 if decimal.Decimal(float(value)) != value:
                     return None
@@ -193,7 +199,7 @@ def _folded(op: Op, type_: Primitive | Decimal, exact: decimal.Decimal) -> bool:
 def _common_decimal(type_: Primitive | Decimal, literals: Sequence[Literal]) -> bool:
     """Whether a column and its literals, where they meet as decimals, have a common type without loss."""
     if isinstance(type_, Primitive):
-        if all(x.kind is Kind.INTEGER for x in literals):
+        if all(x.kind is LiteralKind.INTEGER for x in literals):
             return True
         shapes = [(20, 0)]
     else:
@@ -211,7 +217,7 @@ def decimal_shape(literal: Literal) -> tuple[int, int]:
     assert isinstance(exponent, int), "a literal is a finite number"
     scale = max(0, -exponent)
     precision = max(len(digits) + max(0, exponent), scale)
-    if literal.kind is Kind.INTEGER:
+    if literal.kind is LiteralKind.INTEGER:
         return (10, 0) if -(2**31) <= literal.value < 2**31 else (20, 0)
     return precision, scale
 
@@ -263,11 +269,11 @@ def _value(type_: DataType, literal: Literal, zone: str) -> Value | None:
     if not isinstance(type_, Primitive):
         return None
     match type_.name, literal:
-        case ("string", Literal(Kind.STRING, str() as text)):
+        case ("string", Literal(LiteralKind.STRING, str() as text)):
             return text
-        case ("binary", Literal(Kind.BINARY, bytes() as data)):
+        case ("binary", Literal(LiteralKind.BINARY, bytes() as data)):
             return data
-        case ("boolean", Literal(Kind.BOOLEAN, bool() as flag)):
+        case ("boolean", Literal(LiteralKind.BOOLEAN, bool() as flag)):
             return flag
         case ("float" | "double", Literal(kind)) if kind in NUMBERS:
             return _double(type_.name, literal)
@@ -287,7 +293,7 @@ def _double(name: str, literal: Literal) -> float | None:
         return literal.value
     assert isinstance(literal.value, decimal.Decimal), "a number that is no double is exact"
     found = double_of(str(literal.value))
-    if found is not None and name == "float" and literal.kind is Kind.INTEGER:
+    if found is not None and name == "float" and literal.kind is LiteralKind.INTEGER:
         # Next to an integer a float column is compared as float or as double, depending on the mode.
         return found if decimal.Decimal(found) == literal.value and float_of(str(found)) == found else None
     return found
@@ -295,11 +301,11 @@ def _double(name: str, literal: Literal) -> float | None:
 
 def _as_date(literal: Literal, zone: str) -> datetime.date | None:
     match literal:
-        case Literal(Kind.DATE, datetime.date() as day):
+        case Literal(LiteralKind.DATE, datetime.date() as day):
             return day
-        case Literal(Kind.STRING, str() as text):
+        case Literal(LiteralKind.STRING, str() as text):
             return date_of(text)
-        case Literal(Kind.TIMESTAMP | Kind.TIMESTAMP_NTZ, datetime.datetime() as moment):
+        case Literal(LiteralKind.TIMESTAMP | LiteralKind.TIMESTAMP_NTZ, datetime.datetime() as moment):
             midnight = moment.time() == datetime.time(0)
             return moment.date() if midnight and zone.lower() in _UTC else None
         case _:
@@ -308,12 +314,12 @@ def _as_date(literal: Literal, zone: str) -> datetime.date | None:
 
 def _as_instant(literal: Literal, zone: str) -> datetime.datetime | None:
     match literal:
-        case Literal(Kind.STRING, str() as text):
+        case Literal(LiteralKind.STRING, str() as text):
             moment = timestamp_of(text)
             return None if moment is None else instant_of(moment, zone)
-        case Literal(Kind.TIMESTAMP | Kind.TIMESTAMP_NTZ, datetime.datetime() as moment):
+        case Literal(LiteralKind.TIMESTAMP | LiteralKind.TIMESTAMP_NTZ, datetime.datetime() as moment):
             return instant_of(moment, zone)
-        case Literal(Kind.DATE, datetime.date() as day):
+        case Literal(LiteralKind.DATE, datetime.date() as day):
             return instant_of(datetime.datetime.combine(day, datetime.time(0)), zone)
         case _:
             return None
@@ -321,15 +327,15 @@ def _as_instant(literal: Literal, zone: str) -> datetime.datetime | None:
 
 def _as_local(literal: Literal, zone: str) -> datetime.datetime | None:
     match literal:
-        case Literal(Kind.STRING, str() as text):
+        case Literal(LiteralKind.STRING, str() as text):
             moment = timestamp_of(text)
             return moment if moment is not None and moment.tzinfo is None else None
-        case Literal(Kind.TIMESTAMP_NTZ, datetime.datetime() as moment):
+        case Literal(LiteralKind.TIMESTAMP_NTZ, datetime.datetime() as moment):
             return moment if moment.tzinfo is None else None
-        case Literal(Kind.TIMESTAMP, datetime.datetime() as moment):
+        case Literal(LiteralKind.TIMESTAMP, datetime.datetime() as moment):
             # Spark moves the column into the session's zone here, which keeps order only in a zone without changes.
             return moment if moment.tzinfo is None and zone.lower() in _UTC else None
-        case Literal(Kind.DATE, datetime.date() as day):
+        case Literal(LiteralKind.DATE, datetime.date() as day):
             return datetime.datetime.combine(day, datetime.time(0))
         case _:
             return None

@@ -22,8 +22,8 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 
 from holdfast.predicate.literal import (
     LARGEST_PRECISION,
-    Kind,
     Literal,
+    LiteralKind,
     compare,
     date_of,
     double_of,
@@ -88,7 +88,7 @@ def parse(text: str, schema: Struct, *, zone: str = "UTC") -> Predicate:
 
 def read(tree: exp.Expr, text: str, schema: Struct, *, zone: str = "UTC") -> Predicate:
     """The predicate that a syntax tree states, whole or a part of one; `text` is what it was parsed from."""
-    reader = _Reader(
+    reader = _PredicateReader(
         schema,
         zone,
         strings=not _TWO_MEANINGS.search(text),
@@ -126,7 +126,7 @@ def syntax_tree(text: str) -> exp.Expr | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _PredicateReader:
     """Turns a syntax tree into a predicate, given a schema and which literals have one meaning."""
 
     schema: Struct
@@ -191,13 +191,13 @@ class _Reader:
 
     def compare(self, op: Op, target: tuple[Column, Field], literal: Literal) -> Predicate | None:
         column, field = target
-        if literal.kind is Kind.NULL and op is Op.SAME:
+        if literal.kind is LiteralKind.NULL and op is Op.SAME:
             return IsNull(column)
         return compare(op, column, field.type, literal, self.zone) if by_value(field) else None
 
     def flag(self, node: exp.Expr, op: Op, value: bool) -> Predicate | None:
         target = self.field(node)
-        return self.compare(op, target, Literal(Kind.BOOLEAN, value)) if target else None
+        return self.compare(op, target, Literal(LiteralKind.BOOLEAN, value)) if target else None
 
     def is_(self, node: exp.Is) -> Predicate | None:
         match node.expression:
@@ -269,11 +269,11 @@ class _Reader:
             case exp.Paren():
                 return self.literal(node.this)
             case exp.Null():
-                return Literal(Kind.NULL)
+                return Literal(LiteralKind.NULL)
             case exp.Boolean():
-                return Literal(Kind.BOOLEAN, bool(node.this))
+                return Literal(LiteralKind.BOOLEAN, bool(node.this))
             case exp.Literal() if node.is_string:
-                return Literal(Kind.STRING, str(node.this)) if self.strings else None
+                return Literal(LiteralKind.STRING, str(node.this)) if self.strings else None
             case exp.Literal():
                 return number_of(str(node.this))
             case exp.Neg():
@@ -338,10 +338,10 @@ def number_of(text: str) -> Literal | None:
     if not re.fullmatch(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text, re.ASCII):
         return None
     if "e" in text.lower():
-        return None if double_of(text) is None else Literal(Kind.EXPONENT, decimal.Decimal(text))
+        return None if double_of(text) is None else Literal(LiteralKind.EXPONENT, decimal.Decimal(text))
     if len(text.replace(".", "").lstrip("0")) > LARGEST_PRECISION:
         return None
-    kind = Kind.DECIMAL if "." in text or int(text) > 2**63 else Kind.INTEGER
+    kind = LiteralKind.DECIMAL if "." in text or int(text) > 2**63 else LiteralKind.INTEGER
     return Literal(kind, decimal.Decimal(text))
 
 
@@ -357,7 +357,7 @@ def _negative(literal: Literal | None) -> Literal | None:
 
 def _binary(text: str) -> Literal | None:
     try:
-        return Literal(Kind.BINARY, bytes.fromhex(text))
+        return Literal(LiteralKind.BINARY, bytes.fromhex(text))
     except ValueError:
         return None
 
@@ -365,30 +365,33 @@ def _binary(text: str) -> Literal | None:
 def _cast(literal: Literal, to: exp.DataType) -> Literal | None:
     """A literal under a cast that changes its type and not its meaning."""
     match to.this, literal:
-        case (kind, Literal(Kind.INTEGER, decimal.Decimal() as value)) if kind in _INTEGER_CASTS:
+        case (kind, Literal(LiteralKind.INTEGER, decimal.Decimal() as value)) if kind in _INTEGER_CASTS:
             half = 2 ** (_INTEGER_CASTS[kind] - 1)
-            return Literal(Kind.INTEGER, value) if -half <= value < half else None
+            return Literal(LiteralKind.INTEGER, value) if -half <= value < half else None
         case (exp.DataType.Type.DECIMAL, _):
             return _decimal(literal, to)
-        case (exp.DataType.Type.DOUBLE, Literal(Kind.INTEGER | Kind.DECIMAL | Kind.EXPONENT, value)):
+        case (
+            exp.DataType.Type.DOUBLE,
+            Literal(LiteralKind.INTEGER | LiteralKind.DECIMAL | LiteralKind.EXPONENT, value),
+        ):
             double = double_of(str(value))
-            return None if double is None else Literal(Kind.DOUBLE, double)
-        case (exp.DataType.Type.FLOAT, Literal(Kind.INTEGER | Kind.DECIMAL, value)):
+            return None if double is None else Literal(LiteralKind.DOUBLE, double)
+        case (exp.DataType.Type.FLOAT, Literal(LiteralKind.INTEGER | LiteralKind.DECIMAL, value)):
             single = float_of(str(value))
-            return None if single is None else Literal(Kind.FLOAT, single)
-        case (exp.DataType.Type.DOUBLE | exp.DataType.Type.FLOAT as kind, Literal(Kind.STRING, str() as text)):
+            return None if single is None else Literal(LiteralKind.FLOAT, single)
+        case (exp.DataType.Type.DOUBLE | exp.DataType.Type.FLOAT as kind, Literal(LiteralKind.STRING, str() as text)):
             special = _NOT_NUMBERS.get(text.lower())
-            whole = Kind.DOUBLE if kind is exp.DataType.Type.DOUBLE else Kind.FLOAT
+            whole = LiteralKind.DOUBLE if kind is exp.DataType.Type.DOUBLE else LiteralKind.FLOAT
             return None if special is None else Literal(whole, special)
-        case (exp.DataType.Type.DATE, Literal(Kind.STRING, str() as text)):
+        case (exp.DataType.Type.DATE, Literal(LiteralKind.STRING, str() as text)):
             day = date_of(text)
-            return None if day is None else Literal(Kind.DATE, day)
-        case (kind, Literal(Kind.STRING, str() as text)) if kind in _INSTANTS:
+            return None if day is None else Literal(LiteralKind.DATE, day)
+        case (kind, Literal(LiteralKind.STRING, str() as text)) if kind in _INSTANTS:
             moment = timestamp_of(text)
-            return None if moment is None else Literal(Kind.TIMESTAMP, moment)
-        case (exp.DataType.Type.TIMESTAMPNTZ, Literal(Kind.STRING, str() as text)):
+            return None if moment is None else Literal(LiteralKind.TIMESTAMP, moment)
+        case (exp.DataType.Type.TIMESTAMPNTZ, Literal(LiteralKind.STRING, str() as text)):
             moment = timestamp_of(text)
-            return None if moment is None or moment.tzinfo else Literal(Kind.TIMESTAMP_NTZ, moment)
+            return None if moment is None or moment.tzinfo else Literal(LiteralKind.TIMESTAMP_NTZ, moment)
         case _:
             return None
 
@@ -399,7 +402,9 @@ def _decimal(literal: Literal, to: exp.DataType) -> Literal | None:
     value = literal.value
     if isinstance(value, str) and re.fullmatch(r"\d{1,38}(\.\d{1,38})?", value, re.ASCII):
         value = decimal.Decimal(value)
-    if literal.kind not in (Kind.INTEGER, Kind.DECIMAL, Kind.STRING) or not isinstance(value, decimal.Decimal):
+    if literal.kind not in (LiteralKind.INTEGER, LiteralKind.DECIMAL, LiteralKind.STRING) or not isinstance(
+        value, decimal.Decimal
+    ):
         return None
     if not all(re.fullmatch(r"[0-9]{1,2}", p) for p in params) or not 1 <= len(params) <= 2:
         return None
@@ -409,4 +414,4 @@ def _decimal(literal: Literal, to: exp.DataType) -> Literal | None:
     exact = decimal.Context(prec=200)
     rescaled = value.quantize(decimal.Decimal(1).scaleb(-scale, exact), context=exact)
     fits = rescaled == value and value.copy_abs() < 10 ** (precision - scale)
-    return Literal(Kind.DECIMAL, rescaled, (precision, scale)) if fits else None
+    return Literal(LiteralKind.DECIMAL, rescaled, (precision, scale)) if fits else None

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from holdfast.report.facts import Answer, Bytes, Life, Lookup, Step
-from holdfast.report.svg import Figure, Numbers, drawing, hint, tag, text
+from holdfast.report.facts import Bytes, ChangeCounts, Life, Lookup, TourStep
+from holdfast.report.svg import Figure, NumberTable, drawing, hint, tag, text
 from holdfast.report.words import many, number, size, span
 
 _WIDTH = 1080.0
@@ -73,7 +73,7 @@ def life_chart(life: Life) -> Figure:
         "Rows that can be seen, and data files, version by version.",
         about,
         drawing("life", "The table's life", about, _WIDTH, base + 26, *parts),
-        Numbers(
+        NumberTable(
             ("version", "operation", "rows", "hidden rows", "files", "size of files"),
             tuple(
                 (f"{v.number}", v.operation, number(v.rows), number(v.hidden), number(v.files), size(v.bytes))
@@ -83,7 +83,7 @@ def life_chart(life: Life) -> Figure:
     )
 
 
-def changes_chart(answers: Sequence[Answer]) -> Figure:
+def changes_chart(answers: Sequence[ChangeCounts]) -> Figure:
     """What each change query said, by the type of change."""
     left, room, high = 290.0, 560.0, 58.0
     most = max(sum(answer.rows.values()) for answer in answers)
@@ -107,7 +107,7 @@ def changes_chart(answers: Sequence[Answer]) -> Figure:
         "The same stretch of versions, asked in four ways. Rows that were only moved by the compaction are in none.",
         about,
         drawing("changes", "Four change queries", about, _WIDTH, 48 + len(answers) * high, *parts),
-        Numbers(
+        NumberTable(
             ("kind", *(said for _, said in _TYPES), "files opened", "time"),
             tuple(
                 (a.kind, *(number(a.rows.get(name, 0)) for name, _ in _TYPES), size(a.bytes_read), span(a.seconds))
@@ -139,11 +139,11 @@ def lookup_chart(lookups: Sequence[Lookup]) -> Figure:
         "The time for one reference, over twenty of them, each asked for once.",
         about,
         drawing("lookups", "Lookups", about, _WIDTH, 8 + len(lookups) * high, *parts),
-        Numbers(("how", "files", "time"), tuple((x.how, number(x.files), span(x.seconds)) for x in lookups)),
+        NumberTable(("how", "files", "time"), tuple((x.how, number(x.files), span(x.seconds)) for x in lookups)),
     )
 
 
-def bytes_chart(steps: Sequence[Step]) -> Figure:
+def bytes_chart(steps: Sequence[TourStep]) -> Figure:
     """What each step wrote, by what it is for."""
     writing = [step for step in steps if step.written.total]
     left, room, high = 290.0, 620.0, 30.0
@@ -167,7 +167,7 @@ def bytes_chart(steps: Sequence[Step]) -> Figure:
         "compaction wrote no byte of the index.",
         about,
         drawing("bytes", "Bytes written by each step", about, _WIDTH, 48 + len(writing) * high, *parts),
-        Numbers(
+        NumberTable(
             ("step", *(said for _, said in _KINDS), "in all"),
             tuple(
                 (s.title, *(size(_amount(s.written, name)) for name, _ in _KINDS), size(s.written.total))

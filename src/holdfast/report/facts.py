@@ -34,7 +34,7 @@ class Bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TourStep:
     """A step of the tour: what it says, the code that ran, what was checked."""
 
     title: str
@@ -88,7 +88,7 @@ class Writer:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ChangeCounts:
     """What a change query said, in rows by the type of change."""
 
     kind: str
@@ -116,12 +116,12 @@ class Facts:
     table: str
     rows: int
     compared: int  # rows whose ids and versions were compared before and after a compaction, and found equal
-    steps: tuple[Step, ...]
+    steps: tuple[TourStep, ...]
     life: Life
     row: Biography
     row_name: str  # how the page calls that row
     writers: tuple[Writer, ...]
     conflict: str
-    answers: tuple[Answer, ...]
+    answers: tuple[ChangeCounts, ...]
     lookups: tuple[Lookup, ...]
     proof: str  # what the erasure's last check said

@@ -13,9 +13,9 @@ from html import escape
 from holdfast.plan.biography import Event
 from holdfast.report.charts import bytes_chart, changes_chart, life_chart, lookup_chart
 from holdfast.report.code import python
-from holdfast.report.facts import Facts, Step
+from holdfast.report.facts import Facts, TourStep
 from holdfast.report.style import SHEET
-from holdfast.report.svg import Figure, Numbers, table, tag
+from holdfast.report.svg import Figure, NumberTable, table, tag
 from holdfast.report.thread import way_of
 from holdfast.report.words import file_name, many, number, size, span
 
@@ -106,7 +106,7 @@ def _writers(facts: Facts) -> str:
                 "All three read the same version and changed another row of one file. Whoever came later looked at the "
                 "rows that were touched, and committed on top.",
             ),
-            table(Numbers(("writer", "did", "tries", "committed as version"), rows)),
+            table(NumberTable(("writer", "did", "tries", "committed as version"), rows)),
             tag(
                 "p",
                 "Two that want the same row cannot both have it. The second is told which row, and by whom:",
@@ -162,7 +162,7 @@ def _steps(facts: Facts) -> str:
     )
 
 
-def _step(step: Step) -> str:
+def _step(step: TourStep) -> str:
     if step.skipped:
         return tag("li", tag("h3", escape(step.title)), tag("p", escape(f"Left out: {step.skipped}")))
     cost = f"The code, {span(step.seconds)}" + (f", {size(step.written.total)} written" if step.written.total else "")

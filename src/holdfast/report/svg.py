@@ -14,7 +14,7 @@ _HOLLOW = frozenset({"rect", "line", "circle", "path", "polyline"})
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class NumberTable:
     """The numbers of a drawing: headings, and rows below them."""
 
     heads: tuple[str, ...]
@@ -30,7 +30,7 @@ class Figure:
     says: str  # below the title
     about: str  # for whoever does not see the drawing
     svg: str
-    numbers: Numbers
+    numbers: NumberTable
 
 
 def tag(name: str, *inner: str, **attributes: object) -> str:
@@ -65,7 +65,7 @@ def drawing(name: str, title: str, about: str, width: float, height: float, *par
     )
 
 
-def table(numbers: Numbers) -> str:
+def table(numbers: NumberTable) -> str:
     """Numbers as a table of HTML."""
     first = numbers.rows[0] if numbers.rows else numbers.heads
     heads = "".join(

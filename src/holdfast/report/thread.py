@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 
 from holdfast.plan.biography import Biography, Event
 from holdfast.report.facts import FileLife, Life
-from holdfast.report.svg import Figure, Numbers, drawing, hint, tag, text
+from holdfast.report.svg import Figure, NumberTable, drawing, hint, tag, text
 from holdfast.report.words import file_name, many, number
 
 _WIDTH, _LEFT, _RIGHT = 1080.0, 96.0, 24.0
@@ -65,7 +65,7 @@ def way_of(life: Life, row: Biography, name: str) -> Figure:
         "The line that winds through them is where the row was. The straight one above is its id.",
         about,
         drawing("way", f"Where {name} lived", about, _WIDTH, bottom + 96, *parts),
-        Numbers(
+        NumberTable(
             ("version", "operation", "the row", "file", "position", "row id"),
             tuple(
                 (

@@ -21,7 +21,7 @@ Numbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layer:
+class IntervalLayer:
     """Disjoint intervals: the first and the last id of each, ascending, and the number it was given by."""
 
     lows: Numbers
@@ -35,9 +35,9 @@ class Layer:
         return hit, self.numbers[at[hit]]
 
 
-def arrange(lows: Numbers, highs: Numbers) -> tuple[Layer, ...]:
+def arrange(lows: Numbers, highs: Numbers) -> tuple[IntervalLayer, ...]:
     """Layers of the intervals [low, high], numbered as they are listed."""
-    return tuple(Layer(lows[numbers], highs[numbers], numbers) for numbers in _disjoint(lows, highs))
+    return tuple(IntervalLayer(lows[numbers], highs[numbers], numbers) for numbers in _disjoint(lows, highs))
 
 
 def _disjoint(lows: Numbers, highs: Numbers) -> Iterator[Numbers]:

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from holdfast.errors import Damaged
-from holdfast.rows.layers import Layer, Numbers, arrange
-from holdfast.rows.segments import NOT_FOUND, Array, Range, Segment, SortedArray
+from holdfast.rows.layers import IntervalLayer, Numbers, arrange
+from holdfast.rows.segments import NOT_FOUND, IdArray, IdRange, Segment, SortedArray
 from holdfast.rows.sequence import RowIdSequence
 from holdfast.rows.stamp import LARGEST_ID
 
@@ -48,7 +48,7 @@ class _Intervals:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Run:
+class _IdRun:
     """Ids that are stored row by row, ascending, each with its file and position."""
 
     ids: Numbers
@@ -61,9 +61,9 @@ class RowLocator:
     """The row-id index of a snapshot."""
 
     _intervals: _Intervals
-    _layers: tuple[Layer, ...]
+    _layers: tuple[IntervalLayer, ...]
     _segments: tuple[Segment, ...]
-    _run: _Run
+    _run: _IdRun
     _hidden: Mapping[int, BitMap64]
     _where: str
 
@@ -111,7 +111,7 @@ class RowLocator:
         pieces, segments = _pieces(sequences)
         intervals = _concat(plain, pieces)
         layers = arrange(intervals.lows, intervals.highs)
-        run = _Run(*np.zeros((3, 0), np.int64))
+        run = _IdRun(*np.zeros((3, 0), np.int64))
         if len(layers) > _DEEPEST:
             run, intervals = _gather(intervals, segments)
             layers = arrange(intervals.lows, intervals.highs)
@@ -175,7 +175,7 @@ class RowLocator:
 
     def _segment(self, number: int) -> Segment:
         segment = self._segments[number]
-        if isinstance(segment, Array) and segment.repeated is not None:
+        if isinstance(segment, IdArray) and segment.repeated is not None:
             file = self._intervals.files[self._intervals.segments == number][0]
             raise Damaged(
                 f"row ids of {self._where}: file {file} holds row id {segment.repeated} twice; "
@@ -202,7 +202,7 @@ def _pieces(sequences: Iterable[tuple[int, RowIdSequence]]) -> tuple[_Intervals,
     for file, sequence in sequences:
         for segment, first in zip(sequence.segments, sequence.starts.tolist(), strict=False):
             number = _PLAIN
-            if not isinstance(segment, Range):
+            if not isinstance(segment, IdRange):
                 number = len(segments)
                 segments.append(segment)
             rows.append((segment.low, segment.high, file, first, number))
@@ -219,9 +219,9 @@ def _concat(one: _Intervals, two: _Intervals) -> _Intervals:
     )
 
 
-def _gather(intervals: _Intervals, segments: tuple[Segment, ...]) -> tuple[_Run, _Intervals]:
+def _gather(intervals: _Intervals, segments: tuple[Segment, ...]) -> tuple[_IdRun, _Intervals]:
     """The rows of all array segments as one run, and the intervals that are left."""
-    is_array = np.array([isinstance(segment, Array | SortedArray) for segment in segments], np.bool_)
+    is_array = np.array([isinstance(segment, IdArray | SortedArray) for segment in segments], np.bool_)
     taken = np.append(is_array, False)[intervals.segments]  # the last one stands for _PLAIN
     arrays = [segments[number] for number in intervals.segments[taken].tolist()]
     lengths = np.array([len(segment) for segment in arrays], np.int64)
@@ -230,7 +230,7 @@ def _gather(intervals: _Intervals, segments: tuple[Segment, ...]) -> tuple[_Run,
     starts = np.cumsum(lengths) - lengths
     positions = np.arange(len(ids)) + np.repeat(intervals.firsts[taken] - starts, lengths)
     files = np.repeat(intervals.files[taken], lengths)
-    return _Run(ids[order], files[order], positions[order]), intervals.filter(~taken)
+    return _IdRun(ids[order], files[order], positions[order]), intervals.filter(~taken)
 
 
 def _groups(numbers: Numbers) -> Iterator[tuple[int, Numbers]]:

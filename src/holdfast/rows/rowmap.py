@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import Damaged
-from holdfast.rows.segments import Ids, Positions, Range, Segment, choose, width
+from holdfast.rows.segments import IdRange, Ids, Positions, Segment, choose, width
 from holdfast.rows.sequence import RowIdSequence
 from holdfast.rows.stamp import PROVISIONAL
 
@@ -78,8 +78,8 @@ class RowMap:
         """Rows of one part after those of another."""
         segments: list[Segment] = []
         for segment in (segment for part in parts for segment in part.ids.segments):
-            if segments and isinstance(segment, Range) and _goes_on(segments[-1], segment):
-                segment = Range(segments.pop().low, segment.end)
+            if segments and isinstance(segment, IdRange) and _goes_on(segments[-1], segment):
+                segment = IdRange(segments.pop().low, segment.end)
             segments.append(segment)
         return cls(RowIdSequence(tuple(segments)), Runs.joined([part.versions for part in parts]))
 
@@ -164,8 +164,8 @@ def checksum(name: str) -> int:
     return zlib.crc32(name.encode())
 
 
-def _goes_on(before: Segment, segment: Range) -> bool:
-    return isinstance(before, Range) and before.end == segment.start
+def _goes_on(before: Segment, segment: IdRange) -> bool:
+    return isinstance(before, IdRange) and before.end == segment.start
 
 
 def _bound(ids: Ids, base: int) -> Ids:

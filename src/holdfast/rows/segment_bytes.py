@@ -24,9 +24,9 @@ import numpy as np
 
 from holdfast.errors import Damaged
 from holdfast.rows.segments import (
-    Array,
+    IdArray,
+    IdRange,
     Ids,
-    Range,
     RangeWithBitmap,
     RangeWithHoles,
     Segment,
@@ -59,7 +59,7 @@ def decode(data: bytes, *, where: str) -> tuple[Segment, ...]:
     (crc,) = unpack_from("<I", data, len(data) - 4)
     if crc != zlib.crc32(data[:-4]):
         raise Damaged(f"row ids in {where}: CRC-32 does not match", path=where, offset=len(data) - 4)
-    reader = _Reader(data[:-4], where, 1)
+    reader = _ByteReader(data[:-4], where, 1)
     segments = tuple(_decode_one(reader, reader.at) for _ in range(reader.number("<I")))
     if reader.at != len(data) - 4:
         raise reader.damaged(reader.at, "bytes follow the last segment")
@@ -68,7 +68,7 @@ def decode(data: bytes, *, where: str) -> tuple[Segment, ...]:
 
 def _encode_one(segment: Segment) -> bytes:
     match segment:
-        case Range(start, end):
+        case IdRange(start, end):
             return pack("<BQQ", _RANGE, start, end - start)
         case RangeWithHoles(start, end, holes):
             return pack("<BQQ", _HOLES, start, end - start) + _numbers(holes - start, end - start)
@@ -77,7 +77,7 @@ def _encode_one(segment: Segment) -> bytes:
             return pack("<BQQ", _BITMAP, start, end - start) + bits
         case SortedArray(ids):
             return pack("<BQ", _SORTED, segment.low) + _numbers(ids - segment.low, segment.high - segment.low)
-        case Array(ids):
+        case IdArray(ids):
             return pack("<BQ", _ARRAY, segment.low) + _numbers(ids - segment.low, segment.high - segment.low)
         case never:
             assert_never(never)
@@ -89,7 +89,7 @@ def _numbers(numbers: Ids, largest: int) -> bytes:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _ByteReader:
     """A place in the bytes that moves forward."""
 
     data: bytes
@@ -123,7 +123,7 @@ class _Reader:
         return offsets.astype(np.int64) + start
 
 
-def _decode_one(reader: _Reader, at: int) -> Segment:
+def _decode_one(reader: _ByteReader, at: int) -> Segment:
     shape = reader.number("<B")
     start = reader.number("<Q")
     if start > LARGEST_ID:
@@ -136,20 +136,20 @@ def _decode_one(reader: _Reader, at: int) -> Segment:
     if end - 1 > LARGEST_ID:
         raise reader.damaged(at, f"row id {end - 1} is above {LARGEST_ID}")
     if shape == _RANGE:
-        return Range(start, end)
+        return IdRange(start, end)
     if shape == _HOLES:
         return _decode_holes(reader, at, start, end)
     return _decode_bitmap(reader, at, start, end)
 
 
-def _decode_holes(reader: _Reader, at: int, start: int, end: int) -> Segment:
+def _decode_holes(reader: _ByteReader, at: int, start: int, end: int) -> Segment:
     holes = reader.ids(start)
     if not (holes[1:] > holes[:-1]).all() or holes[0] == start or holes[-1] >= end - 1:
         raise reader.damaged(at, "holes ascend and lie between the first and the last id")
     return RangeWithHoles(start, end, holes)
 
 
-def _decode_bitmap(reader: _Reader, at: int, start: int, end: int) -> Segment:
+def _decode_bitmap(reader: _ByteReader, at: int, start: int, end: int) -> Segment:
     span = end - start
     bits = reader.take((span + 7) // 8)
     # The topmost bit that is set must be the last id: neither a row short nor a bit in the padding.
@@ -158,10 +158,10 @@ def _decode_bitmap(reader: _Reader, at: int, start: int, end: int) -> Segment:
     return RangeWithBitmap(start, end, np.frombuffer(bits + bytes(-len(bits) % 8), "<u8").astype(np.uint64))
 
 
-def _decode_array(reader: _Reader, at: int, shape: int, start: int) -> Segment:
+def _decode_array(reader: _ByteReader, at: int, shape: int, start: int) -> Segment:
     ids = reader.ids(start)
     if shape == _ARRAY:
-        return Array(ids)
+        return IdArray(ids)
     if not (ids[1:] > ids[:-1]).all():
         raise reader.damaged(at, "a sorted array ascends")
     return SortedArray(ids)

@@ -35,7 +35,7 @@ NUMBERS_BYTES = 1 + 8
 ARRAY_BYTES = 1 + 8 + NUMBERS_BYTES
 
 
-class Shape(ABC):
+class SegmentShape(ABC):
     """What every segment answers; the set of shapes is closed: see Segment."""
 
     __slots__ = ()
@@ -91,7 +91,7 @@ class Shape(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Range(Shape):
+class IdRange(SegmentShape):
     """Ids from `start` up to, not including, `end`."""
 
     start: int
@@ -120,11 +120,11 @@ class Range(Shape):
 
     def slice(self, start: int, stop: int) -> Segment:
         first, after, _ = slice(start, stop).indices(len(self))
-        return Range(self.start + first, self.start + after) if first < after else Range(0, 0)
+        return IdRange(self.start + first, self.start + after) if first < after else IdRange(0, 0)
 
 
 @dataclass(frozen=True, eq=False)
-class RangeWithHoles(Shape):
+class RangeWithHoles(SegmentShape):
     """A range without a few ids, which are listed in ascending order."""
 
     start: int
@@ -161,7 +161,7 @@ class RangeWithHoles(Shape):
 
 
 @dataclass(frozen=True, eq=False)
-class RangeWithBitmap(Shape):
+class RangeWithBitmap(SegmentShape):
     """A range in which the set bits say which ids are there; bit b of word w stands for id start + 64 * w + b."""
 
     start: int
@@ -208,7 +208,7 @@ class RangeWithBitmap(Shape):
 
 
 @dataclass(frozen=True, eq=False)
-class SortedArray(Shape):
+class SortedArray(SegmentShape):
     """Ascending ids, too scattered for a range."""
 
     ids: Ids
@@ -236,7 +236,7 @@ class SortedArray(Shape):
 
 
 @dataclass(frozen=True, eq=False)
-class Array(Shape):
+class IdArray(SegmentShape):
     """Ids in any order."""
 
     ids: Ids
@@ -277,23 +277,23 @@ class Array(Shape):
         return np.where(rank == NOT_FOUND, NOT_FOUND, order[rank])
 
 
-Segment: TypeAlias = Range | RangeWithHoles | RangeWithBitmap | SortedArray | Array
+Segment: TypeAlias = IdRange | RangeWithHoles | RangeWithBitmap | SortedArray | IdArray
 
 
 def choose(ids: NDArray[np.int64] | NDArray[np.uint64]) -> Segment:
     """These ids, in row order, in the shape that takes the fewest bytes."""
     if len(ids) == 0:
-        return Range(0, 0)
+        return IdRange(0, 0)
     if ids.min() < 0 or ids.max() > LARGEST_ID:
         raise Invalid(f"row ids lie between 0 and {LARGEST_ID}, found {ids.min()} to {ids.max()}")
     signed = np.ascontiguousarray(ids, np.int64)
     if not (signed[1:] > signed[:-1]).all():
-        return Array(signed)
+        return IdArray(signed)
     start, end = int(signed[0]), int(signed[-1]) + 1
     span = end - start
     missing = span - len(signed)
     if missing == 0:
-        return Range(start, end)
+        return IdRange(start, end)
     sizes = {
         RangeWithHoles: RANGE_BYTES + NUMBERS_BYTES + width(span) * missing,
         RangeWithBitmap: RANGE_BYTES + (span + 7) // 8,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from holdfast.rows import segment_bytes
 from holdfast.rows.once import once
-from holdfast.rows.segments import NOT_FOUND, RANGE_BYTES, Ids, Positions, Range, Segment, choose
+from holdfast.rows.segments import NOT_FOUND, RANGE_BYTES, IdRange, Ids, Positions, Segment, choose
 
 # A new segment must save more than its header: a gap this wide costs more as bitmap bits than as a second range.
 _GAP = 8 * RANGE_BYTES
@@ -37,7 +37,7 @@ class RowIdSequence:
     @classmethod
     def from_range(cls, base: int, count: int) -> RowIdSequence:
         """The ids of `count` fresh rows above a base."""
-        return cls.of([Range(base, base + count)])
+        return cls.of([IdRange(base, base + count)])
 
     @classmethod
     def from_ids(cls, ids: NDArray[np.int64] | NDArray[np.uint64]) -> RowIdSequence:

@@ -22,7 +22,7 @@ from sqlglot.errors import SqlglotError
 
 from holdfast.errors import Unsupported
 from holdfast.schema.enforce import DEFAULT, GENERATION, Fit, Generated, default_of
-from holdfast.schema.expressions import Stored, stored
+from holdfast.schema.expressions import StoredExpression, stored
 from holdfast.schema.mapping import all_fields
 from holdfast.schema.properties import CONSTRAINT
 from holdfast.schema.show import Path, path_text
@@ -36,7 +36,7 @@ CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 _LENGTH = re.compile(r"(?:var)?char\((\d+)\)", re.IGNORECASE)
 
 
-class Kind(Enum):
+class DemandKind(Enum):
     """Where a demand comes from; the value is how errors call it."""
 
     NOT_NULL = "NOT NULL constraint"
@@ -51,17 +51,17 @@ class Demand:
     """What every row must satisfy."""
 
     name: str  # of the constraint, or of the column where it has no name of its own
-    kind: Kind
+    kind: DemandKind
     expression: str  # must be true; as errors show it
     columns: tuple[str, ...]  # the top-level columns it is about
-    stored: Stored | None = field(default=None, compare=False)  # what of it the table's metadata says
+    stored: StoredExpression | None = field(default=None, compare=False)  # what of it the table's metadata says
 
     @property
     def sql(self) -> str:
         """The expression as it is evaluated."""
         if self.stored is None:
             return self.expression
-        return f"{quoted(self.name)} <=> ({self.stored.sql})" if self.kind is Kind.GENERATED else self.stored.sql
+        return f"{quoted(self.name)} <=> ({self.stored.sql})" if self.kind is DemandKind.GENERATED else self.stored.sql
 
     @property
     def title(self) -> str:
@@ -80,18 +80,18 @@ def demands(schema: Struct, properties: Mapping[str, str], fit: Fit | None = Non
     computed = {p.field.name for p in fit.parts if isinstance(p.how, Generated)} if fit else set()
     texts = (_read(schema, *each) for each in stated(schema, properties))
     every = (*_not_null(schema), *_lengths(schema), *texts)
-    return tuple(d for d in every if not (d.kind is Kind.GENERATED and d.name in computed))
+    return tuple(d for d in every if not (d.kind is DemandKind.GENERATED and d.name in computed))
 
 
-def stated(schema: Struct, properties: Mapping[str, str]) -> Iterator[tuple[Kind, str, str]]:
+def stated(schema: Struct, properties: Mapping[str, str]) -> Iterator[tuple[DemandKind, str, str]]:
     """What the metadata demands in words of its own: the kind, the name, and the text as it is."""
     yield from _invariants(schema)
     for f in schema.fields:
         if GENERATION in f.metadata:
-            yield Kind.GENERATED, f.name, str(f.metadata[GENERATION])
+            yield DemandKind.GENERATED, f.name, str(f.metadata[GENERATION])
     for name in sorted(properties):
         if name.startswith(CONSTRAINT):
-            yield Kind.CHECK, name.removeprefix(CONSTRAINT), properties[name]
+            yield DemandKind.CHECK, name.removeprefix(CONSTRAINT), properties[name]
 
 
 def refuse_new(schema: Struct, properties: Mapping[str, str], old: tuple[Struct, Mapping[str, str]] | None) -> None:
@@ -139,9 +139,9 @@ def _not_null(schema: Struct) -> Iterator[Demand]:
     for f in schema.fields:
         value = quoted(f.name)
         if not f.nullable:
-            yield Demand(f.name, Kind.NOT_NULL, f"{value} IS NOT NULL", (f.name,))
+            yield Demand(f.name, DemandKind.NOT_NULL, f"{value} IS NOT NULL", (f.name,))
         for path, expression in _inside(f.type, value, (f.name,), 0):
-            yield Demand(path_text(path), Kind.NOT_NULL, expression, (f.name,))
+            yield Demand(path_text(path), DemandKind.NOT_NULL, expression, (f.name,))
 
 
 def _inside(type_: DataType, value: str, path: Path, depth: int) -> Iterator[tuple[Path, str]]:
@@ -178,16 +178,16 @@ def _lengths(schema: Struct) -> Iterator[Demand]:
             raise _unread(f.name, "a length limit inside of it")
         if (limit := longest(f)) is not None:
             value = quoted(f.name)
-            yield Demand(f.name, Kind.LENGTH, f"({value} IS NULL OR length({value}) <= {limit})", (f.name,))
+            yield Demand(f.name, DemandKind.LENGTH, f"({value} IS NULL OR length({value}) <= {limit})", (f.name,))
 
 
-def _invariants(schema: Struct) -> Iterator[tuple[Kind, str, str]]:
+def _invariants(schema: Struct) -> Iterator[tuple[DemandKind, str, str]]:
     for path, text in _marked(schema, ()):
         try:
             expression = msgspec.json.decode(text)["expression"]["expression"]
         except MALFORMED_JSON as error:
             raise _unread(path_text(path), f"the invariant {text}") from error
-        yield Kind.INVARIANT, path_text(path), str(expression)
+        yield DemandKind.INVARIANT, path_text(path), str(expression)
 
 
 def _marked(schema: Struct, path: Path) -> Iterator[tuple[Path, str]]:
@@ -198,9 +198,9 @@ def _marked(schema: Struct, path: Path) -> Iterator[tuple[Path, str]]:
             yield from _marked(f.type, (*path, f.name))
 
 
-def _read(schema: Struct, kind: Kind, name: str, text: str) -> Demand:
+def _read(schema: Struct, kind: DemandKind, name: str, text: str) -> Demand:
     expression = stored(text, schema, f"{kind.value} {name}")
-    if kind is not Kind.GENERATED:
+    if kind is not DemandKind.GENERATED:
         return Demand(name, kind, text, expression.columns, expression)
     columns = tuple(dict.fromkeys((name, *expression.columns)))
     return Demand(name, kind, f"{quoted(name)} <=> ({text})", columns, expression)

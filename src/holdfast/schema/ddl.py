@@ -44,7 +44,7 @@ _SOME = "long, int, double, decimal(10,2), boolean, string, binary, date, timest
 
 def parse_type(text: str) -> DataType:
     """The type a text spells."""
-    reader = _Reader(text, _tokens(text))
+    reader = _DdlReader(text, _tokens(text))
     type_ = reader.type(0)
     reader.end()
     return type_
@@ -55,7 +55,7 @@ def _tokens(text: str) -> list[str]:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _DdlReader:
     text: str
     tokens: list[str]
     at: int = 0

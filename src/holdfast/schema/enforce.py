@@ -21,8 +21,8 @@ from typing import Any, TypeAlias
 
 from holdfast.errors import Invalid, SchemaMismatch, TypeMismatch
 from holdfast.schema.casts import is_assignable, is_castable, is_lossless, widens
-from holdfast.schema.expressions import Stored, stored
-from holdfast.schema.identity import Identity, identity_of
+from holdfast.schema.expressions import StoredExpression, stored
+from holdfast.schema.identity import IdentityColumn, identity_of
 from holdfast.schema.show import Path, path_text, schema_text, side_by_side, type_text
 from holdfast.schema.types import Array, DataType, Field, Map, Primitive, Struct
 
@@ -55,7 +55,7 @@ class Cast:
 class Fields:
     """A struct, made field by field; null stays null."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[FittedField, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Elements:
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class MapEntries:
     """A map, made entry by entry."""
 
     key: How
@@ -82,11 +82,11 @@ class Null:
 class Default:
     """The column's default, because nothing comes in."""
 
-    expression: Stored
+    expression: StoredExpression
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class GivenValue:
     """A value that the schema gives a column, or a field of a struct, because nothing comes in."""
 
     value: Any = field(hash=False)
@@ -96,21 +96,21 @@ class Fixed:
 class Generated:
     """Computed from other columns of the table, because nothing comes in."""
 
-    expression: Stored
+    expression: StoredExpression
 
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
     """The next numbers of an identity column."""
 
-    identity: Identity
+    identity: IdentityColumn
 
 
-How: TypeAlias = Same | Cast | Fields | Elements | Entries | Null | Default | Fixed | Generated | Numbered
+How: TypeAlias = Same | Cast | Fields | Elements | MapEntries | Null | Default | GivenValue | Generated | Numbered
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FittedField:
     """One column, or field of a struct: which it is, what it is made of, and how."""
 
     field: Field
@@ -122,7 +122,7 @@ class Part:
 class Fit:
     """How each column of the table is made."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[FittedField, ...]
 
 
 def fit(incoming: Struct, table: Struct, *, assignment: Assignment = Assignment.LOSSLESS) -> Fit:
@@ -164,12 +164,12 @@ def missing_fields(given: DataType, target: DataType, path: Path = ()) -> Iterat
             yield from missing_fields(given.value, target.value, (*path, "value"))
 
 
-def generation_of(f: Field, schema: Struct) -> Stored:
+def generation_of(f: Field, schema: Struct) -> StoredExpression:
     """What a generated column is computed as."""
     return stored(str(f.metadata[GENERATION]), schema, f"generated column {f.name}")
 
 
-def default_of(f: Field) -> Stored | None:
+def default_of(f: Field) -> StoredExpression | None:
     """What a column is where nothing comes in; None where it has no default."""
     if DEFAULT not in f.metadata:
         return None
@@ -220,20 +220,20 @@ class _Fitter:
     assignment: Assignment
     wrong: dict[Path, str]  # filled on the way
 
-    def parts(self, incoming: Struct, table: Struct, path: Path) -> tuple[Part, ...]:
+    def parts(self, incoming: Struct, table: Struct, path: Path) -> tuple[FittedField, ...]:
         found = {f.name.lower(): f for f in incoming.fields}
         made = tuple(self.part(found.pop(f.name.lower(), None), f, table, (*path, f.name)) for f in table.fields)
         for extra in found.values():
             self.wrong[(*path, extra.name)] = "not in the table: drop it, or let the write add columns (mergeSchema)"
         return made
 
-    def part(self, incoming: Field | None, f: Field, table: Struct, path: Path) -> Part:
+    def part(self, incoming: Field | None, f: Field, table: Struct, path: Path) -> FittedField:
         if incoming is None:
-            return Part(f, None, self.absent(f, table, path))
+            return FittedField(f, None, self.absent(f, table, path))
         identity = identity_of(f) if len(path) == 1 else None
         if identity is not None and not identity.explicit:
             self.wrong[path] = "numbered by the table itself: leave it out"
-        return Part(f, incoming.name, self.how(incoming.type, f.type, path))
+        return FittedField(f, incoming.name, self.how(incoming.type, f.type, path))
 
     def absent(self, f: Field, table: Struct, path: Path) -> How:
         if len(path) == 1:
@@ -244,7 +244,7 @@ class _Fitter:
             if (default := default_of(f)) is not None:
                 return Default(default)
         if f.write_default is not None:
-            return Fixed(f.write_default)
+            return GivenValue(f.write_default)
         if not f.nullable:
             self.wrong[path] = "missing, and must not be null: give it a value"
         return Null()
@@ -261,7 +261,7 @@ class _Fitter:
             case (Map(), Map()):
                 key = self.how(incoming.key, target.key, (*path, "key"))
                 value = self.how(incoming.value, target.value, (*path, "value"))
-                return Same() if isinstance(key, Same) and isinstance(value, Same) else Entries(key, value)
+                return Same() if isinstance(key, Same) and isinstance(value, Same) else MapEntries(key, value)
             case _:
                 return self.value(incoming, target, path)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from holdfast.errors import Unsupported
 from holdfast.schema.functions import DETERMINISTIC, FOR_DEFAULTS, NEEDS_ARGUMENTS, SYNTAX, WITHOUT_PARENTHESES
-from holdfast.schema.tokens import END, Refused, Token, quoted, tokens_of, unquoted
+from holdfast.schema.tokens import END, RefusedExpression, Token, quoted, tokens_of, unquoted
 from holdfast.schema.types import Struct
 
 _DEEPEST = 60
@@ -43,7 +43,7 @@ _ROWS = frozenset(("SELECT", "FROM", "TABLE", "VALUES", "WITH", "USING"))
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredExpression:
     """An expression of a table's metadata that may be evaluated."""
 
     text: str  # as the metadata has it, for messages
@@ -52,24 +52,26 @@ class Stored:
     functions: frozenset[str]  # that an engine looks up by name
 
 
-def stored(text: str, schema: Struct, what: str, *, default: bool = False) -> Stored:
+def stored(text: str, schema: Struct, what: str, *, default: bool = False) -> StoredExpression:
     """Read an expression; `what` is how errors call it. A default may call more, and names no column."""
     try:
-        reader = _Reader(tokens_of(text), Struct(()) if default else schema, FOR_DEFAULTS if default else frozenset())
+        reader = _ExpressionReader(
+            tokens_of(text), Struct(()) if default else schema, FOR_DEFAULTS if default else frozenset()
+        )
         reader.expression()
         if reader.at < len(reader.tokens):
-            raise Refused(f"has {reader.tokens[reader.at].text[:40]!r} where nothing is expected")
-    except Refused as refused:
+            raise RefusedExpression(f"has {reader.tokens[reader.at].text[:40]!r} where nothing is expected")
+    except RefusedExpression as refused:
         shown = text if len(text) <= 200 else f"{text[:200]}…"
         raise Unsupported(
             f"the {what} ({shown}) {refused}. It comes with the table and is not evaluated: only columns, literals, "
             "operators and Spark's deterministic built-in functions are. Drop it, or write with the table's engine"
         ) from None
-    return Stored(text, " ".join(reader.out), tuple(reader.columns), frozenset(reader.functions))
+    return StoredExpression(text, " ".join(reader.out), tuple(reader.columns), frozenset(reader.functions))
 
 
 @dataclass(slots=True)
-class _Reader:
+class _ExpressionReader:
     """Takes tokens from the front and puts what they say on `out`."""
 
     tokens: list[Token]
@@ -100,7 +102,7 @@ class _Reader:
 
     def need(self, *words: str) -> None:
         if not self.take(*words):
-            raise Refused(f"cannot be read at {self.peek().text[:40]!r}, where {words[0]} is expected")
+            raise RefusedExpression(f"cannot be read at {self.peek().text[:40]!r}, where {words[0]} is expected")
 
     def expression(self) -> None:
         self.depth += 1
@@ -112,7 +114,7 @@ class _Reader:
 
     def refuse_deep(self) -> None:
         if self.depth > _DEEPEST:
-            raise Refused(f"is nested more than {_DEEPEST} deep")
+            raise RefusedExpression(f"is nested more than {_DEEPEST} deep")
 
     def chain(self, take: Callable[[], bool]) -> None:
         """Take as often as there is something; a long chain is a deep tree."""
@@ -121,7 +123,7 @@ class _Reader:
         while take():
             self.chained += 1
             if self.chained > _MOST_CHAINED:
-                raise Refused(f"has chains of more than {_MOST_CHAINED} operators")
+                raise RefusedExpression(f"has chains of more than {_MOST_CHAINED} operators")
 
     def condition(self) -> None:
         self.chain(lambda: self.take("NOT", "!"))
@@ -195,7 +197,7 @@ class _Reader:
             case "string" | "raw" | "double":
                 self.text()
             case "quoted" if self.sees("(", ahead=1):
-                raise Refused(f"calls {token.text}")
+                raise RefusedExpression(f"calls {token.text}")
             case "quoted":
                 self.column()
             case "symbol" if token.text == "(":
@@ -214,7 +216,9 @@ class _Reader:
             case "word":
                 self.column()
             case _:
-                raise Refused(f"cannot be read at {token.text[:40]!r}" if token is not END else "ends too early")
+                raise RefusedExpression(
+                    f"cannot be read at {token.text[:40]!r}" if token is not END else "ends too early"
+                )
 
     def put(self, text: str) -> None:
         self.out.append(text)
@@ -223,16 +227,16 @@ class _Reader:
     def text(self) -> None:
         token = self.peek()
         if token.kind not in ("string", "raw", "double"):
-            raise Refused(f"cannot be read at {token.text[:40]!r}, where a text is expected")
+            raise RefusedExpression(f"cannot be read at {token.text[:40]!r}, where a text is expected")
         # Between double quotes stands a text or a name, as the session is set; between single ones always a text.
         self.put(f"'{token.text[1:-1]}'" if token.kind == "double" else token.text)
 
     def name(self) -> None:
         token = self.peek()
         if token.kind not in ("word", "quoted"):
-            raise Refused(f"cannot be read at {token.text[:40]!r}, where a name is expected")
+            raise RefusedExpression(f"cannot be read at {token.text[:40]!r}, where a name is expected")
         if self.sees("(", ahead=1):
-            raise Refused(f"calls {self.dotted()}")
+            raise RefusedExpression(f"calls {self.dotted()}")
         self.put(quoted(unquoted(token)))
 
     def column(self) -> None:
@@ -244,15 +248,15 @@ class _Reader:
         column = self.schema.find(name)
         if column is None and token.kind == "word":
             if token.upper in _ROWS:
-                raise Refused(f"asks for rows ({token.text})")
+                raise RefusedExpression(f"asks for rows ({token.text})")
             if name.lower() in self.also & WITHOUT_PARENTHESES:
                 self.functions.add(name.lower())
                 self.put(f"{name.lower()} ( )")
                 return
             if name.lower() in WITHOUT_PARENTHESES:
-                raise Refused(f"calls {name}")
+                raise RefusedExpression(f"calls {name}")
         if column is None:
-            raise Refused(f"names {name}, which is no column it may use")
+            raise RefusedExpression(f"names {name}, which is no column it may use")
         self.columns[column.name] = None
         self.put(quoted(column.name))
 
@@ -318,14 +322,14 @@ class _Reader:
             self.need(")")
             return
         if name not in DETERMINISTIC | SYNTAX | self.also:
-            raise Refused(f"calls {name}")
+            raise RefusedExpression(f"calls {name}")
         if name not in SYNTAX:
             self.functions.add(name)
         self.put(name)
         self.need("(")
         if self.take(")"):
             if name in NEEDS_ARGUMENTS:
-                raise Refused(f"calls {name} without arguments, which is the time of day")
+                raise RefusedExpression(f"calls {name} without arguments, which is the time of day")
             return
         match name:
             case "extract":
@@ -401,7 +405,7 @@ class _Reader:
             self.depth -= 1
             return
         if self.peek().kind != "word" or name not in _SIMPLE_TYPES | {"array", "map", "struct"}:
-            raise Refused(f"casts to {self.peek().text[:40]}, which is no type it may use")
+            raise RefusedExpression(f"casts to {self.peek().text[:40]}, which is no type it may use")
         self.put(name)
         if name in _SIMPLE_TYPES:
             if self.sees("(") and self.peek(1).kind == "number":
@@ -424,7 +428,7 @@ class _Reader:
         """One `>`, though the lexer may have taken several for a shift."""
         token = self.peek()
         if token.kind != "symbol" or set(token.text) != {">"}:
-            raise Refused(f"cannot be read at {token.text[:40]!r}, where > is expected")
+            raise RefusedExpression(f"cannot be read at {token.text[:40]!r}, where > is expected")
         self.out.append(">")
         if len(token.text) == 1:
             self.at += 1
@@ -433,5 +437,5 @@ class _Reader:
 
     def number(self) -> str:
         if not self.peek().text.isdecimal():
-            raise Refused(f"cannot be read at {self.peek().text[:40]!r}, where a number is expected")
+            raise RefusedExpression(f"cannot be read at {self.peek().text[:40]!r}, where a number is expected")
         return self.peek().text

@@ -22,7 +22,7 @@ SMALLEST, LARGEST = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class IdentityColumn:
     """How a column's numbers are made."""
 
     name: str
@@ -54,7 +54,7 @@ class Identity:
         return last
 
 
-def overflow(identity: Identity) -> LimitReached:
+def overflow(identity: IdentityColumn) -> LimitReached:
     """The error for an identity column that has no numbers left."""
     return LimitReached(
         f"the identity column {identity.name} has no numbers left: the next is {identity.next_value}, "
@@ -62,12 +62,12 @@ def overflow(identity: Identity) -> LimitReached:
     )
 
 
-def identity_of(f: Field) -> Identity | None:
+def identity_of(f: Field) -> IdentityColumn | None:
     """How a column's numbers are made; None for an ordinary column."""
     if START not in f.metadata and STEP not in f.metadata:
         return None
     mark = f.metadata.get(HIGH_WATER)
-    return Identity(
+    return IdentityColumn(
         f.name,
         int(f.metadata.get(START, 1)),
         int(f.metadata.get(STEP, 1)),

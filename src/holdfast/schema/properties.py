@@ -47,14 +47,14 @@ class Isolation(Enum):
     SNAPSHOT = "SnapshotIsolation"  # rows that both would change are all that counts
 
 
-class Layout(Enum):
+class DataLayout(Enum):
     """What data files are laid out for; the value is how the property spells it."""
 
     DEFAULT = "default"  # scans
     POINT = "point"  # rows read one by one: small pages, numbers and vectors as they are
 
 
-class Kind(Enum):
+class ValueKind(Enum):
     """What a property's value must be."""
 
     TRUTH = "true or false"
@@ -64,57 +64,57 @@ class Kind(Enum):
     TEXT = "text"
 
 
-PROPERTIES: dict[str, Kind] = {
-    "delta.appendOnly": Kind.TRUTH,
-    AUTO_OPTIMIZE: Kind.TRUTH,
-    AUTO_COMPACT: Kind.AUTO,
-    OPTIMIZE_WRITE: Kind.TRUTH,
-    "delta.castIcebergTimeType": Kind.TRUTH,
-    CHECKPOINT_INTERVAL: Kind.NUMBER,
-    "delta.checkpointPolicy": Kind.TEXT,
-    "delta.checkpointRetentionDuration": Kind.SPAN,
-    "delta.checkpoint.writeStatsAsJson": Kind.TRUTH,
-    "delta.checkpoint.writeStatsAsStruct": Kind.TRUTH,
-    COLUMN_MAPPING_MAX_ID: Kind.NUMBER,
-    COLUMN_MAPPING_MODE: Kind.TEXT,
-    "delta.compatibility.symlinkFormatManifest.enabled": Kind.TRUTH,
-    "delta.dataSkippingNumIndexedCols": Kind.NUMBER,
-    "delta.dataSkippingStatsColumns": Kind.TEXT,
-    "delta.dataSkippingStringPrefixLength": Kind.NUMBER,
-    DELETED_FILE_RETENTION: Kind.SPAN,
-    "delta.dropFeatureTruncateHistory.retentionDuration": Kind.SPAN,
-    "delta.enableChangeDataCapture": Kind.TRUTH,
-    CHANGE_FEED: Kind.TRUTH,
-    "delta.enableDeletionVectors": Kind.TRUTH,
-    "delta.enableExpiredLogCleanup": Kind.TRUTH,
-    "delta.enableFullRetentionRollback": Kind.TRUTH,
-    **dict.fromkeys(ICEBERG_COMPAT, Kind.TRUTH),
-    ENABLE_IN_COMMIT_TIMESTAMPS: Kind.TRUTH,
-    "delta.enableMaterializePartitionColumnsFeature": Kind.TRUTH,
-    ENABLE_ROW_TRACKING: Kind.TRUTH,
-    "delta.enableTypeWidening": Kind.TRUTH,
-    "delta.enableVariantShredding": Kind.TRUTH,
-    "delta.ignoreProtocolDefaults": Kind.TRUTH,
-    IN_COMMIT_TIMESTAMP_TIME: Kind.NUMBER,
-    IN_COMMIT_TIMESTAMP_VERSION: Kind.NUMBER,
-    ISOLATION_LEVEL: Kind.TEXT,
-    LOG_RETENTION: Kind.SPAN,
-    "delta.minReaderVersion": Kind.NUMBER,
-    "delta.minWriterVersion": Kind.NUMBER,
-    "delta.parquet.compression.codec": Kind.TEXT,
-    "delta.parquet.format.version": Kind.TEXT,
-    "delta.randomPrefixLength": Kind.NUMBER,
-    "delta.randomizeFilePrefixes": Kind.TRUTH,
-    PROTECTED_BEFORE: Kind.NUMBER,
-    MATERIALIZED_ROW_COMMIT_VERSION: Kind.TEXT,
-    MATERIALIZED_ROW_ID: Kind.TEXT,
-    ROW_TRACKING_SUSPENDED: Kind.TRUTH,
-    "delta.sampleRetentionDuration": Kind.SPAN,
-    TXN_RETENTION: Kind.SPAN,
-    "delta.targetFileSize": Kind.TEXT,
-    "delta.universalFormat.enabledFormats": Kind.TEXT,
-    "delta.writePartitionColumnsToParquet": Kind.TRUTH,
-    LAYOUT: Kind.TEXT,
+PROPERTIES: dict[str, ValueKind] = {
+    "delta.appendOnly": ValueKind.TRUTH,
+    AUTO_OPTIMIZE: ValueKind.TRUTH,
+    AUTO_COMPACT: ValueKind.AUTO,
+    OPTIMIZE_WRITE: ValueKind.TRUTH,
+    "delta.castIcebergTimeType": ValueKind.TRUTH,
+    CHECKPOINT_INTERVAL: ValueKind.NUMBER,
+    "delta.checkpointPolicy": ValueKind.TEXT,
+    "delta.checkpointRetentionDuration": ValueKind.SPAN,
+    "delta.checkpoint.writeStatsAsJson": ValueKind.TRUTH,
+    "delta.checkpoint.writeStatsAsStruct": ValueKind.TRUTH,
+    COLUMN_MAPPING_MAX_ID: ValueKind.NUMBER,
+    COLUMN_MAPPING_MODE: ValueKind.TEXT,
+    "delta.compatibility.symlinkFormatManifest.enabled": ValueKind.TRUTH,
+    "delta.dataSkippingNumIndexedCols": ValueKind.NUMBER,
+    "delta.dataSkippingStatsColumns": ValueKind.TEXT,
+    "delta.dataSkippingStringPrefixLength": ValueKind.NUMBER,
+    DELETED_FILE_RETENTION: ValueKind.SPAN,
+    "delta.dropFeatureTruncateHistory.retentionDuration": ValueKind.SPAN,
+    "delta.enableChangeDataCapture": ValueKind.TRUTH,
+    CHANGE_FEED: ValueKind.TRUTH,
+    "delta.enableDeletionVectors": ValueKind.TRUTH,
+    "delta.enableExpiredLogCleanup": ValueKind.TRUTH,
+    "delta.enableFullRetentionRollback": ValueKind.TRUTH,
+    **dict.fromkeys(ICEBERG_COMPAT, ValueKind.TRUTH),
+    ENABLE_IN_COMMIT_TIMESTAMPS: ValueKind.TRUTH,
+    "delta.enableMaterializePartitionColumnsFeature": ValueKind.TRUTH,
+    ENABLE_ROW_TRACKING: ValueKind.TRUTH,
+    "delta.enableTypeWidening": ValueKind.TRUTH,
+    "delta.enableVariantShredding": ValueKind.TRUTH,
+    "delta.ignoreProtocolDefaults": ValueKind.TRUTH,
+    IN_COMMIT_TIMESTAMP_TIME: ValueKind.NUMBER,
+    IN_COMMIT_TIMESTAMP_VERSION: ValueKind.NUMBER,
+    ISOLATION_LEVEL: ValueKind.TEXT,
+    LOG_RETENTION: ValueKind.SPAN,
+    "delta.minReaderVersion": ValueKind.NUMBER,
+    "delta.minWriterVersion": ValueKind.NUMBER,
+    "delta.parquet.compression.codec": ValueKind.TEXT,
+    "delta.parquet.format.version": ValueKind.TEXT,
+    "delta.randomPrefixLength": ValueKind.NUMBER,
+    "delta.randomizeFilePrefixes": ValueKind.TRUTH,
+    PROTECTED_BEFORE: ValueKind.NUMBER,
+    MATERIALIZED_ROW_COMMIT_VERSION: ValueKind.TEXT,
+    MATERIALIZED_ROW_ID: ValueKind.TEXT,
+    ROW_TRACKING_SUSPENDED: ValueKind.TRUTH,
+    "delta.sampleRetentionDuration": ValueKind.SPAN,
+    TXN_RETENTION: ValueKind.SPAN,
+    "delta.targetFileSize": ValueKind.TEXT,
+    "delta.universalFormat.enabledFormats": ValueKind.TEXT,
+    "delta.writePartitionColumnsToParquet": ValueKind.TRUTH,
+    LAYOUT: ValueKind.TEXT,
 }
 
 DEFAULTS: dict[str, str] = {  # what a table works by where it does not say; the rest is off or means nothing
@@ -172,14 +172,14 @@ def isolation(value: str | None) -> Isolation:
     raise Invalid(f"the property {ISOLATION_LEVEL} is {value!r}; it must be one of {known}")
 
 
-def layout(value: str | None) -> Layout:
+def layout(value: str | None) -> DataLayout:
     """What a table's files are laid out for; scans where it does not say."""
     if value is None:
-        return Layout.DEFAULT
-    for known in Layout:
+        return DataLayout.DEFAULT
+    for known in DataLayout:
         if known.value == value.strip().lower():
             return known
-    names = ", ".join(known.value for known in Layout)
+    names = ", ".join(known.value for known in DataLayout)
     raise Invalid(f"the property {LAYOUT} is {value!r}; it must be one of {names}")
 
 
@@ -188,7 +188,7 @@ def number(name: str, value: str) -> int:
     try:
         return int(value.strip())
     except ValueError:
-        raise Invalid(f"the property {name} is {value!r}; it must be {Kind.NUMBER.value}") from None
+        raise Invalid(f"the property {name} is {value!r}; it must be {ValueKind.NUMBER.value}") from None
 
 
 def span_ms(name: str, value: str) -> int:
@@ -197,20 +197,20 @@ def span_ms(name: str, value: str) -> int:
     steps = list(_STEP.finditer(text))
     rest = _STEP.sub("", text).strip()
     if not steps or rest or any(step[2] not in _UNIT_MS for step in steps):
-        raise Invalid(f"the property {name} is {value!r}; it must be {Kind.SPAN.value}")
+        raise Invalid(f"the property {name} is {value!r}; it must be {ValueKind.SPAN.value}")
     return sum(int(step[1]) * _UNIT_MS[step[2]] for step in steps)
 
 
 def check(name: str, value: str) -> None:
     """Refuse a value that a known property cannot have."""
     match PROPERTIES.get(name):
-        case Kind.TRUTH if value.strip().lower() not in ("true", "false"):
-            raise Invalid(f"the property {name} is {value!r}; it must be {Kind.TRUTH.value}")
-        case Kind.AUTO if value.strip().lower() not in ("true", "false", "auto"):
-            raise Invalid(f"the property {name} is {value!r}; it must be {Kind.AUTO.value}")
-        case Kind.NUMBER:
+        case ValueKind.TRUTH if value.strip().lower() not in ("true", "false"):
+            raise Invalid(f"the property {name} is {value!r}; it must be {ValueKind.TRUTH.value}")
+        case ValueKind.AUTO if value.strip().lower() not in ("true", "false", "auto"):
+            raise Invalid(f"the property {name} is {value!r}; it must be {ValueKind.AUTO.value}")
+        case ValueKind.NUMBER:
             number(name, value)
-        case Kind.SPAN:
+        case ValueKind.SPAN:
             span_ms(name, value)
         case _:
             pass

@@ -28,8 +28,8 @@ from holdfast.schema.properties import (
     MATERIALIZED_ROW_ID,
     PREFIX,
     PROPERTIES,
+    DataLayout,
     Isolation,
-    Layout,
     check,
     nearest,
 )
@@ -38,7 +38,7 @@ _CHOICES = {
     COLUMN_MAPPING_MODE: ("none", "name", "id"),
     "delta.checkpointPolicy": ("classic", "v2"),
     ISOLATION_LEVEL: tuple(level.value for level in Isolation),
-    LAYOUT: tuple(layout.value for layout in Layout),
+    LAYOUT: tuple(layout.value for layout in DataLayout),
     "delta.parquet.compression.codec": ("uncompressed", "none", "snappy", "gzip", "zstd"),
 }
 _KEPT_BY_THE_TABLE = frozenset(

@@ -28,7 +28,7 @@ _TOKEN = re.compile(
 _COMMENT = re.compile(r"--|/\*|\*/")
 
 
-class Refused(Exception):
+class RefusedExpression(Exception):
     """Why an expression is not evaluated, as what it does."""
 
 
@@ -50,15 +50,15 @@ END = Token("end", "")
 def tokens_of(text: str) -> list[Token]:
     """What a text is made of."""
     if len(text) > _LONGEST:
-        raise Refused(f"has {len(text)} characters, and at most {_LONGEST} are read")
+        raise RefusedExpression(f"has {len(text)} characters, and at most {_LONGEST} are read")
     if "${" in text:
-        raise Refused("has ${, which stands for a setting or a variable of the environment")
+        raise RefusedExpression("has ${, which stands for a setting or a variable of the environment")
     tokens: list[Token] = []
     at = 0
     while at < len(text):
         token = _TOKEN.match(text, at)
         if token is None or _COMMENT.match(text, at):
-            raise Refused(f"cannot be read at {text[at : at + 20]!r}")
+            raise RefusedExpression(f"cannot be read at {text[at : at + 20]!r}")
         assert token.lastgroup is not None, "every alternative is named"
         if token.lastgroup != "space":
             tokens.append(Token(token.lastgroup, token[0]))

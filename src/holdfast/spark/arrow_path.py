@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 
 from holdfast.errors import Unsupported
 from holdfast.model.snapshot import HiddenRows
-from holdfast.parquet.gone import Gone
+from holdfast.parquet.gone import EqualityDeleteRows
 from holdfast.parquet.read import FileTask, ReadSpec, read_batches
 from holdfast.parquet.source import open_source
 from holdfast.plan.scan import ScanPlan
@@ -59,7 +59,11 @@ def has_connector(spark: SparkSession, url: str) -> bool:
 
 
 def scan_by_arrow(
-    spark: SparkSession, plan: ScanPlan, hidden: HiddenRows, outputs: Iterable[Field], gone: tuple[Gone, ...] = ()
+    spark: SparkSession,
+    plan: ScanPlan,
+    hidden: HiddenRows,
+    outputs: Iterable[Field],
+    gone: tuple[EqualityDeleteRows, ...] = (),
 ) -> DataFrame:
     """The rows of a plan; `outputs` are its columns and metadata columns, `gone` are rows gone by their values."""
     location = plan.snapshot.location

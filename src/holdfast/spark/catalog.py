@@ -33,7 +33,7 @@ _QUOTED = re.compile(r"`((?:[^`]|``)*)`")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogEntry:
     """A table as the catalog knows it."""
 
     database: str
@@ -78,13 +78,13 @@ def quoted(parts: Sequence[str]) -> str:
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)
 
 
-def find(spark: SparkSession, parts: Sequence[str]) -> Entry | None:
+def find(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | None:
     """The table that a name means; None where there is none, or where the name is a view's."""
     found = look(spark, parts)
-    return found if isinstance(found, Entry) else None
+    return found if isinstance(found, CatalogEntry) else None
 
 
-def look(spark: SparkSession, parts: Sequence[str]) -> Entry | View | None:
+def look(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | View | None:
     """The table or permanent view that a name means; None where there is neither."""
     database, name = _within(parts)
     if database is not None and not spark.catalog.databaseExists(f"{CATALOG}.{quoted([database])}"):
@@ -97,7 +97,9 @@ def look(spark: SparkSession, parts: Sequence[str]) -> Entry | View | None:
     for row in found:
         facts = dict(_FACT.findall(row.information))
         if not row.isTemporary and facts.get("Type") in ("MANAGED", "EXTERNAL") and "Location" in facts:
-            return Entry(row.namespace, row.tableName, facts.get("Provider", ""), facts["Location"], _managed(facts))
+            return CatalogEntry(
+                row.namespace, row.tableName, facts.get("Provider", ""), facts["Location"], _managed(facts)
+            )
         if not row.isTemporary and facts.get("Type") == "VIEW" and (text := _VIEW_TEXT.search(row.information)):
             within = split(facts.get("View Catalog and Namespace", row.namespace))[-1]
             outputs = tuple(n.replace("``", "`") for n in _QUOTED.findall(facts.get("View Query Output Columns", "")))
@@ -119,7 +121,7 @@ def enter(
     location: str | None,
     schema: StructType,
     comment: str | None = None,
-) -> Entry:
+) -> CatalogEntry:
     """Put a table into the catalog; without a location it is managed, and its entry says where it is."""
     database, name = _within(parts)
     let_hold(spark)

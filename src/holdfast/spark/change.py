@@ -28,8 +28,8 @@ from holdfast.parquet.carried import Carried
 from holdfast.parquet.fit import VOID
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.arithmetic import live_rows
-from holdfast.plan.change import SOURCE_ALIAS, Done, Inserted, Insertion, Pinned, Work
-from holdfast.plan.follow import Followed, Place
+from holdfast.plan.change import SOURCE_ALIAS, Done, Inserted, Insertion, PinnedSource, Work
+from holdfast.plan.follow import Followed, LocatedRows
 from holdfast.rows.stamp import PROVISIONAL
 from holdfast.schema.constraints import demands, quoted
 from holdfast.schema.enforce import Assignment, fit, refuse_doubles
@@ -88,7 +88,7 @@ class SparkChanger:
 
     spark: SparkSession
 
-    def pin(self, rows: DataFrame, prefix: str, target: Snapshot) -> Pinned:
+    def pin(self, rows: DataFrame, prefix: str, target: Snapshot) -> PinnedSource:
         """Evaluate a source once, and write its rows below the table."""
         schema = spark_to_struct(rows.schema, where="the source")
         refuse_doubles(schema)
@@ -96,7 +96,7 @@ class SparkChanger:
             raise Unsupported("a source without columns cannot be merged")
         spec = WriteSpec(fields=schema.fields, prefix=prefix, codec="snappy")
         with tasks(self.spark, "reading the source"):
-            return Pinned(schema, write_frame(rows, spec, target.location))
+            return PinnedSource(schema, write_frame(rows, spec, target.location))
 
     def change(self, work: Work) -> Done:
         """Find rows, and store what becomes of them."""
@@ -116,7 +116,7 @@ class SparkChanger:
         ):
             return self._found(matched.rows, only, work)
         if work.store is None:
-            return self._run(matched.rows.select(*addresses), task.Layout(only=only), work.target.snapshot, work)
+            return self._run(matched.rows.select(*addresses), task.BatchLayout(only=only), work.target.snapshot, work)
         beside = named_metadata(work)
         made = assigned(matched.rows, work, alias=alias_of_target(work), clause=CLAUSE, does=does, beside=beside)
         spec = _without_void(work.store.data)
@@ -136,7 +136,7 @@ class SparkChanger:
             out = made.frame.coalesce(1) if work.together else made.frame if placed else self._placed(made.frame, spec)
             out = _by_partition(out.select(*columns, *addresses), spec, by_id=work.by_id)
         notes = None if spec.id_column is None else Carried
-        return self._run(out, task.Layout(spec, feed, len(stored), only, notes), work.target.snapshot, work)
+        return self._run(out, task.BatchLayout(spec, feed, len(stored), only, notes), work.target.snapshot, work)
 
     def insert(self, work: Insertion) -> Inserted:
         """Store rows of a source that found none."""
@@ -154,7 +154,7 @@ class SparkChanger:
             feed = None if work.store.feed is None else _without_void(work.store.feed)
             columns = [named(f.name).alias(f"c{i}") for i, f in enumerate(spec.fields)]
             out = _by_partition(prepared.frame.select(*columns), spec)
-            layout = task.Layout(spec, feed, len(columns), task.INSERTED)
+            layout = task.BatchLayout(spec, feed, len(columns), task.INSERTED)
             done = self._run(out, layout, work.source.snapshot, None)
             staged.append(done.staged)
             feeds.append(done.feed)
@@ -184,11 +184,11 @@ class SparkChanger:
         done = Done(updated=positions) if does == task.UPDATED else Done(deleted=positions)
         return replace(done, doubled=again)
 
-    def follow(self, old: Place, new: Place) -> Followed:
+    def follow(self, old: LocatedRows, new: LocatedRows) -> Followed:
         """Look for the rows of one place in another."""
         return follow(self.spark, old, new)
 
-    def ids(self, place: Place, limit: int) -> Sequence[int]:
+    def ids(self, place: LocatedRows, limit: int) -> Sequence[int]:
         """Some ids of rows."""
         return ids(self.spark, place, limit)
 
@@ -198,7 +198,7 @@ class SparkChanger:
             return frame
         return frame.hint("rebalance", *spec.partition_columns)
 
-    def _run(self, rows: DataFrame, layout: task.Layout, snapshot: Snapshot, work: Work | None) -> Done:
+    def _run(self, rows: DataFrame, layout: task.BatchLayout, snapshot: Snapshot, work: Work | None) -> Done:
         location = snapshot.location
         store = carried(location.store)
         if store.url.startswith("memory:"):

@@ -26,7 +26,7 @@ from holdfast.model.mutation import STAGED
 from holdfast.parquet.carried import Carried
 from holdfast.parquet.write import RowWriter, WriteSpec, file_names
 from holdfast.spark.carry import TaskFunction
-from holdfast.storage.sink import Sink
+from holdfast.storage.sink import FileSink
 
 COPIED, UPDATED, DELETED, INSERTED, MET = range(5)  # what becomes of a row; MET: found by the source, otherwise left
 DOES, ADDRESS, PARTNER = "does", "address", "partner"
@@ -48,7 +48,7 @@ _AFTER = {UPDATED: "update_postimage", INSERTED: "insert"}
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class BatchLayout:
     """Where in a batch things are: the columns to store come first, then those of the row as it was."""
 
     data: WriteSpec | None = None
@@ -90,7 +90,7 @@ class _Told:
             yield {"kind": kind, "file": file, "bits": positions.serialize(), "rows": self.rows[file]}
 
 
-def changing(layout: Layout, sink: Sink) -> TaskFunction:
+def changing(layout: BatchLayout, sink: FileSink) -> TaskFunction:
     """What a task does."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -130,7 +130,7 @@ def changing(layout: Layout, sink: Sink) -> TaskFunction:
     return run
 
 
-def _write_feed(feed: RowWriter, layout: Layout, batch: pa.RecordBatch, does: NDArray[np.integer]) -> None:
+def _write_feed(feed: RowWriter, layout: BatchLayout, batch: pa.RecordBatch, does: NDArray[np.integer]) -> None:
     fields = len(layout.feed.fields) - 1 if layout.feed is not None else 0
     for kinds, first in ((_BEFORE, layout.stored), (_AFTER, 0)):
         for which, change in kinds.items():

@@ -28,18 +28,18 @@ from holdfast.schema.enforce import (
     Cast,
     Default,
     Elements,
-    Entries,
     Fields,
     Fit,
-    Fixed,
+    FittedField,
     Generated,
+    GivenValue,
     How,
+    MapEntries,
     Null,
     Numbered,
-    Part,
     Same,
 )
-from holdfast.schema.identity import Identity, overflow
+from holdfast.schema.identity import IdentityColumn, overflow
 from holdfast.schema.literal_text import literal_text
 from holdfast.schema.show import type_text
 from holdfast.schema.types import Array, DataType, Field, Map, Primitive, Struct
@@ -55,11 +55,11 @@ _ROW_BITS = 33  # monotonically_increasing_id: the row's number in its task belo
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedFrame:
     """Rows ready to be written, and what will be known of them once they are."""
 
     frame: DataFrame
-    identities: tuple[Identity, ...] = ()
+    identities: tuple[IdentityColumn, ...] = ()
     observed: Observation | None = None
 
     def marks(self) -> Mapping[str, int]:
@@ -78,7 +78,7 @@ def prepare(
     *,
     tasks: int = MANY_TASKS,
     carry: Sequence[str] = (),
-) -> Prepared:
+) -> PreparedFrame:
     """The rows of a DataFrame as rows of the table, checked as they pass; columns to `carry` come along behind.
 
     `tasks` is at least the number of tasks that read the DataFrame: the less, the smaller the gaps in identity columns.
@@ -98,7 +98,7 @@ def prepare(
             for i, identity in enumerate(numbered)
         ]
         frame = frame.observe(observed, *furthest)
-    return Prepared(checked(frame, [p.field for p in fit.parts], demands), numbered, observed)
+    return PreparedFrame(checked(frame, [p.field for p in fit.parts], demands), numbered, observed)
 
 
 def checked(
@@ -160,7 +160,7 @@ def _said(said: Mapping[str, Any], text: str, end: int) -> TableError:
     )
 
 
-def _made(part: Part, tasks: int) -> Column:
+def _made(part: FittedField, tasks: int) -> Column:
     """A column of the table from the incoming columns."""
     match part.how:
         case Numbered(identity):
@@ -170,7 +170,7 @@ def _made(part: Part, tasks: int) -> Column:
             return converted(part.how, value, part.field, part.field.name)
 
 
-def _computed(part: Part) -> Column:
+def _computed(part: FittedField) -> Column:
     """A column of the table, once the columns it may be generated from are there."""
     if isinstance(part.how, Generated):
         return F.expr(part.how.expression.sql).cast(spark_type(part.field.type))
@@ -190,7 +190,7 @@ def converted(how: How, value: Column, field: Field, where: str) -> Column:
             assert isinstance(field.type, Array), "elements make a list"
             inner = Field("element", field.type.element)
             return F.transform(value, lambda x: converted(each, x, inner, f"{where}.element"))
-        case Entries(key, item):
+        case MapEntries(key, item):
             assert isinstance(field.type, Map), "entries make a map"
             keys, items = Field("key", field.type.key), Field("value", field.type.value)
             made = value
@@ -203,7 +203,7 @@ def converted(how: How, value: Column, field: Field, where: str) -> Column:
             return F.lit(None).cast(spark_type(field.type))
         case Default(expression):
             return _converted(F.expr(expression.sql), field.type, where)
-        case Fixed(value):
+        case GivenValue(value):
             return F.expr(literal_text(value, field.type)).cast(spark_type(field.type))
         case Generated() | Numbered():
             raise AssertionError("only a column of the table is generated or numbered")
@@ -216,13 +216,13 @@ def _converted(value: Column, to: DataType, where: str) -> Column:
     return F.when(fits, converted).otherwise(_refusal({"misfit": where, "type": type_text(to)}))
 
 
-def _fields(parts: Sequence[Part], value: Column, where: str) -> Iterator[Column]:
+def _fields(parts: Sequence[FittedField], value: Column, where: str) -> Iterator[Column]:
     for part in parts:
         inner = F.lit(None) if part.source is None else value.getField(part.source)
         yield converted(part.how, inner, part.field, f"{where}.{part.field.name}").alias(part.field.name)
 
 
-def _numbers(identity: Identity, tasks: int) -> Column:
+def _numbers(identity: IdentityColumn, tasks: int) -> Column:
     """Distinct numbers beyond the mark: tasks take turns, so a task's n-th row is about `n * tasks` steps away."""
     row = F.monotonically_increasing_id().bitwiseAND((1 << _ROW_BITS) - 1)
     turn = F.when(F.spark_partition_id() < tasks, F.spark_partition_id().cast("bigint"))

@@ -10,7 +10,7 @@ from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from holdfast.plan.follow import Followed, Place
+from holdfast.plan.follow import Followed, LocatedRows
 from holdfast.rows import columns as names
 from holdfast.spark.bits import bits_of, positions_of
 from holdfast.spark.failing import jobs
@@ -28,7 +28,7 @@ _METADATA = {
 }
 
 
-def follow(spark: SparkSession, old: Place, new: Place) -> Followed:
+def follow(spark: SparkSession, old: LocatedRows, new: LocatedRows) -> Followed:
     """Where the rows of one place are in another."""
     if not len(old.plan.files) or not len(new.plan.files):
         return Followed()
@@ -51,7 +51,7 @@ def follow(spark: SparkSession, old: Place, new: Place) -> Followed:
     return Followed(told_of("old", True), told_of("new", True), told_of("old", False))
 
 
-def ids(spark: SparkSession, place: Place, limit: int) -> Sequence[int]:
+def ids(spark: SparkSession, place: LocatedRows, limit: int) -> Sequence[int]:
     """Some ids of rows."""
     if not len(place.plan.files):
         return []
@@ -60,7 +60,7 @@ def ids(spark: SparkSession, place: Place, limit: int) -> Sequence[int]:
     return sorted(found.column("id").to_pylist())
 
 
-def _rows(spark: SparkSession, place: Place, prefix: str) -> DataFrame:
+def _rows(spark: SparkSession, place: LocatedRows, prefix: str) -> DataFrame:
     metadata = {name: prefix + label for name, label in _METADATA.items()}
     frame = SparkRunner(spark).scan(replace(place.plan, columns=(), metadata=metadata, where=None), place.hidden)
     return frame.select(*metadata.values())

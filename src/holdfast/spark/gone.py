@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from holdfast.model.snapshot import GoneByValue
-from holdfast.parquet.gone import GROUP, SEQUENCE, Gone
+from holdfast.parquet.gone import GROUP, SEQUENCE, EqualityDeleteRows
 from holdfast.plan.scan import Request, ScanPlan, plan_scan
 from holdfast.rows import columns as names
 from holdfast.schema.types import LONG, Field
@@ -31,7 +31,7 @@ Scan = Callable[[ScanPlan], DataFrame]
 
 
 @dataclass(frozen=True)
-class Place:
+class FileOrder:
     """The sequence and the group of a row's file, as columns."""
 
     sequence: Column
@@ -57,13 +57,13 @@ def rows_of(spark: SparkSession, gone: GoneByValue, scan: Scan, scratch: Scratch
     return joined.select(*values, _SINCE, _OF)
 
 
-def without(df: DataFrame, gone: GoneByValue, rows: DataFrame, values: Sequence[Column], place: Place) -> DataFrame:
+def without(df: DataFrame, gone: GoneByValue, rows: DataFrame, values: Sequence[Column], place: FileOrder) -> DataFrame:
     """The rows of `df` that are left."""
     return df.join(rows, _equal(gone, values, place) & (named(_SINCE) > place.sequence), "left_anti")
 
 
 def flagged(
-    df: DataFrame, gone: GoneByValue, rows: DataFrame, values: Sequence[Column], place: Place, flag: str
+    df: DataFrame, gone: GoneByValue, rows: DataFrame, values: Sequence[Column], place: FileOrder, flag: str
 ) -> DataFrame:
     """All rows of `df`, each with whether it is gone."""
     by = [_value(i) for i in range(len(values))] + ([] if gone.everywhere else [_OF])
@@ -73,19 +73,21 @@ def flagged(
     return joined.withColumn(flag, told).drop(*by, _SINCE)
 
 
-def in_memory(spark: SparkSession, gone: GoneByValue, scan: Scan, scratch: Scratch) -> Gone:
+def in_memory(spark: SparkSession, gone: GoneByValue, scan: Scan, scratch: Scratch) -> EqualityDeleteRows:
     """The rows to delete, for tasks that read files themselves; they grow with the deletes."""
     with jobs():
         found = rows_of(spark, gone, scan, scratch).toArrow()
     fields = gone.deletes.schema.fields
-    return Gone(fields, found.rename_columns([*(f.name for f in fields), SEQUENCE, GROUP]), gone.everywhere)
+    return EqualityDeleteRows(
+        fields, found.rename_columns([*(f.name for f in fields), SEQUENCE, GROUP]), gone.everywhere
+    )
 
 
 def _value(number: int) -> str:
     return f"__hf_delete_value_{number}"
 
 
-def _equal(gone: GoneByValue, values: Sequence[Column], place: Place) -> Column:
+def _equal(gone: GoneByValue, values: Sequence[Column], place: FileOrder) -> Column:
     tests = [value.eqNullSafe(named(_value(i))) for i, value in enumerate(values)]
     if not gone.everywhere:
         tests.append(place.group == named(_OF))

@@ -22,7 +22,7 @@ from holdfast.env import system
 from holdfast.errors import Unsupported
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import HiddenRows, Snapshot
-from holdfast.parquet.runs import RUN_ROWS, Run, bitmap_run, entry_runs
+from holdfast.parquet.runs import RUN_ROWS, EntryRun, bitmap_run, entry_runs
 from holdfast.plan.scan import ScanPlan
 from holdfast.rows.columns import ROW_COMMIT_VERSION, ROW_ID
 from holdfast.schema.types import LONG, Field, Primitive
@@ -32,7 +32,7 @@ from holdfast.spark.scan import SparkRunner
 from holdfast.spark.types import named, spark_struct
 from holdfast.storage.location import Location
 from holdfast.storage.remote import RemoteStore
-from holdfast.storage.sink import Sink, open_sink, put
+from holdfast.storage.sink import FileSink, open_sink, put
 
 ID, VERSION = "__hf_row_id", "__hf_row_version"
 _ANSWER = (
@@ -89,14 +89,14 @@ def write_runs(
     return list(answer.sort_by("name").to_pylist())  # one per run
 
 
-def _writer(sink: Sink, directory: str, keys: int, bitmaps: bool) -> TaskFunction:
+def _writer(sink: FileSink, directory: str, keys: int, bitmaps: bool) -> TaskFunction:
     """What a task does."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tables = (pa.Table.from_batches([batch]) for batch in batches if batch.num_rows)
         if bitmaps:
             one = bitmap_run(tables, keys)
-            runs: Iterable[Run] = () if one is None else (one,)
+            runs: Iterable[EntryRun] = () if one is None else (one,)
         else:
             runs = chain.from_iterable(entry_runs(held, keys) for held in _gathered(tables))
         for run in runs:

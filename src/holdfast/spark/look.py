@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from holdfast.parquet.look import LOOKED, Ask, look
+from holdfast.parquet.look import LOOKED, FooterRequest, look
 from holdfast.plan.check import Asks
 from holdfast.schema.types import LONG, STRING, Field, Primitive
 from holdfast.spark.carry import TaskFunction, by_value, carried
@@ -56,7 +56,7 @@ class SparkLooker:
             found.append(self._in_tasks(asks, own))
         return pa.concat_tables(found)
 
-    def _in_tasks(self, asks: Asks, own: list[Ask]) -> pa.Table:
+    def _in_tasks(self, asks: Asks, own: list[FooterRequest]) -> pa.Table:
         store = carried(asks.store)
         needs = ("numpy", "pyroaring", *(("obstore",) if isinstance(store, RemoteStore) else ()))
         task = by_value(_looking(store, asks.id_column), needs, work="look at data files")
@@ -71,7 +71,7 @@ def _looking(store: ObjectStore, id_column: str | None) -> TaskFunction:
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            seen = [asdict(look(store, Ask(**row), id_column)) for row in batch.to_pylist()]  # one per file
+            seen = [asdict(look(store, FooterRequest(**row), id_column)) for row in batch.to_pylist()]  # one per file
             yield pa.RecordBatch.from_pylist(seen, LOOKED)
 
     return run

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 
 from holdfast.plan.change import Positions
 from holdfast.plan.changes import AFTER, BEFORE, CHANGE_TYPE, DELETE, INSERT, ChangesPlan
-from holdfast.plan.follow import Place
-from holdfast.plan.publish import Arriving, Gone, Storage, Whole, coming, going
+from holdfast.plan.follow import LocatedRows
+from holdfast.plan.publish import Arriving, ChangedIds, Storage, Whole, coming, going
 from holdfast.rows import columns as names
 from holdfast.spark.bits import bits_of, positions_of
 from holdfast.spark.carry import TaskFunction, by_value
@@ -35,15 +35,15 @@ class SparkPublisher:
 
     spark: SparkSession
 
-    def gone(self, plan: ChangesPlan) -> Gone:
+    def gone(self, plan: ChangesPlan) -> ChangedIds:
         """The ids of rows that a net change updates or deletes."""
         rows = SparkChangeReader(self.spark).changes(going(plan)).select(CHANGE_TYPE, names.ROW_ID)
         gather = by_value(_gathered, ("pyarrow", "numpy", "pyroaring"), work="gather row ids")
         with tasks(self.spark, "looking for rows that changed"):
             told = rows.mapInArrow(gather, "kind string, bits binary").toArrow()  # two bitmaps per task
-        return Gone(*(_united(told, kind) for kind in (BEFORE, DELETE)))
+        return ChangedIds(*(_united(told, kind) for kind in (BEFORE, DELETE)))
 
-    def locate(self, place: Place, ids: BitMap64) -> Positions:
+    def locate(self, place: LocatedRows, ids: BitMap64) -> Positions:
         """Where the live rows with these ids are."""
         if not ids or not len(place.plan.files):
             return {}

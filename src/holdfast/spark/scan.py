@@ -39,7 +39,7 @@ from holdfast.spark.broadcast import small_table
 from holdfast.spark.conditions import below
 from holdfast.spark.filelist import NAMED_AT_MOST, ListedFile, file_number, read_files
 from holdfast.spark.footers import Spelling, refuse_nameless, spellings
-from holdfast.spark.gone import Place, Scan, flagged, in_memory, rows_of, without
+from holdfast.spark.gone import FileOrder, Scan, flagged, in_memory, rows_of, without
 from holdfast.spark.hive import directories_agree
 from holdfast.spark.outputs import all_outputs, logical, needed, outputs_of
 from holdfast.spark.placed import Facts, known_of, more_facts, not_parquet, partition_name
@@ -257,7 +257,7 @@ class _NativeScan:
     def _without_gone(self, df: DataFrame, lot: Lot, numbered: bool) -> DataFrame:
         """The rows that no delete takes by value; or all, each with whether one does."""
         own = {f.field_id: f for f in self.plan.snapshot.schema.fields}
-        place = Place(
+        place = FileOrder(
             self._per_file(lot, facts.SEQUENCE, "sequence", numbered),
             self._per_file(lot, facts.GROUP, "group", numbered),
         )

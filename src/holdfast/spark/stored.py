@@ -11,12 +11,12 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from holdfast.errors import Unsupported
-from holdfast.schema.expressions import Stored
+from holdfast.schema.expressions import StoredExpression
 
 _BUILT_IN = "org.apache.spark.sql.catalyst.expressions."
 
 
-def refuse_shadowed(session: SparkSession, expressions: Iterable[Stored]) -> None:
+def refuse_shadowed(session: SparkSession, expressions: Iterable[StoredExpression]) -> None:
     """Refuse expressions that call what is, in this session, no function of Spark's."""
     for name, text in sorted({name: e.text for e in expressions for name in e.functions}.items()):
         try:

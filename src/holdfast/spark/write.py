@@ -28,7 +28,7 @@ from holdfast.spark.carry import TaskFunction, by_value, carried
 from holdfast.spark.types import named, spark_struct
 from holdfast.storage.location import Location
 from holdfast.storage.remote import RemoteStore
-from holdfast.storage.sink import Sink, open_sink
+from holdfast.storage.sink import FileSink, open_sink
 
 _FILE_ROWS = "spark.sql.files.maxRecordsPerFile"
 _ANSWER = (
@@ -79,7 +79,7 @@ def gathered(df: DataFrame, spec: WriteSpec) -> DataFrame:
     return df.hint("rebalance", *spec.partition_columns)
 
 
-def _writer(spec: WriteSpec, sink: Sink, notes: type[Carried] | None) -> TaskFunction:
+def _writer(spec: WriteSpec, sink: FileSink, notes: type[Carried] | None) -> TaskFunction:
     """What a task does."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -18,12 +18,12 @@ from holdfast.schema.constraints import quoted
 from holdfast.spark.catalog import enter, find, forget, rename
 from holdfast.spark.types import spark_struct
 from holdfast.sql import answers
-from holdfast.sql.asking import Asking
+from holdfast.sql.asking import StatementContext
 from holdfast.sql.create import ColumnDef, parse_column, parse_key, parse_properties, parse_type_text
 from holdfast.sql.cursor import Cursor
-from holdfast.sql.known import Found
+from holdfast.sql.known import ResolvedTable
 from holdfast.sql.references import Span
-from holdfast.sql.text import Kind, Statement
+from holdfast.sql.text import Statement, TokenKind
 from holdfast.table import altering, placing
 from holdfast.table.delta import DeltaTable
 from holdfast.table.following import nullable
@@ -171,7 +171,7 @@ def _change(cursor: Cursor) -> Change:
         if_exists = cursor.take("IF", "EXISTS")
         return DropConstraint(cursor.identifier(), if_exists)
     if cursor.take("DROP", "FEATURE"):
-        name = cursor.text() if cursor.statement.kind(cursor.at) is Kind.TEXT else ".".join(cursor.name())
+        name = cursor.text() if cursor.statement.kind(cursor.at) is TokenKind.TEXT else ".".join(cursor.name())
         return DropFeature(name, cursor.take("TRUNCATE", "HISTORY"))
     if cursor.take("ADD"):
         return _add(cursor)
@@ -284,7 +284,7 @@ def _column(cursor: Cursor) -> ChangeColumn | SyncIdentity:
     return ChangeColumn(name, type_, comment, first=first, after=after)
 
 
-def run_alter(asking: Asking, statement: Statement, asked: Alter, found: Found) -> DataFrame:
+def run_alter(asking: StatementContext, statement: Statement, asked: Alter, found: ResolvedTable) -> DataFrame:
     match asked.change:
         case RenameTo(to):
             _rename(asking, found, to)
@@ -311,7 +311,7 @@ def run_alter(asking: Asking, statement: Statement, asked: Alter, found: Found) 
     return answers.nothing(asking.spark)
 
 
-def _altered(found: Found, change: Change) -> None:
+def _altered(found: ResolvedTable, change: Change) -> None:
     table = found.table
     match change:
         case AddColumns(columns, places):
@@ -342,9 +342,9 @@ def _altered(found: Found, change: Change) -> None:
             raise AssertionError(f"{change} is carried out elsewhere")
 
 
-def _change_column(asking: Asking, statement: Statement, found: Found, change: ChangeColumn) -> None:
+def _change_column(asking: StatementContext, statement: Statement, found: ResolvedTable, change: ChangeColumn) -> None:
     name, env = _dotted(change.name), system()
-    place = placing.Place(change.after) if change.first or change.after is not None else None
+    place = placing.ColumnPlace(change.after) if change.first or change.after is not None else None
     if place is not None or isinstance(found.table, DeltaTable):
         state = found.delta("FIRST and AFTER").handle.newest()
         if change.type is not None or change.comment is not None or place is not None:
@@ -362,7 +362,7 @@ def _change_column(asking: Asking, statement: Statement, found: Found, change: C
         found.delta("DROP DEFAULT").dropColumnDefault(name)
 
 
-def _rename(asking: Asking, found: Found, to: tuple[str, ...]) -> None:
+def _rename(asking: StatementContext, found: ResolvedTable, to: tuple[str, ...]) -> None:
     if found.entry is None:
         raise Unsupported(f"{found.name} is a path and has no name that could be changed")
     if find(asking.spark, to) is not None:
@@ -370,7 +370,7 @@ def _rename(asking: Asking, found: Found, to: tuple[str, ...]) -> None:
     rename(asking.spark, found.parts, to)
 
 
-def _relocate(asking: Asking, found: Found, location: str) -> None:
+def _relocate(asking: StatementContext, found: ResolvedTable, location: str) -> None:
     if found.entry is None:
         raise Unsupported(f"{found.name} is a path: name the other path instead")
     if found.entry.managed:

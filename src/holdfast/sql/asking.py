@@ -10,23 +10,23 @@ from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.errors import Invalid
 from holdfast.spark.plain import plain_sql
-from holdfast.sql.known import Found, Known, TableRows
+from holdfast.sql.known import ResolvedTable, TableResolver, TableRows
 from holdfast.sql.parameters import Parameters
 from holdfast.sql.references import Span
-from holdfast.sql.text import Kind, Statement
+from holdfast.sql.text import Statement, TokenKind
 
 _DEFAULTS = "spark.databricks.delta.properties.defaults."
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class StatementContext:
     """What running a statement needs beside the statement."""
 
     spark: SparkSession
-    known: Known
+    known: TableResolver
     given: Parameters
-    found: dict[tuple[str, ...], Found | None] = field(default_factory=dict, repr=False)
+    found: dict[tuple[str, ...], ResolvedTable | None] = field(default_factory=dict, repr=False)
     rows: dict[tuple[object, ...], TableRows] = field(default_factory=dict, repr=False)
 
     @property
@@ -58,18 +58,18 @@ class Asking:
         """What Spark itself answers."""
         return plain_sql(self.spark, text, args, **fields)
 
-    def anew(self) -> Asking:
+    def anew(self) -> StatementContext:
         """The same, for another statement: names are looked up again."""
-        return Asking(self.spark, self.known, self.given)
+        return StatementContext(self.spark, self.known, self.given)
 
-    def table(self, parts: tuple[str, ...]) -> Found | None:
+    def table(self, parts: tuple[str, ...]) -> ResolvedTable | None:
         """The table a name means, the same for all of a statement."""
         if parts not in self.found:
             self.found[parts] = self.known.table(self.spark, parts)
         return self.found[parts]
 
     def rows_of(
-        self, found: Found, version: int | str | None = None, timestamp: str | datetime.datetime | None = None
+        self, found: ResolvedTable, version: int | str | None = None, timestamp: str | datetime.datetime | None = None
     ) -> TableRows:
         """The rows of a table; those of one name and version are the same for all of a statement."""
         return self.rows.setdefault((found.parts, version, timestamp), TableRows(found.table, version, timestamp))
@@ -109,6 +109,6 @@ class Asking:
         if last - first != 1:
             return None
         word = statement.words[first]
-        if word.kind is Kind.TEXT:
+        if word.kind is TokenKind.TEXT:
             return word.value
-        return int(word.text) if word.kind is Kind.NUMBER and word.text.isdigit() else None
+        return int(word.text) if word.kind is TokenKind.NUMBER and word.text.isdigit() else None

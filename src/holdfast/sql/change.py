@@ -16,9 +16,9 @@ from holdfast.schema.types import Field
 from holdfast.spark.catalog import quoted as quoted_name
 from holdfast.spark.stored import refuse_shadowed
 from holdfast.sql import answers
-from holdfast.sql.asking import Asking
+from holdfast.sql.asking import StatementContext
 from holdfast.sql.cursor import Cursor
-from holdfast.sql.known import Found, Table, path_of
+from holdfast.sql.known import ResolvedTable, Table, path_of
 from holdfast.sql.query import expressions
 from holdfast.sql.references import Reference, Span
 from holdfast.sql.text import Statement
@@ -99,39 +99,41 @@ def refuse_doubled(columns: Sequence[tuple[str, ...]], condition: str = "DELTA_C
         seen.add(folded)
 
 
-def run_delete(asking: Asking, statement: Statement, asked: Delete, found: Found) -> DataFrame:
+def run_delete(asking: StatementContext, statement: Statement, asked: Delete, found: ResolvedTable) -> DataFrame:
     with _deletion(asking, statement, asked, found) as (table, condition):
         done = table.delete(condition, userMetadata=asking.user_metadata)
     return answers.deleted(asking.spark, done)
 
 
-def explain_delete(asking: Asking, statement: Statement, asked: Delete, found: Found) -> DataFrame:
+def explain_delete(asking: StatementContext, statement: Statement, asked: Delete, found: ResolvedTable) -> DataFrame:
     with _deletion(asking, statement, asked, found) as (table, condition):
         return answers.explained(asking.spark, table.plan.delete(condition))
 
 
 @contextmanager
-def _deletion(asking: Asking, statement: Statement, asked: Delete, found: Found) -> Iterator[tuple[Table, str | None]]:
+def _deletion(
+    asking: StatementContext, statement: Statement, asked: Delete, found: ResolvedTable
+) -> Iterator[tuple[Table, str | None]]:
     """The table and what to delete from it."""
     table = called(found, asked.alias)
     with expressions(asking, statement, target_of(asked.table, asked.alias), table) as text_of:
         yield table, None if asked.where is None else text_of(asked.where)
 
 
-def run_update(asking: Asking, statement: Statement, asked: Update, found: Found) -> DataFrame:
+def run_update(asking: StatementContext, statement: Statement, asked: Update, found: ResolvedTable) -> DataFrame:
     with _setting(asking, statement, asked, found) as (table, condition, sets):
         done = table.update(condition, sets, userMetadata=asking.user_metadata)
     return answers.updated(asking.spark, done)
 
 
-def explain_update(asking: Asking, statement: Statement, asked: Update, found: Found) -> DataFrame:
+def explain_update(asking: StatementContext, statement: Statement, asked: Update, found: ResolvedTable) -> DataFrame:
     with _setting(asking, statement, asked, found) as (table, condition, sets):
         return answers.explained(asking.spark, table.plan.update(condition, sets))
 
 
 @contextmanager
 def _setting(
-    asking: Asking, statement: Statement, asked: Update, found: Found
+    asking: StatementContext, statement: Statement, asked: Update, found: ResolvedTable
 ) -> Iterator[tuple[Table, str | None, dict[str, str]]]:
     """The table, which rows of it to change, and what to set."""
     table = called(found, asked.alias)
@@ -140,12 +142,12 @@ def _setting(
         yield table, condition, assigned(asking, statement, asked.table, asked.alias, asked.sets, table, text_of)
 
 
-def run_truncate(asking: Asking, statement: Statement, asked: Truncate, found: Found) -> DataFrame:
+def run_truncate(asking: StatementContext, statement: Statement, asked: Truncate, found: ResolvedTable) -> DataFrame:
     found.table.delete(userMetadata=asking.user_metadata)
     return answers.nothing(asking.spark)
 
 
-def called(found: Found, alias: str | None) -> Table:
+def called(found: ResolvedTable, alias: str | None) -> Table:
     """The table under the name that columns of it may be qualified by."""
     if alias is None and path_of(found.parts) is not None:
         return found.table
@@ -157,7 +159,7 @@ def target_of(parts: tuple[str, ...], alias: str | None) -> Reference:
     return Reference((0, 0), parts, alias=alias)
 
 
-def default_text(asking: Asking, f: Field) -> str:
+def default_text(asking: StatementContext, f: Field) -> str:
     """What DEFAULT means for a column, as SQL that stands among the user's own."""
     default = default_of(f)
     if default is None:
@@ -167,7 +169,7 @@ def default_text(asking: Asking, f: Field) -> str:
 
 
 def assigned(
-    asking: Asking,
+    asking: StatementContext,
     statement: Statement,
     named: tuple[str, ...],
     alias: str | None,
@@ -184,7 +186,7 @@ def assigned(
     return made
 
 
-def _default(asking: Asking, name: str, table: Table) -> str:
+def _default(asking: StatementContext, name: str, table: Table) -> str:
     """What DEFAULT means for a column: a field inside of one has none."""
     schema = table.handle.newest().snapshot.schema
     try:

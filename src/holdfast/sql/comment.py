@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from holdfast.sql import answers
-from holdfast.sql.asking import Asking
+from holdfast.sql.asking import StatementContext
 from holdfast.sql.cursor import Cursor
-from holdfast.sql.known import Found
+from holdfast.sql.known import ResolvedTable
 from holdfast.sql.text import Statement
 
 
@@ -30,6 +30,6 @@ def parse_comment(cursor: Cursor) -> Comment:
     return Comment(table, text)
 
 
-def run_comment(asking: Asking, statement: Statement, asked: Comment, found: Found) -> DataFrame:
+def run_comment(asking: StatementContext, statement: Statement, asked: Comment, found: ResolvedTable) -> DataFrame:
     found.delta("COMMENT ON TABLE").setProperties({"comment": asked.text or ""})
     return answers.nothing(asking.spark)

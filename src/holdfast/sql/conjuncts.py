@@ -33,8 +33,8 @@ from holdfast.predicate.records import (
 from holdfast.schema.constraints import quoted
 from holdfast.schema.types import Struct
 from holdfast.sql.parameters import Parameters, literal
-from holdfast.sql.references import Block, Join, Relation, Span, name_end, names
-from holdfast.sql.text import Kind, Statement, statement_of
+from holdfast.sql.references import Join, QueryBlock, Relation, Span, name_end, names
+from holdfast.sql.text import Statement, TokenKind, statement_of
 
 METADATA = "_metadata"
 _QUERIES = frozenset(("SELECT", "EXISTS", "FROM"))
@@ -81,7 +81,7 @@ class Subject:
     aliases: tuple[str, ...] = ()  # the names that the alias gives to columns
 
 
-def conditions(statement: Statement, block: Block, at: int) -> Iterator[Span]:
+def conditions(statement: Statement, block: QueryBlock, at: int) -> Iterator[Span]:
     """The conditions of a block that may leave out rows of one of its relations."""
     if not block.is_plain:
         return
@@ -98,13 +98,13 @@ def conditions(statement: Statement, block: Block, at: int) -> Iterator[Span]:
             yield from conjuncts(statement, *on)
 
 
-def stays(block: Block, at: int) -> bool:
+def stays(block: QueryBlock, at: int) -> bool:
     """Whether each row that the joins of a block give has a row of one of its relations in it."""
     joined, at = _joined(block, at)
     return _stays(joined, at, len(joined))
 
 
-def _joined(block: Block, at: int) -> tuple[tuple[Relation, ...], int]:
+def _joined(block: QueryBlock, at: int) -> tuple[tuple[Relation, ...], int]:
     """What one of the relations is joined with, and its number there.
 
     What a comma divides does not fill up with nulls what it divides from.
@@ -169,7 +169,7 @@ def condition_of(statement: Statement, span: Span, given: Parameters) -> Conditi
             at += value[1]
             continue
         end = name_end(statement, at) if word.is_name and word.upper not in KEYWORDS else at
-        if end > at and not (statement.upper(end) == "(" or statement.kind(end) is Kind.TEXT):
+        if end > at and not (statement.upper(end) == "(" or statement.kind(end) is TokenKind.TEXT):
             parts.append(Name(names(statement, at, end), word.text if end - at == 1 and word.upper else ""))
             at = end
             continue

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from holdfast.errors import Invalid, Unsupported
 from holdfast.sql.cursor import Cursor
 from holdfast.sql.references import Span
-from holdfast.sql.text import Kind
-from holdfast.table.builder import IdentityGenerator, Mode
+from holdfast.sql.text import TokenKind
+from holdfast.table.builder import CreateMode, IdentityGenerator
 
 # What a table writes of itself, and another does not take over.
 OF_ITSELF = (
@@ -51,7 +51,7 @@ class Create:
     """CREATE or REPLACE TABLE."""
 
     table: tuple[str, ...]
-    mode: Mode
+    mode: CreateMode
     columns: tuple[ColumnDef, ...] = ()
     checks: Mapping[str, Span] = field(default_factory=dict)
     provider: str | None = None
@@ -77,13 +77,15 @@ def parse_create(cursor: Cursor) -> Create:
     """CREATE [OR REPLACE] TABLE, or REPLACE TABLE."""
     creates = cursor.take("CREATE")
     replaces = cursor.take("OR", "REPLACE") if creates else cursor.take("REPLACE")
-    mode = Mode.CREATE_OR_REPLACE if creates and replaces else Mode.REPLACE if replaces else Mode.CREATE
+    mode = (
+        CreateMode.CREATE_OR_REPLACE if creates and replaces else CreateMode.REPLACE if replaces else CreateMode.CREATE
+    )
     cursor.take("EXTERNAL")
     cursor.expect("TABLE")
     if cursor.take("IF", "NOT", "EXISTS"):
-        if mode is not Mode.CREATE:
+        if mode is not CreateMode.CREATE:
             raise cursor.wrong("IF NOT EXISTS and REPLACE exclude each other")
-        mode = Mode.CREATE_IF_NOT_EXISTS
+        mode = CreateMode.CREATE_IF_NOT_EXISTS
     asked = Create(cursor.table(), mode)
     if cursor.take("LIKE"):
         asked = replace(asked, like=cursor.name())
@@ -116,7 +118,7 @@ def parse_properties(cursor: Cursor) -> dict[str, str]:
         each.take("=")
         if each.is_over:
             raise each.wrong("a value is expected")
-        if each.statement.kind(each.at) is Kind.TEXT:
+        if each.statement.kind(each.at) is TokenKind.TEXT:
             found[key] = each.text()
             each.end()
         else:
@@ -126,7 +128,7 @@ def parse_properties(cursor: Cursor) -> dict[str, str]:
 
 def parse_key(cursor: Cursor) -> str:
     """The name of a property: a string, or words and dots."""
-    if cursor.statement.kind(cursor.at) is Kind.TEXT:
+    if cursor.statement.kind(cursor.at) is TokenKind.TEXT:
         return cursor.text()
     return ".".join(cursor.name())
 

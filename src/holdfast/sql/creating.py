@@ -16,16 +16,16 @@ from pyspark.sql.types import StructField, StructType
 
 from holdfast.env import system
 from holdfast.errors import Invalid, NotATable, SchemaMismatch, Unsupported
-from holdfast.model.mutation import Shape
-from holdfast.ops.write import Said
+from holdfast.model.mutation import TableDefinition
+from holdfast.ops.write import CommitOptions
 from holdfast.schema.mapping import without_mapping
 from holdfast.schema.properties import truth
 from holdfast.schema.show import schema_text
 from holdfast.schema.types import Struct, to_json
-from holdfast.spark.catalog import Entry, enter, find, forget, place
+from holdfast.spark.catalog import CatalogEntry, enter, find, forget, place
 from holdfast.spark.types import spark_struct
 from holdfast.sql import answers
-from holdfast.sql.asking import Asking
+from holdfast.sql.asking import StatementContext
 from holdfast.sql.create import OF_ITSELF, Clone, Create, Drop
 from holdfast.sql.known import path_of
 from holdfast.sql.query import frame_of
@@ -33,7 +33,7 @@ from holdfast.sql.references import Span
 from holdfast.sql.text import Statement
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
-from holdfast.table.builder import PLAIN, DeltaTableBuilder, Mode
+from holdfast.table.builder import PLAIN, CreateMode, DeltaTableBuilder
 from holdfast.table.creating import create_with
 from holdfast.table.delta import DeltaTable
 from holdfast.table.following import nullable
@@ -50,7 +50,7 @@ class _Making:
     at: Callable[[str], None]
 
 
-def is_ours(asking: Asking, asked: Create) -> bool:
+def is_ours(asking: StatementContext, asked: Create) -> bool:
     """Whether a table is to be a Delta table."""
     if asked.provider is not None:
         return asked.provider.lower() == "delta"
@@ -61,7 +61,7 @@ def is_ours(asking: Asking, asked: Create) -> bool:
     return asking.setting("spark.sql.sources.default", "parquet") == "delta"
 
 
-def run_create(asking: Asking, statement: Statement, asked: Create) -> DataFrame:
+def run_create(asking: StatementContext, statement: Statement, asked: Create) -> DataFrame:
     """Make a table, and enter it into the catalog unless its name is a path."""
     spark, path = asking.spark, path_of(asked.table)
     if path is None and asked.location is not None:
@@ -69,21 +69,21 @@ def run_create(asking: Asking, statement: Statement, asked: Create) -> DataFrame
     if path is not None:
         if asked.location is not None and asked.location != path:
             raise Invalid(f"the table's name says {path}, and LOCATION {asked.location}: leave LOCATION out")
-        if asked.mode is not Mode.CREATE_IF_NOT_EXISTS or not DeltaTable.isDeltaTable(spark, path):
+        if asked.mode is not CreateMode.CREATE_IF_NOT_EXISTS or not DeltaTable.isDeltaTable(spark, path):
             _making(asking, statement, asked, path).at(path)
             return _answer(asking, asked, path)
         return answers.nothing(spark)
     name = ".".join(asked.table)
     entry = find(spark, asked.table)
     if entry is None:
-        if asked.mode is Mode.REPLACE:
+        if asked.mode is CreateMode.REPLACE:
             missing = NotATable(f"there is no table {name} to replace: use CREATE OR REPLACE TABLE", location=name)
             raise missing.named("TABLE_OR_VIEW_NOT_FOUND")
         _entered(asking, statement, asked)
-    elif asked.mode is Mode.CREATE:
+    elif asked.mode is CreateMode.CREATE:
         wrong = Invalid(f"there is a table {name} already: drop it, or use CREATE OR REPLACE TABLE")
         raise wrong.named("TABLE_OR_VIEW_ALREADY_EXISTS")
-    elif asked.mode is not Mode.CREATE_IF_NOT_EXISTS:
+    elif asked.mode is not CreateMode.CREATE_IF_NOT_EXISTS:
         if not entry.is_delta:
             raise Invalid(f"{name} is a table of {entry.provider}: drop it before a Delta table takes its name")
         if asked.location is not None and not _is_at(entry, asked.location):
@@ -94,7 +94,7 @@ def run_create(asking: Asking, statement: Statement, asked: Create) -> DataFrame
     return _answer(asking, asked, None)
 
 
-def _answer(asking: Asking, asked: Create, path: str | None) -> DataFrame:
+def _answer(asking: StatementContext, asked: Create, path: str | None) -> DataFrame:
     """What a statement answers that made a table: of a clone its counts, otherwise nothing."""
     if asked.clone is None:
         return answers.nothing(asking.spark)
@@ -105,7 +105,7 @@ def _answer(asking: Asking, asked: Create, path: str | None) -> DataFrame:
     return answers.cloned(asking.spark, DeltaTable.forPath(asking.spark, path))
 
 
-def run_drop(asking: Asking, asked: Drop) -> DataFrame | None:
+def run_drop(asking: StatementContext, asked: Drop) -> DataFrame | None:
     """Take a table out of the catalog, a managed one with its files; None where it is not there, or not ours."""
     if path_of(asked.table) is not None:
         raise Unsupported(
@@ -117,10 +117,10 @@ def run_drop(asking: Asking, asked: Drop) -> DataFrame | None:
     return answers.nothing(asking.spark)
 
 
-def _entered(asking: Asking, statement: Statement, asked: Create) -> None:
+def _entered(asking: StatementContext, statement: Statement, asked: Create) -> None:
     """A table that is not in the catalog: entered, then made; or only entered, where there is one at its place."""
     spark, there = asking.spark, asked.location
-    keeps = asked.query is None and asked.clone is None and asked.mode is not Mode.CREATE_OR_REPLACE
+    keeps = asked.query is None and asked.clone is None and asked.mode is not CreateMode.CREATE_OR_REPLACE
     if there is not None and keeps and DeltaTable.isDeltaTable(spark, there):
         _enter_existing(asking, statement, asked, there)
         return
@@ -135,7 +135,7 @@ def _entered(asking: Asking, statement: Statement, asked: Create) -> None:
         raise
 
 
-def _enter_existing(asking: Asking, statement: Statement, asked: Create, path: str) -> None:
+def _enter_existing(asking: StatementContext, statement: Statement, asked: Create, path: str) -> None:
     table = DeltaTable.forPath(asking.spark, path)
     snapshot = table.handle.newest().snapshot
     if asked.columns:
@@ -155,7 +155,7 @@ def _enter_existing(asking: Asking, statement: Statement, asked: Create, path: s
     enter(asking.spark, asked.table, location=path, schema=_shown(snapshot.schema), comment=asked.comment)
 
 
-def _making(asking: Asking, statement: Statement, asked: Create, path: str | None) -> _Making:
+def _making(asking: StatementContext, statement: Statement, asked: Create, path: str | None) -> _Making:
     if asked.clone is not None:
         return _cloning(asking, statement, asked, asked.clone)
     if asked.query is not None:
@@ -169,17 +169,17 @@ def _making(asking: Asking, statement: Statement, asked: Create, path: str | Non
     return _Making(_shown(_shape_of(asking, statement, asked, path or "/", like).schema), at)
 
 
-def _selecting(asking: Asking, statement: Statement, asked: Create, query: Span) -> _Making:
+def _selecting(asking: StatementContext, statement: Statement, asked: Create, query: Span) -> _Making:
     if asked.columns:
         raise Invalid("CREATE TABLE ... AS SELECT takes its columns from the query: leave the list of columns out")
     rows = frame_of(asking, statement, query)
     schema = StructType([StructField(f.name, f.dataType, True, f.metadata) for f in rows.schema.fields])
     env = system()
 
-    def execute(location: Location, shape: Shape, mode: Mode) -> None:
+    def execute(location: Location, shape: TableDefinition, mode: CreateMode) -> None:
         plain = truth(shape.properties.get(PLAIN))
         kept = replace(shape, properties={k: v for k, v in shape.properties.items() if k != PLAIN})
-        said = Said(None, asking.user_metadata)
+        said = CommitOptions(None, asking.user_metadata)
         create_with(location, kept, rows_of(rows, asking.spark, env), env, mode=mode, said=said, plain=plain)
 
     def at(there: str) -> None:
@@ -189,9 +189,9 @@ def _selecting(asking: Asking, statement: Statement, asked: Create, query: Span)
     return _Making(schema, at)
 
 
-def _cloning(asking: Asking, statement: Statement, asked: Create, clone: Clone) -> _Making:
+def _cloning(asking: StatementContext, statement: Statement, asked: Create, clone: Clone) -> _Making:
     source = _like(asking, clone.source)
-    replaces = asked.mode in (Mode.REPLACE, Mode.CREATE_OR_REPLACE)
+    replaces = asked.mode in (CreateMode.REPLACE, CreateMode.CREATE_OR_REPLACE)
     properties = dict(asked.properties)
 
     def at(there: str) -> None:
@@ -209,7 +209,7 @@ def _cloning(asking: Asking, statement: Statement, asked: Create, clone: Clone) 
     return _Making(_shown(source.handle.newest().snapshot.schema), at)
 
 
-def _like(asking: Asking, parts: tuple[str, ...]) -> DeltaTable:
+def _like(asking: StatementContext, parts: tuple[str, ...]) -> DeltaTable:
     """The table another is made like."""
     found = asking.table(parts)
     if found is None:
@@ -220,7 +220,7 @@ def _like(asking: Asking, parts: tuple[str, ...]) -> DeltaTable:
 
 def _described(
     builder: DeltaTableBuilder[T],
-    asking: Asking,
+    asking: StatementContext,
     statement: Statement,
     asked: Create,
     like: DeltaTable | None = None,
@@ -261,9 +261,11 @@ def _described(
     return builder
 
 
-def _shape_of(asking: Asking, statement: Statement, asked: Create, path: str, like: DeltaTable | None = None) -> Shape:
+def _shape_of(
+    asking: StatementContext, statement: Statement, asked: Create, path: str, like: DeltaTable | None = None
+) -> TableDefinition:
     """What the statement describes, without making it."""
-    builder: DeltaTableBuilder[Shape] = DeltaTableBuilder(lambda _, shape, mode: shape, asked.mode)
+    builder: DeltaTableBuilder[TableDefinition] = DeltaTableBuilder(lambda _, shape, mode: shape, asked.mode)
     return _described(builder, asking, statement, asked, like).location(path).execute()
 
 
@@ -271,12 +273,12 @@ def _shown(schema: Struct) -> StructType:
     return spark_struct(nullable(schema).fields)
 
 
-def _absolute(asking: Asking, table: tuple[str, ...], location: str) -> str:
+def _absolute(asking: StatementContext, table: tuple[str, ...], location: str) -> str:
     """A place as Spark's catalog has it: a relative one lies below the database's."""
     if "://" in location or location.startswith(("/", "file:")):
         return location
     return f"{place(asking.spark, table).rsplit('/', 1)[0]}/{location}"
 
 
-def _is_at(entry: Entry, location: str) -> bool:
+def _is_at(entry: CatalogEntry, location: str) -> bool:
     return open_location(entry.location).url == open_location(location).url

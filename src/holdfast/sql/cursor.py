@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from holdfast.errors import Invalid
 from holdfast.sql.references import BEGINS_QUERY, Span, name_end, names, split_parts
-from holdfast.sql.text import Kind, Statement
+from holdfast.sql.text import Statement, TokenKind
 
 
 class NotUnderstood(Invalid):
@@ -75,9 +75,9 @@ class Cursor:
 
     def table(self) -> tuple[str, ...]:
         """The table the statement is about: a name, or a path in quotes."""
-        if not self.is_over and self.statement.kind(self.at) is Kind.TEXT:
+        if not self.is_over and self.statement.kind(self.at) is TokenKind.TEXT:
             self.named = ("delta", self.text())
-        elif self.sees("IDENTIFIER", "(") and self.statement.kind(self.at + 2) is Kind.TEXT:
+        elif self.sees("IDENTIFIER", "(") and self.statement.kind(self.at + 2) is TokenKind.TEXT:
             inner = self.statement.words[self.at + 2].value
             self.at = self.statement.after(self.at + 1)
             self.named = split_parts(inner)
@@ -95,7 +95,7 @@ class Cursor:
 
     def text(self) -> str:
         """A string."""
-        if self.is_over or self.statement.kind(self.at) is not Kind.TEXT:
+        if self.is_over or self.statement.kind(self.at) is not TokenKind.TEXT:
             raise self.wrong("a string is expected")
         self.at += 1
         return self.statement.words[self.at - 1].value

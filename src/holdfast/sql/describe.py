@@ -20,10 +20,10 @@ from holdfast.schema.partition import column, typed
 from holdfast.schema.types import Field
 from holdfast.spark.types import spark_struct
 from holdfast.sql import answers
-from holdfast.sql.asking import Asking
+from holdfast.sql.asking import StatementContext
 from holdfast.sql.create import OF_ITSELF, parse_key
 from holdfast.sql.cursor import Cursor
-from holdfast.sql.known import Found, path_of
+from holdfast.sql.known import ResolvedTable, path_of
 from holdfast.sql.maintain import place_of
 from holdfast.sql.parameters import literal
 from holdfast.sql.text import Statement
@@ -42,7 +42,7 @@ _NOT_TABLES = frozenset(("QUERY", "FUNCTION", "DATABASE", "SCHEMA", "CATALOG", "
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class DescribeHistory:
     """DESCRIBE HISTORY t [LIMIT n]."""
 
     table: tuple[str, ...]
@@ -94,14 +94,14 @@ class ShowCreate:
     table: tuple[str, ...]
 
 
-def parse_describe(cursor: Cursor) -> History | Detail | Describe:
+def parse_describe(cursor: Cursor) -> DescribeHistory | Detail | Describe:
     if cursor.one_of("DESCRIBE", "DESC") is None or cursor.upper() in _NOT_TABLES:
         raise cursor.wrong("a table is expected")
     if cursor.last - cursor.at > 1 and cursor.take("HISTORY"):
         table = cursor.table()
         limit = cursor.number() if cursor.take("LIMIT") else None
         cursor.end()
-        return History(table, limit)
+        return DescribeHistory(table, limit)
     if cursor.take("DETAIL"):
         return _ended(cursor, Detail(cursor.table()))
     cursor.take("TABLE")
@@ -133,10 +133,12 @@ def parse_show(cursor: Cursor) -> ShowProperties | ShowColumns | ShowPartitions 
     raise cursor.wrong("what to show is expected")
 
 
-def run_describe(asking: Asking, statement: Statement, asked: History | Detail | Describe, found: Found) -> DataFrame:
+def run_describe(
+    asking: StatementContext, statement: Statement, asked: DescribeHistory | Detail | Describe, found: ResolvedTable
+) -> DataFrame:
     spark = asking.spark
     match asked:
-        case History(_, limit):
+        case DescribeHistory(_, limit):
             return answers.history(found.table, limit)
         case Detail():
             name = None if found.entry is None else found.entry.full_name
@@ -148,10 +150,10 @@ def run_describe(asking: Asking, statement: Statement, asked: History | Detail |
 
 
 def run_show(
-    asking: Asking,
+    asking: StatementContext,
     statement: Statement,
     asked: ShowProperties | ShowColumns | ShowPartitions | ShowCreate,
-    found: Found,
+    found: ResolvedTable,
 ) -> DataFrame:
     spark, snapshot = asking.spark, found.table.handle.newest().snapshot
     match asked:
@@ -168,7 +170,7 @@ def run_show(
             return answers.of_rows(spark, pa.schema([("createtab_stmt", _STRING)]), [{"createtab_stmt": text}])
 
 
-def _described(found: Found, *, extended: bool) -> Iterator[dict[str, str | None]]:
+def _described(found: ResolvedTable, *, extended: bool) -> Iterator[dict[str, str | None]]:
     snapshot = found.table.handle.newest().snapshot
     for f in snapshot.schema.fields:
         yield _row(f.name, _type(f), f.metadata.get("comment"))
@@ -192,7 +194,7 @@ def _described(found: Found, *, extended: bool) -> Iterator[dict[str, str | None
             yield _row(name, value, "")
 
 
-def _facts(found: Found, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+def _facts(found: ResolvedTable, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     yield "Name", found.name if found.entry is None else found.entry.full_name
     if found.entry is not None:
         yield "Type", "MANAGED" if found.entry.managed else "EXTERNAL"
@@ -206,7 +208,7 @@ def _facts(found: Found, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     yield "Table Properties", f"[{told}]"
 
 
-def _described_column(found: Found, path: tuple[str, ...]) -> Iterator[dict[str, str | None]]:
+def _described_column(found: ResolvedTable, path: tuple[str, ...]) -> Iterator[dict[str, str | None]]:
     f = found.table.handle.newest().snapshot.schema.find(path[-1] if len(path) == 1 else ".".join(path))
     if f is None:
         raise UnknownColumn(f"{found.name} has no column {'.'.join(path)}", column=".".join(path))
@@ -215,7 +217,7 @@ def _described_column(found: Found, path: tuple[str, ...]) -> Iterator[dict[str,
     yield {"info_name": "comment", "info_value": str(f.metadata.get("comment", "NULL"))}
 
 
-def _properties(found: Found, key: str | None) -> list[dict[str, str]]:
+def _properties(found: ResolvedTable, key: str | None) -> list[dict[str, str]]:
     snapshot = found.table.handle.newest().snapshot
     told = dict(snapshot.properties)
     if isinstance(found.table, DeltaTable):
@@ -231,7 +233,7 @@ def _properties(found: Found, key: str | None) -> list[dict[str, str]]:
     return [{"key": key, "value": value}]
 
 
-def _partitions(found: Found, snapshot: Snapshot, zone: str) -> pa.Table:
+def _partitions(found: ResolvedTable, snapshot: Snapshot, zone: str) -> pa.Table:
     """The partitions that rows are in, a column for each that divides them, in their order."""
     if isinstance(found.table, IcebergTable) or not snapshot.partition_columns:
         raise Invalid(f"{found.name} is not partitioned by columns, so there is nothing to show")
@@ -244,7 +246,7 @@ def _partitions(found: Found, snapshot: Snapshot, zone: str) -> pa.Table:
     return unique.sort_by([(name, "ascending") for name in parts])
 
 
-def _create_text(found: Found, table: DeltaTable) -> str:
+def _create_text(found: ResolvedTable, table: DeltaTable) -> str:
     """A statement that makes a table like this one."""
     snapshot = table.handle.newest().snapshot
     name = found.name if path_of(found.parts) else (found.entry.full_name if found.entry else found.name)

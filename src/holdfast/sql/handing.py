@@ -20,19 +20,19 @@ from holdfast.schema.types import Struct
 from holdfast.sql.conjuncts import Either, Name, Said, condition_of, conditions, renamed, stays
 from holdfast.sql.outputs import Shapes, column_at
 from holdfast.sql.parameters import Parameters
-from holdfast.sql.references import Block, Body, Query, Reference, Relation, Span
+from holdfast.sql.references import Body, ParsedQuery, QueryBlock, Reference, Relation, Span
 from holdfast.sql.text import Statement
 
 _MOST = 100  # conditions that are worth to be told apart
 
 
-class Handing:
+class Pushdown:
     """What is said of the relations of one query; `said` is what holds of the rows that are wanted of it."""
 
     def __init__(
         self,
         statement: Statement,
-        query: Query,
+        query: ParsedQuery,
         given: Parameters,
         columns: Callable[[Reference], Struct | None],
         said: Sequence[Said] = (),
@@ -42,7 +42,7 @@ class Handing:
         self._given = given
         self._shapes = Shapes(statement, columns)
         self._said = said
-        self._readers: dict[Span, list[tuple[Block, int]]] = {}
+        self._readers: dict[Span, list[tuple[QueryBlock, int]]] = {}
         self._around: dict[tuple[type, Span], Body] = {}  # what something is a branch of
         self._of: dict[Span, tuple[Said, ...]] = {}
         for block in query.blocks:
@@ -53,7 +53,7 @@ class Handing:
         if query.body is not None:
             self._enter(query.body)
 
-    def said(self, block: Block, at: int) -> Sequence[Said]:
+    def said(self, block: QueryBlock, at: int) -> Sequence[Said]:
         """What holds of each row of a relation that counts, in the names of its block."""
         spans = conditions(self._statement, block, at)
         found: list[Said] = [
@@ -65,9 +65,9 @@ class Handing:
             return found
         return renamed(found, lambda name: name if self._shapes.is_alone(block, at, name) else None)
 
-    def _handed(self, block: Block) -> tuple[Said, ...]:
+    def _handed(self, block: QueryBlock) -> tuple[Said, ...]:
         """What is said of the rows that a block gives, in its own names."""
-        body = self._around.get((Block, block.span))
+        body = self._around.get((QueryBlock, block.span))
         outputs = self._shapes.of_block(block)
 
         def source(name: Name) -> Name | None:
@@ -112,11 +112,11 @@ class Handing:
         either = Either(tuple(ways))
         return (either,) if all(ways) and 0 < either.size <= _MOST else ()
 
-    def _into(self, block: Block, at: int, said: Iterable[Said]) -> tuple[Said, ...]:
+    def _into(self, block: QueryBlock, at: int, said: Iterable[Said]) -> tuple[Said, ...]:
         """What a block says of a query that it reads, in terms of what comes out of that."""
         return renamed(said, lambda name: self._inner(block, at, name))
 
-    def _inner(self, block: Block, at: int, name: Name) -> Name | None:
+    def _inner(self, block: QueryBlock, at: int, name: Name) -> Name | None:
         relation = block.relations[at]
         if _is_open(relation) and name.of is None and not any(r.merges for r in block.relations):
             return None if _names_other(block, at, name) else name
@@ -137,10 +137,10 @@ def _numbered(found: tuple[int, tuple[str, ...]] | None) -> Name | None:
 def _is_open(relation: Relation) -> bool:
     """Whether the names of relations between brackets are names outside of them too."""
     branch = None if relation.body is None else relation.body.branches[0]
-    return relation.called is None and isinstance(branch, Block) and branch.select is None
+    return relation.called is None and isinstance(branch, QueryBlock) and branch.select is None
 
 
-def _names_other(block: Block, at: int, name: Name) -> bool:
+def _names_other(block: QueryBlock, at: int, name: Name) -> bool:
     """Whether a name is qualified by another relation of its block."""
     called = {r.called.lower() for i, r in enumerate(block.relations) if i != at and r.called is not None}
     return len(name.path) > 1 and name.path[0].lower() in called

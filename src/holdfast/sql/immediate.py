@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.errors import Invalid, Unsupported
-from holdfast.sql.asking import Asking
+from holdfast.sql.asking import StatementContext
 from holdfast.sql.cursor import Cursor
 from holdfast.sql.parameters import literal
 from holdfast.sql.references import Span, name_end, names
-from holdfast.sql.text import Edit, Kind, Statement, applied, statement_of
+from holdfast.sql.text import Edit, Statement, TokenKind, applied, statement_of
 
 _BEFORE_TABLES = frozenset(("FROM", "JOIN", "INTO", "UPDATE", "TABLE", "OVERWRITE", "USING"))
 
@@ -44,7 +44,7 @@ def parse_immediate(cursor: Cursor) -> Immediate:
 
 
 def said(
-    asking: Asking, statement: Statement, asked: Immediate
+    asking: StatementContext, statement: Statement, asked: Immediate
 ) -> tuple[str, Mapping[str, Any] | Sequence[Any] | None]:
     """The statement that the text is, and its parameters."""
     text = asking.value(statement, asked.text)
@@ -56,14 +56,14 @@ def said(
     return text, {name: value for name, value in given if name is not None}
 
 
-def identified(asking: Asking, statement: Statement) -> Statement:
+def identified(asking: StatementContext, statement: Statement) -> Statement:
     """The statement with the text of a name in each IDENTIFIER, where an expression or a parameter stands for it."""
     edits = []
     for at, word in enumerate(statement.words):
         inside = (at + 2, statement.closes.get(at + 1, 0))
         if word.upper != "IDENTIFIER" or inside[1] <= inside[0]:
             continue
-        is_text = inside[1] - inside[0] == 1 and statement.kind(inside[0]) is Kind.TEXT
+        is_text = inside[1] - inside[0] == 1 and statement.kind(inside[0]) is TokenKind.TEXT
         if is_text or any(statement.upper(i) == "?" for i in range(*inside)):
             continue
         value = asking.value(statement, inside)
@@ -77,7 +77,7 @@ def identified(asking: Asking, statement: Statement) -> Statement:
     return found
 
 
-def refuse_script(asking: Asking, statement: Statement) -> None:
+def refuse_script(asking: StatementContext, statement: Statement) -> None:
     """Refuse a script that names tables of ours: Spark runs the statements in it, and cannot read them."""
     for at in range(1, len(statement.words)):
         end = name_end(statement, at) if statement.upper(at - 1) in _BEFORE_TABLES else at

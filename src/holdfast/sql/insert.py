@@ -21,10 +21,10 @@ from holdfast.schema.identity import identity_of
 from holdfast.schema.types import Field, Struct
 from holdfast.spark.types import spark_struct
 from holdfast.sql import answers
-from holdfast.sql.asking import Asking
+from holdfast.sql.asking import StatementContext
 from holdfast.sql.change import called, default_text, refuse_doubled, target_of
 from holdfast.sql.cursor import Cursor
-from holdfast.sql.known import Found
+from holdfast.sql.known import ResolvedTable
 from holdfast.sql.query import expressions, frame_of
 from holdfast.sql.references import Span
 from holdfast.sql.text import Edit, Statement
@@ -109,7 +109,7 @@ def _condition(cursor: Cursor) -> Span:
     return begun, cursor.at
 
 
-def run_insert(asking: Asking, statement: Statement, asked: Insert, found: Found) -> DataFrame:
+def run_insert(asking: StatementContext, statement: Statement, asked: Insert, found: ResolvedTable) -> DataFrame:
     table, said = found.table, asking.user_metadata
     snapshot = table.handle.newest().snapshot
     places = _places(asked, snapshot.schema)
@@ -141,7 +141,7 @@ def run_insert(asking: Asking, statement: Statement, asked: Insert, found: Found
 
 
 def _replace_matched(
-    found: Found, asked: Insert, rows: DataFrame, on: str | None, *, evolves: bool, said: str | None
+    found: ResolvedTable, asked: Insert, rows: DataFrame, on: str | None, *, evolves: bool, said: str | None
 ) -> None:
     found.delta("REPLACE USING and ON")
     table = called(found, asked.alias)
@@ -168,7 +168,7 @@ def _partition(cursor: Cursor) -> dict[str, Span | None]:
     return found
 
 
-def _is_dynamic(asking: Asking) -> bool:
+def _is_dynamic(asking: StatementContext) -> bool:
     return asking.setting("spark.sql.sources.partitionOverwriteMode", "static") == "dynamic"
 
 
@@ -187,7 +187,7 @@ def _places(asked: Insert, schema: Struct) -> list[Field] | None:
 
 
 def _fitted(
-    asking: Asking,
+    asking: StatementContext,
     rows: DataFrame,
     asked: Insert,
     places: Sequence[Field] | None,
@@ -267,7 +267,9 @@ def _typed(text: str, name: str, schema: Struct) -> str:
     return text
 
 
-def _defaults(asking: Asking, statement: Statement, query: Span, places: Sequence[Field] | None) -> list[Edit]:
+def _defaults(
+    asking: StatementContext, statement: Statement, query: Span, places: Sequence[Field] | None
+) -> list[Edit]:
     """DEFAULT in rows of VALUES, as what it means for the column in its place."""
     if statement.upper(query[0]) != "VALUES" or places is None:
         return []

@@ -19,7 +19,7 @@ from holdfast.ops.open_table import OpenTable
 from holdfast.plan.scan import Request, known_columns
 from holdfast.schema.constraints import quoted
 from holdfast.schema.types import Struct
-from holdfast.spark.catalog import CATALOG, PROVIDER, Entry, View, look, split
+from holdfast.spark.catalog import CATALOG, PROVIDER, CatalogEntry, View, look, split
 from holdfast.spark.scan import SparkRunner
 from holdfast.table.delta import DeltaTable
 from holdfast.table.either import IcebergTable
@@ -27,7 +27,7 @@ from holdfast.table.either import IcebergTable
 Table: TypeAlias = DeltaTable | IcebergTable
 
 
-class Rows(Protocol):
+class ScanSource(Protocol):
     """What a name in a FROM clause stands for: rows that can be read with a condition."""
 
     def columns(self, metadata: Mapping[str, str]) -> Struct:
@@ -65,12 +65,12 @@ class TableRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ResolvedTable:
     """A table, the name it was found by, and its entry in the catalog where it has one."""
 
     table: Table
     parts: tuple[str, ...]
-    entry: Entry | None = None
+    entry: CatalogEntry | None = None
 
     @property
     def name(self) -> str:
@@ -84,12 +84,12 @@ class Found:
         raise Unsupported(f"{what} is for Delta tables, and {self.name} is an Iceberg table")
 
 
-class Known:
+class TableResolver:
     """The tables and views of one session that have been told of by name."""
 
     def __init__(self) -> None:
         self._tables: dict[tuple[str, ...], Table] = {}
-        self._views: dict[str, Rows | Callable[[], Rows]] = {}
+        self._views: dict[str, ScanSource | Callable[[], ScanSource]] = {}
         self._stored: dict[tuple[str, ...], View] = {}
 
     def register(self, name: str, table: Table) -> None:
@@ -98,7 +98,7 @@ class Known:
             raise Invalid(f"a registered table is a DeltaTable or an IcebergTable, not {type(table).__name__}")
         self._tables[_key(split(name))] = table
 
-    def remember(self, view: str, rows: Rows | Callable[[], Rows]) -> None:
+    def remember(self, view: str, rows: ScanSource | Callable[[], ScanSource]) -> None:
         """Know what a temporary view is of, so that conditions on it leave out files; a function is asked each time."""
         self._views[view.lower()] = rows
 
@@ -106,7 +106,7 @@ class Known:
         """Know no more of a temporary view than Spark does."""
         self._views.pop(view.lower(), None)
 
-    def view(self, spark: SparkSession, parts: tuple[str, ...]) -> Rows | None:
+    def view(self, spark: SparkSession, parts: tuple[str, ...]) -> ScanSource | None:
         """What a temporary view is of, where that is known and the view is still there."""
         if len(parts) != 1 or parts[0].lower() not in self._views:
             return None
@@ -116,7 +116,7 @@ class Known:
         rows = self._views[parts[0].lower()]
         return rows() if callable(rows) else rows
 
-    def entry(self, spark: SparkSession, parts: tuple[str, ...]) -> Entry | None:
+    def entry(self, spark: SparkSession, parts: tuple[str, ...]) -> CatalogEntry | None:
         """The entry of a table of ours in Spark's catalog, whatever is at its place."""
         if path_of(parts) is not None or _key(parts) in self._tables:
             return None
@@ -126,20 +126,20 @@ class Known:
         self._stored.pop(_key(parts), None)
         if isinstance(found, View):
             self._stored[_key(parts)] = found
-        return found if isinstance(found, Entry) and found.is_delta else None
+        return found if isinstance(found, CatalogEntry) and found.is_delta else None
 
     def stored(self, parts: tuple[str, ...]) -> View | None:
         """The permanent view that a name means, of which it was just asked whether it is a table."""
         return self._stored.get(_key(parts))
 
-    def table(self, spark: SparkSession, parts: tuple[str, ...]) -> Found | None:
+    def table(self, spark: SparkSession, parts: tuple[str, ...]) -> ResolvedTable | None:
         """The table a name means; None where it is not one of ours."""
         if (path := path_of(parts)) is not None:
-            return Found(DeltaTable.forPath(spark, path), parts)
+            return ResolvedTable(DeltaTable.forPath(spark, path), parts)
         if (registered := self._tables.get(_key(parts))) is not None:
-            return Found(registered, parts)
+            return ResolvedTable(registered, parts)
         entry = self.entry(spark, parts)
-        return None if entry is None else Found(DeltaTable.forPath(spark, entry.location), parts, entry)
+        return None if entry is None else ResolvedTable(DeltaTable.forPath(spark, entry.location), parts, entry)
 
 
 def path_of(parts: tuple[str, ...]) -> str | None:

@@ -10,11 +10,11 @@ from holdfast.errors import Invalid, NotATable, Unsupported
 from holdfast.spark.catalog import enter, find, forget
 from holdfast.spark.types import spark_struct
 from holdfast.sql import answers
-from holdfast.sql.asking import Asking
+from holdfast.sql.asking import StatementContext
 from holdfast.sql.change import target_of
 from holdfast.sql.create import parse_column
 from holdfast.sql.cursor import Cursor
-from holdfast.sql.known import Found
+from holdfast.sql.known import ResolvedTable
 from holdfast.sql.query import expressions
 from holdfast.sql.references import Span
 from holdfast.sql.text import Statement
@@ -182,7 +182,7 @@ def parse_analyze(cursor: Cursor) -> Refresh:
     raise Unsupported("ANALYZE TABLE is not done: statistics of a Delta table are written with its files")
 
 
-def run_optimize(asking: Asking, statement: Statement, asked: Optimize, found: Found) -> DataFrame:
+def run_optimize(asking: StatementContext, statement: Statement, asked: Optimize, found: ResolvedTable) -> DataFrame:
     builder = found.table.optimize(full=asked.full)
     with expressions(asking, statement, target_of(asked.table, None)) as text_of:
         if asked.where is not None:
@@ -194,14 +194,14 @@ def run_optimize(asking: Asking, statement: Statement, asked: Optimize, found: F
     return answers.optimized(asking.spark, done, place_of(found))
 
 
-def run_vacuum(asking: Asking, statement: Statement, asked: Vacuum, found: Found) -> DataFrame:
+def run_vacuum(asking: StatementContext, statement: Statement, asked: Vacuum, found: ResolvedTable) -> DataFrame:
     table = found.delta("VACUUM")
     enforced = asking.setting(_CHECK, "true") == "true"
     done = table.vacuum(asked.retain, dryRun=asked.dry_run, lite=asked.lite, enforceRetention=enforced)
     return answers.vacuumed(asking.spark, done, place_of(found))
 
 
-def run_restore(asking: Asking, statement: Statement, asked: Restore, found: Found) -> DataFrame:
+def run_restore(asking: StatementContext, statement: Statement, asked: Restore, found: ResolvedTable) -> DataFrame:
     table = found.table
     if not asked.is_version:
         done = table.restoreToTimestamp(asking.timestamp(statement, asked.point))
@@ -219,20 +219,20 @@ def run_restore(asking: Asking, statement: Statement, asked: Restore, found: Fou
     return answers.restored(asking.spark, done)
 
 
-def run_reorg(asking: Asking, statement: Statement, asked: Reorg, found: Found) -> DataFrame:
+def run_reorg(asking: StatementContext, statement: Statement, asked: Reorg, found: ResolvedTable) -> DataFrame:
     return answers.optimized(asking.spark, found.table.purge(), place_of(found))
 
 
-def run_generate(asking: Asking, statement: Statement, asked: Generate, found: Found) -> DataFrame:
+def run_generate(asking: StatementContext, statement: Statement, asked: Generate, found: ResolvedTable) -> DataFrame:
     found.delta("GENERATE").generate(asked.mode)
     return answers.nothing(asking.spark)
 
 
-def run_refresh(asking: Asking, statement: Statement, asked: Refresh, found: Found) -> DataFrame:
+def run_refresh(asking: StatementContext, statement: Statement, asked: Refresh, found: ResolvedTable) -> DataFrame:
     return answers.nothing(asking.spark)
 
 
-def run_convert(asking: Asking, asked: Convert) -> DataFrame:
+def run_convert(asking: StatementContext, asked: Convert) -> DataFrame:
     """Make a Delta table of Parquet files, at a path or of a table in the catalog, which then is one of ours."""
     spark, parts = asking.spark, asked.source
     if len(parts) == 2 and parts[0].lower() in ("parquet", "delta", "iceberg"):
@@ -259,6 +259,6 @@ def run_convert(asking: Asking, asked: Convert) -> DataFrame:
     return answers.nothing(spark)
 
 
-def place_of(found: Found) -> str:
+def place_of(found: ResolvedTable) -> str:
     """Where a table is, as Spark spells it."""
     return found.table.handle.newest().snapshot.location.spark_uri("").rstrip("/")

@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame
 from holdfast.errors import Invalid
 from holdfast.schema.constraints import quoted
 from holdfast.sql import answers
-from holdfast.sql.asking import Asking
+from holdfast.sql.asking import StatementContext
 from holdfast.sql.change import assigned, called, parse_sets, refuse_doubled, target_of
 from holdfast.sql.cursor import Cursor
-from holdfast.sql.known import Found, Table
+from holdfast.sql.known import ResolvedTable, Table
 from holdfast.sql.query import expressions, relation_frame
 from holdfast.sql.references import Span
 from holdfast.sql.text import Statement
@@ -25,7 +25,7 @@ MATCHED, NEW, ALONE = "MATCHED", "NOT MATCHED", "NOT MATCHED BY SOURCE"
 
 
 @dataclass(frozen=True, slots=True)
-class Clause:
+class MergeClause:
     """WHEN ... THEN ...; no columns set is a star, unless it deletes."""
 
     kind: str
@@ -43,7 +43,7 @@ class Merge:
     alias: str | None
     source: Span
     on: Span
-    clauses: tuple[Clause, ...]
+    clauses: tuple[MergeClause, ...]
     evolves: bool = False
     given: Span | None = None  # the WITH before the statement
 
@@ -66,19 +66,21 @@ def parse_merge(cursor: Cursor, given: Span | None = None) -> Merge:
     return Merge(table, alias, source, on, tuple(clauses), evolves, given)
 
 
-def run_merge(asking: Asking, statement: Statement, asked: Merge, found: Found) -> DataFrame:
+def run_merge(asking: StatementContext, statement: Statement, asked: Merge, found: ResolvedTable) -> DataFrame:
     with _merging(asking, statement, asked, found) as builder:
         done = builder.execute()
     return answers.merged(asking.spark, done)
 
 
-def explain_merge(asking: Asking, statement: Statement, asked: Merge, found: Found) -> DataFrame:
+def explain_merge(asking: StatementContext, statement: Statement, asked: Merge, found: ResolvedTable) -> DataFrame:
     with _merging(asking, statement, asked, found) as builder:
         return answers.explained(asking.spark, builder.plan())
 
 
 @contextmanager
-def _merging(asking: Asking, statement: Statement, asked: Merge, found: Found) -> Iterator[DeltaMergeBuilder]:
+def _merging(
+    asking: StatementContext, statement: Statement, asked: Merge, found: ResolvedTable
+) -> Iterator[DeltaMergeBuilder]:
     """The merge that a statement asks for."""
     table = called(found, asked.alias)
     source = relation_frame(asking, statement, asked.source, asked.given)
@@ -95,7 +97,7 @@ def _merging(asking: Asking, statement: Statement, asked: Merge, found: Found) -
 
 
 def _added(
-    builder: DeltaMergeBuilder, clause: Clause, condition: str | None, sets: dict[str, str] | None
+    builder: DeltaMergeBuilder, clause: MergeClause, condition: str | None, sets: dict[str, str] | None
 ) -> DeltaMergeBuilder:
     match clause.kind, clause.deletes:
         case "MATCHED", True:
@@ -115,8 +117,8 @@ def _added(
 
 
 def _sets(
-    asking: Asking,
-    clause: Clause,
+    asking: StatementContext,
+    clause: MergeClause,
     statement: Statement,
     asked: Merge,
     table: Table,
@@ -134,7 +136,7 @@ def _sets(
     return assigned(asking, statement, asked.table, asked.alias, clause.sets, table, text_of)
 
 
-def _clause(cursor: Cursor) -> Clause:
+def _clause(cursor: Cursor) -> MergeClause:
     kind = MATCHED
     if cursor.take("NOT", "MATCHED"):
         kind = ALONE if cursor.take("BY", "SOURCE") else NEW
@@ -146,26 +148,26 @@ def _clause(cursor: Cursor) -> Clause:
     if cursor.take("DELETE"):
         if kind == NEW:
             raise cursor.wrong("rows of the source that match nothing can only be inserted")
-        return Clause(kind, condition, deletes=True)
+        return MergeClause(kind, condition, deletes=True)
     if kind == NEW:
         return _insert(cursor, condition)
     cursor.expect("UPDATE", "SET")
     if cursor.take("*"):
-        return Clause(kind, condition, left_out=_left_out(cursor))
-    return Clause(kind, condition, sets=parse_sets(cursor, "WHEN"))
+        return MergeClause(kind, condition, left_out=_left_out(cursor))
+    return MergeClause(kind, condition, sets=parse_sets(cursor, "WHEN"))
 
 
-def _insert(cursor: Cursor, condition: Span | None) -> Clause:
+def _insert(cursor: Cursor, condition: Span | None) -> MergeClause:
     cursor.expect("INSERT")
     if cursor.take("*"):
-        return Clause(NEW, condition, left_out=_left_out(cursor))
+        return MergeClause(NEW, condition, left_out=_left_out(cursor))
     columns = cursor.names_in(cursor.group())
     cursor.expect("VALUES")
     values = [each.until() for each in cursor.listed(cursor.group())]
     refuse_doubled(columns, "DELTA_DUPLICATE_COLUMN_ON_INSERT")
     if len(columns) != len(values):
         raise Invalid(f"INSERT names {len(columns)} columns and gives {len(values)} values: give one for each")
-    return Clause(NEW, condition, sets=tuple(zip(columns, values, strict=True)))
+    return MergeClause(NEW, condition, sets=tuple(zip(columns, values, strict=True)))
 
 
 def _left_out(cursor: Cursor) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from holdfast.errors import Unsupported
 from holdfast.rows import columns
 from holdfast.sql.conjuncts import METADATA
-from holdfast.sql.references import Block, Query, Relation, name_end, names
+from holdfast.sql.references import ParsedQuery, QueryBlock, Relation, name_end, names
 from holdfast.sql.text import Edit, Statement
 
 FIELDS = {  # in the order in which delta-spark has them
@@ -36,7 +36,7 @@ _PREFIX = "__holdfast"
 
 
 def fields_of(
-    statement: Statement, query: Query, block: Block, relation: Relation, *, tracked: bool
+    statement: Statement, query: ParsedQuery, block: QueryBlock, relation: Relation, *, tracked: bool
 ) -> tuple[str, ...]:
     """The fields of `_metadata` that a block names of one of its relations."""
     found: set[str] = set()
@@ -65,7 +65,7 @@ def with_struct(frame: DataFrame, fields: Sequence[str]) -> DataFrame:
     return frame.withColumn(METADATA, F.struct(*values)).drop(*columns_for(fields).values())
 
 
-def star_edits(statement: Statement, block: Block, called: Sequence[str]) -> Iterator[Edit]:
+def star_edits(statement: Statement, block: QueryBlock, called: Sequence[str]) -> Iterator[Edit]:
     """Leave the struct of some relations out of a block's stars."""
     for at in block.stars:
         if statement.upper(at - 1) == "." and statement.words[at - 2].name.lower() not in called:
@@ -83,7 +83,7 @@ def _field(name: str) -> Column:
     return (F.element_at(F.split(column, "/"), -1) if name == "file_name" else column).alias(name)
 
 
-def _uses(statement: Statement, query: Query, block: Block) -> Iterator[tuple[str | None, str | None]]:
+def _uses(statement: Statement, query: ParsedQuery, block: QueryBlock) -> Iterator[tuple[str | None, str | None]]:
     """What of `_metadata` the words of a block name, those of queries within left out: qualifier and field."""
     first, last = block.span
     inner = [b.span for b in query.blocks if b is not block and first <= b.span[0] and b.span[1] <= last]

@@ -16,12 +16,12 @@ from typing import TypeAlias
 
 from holdfast.schema.types import DataType, Struct
 from holdfast.sql.conjuncts import KEYWORDS, Name
-from holdfast.sql.references import Block, Body, Join, Reference, Relation, Span, name_end, names
+from holdfast.sql.references import Body, Join, QueryBlock, Reference, Relation, Span, name_end, names
 from holdfast.sql.text import Statement
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class OutputColumn:
     """A column that comes out of a query."""
 
     name: str
@@ -29,7 +29,7 @@ class Output:
     type: DataType | None = None  # None: nobody knows
 
 
-Outputs: TypeAlias = tuple[Output | None, ...]
+Outputs: TypeAlias = tuple[OutputColumn | None, ...]
 UNKNOWN: Outputs = (None,)
 
 
@@ -45,13 +45,13 @@ class Shapes:
         """What a query gives; names are those of its first branch, or those that WITH gives."""
         return _called(self.of_branch(body.branches[0]), body.columns)
 
-    def of_branch(self, branch: Block | Body | None) -> Outputs:
+    def of_branch(self, branch: QueryBlock | Body | None) -> Outputs:
         """What one of the queries between set operators gives."""
         if branch is None:
             return UNKNOWN
         return self.of_body(branch) if isinstance(branch, Body) else self.of_block(branch)
 
-    def of_block(self, block: Block) -> Outputs:
+    def of_block(self, block: QueryBlock) -> Outputs:
         """What a SELECT gives, or relations between brackets."""
         if block.span not in self._known:
             self._known[block.span] = tuple(self._listed(block))
@@ -63,10 +63,10 @@ class Shapes:
         if relation.body is not None:
             found = self.of_body(relation.body)
         elif relation.reference is not None and (columns := self._columns(relation.reference)) is not None:
-            found = tuple(Output(f.name, None, f.type) for f in columns)
+            found = tuple(OutputColumn(f.name, None, f.type) for f in columns)
         return _called(found, relation.columns)
 
-    def at(self, block: Block, number: int, name: Name) -> tuple[int, tuple[str, ...]] | None:
+    def at(self, block: QueryBlock, number: int, name: Name) -> tuple[int, tuple[str, ...]] | None:
         """Which column of one of a block's relations a name certainly is, and what follows it in the name."""
         relation, path = block.relations[number], name.path
         outputs = self.of_relation(relation)
@@ -79,7 +79,7 @@ class Shapes:
             return None
         return column_at(outputs, path) if self.is_alone(block, number, name) else None
 
-    def is_alone(self, block: Block, number: int, name: Name) -> bool:
+    def is_alone(self, block: QueryBlock, number: int, name: Name) -> bool:
         """Whether a name, if it is a column of this relation, is of no other, or of one that equals it as it is.
 
         Columns that NATURAL or USING make one have the value of one side; the other's may be of another type.
@@ -94,7 +94,7 @@ class Shapes:
         types = [out.type for shape in shapes for out in shape if out is not None and out.name.lower() == first]
         return not types or (not any(None in shape for shape in shapes) and len(set(types)) == 1 and None not in types)
 
-    def _listed(self, block: Block) -> Iterator[Output | None]:
+    def _listed(self, block: QueryBlock) -> Iterator[OutputColumn | None]:
         if block.select is None:
             yield from self._star(block)
             return
@@ -108,7 +108,7 @@ class Shapes:
             yield from self._item(block, at, end)
             at = end + 1
 
-    def _item(self, block: Block, first: int, last: int) -> Iterator[Output | None]:
+    def _item(self, block: QueryBlock, first: int, last: int) -> Iterator[OutputColumn | None]:
         """What one thing in a list of columns gives."""
         statement, end = self._statement, name_end(self._statement, first)
         if statement.upper(first) == "*" or (statement.upper(end), statement.upper(end + 1)) == (".", "*"):
@@ -118,16 +118,18 @@ class Shapes:
         here = end + (statement.upper(end) == "AS")
         if is_column and (end == last or (here == last - 1 and statement.words[here].is_name)):
             path = names(statement, first, end)
-            yield Output(path[-1] if end == last else statement.words[here].name, Name(path), self._type(block, path))
+            yield OutputColumn(
+                path[-1] if end == last else statement.words[here].name, Name(path), self._type(block, path)
+            )
         elif last - first > 2 and statement.upper(last - 2) == "AS" and statement.words[last - 1].is_name:
-            yield Output(statement.words[last - 1].name)
+            yield OutputColumn(statement.words[last - 1].name)
         else:
             yield None
 
-    def _star_item(self, block: Block, first: int, last: int) -> Iterator[Output | None]:
+    def _star_item(self, block: QueryBlock, first: int, last: int) -> Iterator[OutputColumn | None]:
         statement, end = self._statement, name_end(self._statement, first)
         at = first if statement.upper(first) == "*" else end + 1
-        found: Sequence[Output | None] = UNKNOWN
+        found: Sequence[OutputColumn | None] = UNKNOWN
         if at == first:
             found = tuple(self._star(block))
         else:
@@ -147,7 +149,7 @@ class Shapes:
         else:
             yield None
 
-    def _star(self, block: Block) -> Iterator[Output | None]:
+    def _star(self, block: QueryBlock) -> Iterator[OutputColumn | None]:
         """All columns of a block's relations, in their order."""
         merges = any(relation.merges for relation in block.relations)
         if merges:
@@ -160,11 +162,11 @@ class Shapes:
         if block.has_views:
             yield None
 
-    def _columns_of(self, block: Block, number: int) -> Iterator[Output | None]:
+    def _columns_of(self, block: QueryBlock, number: int) -> Iterator[OutputColumn | None]:
         for out in self.of_relation(block.relations[number]):
-            yield None if out is None else Output(out.name, Name((out.name,), of=number), out.type)
+            yield None if out is None else OutputColumn(out.name, Name((out.name,), of=number), out.type)
 
-    def _type(self, block: Block, path: tuple[str, ...]) -> DataType | None:
+    def _type(self, block: QueryBlock, path: tuple[str, ...]) -> DataType | None:
         """The type of a column by its name."""
         if any(relation.merges for relation in block.relations):
             return None

@@ -19,7 +19,7 @@ from pyspark.sql import Column
 
 from holdfast.errors import Invalid
 from holdfast.spark.column_text import UNREADABLE, sql_of
-from holdfast.sql.text import Edit, Kind, Statement, applied
+from holdfast.sql.text import Edit, Statement, TokenKind, applied
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Parameters:
     def at(self, statement: Statement, at: int) -> tuple[int, int, Any] | None:
         """The place, the number of words and the value of a parameter that begins at a word."""
         word = statement.words[at]
-        if word.kind is Kind.FIELD:
+        if word.kind is TokenKind.FIELD:
             name = word.text[1:-1]
             return (at, 1, self.fields[name]) if name in self.fields else None
         if word.upper == "?" and isinstance(self.args, Sequence):

@@ -24,14 +24,14 @@ from holdfast.errors import Invalid, Unsupported
 from holdfast.schema.constraints import quoted
 from holdfast.schema.types import Struct
 from holdfast.sql import metadata
-from holdfast.sql.asking import Asking
+from holdfast.sql.asking import StatementContext
 from holdfast.sql.conjuncts import METADATA, Said, Subject, all_of, understood
-from holdfast.sql.handing import Handing
-from holdfast.sql.known import Found, Rows, Table, TableRows, path_of
-from holdfast.sql.references import Block, Query, Reference, Relation, Span, name_end, names, split_parts
+from holdfast.sql.handing import Pushdown
+from holdfast.sql.known import ResolvedTable, ScanSource, Table, TableRows, path_of
+from holdfast.sql.references import ParsedQuery, QueryBlock, Reference, Relation, Span, name_end, names, split_parts
 from holdfast.sql.row_fields import field_edits
 from holdfast.sql.stored import stored_rows
-from holdfast.sql.text import Edit, Kind, Statement, applied
+from holdfast.sql.text import Edit, Statement, TokenKind, applied
 from holdfast.sql.walk import expression_of, query_of, relation_of
 from holdfast.table.delta import DeltaTable
 
@@ -57,7 +57,7 @@ class Replaced:
 
 
 def run_query(
-    asking: Asking, statement: Statement, span: Span | None = None, given: Span | None = None
+    asking: StatementContext, statement: Statement, span: Span | None = None, given: Span | None = None
 ) -> DataFrame | None:
     """Run a statement that holds a query; None where it names none of our tables. `span` says where the query is."""
     found = replaced(asking, statement, query_of(statement, span, given))
@@ -68,7 +68,7 @@ def run_query(
 
 
 def frame_of(
-    asking: Asking, statement: Statement, span: Span, given: Span | None = None, more: Sequence[Edit] = ()
+    asking: StatementContext, statement: Statement, span: Span, given: Span | None = None, more: Sequence[Edit] = ()
 ) -> DataFrame:
     """The rows of a query that is part of a statement, with some more edits made.
 
@@ -80,7 +80,7 @@ def frame_of(
 
 
 def view_frame(
-    asking: Asking, statement: Statement, span: Span, columns: tuple[str, ...], said: Sequence[Said] = ()
+    asking: StatementContext, statement: Statement, span: Span, columns: tuple[str, ...], said: Sequence[Said] = ()
 ) -> DataFrame:
     """The rows of a view, those of files left out that cannot have any of which something is true."""
     query = query_of(statement, span, columns=columns)
@@ -88,7 +88,7 @@ def view_frame(
     return frame.toDF(*columns) if columns else frame
 
 
-def relation_frame(asking: Asking, statement: Statement, span: Span, given: Span | None = None) -> DataFrame:
+def relation_frame(asking: StatementContext, statement: Statement, span: Span, given: Span | None = None) -> DataFrame:
     """The rows of what could stand in a FROM clause."""
     found = replaced(asking, statement, relation_of(statement, span, given))
     return _framed(asking, statement, found, span, given, before="SELECT * FROM ")
@@ -96,7 +96,7 @@ def relation_frame(asking: Asking, statement: Statement, span: Span, given: Span
 
 @contextmanager
 def expressions(
-    asking: Asking, statement: Statement, target: Reference, table: Table | None = None
+    asking: StatementContext, statement: Statement, target: Reference, table: Table | None = None
 ) -> Iterator[Callable[[Span], str]]:
     """A function that gives expressions of a statement about a table as text, with their values written in.
 
@@ -118,7 +118,7 @@ def expressions(
         if table is not None:
             edits += field_edits(statement, span, lambda: table.handle.newest().snapshot.schema, target.called)
         if len(target.parts) > 1 and target.alias is None:
-            edits += _shortened(statement, Query(()), [(target, target.called)])
+            edits += _shortened(statement, ParsedQuery(()), [(target, target.called)])
         text = applied(statement.text, edits, start=words[start].start, end=words[end - 1].end)
         return f"({text})" if _may_be_alias(statement, end - 1) and end - start > 1 else text
 
@@ -132,15 +132,15 @@ def expressions(
 def _may_be_alias(statement: Statement, at: int) -> bool:
     """Whether Spark could take the last word of an expression for its name: in brackets it refuses it instead."""
     before = statement.words[at - 1]
-    ends = before.kind is not Kind.MARK or before.text in (")", "]")
+    ends = before.kind is not TokenKind.MARK or before.text in (")", "]")
     return statement.words[at].is_name and ends and before.upper not in ("IS", "NOT", "AND", "OR")
 
 
-def replaced(asking: Asking, statement: Statement, query: Query, said: Sequence[Said] = ()) -> Replaced:
+def replaced(asking: StatementContext, statement: Statement, query: ParsedQuery, said: Sequence[Said] = ()) -> Replaced:
     """Scans for our tables, and where they go; `said` is what holds of the rows that are wanted of the query."""
     done = Replaced()
     sources = _Sources(asking, statement)
-    handing = Handing(statement, query, asking.given, sources.columns, said)
+    handing = Pushdown(statement, query, asking.given, sources.columns, said)
     qualified: list[tuple[Reference, str]] = []
     for block in query.blocks:
         shown: list[str] = []
@@ -174,11 +174,11 @@ def replaced(asking: Asking, statement: Statement, query: Query, said: Sequence[
 class _Sources:
     """What the references of a statement read, looked up once."""
 
-    asking: Asking
+    asking: StatementContext
     statement: Statement
-    found: dict[Span, Rows | None] = field(default_factory=dict)
+    found: dict[Span, ScanSource | None] = field(default_factory=dict)
 
-    def of(self, reference: Reference) -> Rows | None:
+    def of(self, reference: Reference) -> ScanSource | None:
         """What a reference reads; None where it is not ours."""
         if reference.span not in self.found:
             self.found[reference.span] = source_of(self.asking, self.statement, reference)
@@ -207,7 +207,9 @@ class _Changes:
         return self.frame
 
 
-def _fields_of(statement: Statement, query: Query, block: Block, relation: Relation, source: Rows) -> Sequence[str]:
+def _fields_of(
+    statement: Statement, query: ParsedQuery, block: QueryBlock, relation: Relation, source: ScanSource
+) -> Sequence[str]:
     """The fields of `_metadata` that a block names of one of its relations, where that has them."""
     if source.columns({}).find(METADATA) is not None:
         return ()
@@ -219,7 +221,7 @@ def _fields_of(statement: Statement, query: Query, block: Block, relation: Relat
 
 
 def _where(
-    asking: Asking, handing: Handing, block: Block, at: int, columns: Struct, fields: Sequence[str]
+    asking: StatementContext, handing: Pushdown, block: QueryBlock, at: int, columns: Struct, fields: Sequence[str]
 ) -> str | None:
     """What a query says of one of our tables."""
     said = handing.said(block, at)
@@ -236,7 +238,7 @@ def _where(
     return all_of(text for each in said if (text := understood(each, subject, zone=zone))) or None
 
 
-def source_of(asking: Asking, statement: Statement, reference: Reference) -> Rows | None:
+def source_of(asking: StatementContext, statement: Statement, reference: Reference) -> ScanSource | None:
     """What a reference reads; None where it is not ours."""
     if reference.arguments is not None:
         return _changes(asking, statement, reference)
@@ -256,7 +258,7 @@ def source_of(asking: Asking, statement: Statement, reference: Reference) -> Row
     return asking.rows_of(found) if suffix is None else _at_suffix(asking, found, suffix)
 
 
-def _at_suffix(asking: Asking, found: Found, suffix: str) -> TableRows:
+def _at_suffix(asking: StatementContext, found: ResolvedTable, suffix: str) -> TableRows:
     if re.fullmatch(r"[vV]\d+", suffix):
         return asking.rows_of(found, int(suffix[1:]))
     if re.fullmatch(r"\d{17}", suffix):
@@ -265,7 +267,7 @@ def _at_suffix(asking: Asking, found: Found, suffix: str) -> TableRows:
     raise Invalid(f"{found.name}@{suffix} names no version: write @v3, or @ and a time as yyyyMMddHHmmssSSS")
 
 
-def _changes(asking: Asking, statement: Statement, reference: Reference) -> Rows | None:
+def _changes(asking: StatementContext, statement: Statement, reference: Reference) -> ScanSource | None:
     """The feed that `table_changes` reads."""
     assert reference.arguments is not None, "the caller looked"
     spans = arguments(statement, *reference.arguments)
@@ -294,7 +296,7 @@ def arguments(statement: Statement, first: int, last: int) -> list[Span]:
     return [*spans, (begun, last)] if begun < last else spans
 
 
-def _shortened(statement: Statement, query: Query, qualified: Sequence[tuple[Reference, str]]) -> list[Edit]:
+def _shortened(statement: Statement, query: ParsedQuery, qualified: Sequence[tuple[Reference, str]]) -> list[Edit]:
     """Columns that are qualified by a whole name, `db.t.c`, by the alias in its place: that is what is left of it."""
     prefixes = {
         tuple(part.lower() for part in reference.parts[at:]): alias
@@ -321,7 +323,7 @@ def _shortened(statement: Statement, query: Query, qualified: Sequence[tuple[Ref
 
 
 def _framed(
-    asking: Asking, statement: Statement, found: Replaced, span: Span, given: Span | None, before: str = ""
+    asking: StatementContext, statement: Statement, found: Replaced, span: Span, given: Span | None, before: str = ""
 ) -> DataFrame:
     """What Spark makes of a part of a statement, with its WITH before it."""
     prefix = "" if given is None else _edited(asking, statement, found, given) + " "
@@ -330,14 +332,14 @@ def _framed(
     return asking.sql(text, values, **_fields(asking, found))
 
 
-def _edited(asking: Asking, statement: Statement, found: Replaced, span: Span) -> str:
+def _edited(asking: StatementContext, statement: Statement, found: Replaced, span: Span) -> str:
     start, end = statement.words[span[0]].start, statement.words[span[1] - 1].end
     if not found.frames:
         return applied(statement.text, found.edits, start=start, end=end)
     return _formatted(asking, statement.text, found, start, end)
 
 
-def _formatted(asking: Asking, text: str, found: Replaced, start: int = 0, end: int | None = None) -> str:
+def _formatted(asking: StatementContext, text: str, found: Replaced, start: int = 0, end: int | None = None) -> str:
     """The edited text, ready for formatting: braces that are not places to fill are doubled, unless the user did."""
     edits = [replace(e, text=e.text if e.text[1:-1] in found.frames else _doubled(e.text)) for e in found.edits]
     if not asking.given.fields:
@@ -351,5 +353,5 @@ def _doubled(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def _fields(asking: Asking, found: Replaced) -> dict[str, Any]:
+def _fields(asking: StatementContext, found: Replaced) -> dict[str, Any]:
     return {**asking.given.fields, **found.frames}

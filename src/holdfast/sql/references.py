@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from holdfast.sql.text import Kind, Statement
+from holdfast.sql.text import Statement, TokenKind
 
 Span: TypeAlias = tuple[int, int]  # words, the last not included
 
@@ -35,7 +35,7 @@ class Join(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class When:
+class VersionClause:
     """The version a reference asks for: the words of an expression."""
 
     is_version: bool
@@ -48,7 +48,7 @@ class Reference:
 
     span: Span
     parts: tuple[str, ...]
-    when: When | None = None
+    when: VersionClause | None = None
     suffix: str | None = None  # a version after `@`
     arguments: Span | None = None  # of a function that reads the changes of a table
     alias: str | None = None  # the user's own
@@ -74,7 +74,7 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class QueryBlock:
     """One SELECT, or relations between brackets."""
 
     span: Span
@@ -92,16 +92,16 @@ class Body:
     """A query as a whole."""
 
     span: Span
-    branches: tuple[Block | Body | None, ...]  # between set operators; None for what is no SELECT
+    branches: tuple[QueryBlock | Body | None, ...]  # between set operators; None for what is no SELECT
     columns: tuple[str, ...] = ()  # the names that WITH gives to them
     passes: bool = False  # all rows of its branches count, not only some
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class ParsedQuery:
     """What a query is made of, as far as tables are concerned."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[QueryBlock, ...]
     loose: tuple[Reference, ...] = ()  # after TABLE: in no block
     body: Body | None = None
     shut: frozenset[Span] = frozenset()  # bodies that may be read in places which the walk does not know
@@ -146,10 +146,10 @@ def _operand_end(statement: Statement, at: int, last: int) -> int:
     upper = statement.upper(at)
     if upper == "INTERVAL":
         at = statement.after(at + 1)
-        while at < last and statement.kind(at) is Kind.NAME and _is_unit(statement.upper(at)):
+        while at < last and statement.kind(at) is TokenKind.NAME and _is_unit(statement.upper(at)):
             at += 1
         return at
-    if upper in ("DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ") and statement.kind(at + 1) is Kind.TEXT:
+    if upper in ("DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ") and statement.kind(at + 1) is TokenKind.TEXT:
         return at + 2
     if upper in (":", "{"):
         return at + 2

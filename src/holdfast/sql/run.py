@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.errors import NotATable, TableError, Unsupported
 from holdfast.spark.catalog import find
 from holdfast.sql import alter, answers, change, comment, create, creating, describe, insert, maintain, merge, view
-from holdfast.sql.asking import Asking
+from holdfast.sql.asking import StatementContext
 from holdfast.sql.cursor import Cursor, NotUnderstood
 from holdfast.sql.immediate import identified, parse_immediate, refuse_script, said
-from holdfast.sql.known import Found, Known
+from holdfast.sql.known import ResolvedTable, TableResolver
 from holdfast.sql.parameters import Parameters
 from holdfast.sql.query import run_query
 from holdfast.sql.references import BEGINS_QUERY, Span
@@ -25,7 +25,7 @@ from holdfast.sql.several import inserts_in
 from holdfast.sql.text import Statement, statement_of
 
 _Parse: TypeAlias = Callable[..., Any]
-_Run: TypeAlias = Callable[[Asking, Statement, Any, Found], DataFrame]
+_Run: TypeAlias = Callable[[StatementContext, Statement, Any, ResolvedTable], DataFrame]
 _VERBS: Mapping[str, tuple[_Parse, _Run]] = {
     "ALTER": (alter.parse_alter, alter.run_alter),
     "ANALYZE": (maintain.parse_analyze, maintain.run_refresh),
@@ -58,7 +58,7 @@ _OURS_ALONE = (
     maintain.Restore,
     maintain.Reorg,
     maintain.Generate,
-    describe.History,
+    describe.DescribeHistory,
     describe.Detail,
 )
 
@@ -69,7 +69,7 @@ def run(
     args: Mapping[str, Any] | Sequence[Any] | None = None,
     fields: Mapping[str, Any] | None = None,
     *,
-    known: Known,
+    known: TableResolver,
 ) -> DataFrame | None:
     """The answer to a statement; None where it is none of ours, and Spark is to be asked.
 
@@ -78,7 +78,7 @@ def run(
     statement = statement_of(text, fields=bool(fields))
     if statement is None or not statement.words:
         return None
-    asking = Asking(spark, known, Parameters(args, dict(fields or {})))
+    asking = StatementContext(spark, known, Parameters(args, dict(fields or {})))
     statement = identified(asking, statement)
     given = _with(statement)
     begun = 0 if given is None else given[1]
@@ -111,7 +111,7 @@ def run(
     return run_query(asking, statement) if head in BEGINS_QUERY or head == "(" else None
 
 
-def _explained(asking: Asking, statement: Statement) -> DataFrame | None:
+def _explained(asking: StatementContext, statement: Statement) -> DataFrame | None:
     """What a query or a change would do; Spark explains queries, our tables their changes."""
     begun = 1 + (statement.upper(1) in ("EXTENDED", "CODEGEN", "COST", "FORMATTED", "LOGICAL"))
     given = _with(statement, begun)
@@ -128,11 +128,11 @@ def _explained(asking: Asking, statement: Statement) -> DataFrame | None:
     )
 
 
-def _refuse_explain(asking: Asking, statement: Statement, asked: Any, found: Found) -> DataFrame:
+def _refuse_explain(asking: StatementContext, statement: Statement, asked: Any, found: ResolvedTable) -> DataFrame:
     raise Unsupported(f"EXPLAIN says nothing of an INSERT into {found.name}: explain the query that gives its rows")
 
 
-def _about(asking: Asking, cursor: Cursor, parse: _Parse, run_: _Run, *more: Span | None) -> DataFrame | None:
+def _about(asking: StatementContext, cursor: Cursor, parse: _Parse, run_: _Run, *more: Span | None) -> DataFrame | None:
     """Carry out a statement about a table, if the table is ours."""
     try:
         asked = parse(cursor, *more)
@@ -153,7 +153,9 @@ def _about(asking: Asking, cursor: Cursor, parse: _Parse, run_: _Run, *more: Spa
     return None if found is None else run_(asking, cursor.statement, asked, found)
 
 
-def _inserted(asking: Asking, statement: Statement, inserts: Sequence[tuple[tuple[str, ...], str]]) -> DataFrame | None:
+def _inserted(
+    asking: StatementContext, statement: Statement, inserts: Sequence[tuple[tuple[str, ...], str]]
+) -> DataFrame | None:
     """Inserts that share a FROM, one after the other."""
     if all(asking.table(table) is None for table, _ in inserts):
         return run_query(asking, statement)
@@ -164,7 +166,7 @@ def _inserted(asking: Asking, statement: Statement, inserts: Sequence[tuple[tupl
     return answers.nothing(asking.spark)
 
 
-def _executed(asking: Asking, statement: Statement) -> DataFrame | None:
+def _executed(asking: StatementContext, statement: Statement) -> DataFrame | None:
     """EXECUTE IMMEDIATE of a statement about tables of ours; None where it is about none."""
     try:
         asked = parse_immediate(Cursor(statement))
@@ -174,12 +176,15 @@ def _executed(asking: Asking, statement: Statement) -> DataFrame | None:
     if not asked.is_kept:
         return run(asking.spark, text, args, known=asking.known)
     inner = statement_of(text)
-    if inner is not None and run_query(Asking(asking.spark, asking.known, Parameters(args)), inner) is not None:
+    if (
+        inner is not None
+        and run_query(StatementContext(asking.spark, asking.known, Parameters(args)), inner) is not None
+    ):
         raise Unsupported("EXECUTE IMMEDIATE ... INTO takes no query over Delta tables: use SET VAR x = (SELECT ...)")
     return None
 
 
-def _created(asking: Asking, statement: Statement) -> DataFrame | None:
+def _created(asking: StatementContext, statement: Statement) -> DataFrame | None:
     """A table of ours, a view over tables of ours, or something of Spark's that is made of them."""
     words = [statement.upper(i) for i in range(6)]
     if "VIEW" in words:
@@ -200,7 +205,7 @@ def _created(asking: Asking, statement: Statement) -> DataFrame | None:
     return None if asked.query is None else run_query(asking, statement, asked.query)
 
 
-def _names_delta(asking: Asking, statement: Statement) -> bool:
+def _names_delta(asking: StatementContext, statement: Statement) -> bool:
     """Whether a CREATE TABLE that is not understood was meant to make a Delta table."""
     for at in range(len(statement.words)):
         if statement.upper(at) == "USING" and statement.words[at - 1].upper not in (".", "AS"):
@@ -211,7 +216,7 @@ def _names_delta(asking: Asking, statement: Statement) -> bool:
     return not hive and asking.setting("spark.sql.sources.default", "parquet") == "delta"
 
 
-def _dropped(asking: Asking, statement: Statement) -> DataFrame | None:
+def _dropped(asking: StatementContext, statement: Statement) -> DataFrame | None:
     cursor = Cursor(statement)
     try:
         return creating.run_drop(asking, create.parse_drop(cursor))

@@ -21,23 +21,23 @@ from holdfast.schema.constraints import quoted
 from holdfast.schema.types import Struct
 from holdfast.spark.catalog import View, columns_of
 from holdfast.spark.types import spark_to_struct
-from holdfast.sql.asking import Asking
+from holdfast.sql.asking import StatementContext
 from holdfast.sql.conjuncts import METADATA, Said, conditions_in
-from holdfast.sql.known import Rows, path_of
+from holdfast.sql.known import ScanSource, path_of
 from holdfast.sql.parameters import Parameters
-from holdfast.sql.references import Query, Reference, Span
+from holdfast.sql.references import ParsedQuery, Reference, Span
 from holdfast.sql.text import Edit, Statement, applied, statement_of
 from holdfast.sql.walk import query_of
 
 # How the rows of a view's query are read: `query.view_frame`.
-_Framed: TypeAlias = Callable[[Asking, Statement, Span, tuple[str, ...], Sequence[Said]], DataFrame]
+_Framed: TypeAlias = Callable[[StatementContext, Statement, Span, tuple[str, ...], Sequence[Said]], DataFrame]
 
 
 @dataclass(frozen=True)
 class StoredRows:
     """The rows of a permanent view."""
 
-    asking: Asking
+    asking: StatementContext
     statement: Statement
     view: View
     framed: _Framed
@@ -68,7 +68,7 @@ class StoredRows:
         return frame.toDF(*names)
 
 
-def stored_rows(asking: Asking, parts: tuple[str, ...], framed: _Framed) -> Rows | None:
+def stored_rows(asking: StatementContext, parts: tuple[str, ...], framed: _Framed) -> ScanSource | None:
     """What a permanent view reads; None where the name means none, or one over none of our tables."""
     view = asking.known.stored(parts)
     if view is None:
@@ -82,7 +82,7 @@ def stored_rows(asking: Asking, parts: tuple[str, ...], framed: _Framed) -> Rows
     return StoredRows(inside, statement, view, framed)
 
 
-def refuse_unstorable(asking: Asking, query: Query, statement: Statement, name: str) -> None:
+def refuse_unstorable(asking: StatementContext, query: ParsedQuery, statement: Statement, name: str) -> None:
     """Refuse a permanent view of whose text Spark would not know what it means."""
     words = {statement.upper(at) for at in range(len(statement.words))}
     for reference in query.references:
@@ -112,7 +112,7 @@ def _unstorable(name: str, what: str, instead: str) -> Unsupported:
     return Unsupported(f"the view {name} names {what}, of which Spark's catalog keeps nothing: {instead}")
 
 
-def _is_ours(asking: Asking, reference: Reference, framed: _Framed) -> bool:
+def _is_ours(asking: StatementContext, reference: Reference, framed: _Framed) -> bool:
     if reference.arguments is not None:
         return False
     try:

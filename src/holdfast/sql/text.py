@@ -27,7 +27,7 @@ _PARTNERS = {")": "(", "]": "["}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a"}
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """What a word is."""
 
     NAME = "a keyword or a name"
@@ -42,7 +42,7 @@ class Kind(Enum):
 class Word:
     """A word and where it stands."""
 
-    kind: Kind
+    kind: TokenKind
     start: int
     end: int
     text: str  # as written
@@ -50,12 +50,12 @@ class Word:
 
     @property
     def is_name(self) -> bool:
-        return self.kind in (Kind.NAME, Kind.QUOTED)
+        return self.kind in (TokenKind.NAME, TokenKind.QUOTED)
 
     @property
     def name(self) -> str:
         """A name without its quotes."""
-        return self.text[1:-1].replace("``", "`") if self.kind is Kind.QUOTED else self.text
+        return self.text[1:-1].replace("``", "`") if self.kind is TokenKind.QUOTED else self.text
 
     @property
     def value(self) -> str:
@@ -79,7 +79,7 @@ class Statement:
         """The keyword or mark at a place; empty where there is none."""
         return self.words[at].upper if 0 <= at < len(self.words) else ""
 
-    def kind(self, at: int) -> Kind | None:
+    def kind(self, at: int) -> TokenKind | None:
         return self.words[at].kind if 0 <= at < len(self.words) else None
 
     def slice(self, first: int, last: int) -> str:
@@ -138,19 +138,19 @@ def applied(text: str, edits: Iterable[Edit], *, start: int = 0, end: int | None
 
 
 def _word(text: str, at: int, *, fields: bool, after_dot: bool) -> Word | None:
-    for kind, pattern in ((Kind.TEXT, _RAW_TEXT), (Kind.TEXT, _TEXT), (Kind.QUOTED, _QUOTED)):
+    for kind, pattern in ((TokenKind.TEXT, _RAW_TEXT), (TokenKind.TEXT, _TEXT), (TokenKind.QUOTED, _QUOTED)):
         if found := pattern.match(text, at):
             return Word(kind, at, found.end(), found[0], "")
     if text[at] in "'\"`":
         return None
     if fields and (found := _FIELD.match(text, at)):
-        return Word(Kind.FIELD, at, found.end(), found[0], "")
+        return Word(TokenKind.FIELD, at, found.end(), found[0], "")
     if not after_dot and (found := _NUMBER.match(text, at)):
-        return Word(Kind.NUMBER, at, found.end(), found[0], "")
+        return Word(TokenKind.NUMBER, at, found.end(), found[0], "")
     if found := _NAME.match(text, at):
-        return Word(Kind.NAME, at, found.end(), found[0], found[0].upper())
+        return Word(TokenKind.NAME, at, found.end(), found[0], found[0].upper())
     mark = next((m for m in _MARKS if text.startswith(m, at)), text[at])
-    return Word(Kind.MARK, at, at + len(mark), mark, mark)
+    return Word(TokenKind.MARK, at, at + len(mark), mark, mark)
 
 
 def _comment_end(text: str, at: int) -> int | None:
@@ -168,7 +168,7 @@ def _partners(words: list[Word]) -> Mapping[int, int] | None:
     closes: dict[int, int] = {}
     opened: list[int] = []
     for at, word in enumerate(words):
-        if word.kind is not Kind.MARK:
+        if word.kind is not TokenKind.MARK:
             continue
         if word.text in _PARTNERS.values():
             opened.append(at)

@@ -19,10 +19,10 @@ from holdfast.errors import TableError
 from holdfast.schema.types import Struct
 from holdfast.spark.types import spark_to_struct
 from holdfast.sql import answers
-from holdfast.sql.asking import Asking
+from holdfast.sql.asking import StatementContext
 from holdfast.sql.conjuncts import conditions_in
 from holdfast.sql.cursor import Cursor
-from holdfast.sql.known import Rows
+from holdfast.sql.known import ScanSource
 from holdfast.sql.query import replaced, source_of, view_frame
 from holdfast.sql.references import Reference, Span
 from holdfast.sql.stored import refuse_unstorable
@@ -46,7 +46,7 @@ class CreateView:
 class _Viewed:
     """The rows of a view that is more than a table by another name."""
 
-    asking: Asking
+    asking: StatementContext
     statement: Statement
     asked: CreateView
     shape: Struct
@@ -83,7 +83,7 @@ def parse_view(cursor: Cursor) -> CreateView:
     return CreateView(name, cursor.rest(), tuple(columns), temporary, is_global, replaces)
 
 
-def run_view(asking: Asking, statement: Statement, asked: CreateView) -> DataFrame | None:
+def run_view(asking: StatementContext, statement: Statement, asked: CreateView) -> DataFrame | None:
     """Make a view; None where its query names none of our tables."""
     if asked.temporary and not asked.is_global:
         asking.known.forget(asked.name[-1])
@@ -102,7 +102,7 @@ def run_view(asking: Asking, statement: Statement, asked: CreateView) -> DataFra
     (frame.createOrReplaceTempView if asked.replaces else frame.createTempView)(asked.name[-1])
     whole = _whole(statement, asked)
 
-    def renewed() -> Rows:
+    def renewed() -> ScanSource:
         found = None if whole is None else source_of(asking.anew(), statement, whole)
         return rows if found is None else found
 

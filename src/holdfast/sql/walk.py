@@ -30,20 +30,20 @@ from holdfast.sql.clauses import (
     stars,
 )
 from holdfast.sql.references import (
-    Block,
     Body,
     Join,
-    Query,
+    ParsedQuery,
+    QueryBlock,
     Reference,
     Relation,
     Span,
-    When,
+    VersionClause,
     name_end,
     names,
     split_parts,
     value_end,
 )
-from holdfast.sql.text import Kind, Statement
+from holdfast.sql.text import Statement, TokenKind
 
 CHANGES = frozenset(("TABLE_CHANGES", "TABLE_CHANGES_BY_PATH"))
 # What makes a query give only some of its rows.
@@ -61,28 +61,28 @@ Given: TypeAlias = Mapping[str, Body | None]  # what names that WITH gives stand
 
 def query_of(
     statement: Statement, span: Span | None = None, given: Span | None = None, columns: tuple[str, ...] = ()
-) -> Query:
+) -> ParsedQuery:
     """The tables that a query names; by default the whole statement is one.
 
     `given` is a WITH that stands elsewhere, `columns` are the names that a view gives to what comes out.
     """
-    walk = _Walk(statement)
+    walk = _QueryWalk(statement)
     body = walk.query(*(span or (0, len(statement.words))), walk.given(given), columns)
     return walk.found(body)
 
 
-def relation_of(statement: Statement, span: Span, given: Span | None = None) -> Query:
+def relation_of(statement: Statement, span: Span, given: Span | None = None) -> ParsedQuery:
     """The tables that a part of a FROM clause names."""
-    walk = _Walk(statement)
+    walk = _QueryWalk(statement)
     opened = _Open(span[0])
     walk.relations(*span, walk.given(given), opened)
-    walk.blocks.append(Block(span, tuple(opened.relations), None, is_plain=False))
+    walk.blocks.append(QueryBlock(span, tuple(opened.relations), None, is_plain=False))
     return walk.found()
 
 
-def expression_of(statement: Statement, span: Span) -> Query:
+def expression_of(statement: Statement, span: Span) -> ParsedQuery:
     """The tables that queries within an expression name."""
-    walk = _Walk(statement)
+    walk = _QueryWalk(statement)
     walk.expression(*span, {})
     return walk.found()
 
@@ -100,19 +100,19 @@ class _Open:
     has_views: bool = False
 
 
-class _Walk:
+class _QueryWalk:
     """One walk through a query; what it finds is in `blocks` and `loose`."""
 
     def __init__(self, statement: Statement) -> None:
         self.statement = statement
-        self.blocks: list[Block] = []
+        self.blocks: list[QueryBlock] = []
         self.loose: list[Reference] = []
         self.named_bodies: list[tuple[str, Body]] = []  # by WITH
         self.queries: dict[int, int] = {}  # where queries begin and end
         self.understood: set[int] = set()  # words that name a relation, or begin what WITH gives
 
-    def found(self, body: Body | None = None) -> Query:
-        return Query(tuple(self.blocks), tuple(self.loose), body, frozenset(self.shut()))
+    def found(self, body: Body | None = None) -> ParsedQuery:
+        return ParsedQuery(tuple(self.blocks), tuple(self.loose), body, frozenset(self.shut()))
 
     def shut(self) -> Iterator[Span]:
         """The queries that WITH names whose readers are not all known."""
@@ -174,7 +174,7 @@ class _Walk:
             if upper(at) == "(" and not begins_query(self.statement, at + 1):
                 columns = names(self.statement, at + 1, self.statement.closes[at])
                 at = self.statement.after(at)
-            while upper(at) in ("AS", "MAX", "RECURSION", "LEVEL") or self.statement.kind(at) is Kind.NUMBER:
+            while upper(at) in ("AS", "MAX", "RECURSION", "LEVEL") or self.statement.kind(at) is TokenKind.NUMBER:
                 at += 1
             if upper(at) != "(":
                 break
@@ -188,7 +188,7 @@ class _Walk:
             at += 1
         return at, given
 
-    def block(self, first: int, last: int, given: Given) -> Block | Body | None:
+    def block(self, first: int, last: int, given: Given) -> QueryBlock | Body | None:
         upper = self.statement.upper
         if first >= last:
             return None
@@ -206,9 +206,9 @@ class _Walk:
         self.blocks.append(self.closed(opened, last))
         return self.blocks[-1] if opened.select is not None else None
 
-    def closed(self, block: _Open, last: int) -> Block:
+    def closed(self, block: _Open, last: int) -> QueryBlock:
         """A block that has been walked."""
-        return Block(
+        return QueryBlock(
             (block.first, last),
             tuple(block.relations),
             block.where,
@@ -344,7 +344,7 @@ class _Walk:
         if parts[-1].upper() in CHANGES and len(parts) == 1:
             reference = Reference((at, end), parts, arguments=(opens + 1, end - 1), alias=alias, aliased=end)
             return after, Relation(reference, reference.called, join, columns=columns)
-        if parts[-1].upper() == "IDENTIFIER" and statement.kind(opens + 1) is Kind.TEXT and end == opens + 3:
+        if parts[-1].upper() == "IDENTIFIER" and statement.kind(opens + 1) is TokenKind.TEXT and end == opens + 3:
             self.understood.add(at)
             named = split_parts(statement.words[opens + 1].value)
             return after, self.meant(Reference((at, end), named, alias=alias, aliased=end), given, join, columns)
@@ -365,7 +365,7 @@ class _Walk:
             "OF",
         ):
             end = value_end(statement, at + 3, last)
-            return Reference((first, end), parts, When("VERSION" in word, (at + 3, end)), suffix), end
+            return Reference((first, end), parts, VersionClause("VERSION" in word, (at + 3, end)), suffix), end
         return Reference((first, end), parts, None, suffix), end
 
     def loose_table(self, at: int, given: Given) -> None:

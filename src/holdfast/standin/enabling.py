@@ -16,7 +16,7 @@ from types import TracebackType
 from pyspark.sql import SparkSession
 
 from holdfast.errors import Invalid, Unsupported
-from holdfast.sql.known import Known, Table
+from holdfast.sql.known import Table, TableResolver
 from holdfast.standin import errors, modules, patches, sessions, tables
 from holdfast.standin.pip_utils import configure_spark_with_delta_pip, has_extension
 
@@ -69,7 +69,7 @@ class Dropin:
         """Turn it off."""
         disable(self._spark)
 
-    def _known(self) -> Known:
+    def _known(self) -> TableResolver:
         spark = self._spark or SparkSession.getActiveSession()
         known = None if spark is None else sessions.known(spark)
         if known is None:

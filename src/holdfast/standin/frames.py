@@ -22,12 +22,12 @@ from pyspark.sql.types import StructType
 from holdfast.spark.column_text import is_bound
 from holdfast.standin.calling import Calling
 from holdfast.standin.errors import as_delta_spark
-from holdfast.standin.memory import Memory, Pinned, ViewRows
+from holdfast.standin.memory import Memory, PinnedTable, ViewRows
 
 _classes: dict[type, type] = {}
 
 
-def remembering(pinned: Pinned) -> DataFrame:
+def remembering(pinned: PinnedTable) -> DataFrame:
     """The rows of a table, as a DataFrame that remembers it."""
     return going_on(Memory(pinned))
 

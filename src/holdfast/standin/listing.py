@@ -11,12 +11,12 @@ from pyspark.sql.catalog import Column, Table
 from holdfast.errors import Invalid
 from holdfast.spark.catalog import split
 from holdfast.spark.types import spark_struct
-from holdfast.sql.known import Found, Known
+from holdfast.sql.known import ResolvedTable, TableResolver
 from holdfast.standin.errors import TABLE_NOT_FOUND, as_delta_spark
 from holdfast.table.delta import DeltaTable
 
 
-def found(spark: SparkSession, known: Known, name: str, database: str | None = None) -> Found | None:
+def found(spark: SparkSession, known: TableResolver, name: str, database: str | None = None) -> ResolvedTable | None:
     """The table of ours that a name means."""
     with as_delta_spark(missing=TABLE_NOT_FOUND):
         try:
@@ -26,7 +26,7 @@ def found(spark: SparkSession, known: Known, name: str, database: str | None = N
         return known.table(spark, parts if database is None else (database, *parts))
 
 
-def columns_of(table: Found) -> list[Column]:
+def columns_of(table: ResolvedTable) -> list[Column]:
     """The columns of a table."""
     snapshot = table.table.handle.newest().snapshot
     clustering: set[str] = set()
@@ -46,7 +46,7 @@ def columns_of(table: Found) -> list[Column]:
     ]
 
 
-def described(told: Table, table: Found) -> Table:
+def described(told: Table, table: ResolvedTable) -> Table:
     """What a catalog tells of a table, with the description that the table itself has."""
     if not isinstance(table.table, DeltaTable):
         return told

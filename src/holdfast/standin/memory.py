@@ -47,7 +47,7 @@ Step = Callable[[DataFrame], DataFrame]
 
 
 @dataclass(frozen=True)
-class Pinned:
+class PinnedTable:
     """A version of a table, to be read in a session."""
 
     spark: SparkSession
@@ -97,17 +97,17 @@ def pinned(
     version: int | str | None = None,
     timestamp: Any = None,
     name: str | None = None,
-) -> Pinned:
+) -> PinnedTable:
     """A version of a table, the newest unless one is named."""
     zone = spark.conf.get("spark.sql.session.timeZone") or "UTC"
-    return Pinned(spark, table.handle.open(version, timestamp), zone, name)
+    return PinnedTable(spark, table.handle.open(version, timestamp), zone, name)
 
 
 @dataclass(frozen=True)
 class Memory:
     """A version of a table and what was asked of it; values in, values out."""
 
-    pinned: Pinned
+    pinned: PinnedTable
     steps: tuple[Step, ...] = ()
     where: Predicate = ALWAYS
     fields: tuple[str, ...] = ()  # of `_metadata`, that steps name

@@ -12,13 +12,15 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from holdfast.errors import Invalid
 from holdfast.spark.catalog import split
-from holdfast.sql.known import Known
+from holdfast.sql.known import TableResolver
 from holdfast.standin.errors import as_delta_spark
 from holdfast.standin.merging import DeltaMergeBuilder
 from holdfast.standin.tables import DeltaTable
 
 
-def merge_into(spark: SparkSession, source: DataFrame, name: str, condition: Column, known: Known) -> MergeInto | None:
+def merge_into(
+    spark: SparkSession, source: DataFrame, name: str, condition: Column, known: TableResolver
+) -> MergeInto | None:
     """A merge into one of our tables; None where the name means another."""
     try:
         parts = split(name)

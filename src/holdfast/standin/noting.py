@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.standin.options import Options
+from holdfast.standin.options import SourceOptions
 
 _classes: dict[tuple[type, type], type] = {}
 
@@ -19,7 +19,7 @@ _classes: dict[tuple[type, type], type] = {}
 class Noting:
     """The part that notes the options."""
 
-    _holdfast_options: Options
+    _holdfast_options: SourceOptions
 
     @property
     def _holdfast_plain(self) -> Any:
@@ -55,7 +55,7 @@ def noting(plain: Any, part: type[Noting], **noted: Any) -> Any:
     if (part, base) not in _classes:
         _classes[part, base] = type(base.__name__, (part, base), {"__module__": base.__module__})
     plain.__class__ = _classes[part, base]
-    vars(plain).update(_holdfast_options=Options(), _holdfast_format=None)
+    vars(plain).update(_holdfast_options=SourceOptions(), _holdfast_format=None)
     vars(plain).update({f"_holdfast_{name}": value for name, value in noted.items()})
     return plain
 

@@ -17,7 +17,7 @@ _NEAR = 0.88
 _CONDITIONS = ("replacewhere", "replaceon")  # whose values are no other text than what a user writes
 
 
-class Options:
+class SourceOptions:
     """What a reader or writer was told."""
 
     def __init__(self, given: Mapping[str, Any] | None = None) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from holdfast.spark.plain import IN_FRONT
-from holdfast.sql.known import Found
+from holdfast.sql.known import ResolvedTable
 from holdfast.sql.run import run
 from holdfast.standin import frames, listing, pip_utils, reading, sessions, streams, tables, writing
 from holdfast.standin.errors import as_delta_spark
@@ -270,7 +270,7 @@ def _create_text(original: Callable[..., Any]) -> Callable[..., Any]:
     return create_text
 
 
-def _found(catalog: Any, name: str, database: str | None = None) -> Found | None:
+def _found(catalog: Any, name: str, database: str | None = None) -> ResolvedTable | None:
     known = sessions.known(catalog._sparkSession)
     return None if known is None else listing.found(catalog._sparkSession, known, name, database)
 

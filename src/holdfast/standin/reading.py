@@ -14,13 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.errors import Invalid
 from holdfast.spark.catalog import quoted, split
-from holdfast.sql.known import Known
+from holdfast.sql.known import TableResolver
 from holdfast.sql.run import run
 from holdfast.standin.errors import ILLEGAL_OPTION, PATH_NOT_FOUND, TABLE_NOT_FOUND, as_delta_spark
 from holdfast.standin.frames import going_on, remembering
 from holdfast.standin.memory import ViewRows, pinned
 from holdfast.standin.noting import NotingFormat, noting
-from holdfast.standin.options import Options, is_delta
+from holdfast.standin.options import SourceOptions, is_delta
 from holdfast.table.delta import DeltaTable
 from holdfast.table.either import IcebergTable
 
@@ -32,12 +32,14 @@ _AT_VERSION = re.compile(r"(.+)@[vV](\d+)", re.DOTALL)
 _AT_MOMENT = re.compile(r"(.+)@(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)(\d{3})", re.DOTALL)
 
 
-def reader(plain: Any, spark: SparkSession, known: Known) -> Any:
+def reader(plain: Any, spark: SparkSession, known: TableResolver) -> Any:
     """A reader of a session with the drop-in."""
-    return noting(plain, _Reader, asking=(spark, known), schema=None)
+    return noting(plain, _FrameReader, asking=(spark, known), schema=None)
 
 
-def by_name(spark: SparkSession, name: str, known: Known, options: Options | None = None) -> DataFrame | None:
+def by_name(
+    spark: SparkSession, name: str, known: TableResolver, options: SourceOptions | None = None
+) -> DataFrame | None:
     """The rows of one of our tables, or of a view that remembers one; None where the name means neither."""
     with as_delta_spark(missing=TABLE_NOT_FOUND, invalid=ILLEGAL_OPTION):
         try:
@@ -52,10 +54,10 @@ def by_name(spark: SparkSession, name: str, known: Known, options: Options | Non
         found = known.table(spark, parts)
         if found is None and known.stored(parts) is not None:
             return run(spark, f"SELECT * FROM {quoted(parts)}", known=known)
-        return None if found is None else rows_of(spark, found.table, options or Options(), name=parts[-1])
+        return None if found is None else rows_of(spark, found.table, options or SourceOptions(), name=parts[-1])
 
 
-def by_path(spark: SparkSession, path: str, options: Options) -> DataFrame:
+def by_path(spark: SparkSession, path: str, options: SourceOptions) -> DataFrame:
     """The rows of the table at a path."""
     with as_delta_spark(missing=PATH_NOT_FOUND, invalid=ILLEGAL_OPTION):
         path = _chosen(spark, path, options)
@@ -64,7 +66,7 @@ def by_path(spark: SparkSession, path: str, options: Options) -> DataFrame:
 
 
 def rows_of(
-    spark: SparkSession, table: DeltaTable | IcebergTable, options: Options, *, name: str | None = None
+    spark: SparkSession, table: DeltaTable | IcebergTable, options: SourceOptions, *, name: str | None = None
 ) -> DataFrame:
     """The rows of a table that options ask for."""
     options.refuse_misspelt(_KNOWN, "reading a Delta table")
@@ -80,7 +82,7 @@ def rows_of(
     return remembering(pinned(spark, table, version=at, timestamp=moment, name=name))
 
 
-def _changes(table: DeltaTable | IcebergTable, options: Options) -> DataFrame:
+def _changes(table: DeltaTable | IcebergTable, options: SourceOptions) -> DataFrame:
     if isinstance(table, IcebergTable):
         raise Invalid("an Iceberg table has no change data feed: use changes() of the table")
     if options.get("versionAsOf") or options.get("timestampAsOf"):
@@ -91,7 +93,7 @@ def _changes(table: DeltaTable | IcebergTable, options: Options) -> DataFrame:
     return table.changeFeed(start, end).toDF()
 
 
-def _bound(options: Options, which: str) -> int | str | None:
+def _bound(options: SourceOptions, which: str) -> int | str | None:
     version, moment = options.get(f"{which}Version"), options.get(f"{which}Timestamp")
     if version is not None and moment is not None:
         raise Invalid(f"{which}Version and {which}Timestamp exclude each other: choose one")
@@ -102,7 +104,7 @@ def _bound(options: Options, which: str) -> int | str | None:
     return int(version)
 
 
-def _chosen(spark: SparkSession, path: str, options: Options) -> str:
+def _chosen(spark: SparkSession, path: str, options: SourceOptions) -> str:
     """The path without a version at its end, which becomes an option."""
     by_version, by_moment = _AT_VERSION.fullmatch(path), _AT_MOMENT.fullmatch(path)
     at = by_version or by_moment
@@ -118,10 +120,10 @@ def _chosen(spark: SparkSession, path: str, options: Options) -> str:
     return at[1]
 
 
-class _Reader(NotingFormat):
+class _FrameReader(NotingFormat):
     """The part of `spark.read` that knows Delta tables."""
 
-    _holdfast_asking: tuple[SparkSession, Known]
+    _holdfast_asking: tuple[SparkSession, TableResolver]
     _holdfast_schema: Any
 
     def schema(self, schema: Any) -> Any:

@@ -18,27 +18,27 @@ from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.env import system
 from holdfast.errors import Invalid, NotATable, Unsupported
-from holdfast.model.mutation import AppVersion, Shape
+from holdfast.model.mutation import AppVersion, TableDefinition
 from holdfast.model.snapshot import Snapshot
-from holdfast.ops.write import Said
+from holdfast.ops.write import CommitOptions
 from holdfast.plan.write import CODEC, FILE_ROWS
 from holdfast.schema.properties import OPTIMIZE_WRITE, truth
 from holdfast.spark.catalog import enter, find, forget, split
 from holdfast.spark.types import spark_struct, spark_to_struct
-from holdfast.sql.known import Known, path_of
+from holdfast.sql.known import TableResolver, path_of
 from holdfast.standin.errors import PATH_EXISTS, TABLE_EXISTS, TABLE_NOT_FOUND, as_delta_spark, dress
 from holdfast.standin.frames import memory_of, ordinary
-from holdfast.standin.options import Options
-from holdfast.standin.settings import Settings, settings_of
+from holdfast.standin.options import SourceOptions
+from holdfast.standin.settings import SessionSettings, settings_of
 from holdfast.storage.location import Location
-from holdfast.table.builder import PLAIN, DeltaTableBuilder, Mode
+from holdfast.table.builder import PLAIN, CreateMode, DeltaTableBuilder
 from holdfast.table.creating import create_with
 from holdfast.table.delta import DeltaTable
 from holdfast.table.either import IcebergTable
 from holdfast.table.following import nullable
 from holdfast.table.matched import Met
 from holdfast.table.rearranging import rearrange
-from holdfast.table.writing import How, rows_of
+from holdfast.table.writing import WriteOptions, rows_of
 
 KNOWN = (
     *("mergeSchema", "overwriteSchema", "replaceWhere", "partitionOverwriteMode", "txnAppId", "txnVersion"),
@@ -62,13 +62,13 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Ask:
+class SaveRequest:
     """How rows are to be written."""
 
     mode: str = "error"
     partitions: tuple[str, ...] = ()
     clustering: tuple[str, ...] = ()
-    options: Options = field(default_factory=Options)
+    options: SourceOptions = field(default_factory=SourceOptions)
     properties: tuple[tuple[str, str], ...] = ()
     comment: str | None = None
     where: str | None = None  # rows to take the place of
@@ -83,13 +83,13 @@ def mode_of(mode: str | None) -> str:
     return found
 
 
-def save(rows: DataFrame, path: str, ask: Ask) -> None:
+def save(rows: DataFrame, path: str, ask: SaveRequest) -> None:
     """Write rows to the table at a path."""
     with as_delta_spark():
         spark = rows.sparkSession
         at = f"`{path}`"
         if not DeltaTable.isDeltaTable(spark, at, storage_options=ask.options.storage()):
-            _create(rows, path, ask, settings_of(spark), Mode.CREATE, by_path=True)
+            _create(rows, path, ask, settings_of(spark), CreateMode.CREATE, by_path=True)
         elif ask.mode == "error":
             raise dress(
                 Invalid(f"there is a Delta table at {path} already: use another mode, such as append"), PATH_EXISTS
@@ -99,7 +99,7 @@ def save(rows: DataFrame, path: str, ask: Ask) -> None:
             write_into(rows, table, ask)
 
 
-def save_as_table(rows: DataFrame, name: str, ask: Ask, known: Known) -> None:
+def save_as_table(rows: DataFrame, name: str, ask: SaveRequest, known: TableResolver) -> None:
     """Write rows to the table of a name, which is entered where there is none."""
     with as_delta_spark():
         spark, parts = rows.sparkSession, split(name)
@@ -107,7 +107,7 @@ def save_as_table(rows: DataFrame, name: str, ask: Ask, known: Known) -> None:
             return save(rows, path, ask)
         found = known.table(spark, parts)
         if found is None:
-            return _enter(rows, parts, ask, settings_of(spark), Mode.CREATE)
+            return _enter(rows, parts, ask, settings_of(spark), CreateMode.CREATE)
         if ask.mode == "error":
             raise dress(Invalid(f"there is a table {name} already: use another mode, such as append"), TABLE_EXISTS)
         if ask.mode != "ignore":
@@ -115,25 +115,25 @@ def save_as_table(rows: DataFrame, name: str, ask: Ask, known: Known) -> None:
     return None
 
 
-def create_table(rows: DataFrame, name: str, ask: Ask, known: Known, mode: Mode) -> None:
+def create_table(rows: DataFrame, name: str, ask: SaveRequest, known: TableResolver, mode: CreateMode) -> None:
     """Make a table of a name with these rows, as the mode says."""
     with as_delta_spark():
         spark, parts, settings = rows.sparkSession, split(name), settings_of(rows.sparkSession)
         if (path := path_of(parts)) is not None:
             return _create(rows, path, ask, settings, mode)
         found = known.table(spark, parts)
-        if found is None and mode is Mode.REPLACE:
+        if found is None and mode is CreateMode.REPLACE:
             raise dress(NotATable(f"there is no table {name} to replace: use create", location=name), TABLE_NOT_FOUND)
         if found is None:
             return _enter(rows, parts, ask, settings, mode)
-        if mode is Mode.CREATE:
+        if mode is CreateMode.CREATE:
             raise dress(Invalid(f"there is a table {name} already: append to it, or use createOrReplace"), TABLE_EXISTS)
         if isinstance(found.table, IcebergTable) or found.entry is None:
             raise Unsupported(f"{name} is registered with Holdfast and cannot be replaced by name: use its own verbs")
         return _create(rows, found.entry.location, ask, settings, mode)
 
 
-def table_named(spark: SparkSession, name: str, known: Known) -> DeltaTable | IcebergTable:
+def table_named(spark: SparkSession, name: str, known: TableResolver) -> DeltaTable | IcebergTable:
     """The table of a name."""
     found = known.table(spark, split(name))
     if found is None:
@@ -141,7 +141,7 @@ def table_named(spark: SparkSession, name: str, known: Known) -> DeltaTable | Ic
     return found.table
 
 
-def insert_into(rows: DataFrame, name: str, ask: Ask, known: Known) -> None:
+def insert_into(rows: DataFrame, name: str, ask: SaveRequest, known: TableResolver) -> None:
     """Write rows to the table of a name, column by column in their order."""
     with as_delta_spark():
         table = table_named(rows.sparkSession, name, known)
@@ -158,7 +158,7 @@ def insert_into(rows: DataFrame, name: str, ask: Ask, known: Known) -> None:
         write_into(ordinary(rows).toDF(*columns), table, ask)
 
 
-def write_into(rows: DataFrame, table: DeltaTable | IcebergTable, ask: Ask) -> None:
+def write_into(rows: DataFrame, table: DeltaTable | IcebergTable, ask: SaveRequest) -> None:
     """Append to a table that is there, or overwrite it."""
     settings = settings_of(rows.sparkSession)
     if isinstance(table, IcebergTable):
@@ -185,7 +185,7 @@ def write_into(rows: DataFrame, table: DeltaTable | IcebergTable, ask: Ask) -> N
     if replaces_schema and ask.partitions != snapshot.partition_columns and met == Met():
         return _replace(rows, table, ask, settings)
     _tell_ignored(table, ask)
-    how = How(
+    how = WriteOptions(
         replace=ask.mode == "overwrite",
         replace_where=where,
         zone=table.handle.zone,
@@ -200,7 +200,7 @@ def write_into(rows: DataFrame, table: DeltaTable | IcebergTable, ask: Ask) -> N
     return None
 
 
-def _met(ask: Ask) -> Met:
+def _met(ask: SaveRequest) -> Met:
     """Which rows are to be replaced by those they meet."""
     using, on, alias = (ask.options.get(name) for name in ("replaceUsing", "replaceOn", "targetAlias"))
     if ask.mode != "overwrite" and (using is not None or on is not None):
@@ -210,7 +210,7 @@ def _met(ask: Ask) -> Met:
     return Met(using, on, alias)
 
 
-def said_of(options: Options, settings: Settings) -> Said:
+def said_of(options: SourceOptions, settings: SessionSettings) -> CommitOptions:
     """What a write says of itself: an application's version, and words for the history."""
     app, version = (
         options.get("txnAppId") or settings.txn("txnAppId"),
@@ -222,10 +222,12 @@ def said_of(options: Options, settings: Settings) -> Said:
     if version is not None and not version.lstrip("-").isdigit():
         raise Invalid(f"txnVersion is a whole number, not {version!r}")
     done = None if app is None or version is None else AppVersion(app, int(version))
-    return Said(done, options.get("userMetadata") or settings.user_metadata)
+    return CommitOptions(done, options.get("userMetadata") or settings.user_metadata)
 
 
-def _create(rows: DataFrame, path: str, ask: Ask, settings: Settings, mode: Mode, *, by_path: bool = False) -> None:
+def _create(
+    rows: DataFrame, path: str, ask: SaveRequest, settings: SessionSettings, mode: CreateMode, *, by_path: bool = False
+) -> None:
     """Make a table of rows at a path."""
     refuse_options(ask.options)
     _met(ask)
@@ -234,7 +236,12 @@ def _create(rows: DataFrame, path: str, ask: Ask, settings: Settings, mode: Mode
 
 
 def describe(
-    make: Callable[[Location, Shape, Mode], None], mode: Mode, rows: DataFrame, path: str, ask: Ask, settings: Settings
+    make: Callable[[Location, TableDefinition, CreateMode], None],
+    mode: CreateMode,
+    rows: DataFrame,
+    path: str,
+    ask: SaveRequest,
+    settings: SessionSettings,
 ) -> DeltaTableBuilder[None]:
     """The table that rows and what is asked beside them describe."""
     schema = spark_struct(nullable(spark_to_struct(rows.schema)).fields)  # a frame demands nothing of rows to come
@@ -250,7 +257,13 @@ def describe(
 
 
 def _made_of(
-    rows: DataFrame, ask: Ask, settings: Settings, by_path: bool, location: Location, shape: Shape, mode: Mode
+    rows: DataFrame,
+    ask: SaveRequest,
+    settings: SessionSettings,
+    by_path: bool,
+    location: Location,
+    shape: TableDefinition,
+    mode: CreateMode,
 ) -> None:
     env, properties = system(), dict(shape.properties)
     plain = properties.pop(PLAIN, "false").lower() == "true"
@@ -260,7 +273,7 @@ def _made_of(
     }
     create_with(
         location,
-        Shape(
+        TableDefinition(
             shape.schema,
             shape.partition_columns,
             properties,
@@ -279,7 +292,9 @@ def _made_of(
     )
 
 
-def _enter(rows: DataFrame, parts: Sequence[str], ask: Ask, settings: Settings, mode: Mode) -> None:
+def _enter(
+    rows: DataFrame, parts: Sequence[str], ask: SaveRequest, settings: SessionSettings, mode: CreateMode
+) -> None:
     """Make a table of rows under a name."""
     spark = rows.sparkSession
     if find(spark, parts) is not None:
@@ -291,19 +306,21 @@ def _enter(rows: DataFrame, parts: Sequence[str], ask: Ask, settings: Settings, 
         )
     entry = enter(spark, parts, location=location, schema=rows.schema, comment=ask.comment)
     try:
-        _create(rows, location or entry.location, ask, settings, Mode.CREATE if mode is Mode.REPLACE else mode)
+        _create(
+            rows, location or entry.location, ask, settings, CreateMode.CREATE if mode is CreateMode.REPLACE else mode
+        )
     except BaseException:
         forget(spark, parts, if_exists=True)
         raise
 
 
-def _replace(rows: DataFrame, table: DeltaTable, ask: Ask, settings: Settings) -> None:
+def _replace(rows: DataFrame, table: DeltaTable, ask: SaveRequest, settings: SessionSettings) -> None:
     """Put rows and their schema, partitioned otherwise, in the place of a table's."""
     state = table.handle.newest()
     kept = tuple((k, v) for k, v in state.snapshot.properties.items() if k not in dict(ask.properties) and _is_asked(k))
-    again = Ask(ask.mode, ask.partitions, ask.clustering, ask.options, (*kept, *ask.properties), ask.comment)
+    again = SaveRequest(ask.mode, ask.partitions, ask.clustering, ask.options, (*kept, *ask.properties), ask.comment)
     path = state.snapshot.location.spark_path()
-    describe(partial(_made_of, rows, again, settings, True), Mode.REPLACE, rows, path, again, settings).execute()
+    describe(partial(_made_of, rows, again, settings, True), CreateMode.REPLACE, rows, path, again, settings).execute()
 
 
 def _is_asked(name: str) -> bool:
@@ -312,7 +329,7 @@ def _is_asked(name: str) -> bool:
     )
 
 
-def _rearrange(rows: DataFrame, table: DeltaTable, ask: Ask, settings: Settings) -> None:
+def _rearrange(rows: DataFrame, table: DeltaTable, ask: SaveRequest, settings: SessionSettings) -> None:
     """Put rows of a table in their own place, laid out otherwise."""
     state = table.handle.newest()
     snapshot = state.snapshot
@@ -344,7 +361,7 @@ def _with_ids(rows: DataFrame, snapshot: Snapshot) -> DataFrame:
     return frame
 
 
-def _write_iceberg(rows: DataFrame, table: IcebergTable, ask: Ask) -> None:
+def _write_iceberg(rows: DataFrame, table: IcebergTable, ask: SaveRequest) -> None:
     known = {name.lower(): name for name in KNOWN}
     ignored = [
         known[n] for n in (name.lower() for name, _ in ask.options.items()) if n in known and n != "replacewhere"
@@ -360,7 +377,7 @@ def _write_iceberg(rows: DataFrame, table: IcebergTable, ask: Ask) -> None:
         table.append(rows)
 
 
-def _is_dynamic(ask: Ask, settings: Settings, partitioned: bool) -> bool:
+def _is_dynamic(ask: SaveRequest, settings: SessionSettings, partitioned: bool) -> bool:
     if ask.dynamic is not None:
         return ask.dynamic
     option = ask.options.get("partitionOverwriteMode")
@@ -370,7 +387,7 @@ def _is_dynamic(ask: Ask, settings: Settings, partitioned: bool) -> bool:
     return chosen and partitioned
 
 
-def _stored_as(options: Options) -> dict[str, str]:
+def _stored_as(options: SourceOptions) -> dict[str, str]:
     """What counts for the files of one write."""
     found = {}
     if (codec := options.get("compression")) is not None:
@@ -382,14 +399,14 @@ def _stored_as(options: Options) -> dict[str, str]:
     return found
 
 
-def refuse_options(options: Options) -> None:
+def refuse_options(options: SourceOptions) -> None:
     """Refuse options that do not work here."""
     options.refuse_misspelt(KNOWN, "writing a Delta table")
     if not options.flag("dataChange", True):
         raise Invalid("dataChange=false is for rows of a table that take their own place: it goes with mode overwrite")
 
 
-def _tell_ignored(table: DeltaTable, ask: Ask) -> None:
+def _tell_ignored(table: DeltaTable, ask: SaveRequest) -> None:
     """Properties are of new tables; who gives others for one that is there is told where they are set."""
     has = {name.lower(): value for name, value in table.handle.newest().snapshot.properties.items()}
     for name, value in ask.options.items():

@@ -15,16 +15,16 @@ from weakref import WeakKeyDictionary
 from pyspark.sql import SparkSession
 
 from holdfast.env import system
-from holdfast.sql.known import Known
+from holdfast.sql.known import TableResolver
 
 MARK = "spark.holdfast.dropin"
 
-_known: dict[str, Known] = {}  # by mark
+_known: dict[str, TableResolver] = {}  # by mark
 _marks: WeakKeyDictionary[SparkSession, str] = WeakKeyDictionary()
 _everywhere: list[bool] = []  # not empty: in every session
 
 
-def known(spark: SparkSession) -> Known | None:
+def known(spark: SparkSession) -> TableResolver | None:
     """What names mean in a session; None: the drop-in is off there."""
     if not _known and not _everywhere:
         return None
@@ -41,7 +41,7 @@ def add(spark: SparkSession) -> str:
     if mark not in _known:
         mark = str(system().new_uuid())
         spark.conf.set(MARK, mark)
-        _known[mark] = Known()
+        _known[mark] = TableResolver()
     _marks[spark] = mark
     return mark
 

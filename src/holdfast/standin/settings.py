@@ -19,7 +19,7 @@ _DEFAULTS = f"{_PREFIX}properties.defaults."
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SessionSettings:
     """What a session says to whoever works with Delta tables."""
 
     given: dict[str, str]
@@ -57,7 +57,7 @@ class Settings:
         return self.given.get(f"{_PREFIX}write.{name}")
 
 
-def settings_of(spark: SparkSession) -> Settings:
+def settings_of(spark: SparkSession) -> SessionSettings:
     """What is set in a session."""
     everything: Any = spark.conf.getAll
-    return Settings(dict(everything))
+    return SessionSettings(dict(everything))

@@ -19,11 +19,11 @@ from holdfast.errors import Invalid, Unsupported
 from holdfast.plan.stream import asked_of
 from holdfast.spark.catalog import split
 from holdfast.spark.plain import plain
-from holdfast.sql.known import Known
+from holdfast.sql.known import TableResolver
 from holdfast.standin.errors import ILLEGAL_OPTION, PATH_NOT_FOUND, as_delta_spark
 from holdfast.standin.noting import NotingFormat, names, noting
-from holdfast.standin.options import Options, is_delta
-from holdfast.standin.saving import Ask, refuse_options, save, save_as_table, write_into
+from holdfast.standin.options import SourceOptions, is_delta
+from holdfast.standin.saving import SaveRequest, refuse_options, save, save_as_table, write_into
 from holdfast.storage.open import open_location
 from holdfast.table.delta import DeltaTable
 from holdfast.table.stream_source import FORMAT, register
@@ -42,20 +42,20 @@ _WRITES_ONLY = (
 _registered: WeakSet[SparkSession] = WeakSet()
 
 
-def reader(plain_one: Any, spark: SparkSession, known: Known) -> Any:
+def reader(plain_one: Any, spark: SparkSession, known: TableResolver) -> Any:
     """A reader of streams in a session with the drop-in."""
-    return noting(plain_one, _Reader, asking=(spark, known))
+    return noting(plain_one, _StreamReader, asking=(spark, known))
 
 
-def writer(plain_one: Any, rows: DataFrame, known: Known) -> Any:
+def writer(plain_one: Any, rows: DataFrame, known: TableResolver) -> Any:
     """A writer of streams in a session with the drop-in."""
-    return noting(plain_one, _Writer, asking=(rows, known), partitions=(), clustering=(), calls=False)
+    return noting(plain_one, _StreamWriter, asking=(rows, known), partitions=(), clustering=(), calls=False)
 
 
-class _Reader(NotingFormat):
+class _StreamReader(NotingFormat):
     """The part of `spark.readStream` that knows Delta tables."""
 
-    _holdfast_asking: tuple[SparkSession, Known]
+    _holdfast_asking: tuple[SparkSession, TableResolver]
 
     def load(self, path: str | None = None, format: str | None = None, schema: Any = None, **options: Any) -> Any:
         spark, _ = self._holdfast_asking
@@ -81,7 +81,7 @@ class _Reader(NotingFormat):
         return self._holdfast_plain.table(tableName)
 
 
-def _stream(spark: SparkSession, place: str, options: Options) -> DataFrame:
+def _stream(spark: SparkSession, place: str, options: SourceOptions) -> DataFrame:
     location = open_location(place, storage_options=options.storage())
     DeltaTable.forPath(spark, place, storage_options=options.storage())  # is there
     given = {name: value for name, value in options.items() if not name.startswith("fs.") and name.lower() != "path"}
@@ -100,10 +100,10 @@ def _stream(spark: SparkSession, place: str, options: Options) -> DataFrame:
     return found
 
 
-class _Writer(NotingFormat):
+class _StreamWriter(NotingFormat):
     """The part of `df.writeStream` that knows Delta tables; options reach Spark's own when the query starts."""
 
-    _holdfast_asking: tuple[DataFrame, Known]
+    _holdfast_asking: tuple[DataFrame, TableResolver]
     _holdfast_partitions: tuple[str, ...]
     _holdfast_clustering: tuple[str, ...]
     _holdfast_calls: bool  # a function of the user's
@@ -199,12 +199,14 @@ class _Writer(NotingFormat):
         _let_stream(rows.sparkSession)
         return self._holdfast_plain.start(place, FORMAT, mode, None, query)
 
-    def _holdfast_table(self, rows: DataFrame, known: Known, path: str | None, name: str | None) -> str:
+    def _holdfast_table(self, rows: DataFrame, known: TableResolver, path: str | None, name: str | None) -> str:
         """Where the table is, which is made where there is none."""
         spark, options = rows.sparkSession, self._holdfast_options
         nothing = spark.createDataFrame([], StructType(rows.schema.fields))
-        about = Options({name: value for name, value in options.items() if name.lower() != "txnappid"})  # of batches
-        ask = Ask("ignore", self._holdfast_partitions, self._holdfast_clustering, about)
+        about = SourceOptions(
+            {name: value for name, value in options.items() if name.lower() != "txnappid"}
+        )  # of batches
+        ask = SaveRequest("ignore", self._holdfast_partitions, self._holdfast_clustering, about)
         if name is not None:
             save_as_table(nothing, name, ask, known)
             found = known.table(spark, split(name))
@@ -215,7 +217,7 @@ class _Writer(NotingFormat):
             save(nothing, path, ask)
             table = DeltaTable.forPath(spark, path, storage_options=options.storage())
         if options.flag("mergeSchema") and not set(rows.columns) <= set(table.handle.newest().snapshot.schema.names):
-            write_into(nothing, table, Ask("append", options=about))
+            write_into(nothing, table, SaveRequest("append", options=about))
         return table.handle.newest().snapshot.location.spark_path()
 
 

@@ -14,21 +14,21 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from holdfast.env import system
 from holdfast.errors import Invalid, NotATable
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.model.snapshot import Snapshot
-from holdfast.spark.catalog import Entry, enter, find, forget, split
+from holdfast.spark.catalog import CatalogEntry, enter, find, forget, split
 from holdfast.spark.types import spark_struct
 from holdfast.standin.errors import TABLE_EXISTS, TABLE_NOT_FOUND, as_delta_spark, dress
 from holdfast.standin.settings import settings_of
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
-from holdfast.table.builder import PLAIN, IdentityGenerator, Mode
+from holdfast.table.builder import PLAIN, CreateMode, IdentityGenerator
 from holdfast.table.builder import DeltaTableBuilder as Describing
 from holdfast.table.delta import DeltaTable
 from holdfast.table.names import path_in
 from holdfast.table.writing import make
 
-__all__ = ["DeltaTableBuilder", "Mode"]
+__all__ = ["CreateMode", "DeltaTableBuilder"]
 T = TypeVar("T")
 _NOWHERE = "/"  # until the catalog says where
 
@@ -36,7 +36,9 @@ _NOWHERE = "/"  # until the catalog says where
 class DeltaTableBuilder(Generic[T]):
     """Describes a table and makes it."""
 
-    def __init__(self, spark: SparkSession, mode: Mode, give: Callable[[DeltaTable, Entry | None], T]) -> None:
+    def __init__(
+        self, spark: SparkSession, mode: CreateMode, give: Callable[[DeltaTable, CatalogEntry | None], T]
+    ) -> None:
         self._spark = spark
         self._mode = mode
         self._give = give
@@ -110,7 +112,9 @@ class DeltaTableBuilder(Generic[T]):
         table, entry = self._told.location(self._location or _NOWHERE).execute()
         return self._give(table, entry)
 
-    def _make(self, place: Location, shape: Shape, mode: Mode) -> tuple[DeltaTable, Entry | None]:
+    def _make(
+        self, place: Location, shape: TableDefinition, mode: CreateMode
+    ) -> tuple[DeltaTable, CatalogEntry | None]:
         if self._name is None:
             return self._made(place.spark_path(), shape, mode), None
         there = None if self._location is None else _table_at(self._spark, self._location)
@@ -124,27 +128,29 @@ class DeltaTableBuilder(Generic[T]):
                 forget(self._spark, self._name, if_exists=True)
             raise
 
-    def _entry(self, name: tuple[str, ...], shape: Shape, mode: Mode, there: Snapshot | None) -> tuple[Entry, bool]:
+    def _entry(
+        self, name: tuple[str, ...], shape: TableDefinition, mode: CreateMode, there: Snapshot | None
+    ) -> tuple[CatalogEntry, bool]:
         """The entry of the table, and whether it was made for it."""
         shown = ".".join(name)
         found = find(self._spark, name)
         if found is None:
-            if mode is Mode.REPLACE:
+            if mode is CreateMode.REPLACE:
                 raise dress(NotATable(f"there is no table {shown} to replace", location=shown), TABLE_NOT_FOUND)
             schema = spark_struct((shape if there is None else there).schema.fields)
             return enter(self._spark, name, location=self._location, schema=schema, comment=self._comment), True
         if not found.is_delta:
             raise Invalid(f"there is a table {shown} of {found.provider} already")
-        if mode is Mode.CREATE:
+        if mode is CreateMode.CREATE:
             raise Invalid(f"there is a table {shown} already: use createIfNotExists, replace or createOrReplace")
         if self._location is not None and open_location(self._location).url != open_location(found.location).url:
             raise dress(Invalid(f"the table {shown} is at {found.location}, not at {self._location}"))
         return found, False
 
-    def _made(self, path: str, shape: Shape, mode: Mode) -> DeltaTable:
+    def _made(self, path: str, shape: TableDefinition, mode: CreateMode) -> DeltaTable:
         properties: dict[str, Any] = dict(shape.properties)
         plain = properties.pop(PLAIN, "false").lower() == "true"
-        asked = Shape(
+        asked = TableDefinition(
             shape.schema,
             shape.partition_columns,
             properties,
@@ -152,7 +158,7 @@ class DeltaTableBuilder(Generic[T]):
             description=shape.description,
             features=shape.features,
         )
-        mode = Mode.CREATE_OR_REPLACE if mode is Mode.REPLACE and self._name is not None else mode
+        mode = CreateMode.CREATE_OR_REPLACE if mode is CreateMode.REPLACE and self._name is not None else mode
         make(open_location(path), asked, system(), mode=mode, plain=plain)
         return DeltaTable.forPath(self._spark, path)
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from holdfast.errors import Invalid, NotATable, Unsupported
-from holdfast.spark.catalog import Entry, enter, find, split
+from holdfast.spark.catalog import CatalogEntry, enter, find, split
 from holdfast.spark.conditions import stated, stated_or_none
 from holdfast.sql import answers
 from holdfast.sql.row_fields import natively
@@ -25,7 +25,7 @@ from holdfast.standin.frames import ordinary, remembering
 from holdfast.standin.memory import pinned
 from holdfast.standin.merging import DeltaMergeBuilder, Expression, by_name
 from holdfast.standin.settings import RETENTION_CHECK, settings_of
-from holdfast.standin.table_builder import DeltaTableBuilder, Mode
+from holdfast.standin.table_builder import CreateMode, DeltaTableBuilder
 from holdfast.table import delta, optimizing
 from holdfast.table.assignments import stated_sets
 from holdfast.table.builder import IdentityGenerator
@@ -39,7 +39,7 @@ class DeltaTable(MakingVerbs[DeltaTableBuilder["DeltaTable"]]):
     """A Delta table, as delta-spark's users know it."""
 
     def __init__(
-        self, spark: SparkSession, table: delta.DeltaTable, alias: str | None = None, entry: Entry | None = None
+        self, spark: SparkSession, table: delta.DeltaTable, alias: str | None = None, entry: CatalogEntry | None = None
     ) -> None:
         self._spark = spark
         self._table = table
@@ -97,7 +97,7 @@ class DeltaTable(MakingVerbs[DeltaTableBuilder["DeltaTable"]]):
         return cls(sparkSession, made)
 
     @classmethod
-    def _builder(cls, spark: SparkSession | None, mode: Mode) -> DeltaTableBuilder[DeltaTable]:
+    def _builder(cls, spark: SparkSession | None, mode: CreateMode) -> DeltaTableBuilder[DeltaTable]:
         session = spark or SparkSession.getActiveSession()
         if session is None:
             raise dress(Invalid("there is no Spark session: make one, or hand it over"))

@@ -14,13 +14,13 @@ from holdfast.errors import Invalid, Unsupported
 from holdfast.spark.catalog import split
 from holdfast.spark.column_text import UNREADABLE, sql_of
 from holdfast.spark.conditions import stated_in_text
-from holdfast.sql.known import Known
+from holdfast.sql.known import TableResolver
 from holdfast.standin.errors import as_delta_spark
 from holdfast.standin.frames import ordinary
 from holdfast.standin.noting import Noting, NotingFormat, names, noting
 from holdfast.standin.options import is_delta
 from holdfast.standin.saving import (
-    Ask,
+    SaveRequest,
     create_table,
     insert_into,
     mode_of,
@@ -29,24 +29,24 @@ from holdfast.standin.saving import (
     table_named,
     write_into,
 )
-from holdfast.table.builder import Mode
+from holdfast.table.builder import CreateMode
 
 
-def writer(plain: Any, rows: DataFrame, known: Known) -> Any:
+def writer(plain: Any, rows: DataFrame, known: TableResolver) -> Any:
     """A writer of a session with the drop-in."""
-    return noting(plain, _Writer, asking=(rows, known), mode=None, partitions=(), clustering=(), buckets=False)
+    return noting(plain, _FrameWriter, asking=(rows, known), mode=None, partitions=(), clustering=(), buckets=False)
 
 
-def writer_to(plain: Any, rows: DataFrame, name: str, known: Known) -> Any:
+def writer_to(plain: Any, rows: DataFrame, name: str, known: TableResolver) -> Any:
     """A writer of `writeTo` in a session with the drop-in."""
     told: dict[str, Any] = {"provider": None, "properties": {}, "partitions": (), "clustering": ()}
     return noting(plain, _WriterTo, asking=(rows, known), name=name, **told)
 
 
-class _Writer(NotingFormat):
+class _FrameWriter(NotingFormat):
     """The part of `df.write` that knows Delta tables."""
 
-    _holdfast_asking: tuple[DataFrame, Known]
+    _holdfast_asking: tuple[DataFrame, TableResolver]
     _holdfast_mode: str | None
     _holdfast_partitions: tuple[str, ...]
     _holdfast_clustering: tuple[str, ...]
@@ -116,25 +116,27 @@ class _Writer(NotingFormat):
             if self._holdfast_partitions:
                 raise Invalid("insertInto goes by the partitions of the table: leave partitionBy out")
             mode = {None: self._holdfast_mode or "append", True: "overwrite", False: "append"}[overwrite]
-            insert_into(rows, tableName, Ask(mode_of(mode), options=self._holdfast_options), known)
+            insert_into(rows, tableName, SaveRequest(mode_of(mode), options=self._holdfast_options), known)
 
     def _holdfast_source(self, format: str | None) -> str | None:
         """The format that is meant."""
         source = format or self._holdfast_format
         return source or self._holdfast_asking[0].sparkSession.conf.get("spark.sql.sources.default", "parquet")
 
-    def _holdfast_ask(self, mode: str | None, partitions: Any, options: dict[str, Any]) -> Ask:
+    def _holdfast_ask(self, mode: str | None, partitions: Any, options: dict[str, Any]) -> SaveRequest:
         self._holdfast_note(options)
         if self._holdfast_buckets:
             raise Invalid("Delta tables have no buckets: use clusterBy").named("DELTA_OPERATION_NOT_ALLOWED_DETAIL")
         named = self._holdfast_partitions if partitions is None else names([partitions])
-        return Ask(mode_of(mode or self._holdfast_mode), named, self._holdfast_clustering, self._holdfast_options)
+        return SaveRequest(
+            mode_of(mode or self._holdfast_mode), named, self._holdfast_clustering, self._holdfast_options
+        )
 
 
 class _WriterTo(Noting):
     """The part of `df.writeTo` that knows Delta tables."""
 
-    _holdfast_asking: tuple[DataFrame, Known]
+    _holdfast_asking: tuple[DataFrame, TableResolver]
     _holdfast_name: str
     _holdfast_provider: str | None
     _holdfast_properties: dict[str, str]
@@ -158,17 +160,17 @@ class _WriterTo(Noting):
         return self._holdfast_plain.clusterBy(col, *cols)
 
     def create(self) -> None:
-        self._holdfast_made(Mode.CREATE, "create")
+        self._holdfast_made(CreateMode.CREATE, "create")
 
     def replace(self) -> None:
-        self._holdfast_made(Mode.REPLACE, "replace")
+        self._holdfast_made(CreateMode.REPLACE, "replace")
 
     def createOrReplace(self) -> None:
-        self._holdfast_made(Mode.CREATE_OR_REPLACE, "createOrReplace")
+        self._holdfast_made(CreateMode.CREATE_OR_REPLACE, "createOrReplace")
 
     def append(self) -> None:
         if self._holdfast_is_ours():
-            self._holdfast_write(Ask("append", options=self._holdfast_options))
+            self._holdfast_write(SaveRequest("append", options=self._holdfast_options))
         else:
             self._holdfast_plain.append()
 
@@ -176,13 +178,13 @@ class _WriterTo(Noting):
         if self._holdfast_is_ours():
             with as_delta_spark():
                 where = stated_in_text(condition, "overwrite()")
-            self._holdfast_write(Ask("overwrite", options=self._holdfast_options, where=where))
+            self._holdfast_write(SaveRequest("overwrite", options=self._holdfast_options, where=where))
         else:
             self._holdfast_plain.overwrite(condition)
 
     def overwritePartitions(self) -> None:
         if self._holdfast_is_ours():
-            self._holdfast_write(Ask("overwrite", options=self._holdfast_options, dynamic=True))
+            self._holdfast_write(SaveRequest("overwrite", options=self._holdfast_options, dynamic=True))
         else:
             self._holdfast_plain.overwritePartitions()
 
@@ -191,20 +193,20 @@ class _WriterTo(Noting):
         with as_delta_spark():
             return _is_ours(rows, self._holdfast_name, known)
 
-    def _holdfast_write(self, ask: Ask) -> None:
+    def _holdfast_write(self, ask: SaveRequest) -> None:
         rows, known = self._holdfast_asking
         with as_delta_spark():
             write_into(rows, table_named(rows.sparkSession, self._holdfast_name, known), ask)
 
-    def _holdfast_made(self, mode: Mode, method: str) -> None:
+    def _holdfast_made(self, mode: CreateMode, method: str) -> None:
         rows, known = self._holdfast_asking
         provider = self._holdfast_provider or rows.sparkSession.conf.get("spark.sql.sources.default", "parquet")
         if not is_delta(provider):
             getattr(self._holdfast_plain, method)()
             return
         with as_delta_spark():
-            ask = Ask(
-                "overwrite" if mode is not Mode.CREATE else "error",
+            ask = SaveRequest(
+                "overwrite" if mode is not CreateMode.CREATE else "error",
                 self._holdfast_partitions,
                 self._holdfast_clustering,
                 self._holdfast_options,
@@ -213,7 +215,7 @@ class _WriterTo(Noting):
             create_table(ordinary(rows), self._holdfast_name, ask, known, mode)
 
 
-def _is_ours(rows: DataFrame, name: str, known: Known) -> bool:
+def _is_ours(rows: DataFrame, name: str, known: TableResolver) -> bool:
     try:
         return known.table(rows.sparkSession, split(name)) is not None
     except Invalid:

@@ -27,7 +27,7 @@ from holdfast.storage.location import Location
 from holdfast.storage.remote import RemoteStore, Upload
 
 
-class Output(Protocol):
+class OutputFile(Protocol):
     """One object in the making."""
 
     @property
@@ -44,13 +44,13 @@ class Output(Protocol):
         """Leave nothing behind that could be taken for the object."""
 
 
-class Sink(Protocol):
+class FileSink(Protocol):
     """Opens outputs by key, relative to a table's directory."""
 
-    def open(self, key: str) -> Output: ...
+    def open(self, key: str) -> OutputFile: ...
 
 
-def open_sink(location: Location, now_ms: Callable[[], int]) -> Sink:
+def open_sink(location: Location, now_ms: Callable[[], int]) -> FileSink:
     """The sink of a table's directory."""
     match location.store:
         case LocalStore():
@@ -61,7 +61,7 @@ def open_sink(location: Location, now_ms: Callable[[], int]) -> Sink:
             return StoreSink(store, location.directory, now_ms)
 
 
-def put(sink: Sink, key: str, pieces: Iterable[bytes]) -> None:
+def put(sink: FileSink, key: str, pieces: Iterable[bytes]) -> None:
     """An object of pieces that come one after another; none where one of them fails to come."""
     output = sink.open(key)
     try:
@@ -80,7 +80,7 @@ class LocalSink:
 
     directory: str
 
-    def open(self, key: str) -> Output:
+    def open(self, key: str) -> OutputFile:
         return _LocalOutput("/" + _joined(self.directory, key))
 
 
@@ -91,7 +91,7 @@ class RemoteSink:
     store: RemoteStore
     directory: str
 
-    def open(self, key: str) -> Output:
+    def open(self, key: str) -> OutputFile:
         return _RemoteOutput(self.store.upload(_joined(self.directory, key)))
 
 
@@ -103,7 +103,7 @@ class StoreSink:
     directory: str
     now_ms: Callable[[], int]
 
-    def open(self, key: str) -> Output:
+    def open(self, key: str) -> OutputFile:
         return _StoreOutput(self.store, _joined(self.directory, key), self.now_ms)
 
 

@@ -20,13 +20,13 @@ from pyspark.sql import functions as F
 from holdfast.delta.state import DeltaState
 from holdfast.errors import Invalid, NoRowIdentity
 from holdfast.model.mutation import AppVersion
-from holdfast.ops.write import Said
+from holdfast.ops.write import CommitOptions
 from holdfast.plan.changes import BEFORE, CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, ChangesPlan
 from holdfast.rows.columns import ROW_ID
 from holdfast.schema.constraints import quoted
 from holdfast.table import altering
 from holdfast.table.assignments import Value
-from holdfast.table.changing import Caller, Changed
+from holdfast.table.changing import Changed, ExecutionContext
 from holdfast.table.dialect import TableState
 from holdfast.table.merging import DeltaMergeBuilder, Duplicates, Rows
 from holdfast.table.verbs import RowVerbs
@@ -44,7 +44,7 @@ def apply_rows(
     target: RowVerbs, source: str, version: int, columns: Sequence[str], keys: Sequence[str], rows: Rows
 ) -> Changed:
     """Merge net changes up to a version of a source into a table."""
-    said = Said(AppVersion(_app(source), version))
+    said = CommitOptions(AppVersion(_app(source), version))
     caller = replace(target._caller(said=said), alias="t")
     state = target.handle.newest() if keys else _with_source_ids(target, caller)
     sets: dict[str, Value] = {name: f"s.{quoted(name)}" for name in columns}
@@ -77,7 +77,7 @@ def _app(source: str) -> str:
     return f"holdfast.changes.{source}"
 
 
-def _with_source_ids(target: RowVerbs, caller: Caller) -> TableState:
+def _with_source_ids(target: RowVerbs, caller: ExecutionContext) -> TableState:
     """The target with the column that source ids are kept in."""
     state = target.handle.newest()
     if state.snapshot.schema.find(SOURCE_ROW_ID) is not None:

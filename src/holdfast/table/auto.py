@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from holdfast.errors import TableError
 from holdfast.plan.auto import Auto, budget_of, due
 from holdfast.plan.scan import partition_fields
-from holdfast.table.changing import Caller, Changed
+from holdfast.table.changing import Changed, ExecutionContext
 from holdfast.table.clustering import clustered_by
 from holdfast.table.dialect import TableState
 from holdfast.table.optimizing import limits_of, run_bins
@@ -24,7 +24,7 @@ from holdfast.table.writing import Written
 Done = TypeVar("Done", Written, Changed)
 
 
-def after(state: TableState, done: Done, caller: Caller) -> Done:
+def after(state: TableState, done: Done, caller: ExecutionContext) -> Done:
     """The result of a write, with what followed it; `state` is the one the write began with."""
     if done.version is None:
         return done
@@ -37,7 +37,7 @@ def after(state: TableState, done: Done, caller: Caller) -> Done:
     return done if followed is None else replace(done, auto=followed)
 
 
-def _followed(before: TableState, caller: Caller) -> Auto | None:
+def _followed(before: TableState, caller: ExecutionContext) -> Auto | None:
     budget = budget_of(before.snapshot.properties)
     if budget is None:
         return None

@@ -20,7 +20,7 @@ from holdfast.delta.restamp import Tracking, tracking_of, unstamped, with_counts
 from holdfast.delta.state import DeltaState
 from holdfast.env import Env
 from holdfast.errors import Invalid, LimitReached
-from holdfast.model.mutation import Committed, Mutation, Taken
+from holdfast.model.mutation import Committed, Mutation, VersionTaken
 from holdfast.ops.backfill import BATCH_FILES, enabled, restamped, row_counts, supported
 from holdfast.ops.commit import ATTEMPTS
 from holdfast.table.delta_dialect import DELTA
@@ -89,7 +89,7 @@ def enable_row_tracking(
                 DELTA.tend(location, state, version, env)
                 if progress is not None:
                     progress(Progress(next_.step, version, done, next_.left))
-            case Taken():
+            case VersionTaken():
                 lost += 1
         if lost == ATTEMPTS:
             raise LimitReached(

@@ -24,7 +24,7 @@ from pyspark.sql import types as spark
 from holdfast.delta.actions import Protocol
 from holdfast.delta.upgrade import protocol_for, refuse_lower
 from holdfast.errors import Invalid, UnknownColumn, Unsupported
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.ops.defaults import refuse_defaults, with_default
 from holdfast.predicate.parse import unknown_names
 from holdfast.schema.constraints import CHAR_VARCHAR, demands, references, stated
@@ -54,7 +54,7 @@ _EXISTS = "EXISTS_DEFAULT"  # what Spark shows in rows older than a column; a ta
 T = TypeVar("T")
 
 
-class Mode(Enum):
+class CreateMode(Enum):
     """What to do about a table that is there, or is not."""
 
     CREATE = "create"
@@ -63,7 +63,7 @@ class Mode(Enum):
     CREATE_OR_REPLACE = "createOrReplace"
 
 
-Create: TypeAlias = Callable[[Location, Shape, Mode], T]
+Create: TypeAlias = Callable[[Location, TableDefinition, CreateMode], T]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class IdentityGenerator:
 class DeltaTableBuilder(Generic[T]):
     """Describes a table and makes it."""
 
-    def __init__(self, create: Create[T], mode: Mode) -> None:
+    def __init__(self, create: Create[T], mode: CreateMode) -> None:
         self._create = create
         self._mode = mode
         self._location: Location | None = None
@@ -170,7 +170,7 @@ class DeltaTableBuilder(Generic[T]):
             raise Invalid("the table has no place: give it one with location(path)")
         return self._create(self._location, self._shape(), self._mode)
 
-    def _shape(self) -> Shape:
+    def _shape(self) -> TableDefinition:
         rest, versions = least_versions(self._properties)
         wanted = requested(rest)
         schema = Struct(tuple(_fresh(f) for f in self._fields))
@@ -183,7 +183,7 @@ class DeltaTableBuilder(Generic[T]):
         for kind, name, text in stated(schema, wanted.properties):
             _refuse_unknown(text, schema, f"{kind.value} {name}")
         demands(schema, wanted.properties)  # refuses what may not be evaluated
-        shape = Shape(
+        shape = TableDefinition(
             schema,
             partitions,
             wanted.properties,

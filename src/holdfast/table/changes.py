@@ -23,11 +23,11 @@ from holdfast.delta.state import DeltaState, load
 from holdfast.delta.vectors import load_hidden
 from holdfast.errors import Invalid, UnknownVersion
 from holdfast.ops.changes import planned, planned_feed
-from holdfast.plan.changes import Kind, Wanted, check_wanted, no_changes
+from holdfast.plan.changes import ChangeKind, ChangeQuery, check_wanted, no_changes
 from holdfast.spark.changes import SparkChangeReader
 from holdfast.storage.border import MALFORMED_JSON
 from holdfast.table.applying import applied_up_to, apply_rows, refuse_unpaired
-from holdfast.table.changing import Caller, Changed
+from holdfast.table.changing import Changed, ExecutionContext
 from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.handle import TableBase
 from holdfast.table.moment import moment_ms
@@ -50,7 +50,7 @@ class ChangeSet(ToldChanges):
     """Changes of a Delta table, which can be gone on from, and applied to another table."""
 
     state: DeltaState = field(repr=False)
-    wanted: Wanted | None = field(repr=False)  # None: the change data feed
+    wanted: ChangeQuery | None = field(repr=False)  # None: the change data feed
 
     @property
     def resumeToken(self) -> str:
@@ -75,9 +75,9 @@ class ChangeSet(ToldChanges):
         first = first if seen is None else seen + 1
         if last < first:
             return Changed(None, {})
-        net = Kind.MIN_DELTA if self.wanted.kind is Kind.FULL_DELTA else self.wanted.kind
-        deletes = self.wanted.include_deleted and net is Kind.UPSERT
-        found = _asked(self.state, first, last, Wanted(net, names, deletes), self.spark)
+        net = ChangeKind.MIN_DELTA if self.wanted.kind is ChangeKind.FULL_DELTA else self.wanted.kind
+        deletes = self.wanted.include_deleted and net is ChangeKind.UPSERT
+        found = _asked(self.state, first, last, ChangeQuery(net, names, deletes), self.spark)
         if not names:
             refuse_unpaired(found.plan)
         spark = target._caller().spark
@@ -126,7 +126,7 @@ class ChangeVerbs(TableBase):
         return ChangeSet(first, last, "feed", plan, caller.spark, state, None)
 
 
-def _asked(state: DeltaState, first: int, last: int, wanted: Wanted, spark: SparkSession | None) -> ChangeSet:
+def _asked(state: DeltaState, first: int, last: int, wanted: ChangeQuery, spark: SparkSession | None) -> ChangeSet:
     kind = wanted.kind.value
     if last < first:
         check_wanted(wanted, state.snapshot.schema)
@@ -137,7 +137,7 @@ def _asked(state: DeltaState, first: int, last: int, wanted: Wanted, spark: Spar
 
 
 def _versions(
-    state: DeltaState, start: When | None, end: When | None, resume: str | None, caller: Caller
+    state: DeltaState, start: When | None, end: When | None, resume: str | None, caller: ExecutionContext
 ) -> tuple[int, int]:
     if (start is None) == (resume is None):
         raise Invalid("say where changes begin: with a version or timestamp, or with resume= and a token")
@@ -147,7 +147,7 @@ def _versions(
     return versions_between(location, state.version, first, last)
 
 
-def _point(when: When | None, caller: Caller) -> Point:
+def _point(when: When | None, caller: ExecutionContext) -> Point:
     if isinstance(when, bool) or when is None:
         raise Invalid(f"a version is a whole number and a timestamp text or a datetime, not {when!r}")
     return when if isinstance(when, int) else Moment(moment_ms(when, zone=caller.zone))

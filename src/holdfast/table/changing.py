@@ -17,14 +17,22 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from holdfast.env import Env
 from holdfast.errors import Invalid
 from holdfast.local.change import LocalChanger
-from holdfast.model.mutation import HANDS_OUT_NUMBERS, KEEPS_ROW_IDS, AllRows, Mutation, Reads, RowsWhere, Shape
+from holdfast.model.mutation import (
+    HANDS_OUT_NUMBERS,
+    KEEPS_ROW_IDS,
+    AllRows,
+    Mutation,
+    Reads,
+    RowsWhere,
+    TableDefinition,
+)
 from holdfast.model.snapshot import LoadHidden
-from holdfast.ops.change import Asked, Effect, Strategy, effect, preview, touched
+from holdfast.ops.change import DmlRequest, Effect, Strategy, effect, preview, touched
 from holdfast.ops.rebase import Redo, Touched
-from holdfast.ops.write import Said
+from holdfast.ops.write import CommitOptions
 from holdfast.plan.auto import Auto
 from holdfast.plan.change import Clause, Side
-from holdfast.plan.follow import Runner
+from holdfast.plan.follow import DmlEngine
 from holdfast.plan.merge_on import understand
 from holdfast.plan.named import metadata_named, refuse_made_up
 from holdfast.plan.prune import Pruner, Want, told_by
@@ -102,7 +110,7 @@ class ChangePlan:
 
 
 @dataclass(frozen=True)
-class Caller:
+class ExecutionContext:
     """Who asks, and how."""
 
     spark: SparkSession | None
@@ -110,7 +118,7 @@ class Caller:
     zone: str
     dialect: Dialect
     alias: str | None = None
-    said: Said = field(default_factory=Said)
+    said: CommitOptions = field(default_factory=CommitOptions)
     mode: str | None = None
     level: Isolation | None = None  # that races are judged by; None: the table's own
     overlay: LoadHidden | None = None  # what files hide within a transaction; None: what the format says
@@ -123,22 +131,22 @@ class Caller:
         """What files hide, as the caller sees the table."""
         return self.overlay or self.dialect.load_hidden
 
-    def changer(self) -> Runner:
+    def changer(self) -> DmlEngine:
         if self.spark is not None:
             return SparkChanger(self.spark)
         return LocalChanger(self.env, self.zone)
 
 
 @dataclass(frozen=True)
-class Step:
+class DmlStep:
     """A change that was carried out and is not committed."""
 
     operation: str
     parameters: Mapping[str, Any]
-    asked: Asked
+    asked: DmlRequest
     done: Effect
     metrics: Mapping[str, int]
-    shape: Shape | None = None  # what the table becomes; None: as it is
+    shape: TableDefinition | None = None  # what the table becomes; None: as it is
     rebases: bool = True  # where others come first, their rows are looked at and not only their files
 
     def touched(self) -> Touched | None:
@@ -149,13 +157,13 @@ class Step:
         return touched(self.asked, self.done, deletes=counts)
 
 
-def delete_asked(state: TableState, condition: Value | None, caller: Caller) -> Asked:
+def delete_asked(state: TableState, condition: Value | None, caller: ExecutionContext) -> DmlRequest:
     """A DELETE, understood."""
     shape = caller.dialect.shape_of(state)
     _writable(state, shape, caller.dialect)
     metadata = metadata_named([text_of(condition)], state.snapshot, shape.schema, caller.alias)
     predicate, exact = predicate_of(condition, with_metadata(state.snapshot, shape.schema, metadata), caller)
-    return Asked(
+    return DmlRequest(
         state.snapshot,
         (Clause(Side.ALONE, condition),),
         shape.schema,
@@ -169,7 +177,9 @@ def delete_asked(state: TableState, condition: Value | None, caller: Caller) -> 
     )
 
 
-def update_asked(state: TableState, condition: Value | None, sets: Mapping[str, Value] | None, caller: Caller) -> Asked:
+def update_asked(
+    state: TableState, condition: Value | None, sets: Mapping[str, Value] | None, caller: ExecutionContext
+) -> DmlRequest:
     """An UPDATE, understood."""
     shape = caller.dialect.shape_of(state)
     _writable(state, shape, caller.dialect)
@@ -180,7 +190,7 @@ def update_asked(state: TableState, condition: Value | None, sets: Mapping[str, 
     refuse_made_up(values, state.snapshot, metadata, caller.alias)
     predicate, _ = predicate_of(condition, with_metadata(state.snapshot, shape.schema, metadata), caller)
     clause = Clause(Side.ALONE, condition, assignments(sets, shape.schema, caller.alias))
-    return Asked(
+    return DmlRequest(
         state.snapshot,
         (clause,),
         shape.schema,
@@ -193,35 +203,39 @@ def update_asked(state: TableState, condition: Value | None, sets: Mapping[str, 
     )
 
 
-def delete(state: TableState, condition: Value | None, caller: Caller) -> Changed:
+def delete(state: TableState, condition: Value | None, caller: ExecutionContext) -> Changed:
     """Take rows out."""
     started = caller.env.now_ms()
     return seen(state, caller) or commit(state, deleted(state, condition, caller), caller, started=started)
 
 
-def deleted(state: TableState, condition: Value | None, caller: Caller) -> Step:
+def deleted(state: TableState, condition: Value | None, caller: ExecutionContext) -> DmlStep:
     """Take rows out, up to the commit."""
     asked = delete_asked(state, condition, caller)
     done = effect(asked, caller.changer(), caller.load_hidden, caller.env.now_ms)
     metrics = {"numDeletedRows": done.deleted, "numCopiedRows": done.copied, **file_metrics(done)}
-    return Step("DELETE", _parameters(condition), asked, done, metrics)
+    return DmlStep("DELETE", _parameters(condition), asked, done, metrics)
 
 
-def update(state: TableState, condition: Value | None, sets: Mapping[str, Value] | None, caller: Caller) -> Changed:
+def update(
+    state: TableState, condition: Value | None, sets: Mapping[str, Value] | None, caller: ExecutionContext
+) -> Changed:
     """Change columns of rows."""
     started = caller.env.now_ms()
     return seen(state, caller) or commit(state, updated(state, condition, sets, caller), caller, started=started)
 
 
-def updated(state: TableState, condition: Value | None, sets: Mapping[str, Value] | None, caller: Caller) -> Step:
+def updated(
+    state: TableState, condition: Value | None, sets: Mapping[str, Value] | None, caller: ExecutionContext
+) -> DmlStep:
     """Change columns of rows, up to the commit."""
     asked = update_asked(state, condition, sets, caller)
     done = effect(asked, caller.changer(), caller.load_hidden, caller.env.now_ms)
     metrics = {"numUpdatedRows": done.updated, "numCopiedRows": done.copied, **file_metrics(done)}
-    return Step("UPDATE", _parameters(condition), asked, done, metrics)
+    return DmlStep("UPDATE", _parameters(condition), asked, done, metrics)
 
 
-def planned(asked: Asked, operation: str, caller: Caller, *, notes: tuple[str, ...] = ()) -> ChangePlan:
+def planned(asked: DmlRequest, operation: str, caller: ExecutionContext, *, notes: tuple[str, ...] = ()) -> ChangePlan:
     """What a change would do."""
     found = preview(asked, caller.changer(), caller.load_hidden)
     notes = (*notes, *(text for one in asked.more if (text := told_by(one, Want(asked.snapshot)))))
@@ -251,14 +265,14 @@ def planned(asked: Asked, operation: str, caller: Caller, *, notes: tuple[str, .
     )
 
 
-def seen(state: TableState, caller: Caller) -> Changed | None:
+def seen(state: TableState, caller: ExecutionContext) -> Changed | None:
     """The answer to a change that the table has already, as the version of an application says; None: it has not."""
     if not is_seen(state, caller.said, caller.dialect):
         return None
     return Changed(None, {}, 0, before=state, spark=caller.spark, dialect=caller.dialect)
 
 
-def commit(state: TableState, step: Step, caller: Caller, *, started: int) -> Changed:
+def commit(state: TableState, step: DmlStep, caller: ExecutionContext, *, started: int) -> Changed:
     """Make what was carried out true."""
     asked, done, shape, metrics = step.asked, step.done, step.shape, step.metrics
     tags = {KEEPS_ROW_IDS: "true"} if state.snapshot.identity is not None else {}
@@ -297,7 +311,7 @@ def commit(state: TableState, step: Step, caller: Caller, *, started: int) -> Ch
     return Changed(landed.version, metrics, landed.attempts, None, done.strategies, done, state, caller.spark, dialect)
 
 
-def _is_repeatable(asked: Asked) -> bool:
+def _is_repeatable(asked: DmlRequest) -> bool:
     conditions = [c.condition for c in asked.clauses if c.condition is not None]
     conditions += [] if asked.source is None else [asked.source.on]
     values = [one.value for c in asked.clauses for one in c.sets or ()]
@@ -320,7 +334,7 @@ def file_metrics(done: Effect, *, of: str = "") -> dict[str, int]:
     }
 
 
-def kind_metrics(asked: Asked, done: Effect) -> dict[str, int]:
+def kind_metrics(asked: DmlRequest, done: Effect) -> dict[str, int]:
     """The rows that a merge took by the kind of clause; left out where two kinds share a count."""
     told = {}
     for what, total, deletes in (("Updated", done.updated, False), ("Deleted", done.deleted, True)):
@@ -338,12 +352,12 @@ def text_of(expression: Value | None) -> str:
     return sql_of(expression) if isinstance(expression, Column) else expression
 
 
-def _writable(state: TableState, shape: Shape, dialect: Dialect) -> None:
+def _writable(state: TableState, shape: TableDefinition, dialect: Dialect) -> None:
     dialect.check_writable(state)
     refuse_append_only(shape, state.snapshot.location)
 
 
-def predicate_of(condition: Value | None, schema: Struct, caller: Caller) -> tuple[Predicate, bool]:
+def predicate_of(condition: Value | None, schema: Struct, caller: ExecutionContext) -> tuple[Predicate, bool]:
     """What is understood of a condition, and whether that is all of it."""
     if condition is None:
         return ALWAYS, True

@@ -37,7 +37,7 @@ from holdfast.ops.check import FilesChecked, check_files, letting_go, saying_ane
 from holdfast.plan.check import Looker
 from holdfast.spark.look import SparkLooker
 from holdfast.storage.leftovers import delete_one
-from holdfast.table.changing import Caller
+from holdfast.table.changing import ExecutionContext
 from holdfast.table.delta_dialect import DELTA
 
 ROUNDS = 10  # of checking again because another writer was faster
@@ -73,7 +73,7 @@ class CheckReport:
 
 
 @dataclass(frozen=True, slots=True)
-class _Checked:
+class _DeltaChecked:
     state: DeltaState
     log: LogChecked
     files: FilesChecked
@@ -90,7 +90,7 @@ def refuse_dropping(*, repair: bool, drop_missing: bool) -> None:
         raise Invalid("dropMissing=True takes files out of the table, which is a repair: say repair=True too")
 
 
-def check(state: DeltaState, caller: Caller, *, repair: bool, deep: bool, drop_missing: bool) -> CheckReport:
+def check(state: DeltaState, caller: ExecutionContext, *, repair: bool, deep: bool, drop_missing: bool) -> CheckReport:
     """Check a table, and repair what can be repaired safely where that is asked for."""
     refuse_dropping(repair=repair, drop_missing=drop_missing)
     checked = _check(state, caller, deep=deep)
@@ -121,14 +121,14 @@ def check(state: DeltaState, caller: Caller, *, repair: bool, deep: bool, drop_m
     return _check(checked.state, caller, deep=deep).report(deep=deep, repaired=tuple(done))
 
 
-def _check(state: DeltaState, caller: Caller, *, deep: bool) -> _Checked:
+def _check(state: DeltaState, caller: ExecutionContext, *, deep: bool) -> _DeltaChecked:
     in_memory = state.snapshot.location.store.url.startswith("memory:")
     looker: Looker = LocalLooker() if caller.spark is None or in_memory else SparkLooker(caller.spark)
     log = check_log(state)
-    return _Checked(state, log, check_files(state.snapshot, log.spoken_of, looker, load_hidden, deep=deep))
+    return _DeltaChecked(state, log, check_files(state.snapshot, log.spoken_of, looker, load_hidden, deep=deep))
 
 
-def _mutation(checked: _Checked, *, drop_missing: bool) -> Mutation | None:
+def _mutation(checked: _DeltaChecked, *, drop_missing: bool) -> Mutation | None:
     """What the log must say anew next; None: nothing. Files go in a commit of their own: that one changes rows."""
     snapshot, found = checked.state.snapshot, checked.files
     again = described(snapshot.files.among(found.counts))
@@ -142,7 +142,7 @@ def _mutation(checked: _Checked, *, drop_missing: bool) -> Mutation | None:
     return said or (letting_go(snapshot, found.missing) if drop_missing else None)
 
 
-def _repair_copies(checked: _Checked, caller: Caller) -> Iterator[str]:
+def _repair_copies(checked: _DeltaChecked, caller: ExecutionContext) -> Iterator[str]:
     """Write again, or take away, what says in another form what the commits say."""
     location, log = checked.state.snapshot.location, checked.log
     for meta in log.compacted:
@@ -161,7 +161,7 @@ def _repair_copies(checked: _Checked, caller: Caller) -> Iterator[str]:
             yield f"wrote {LOG}/{written.names[0]} in the place of {checkpoint.name}"
 
 
-def _repair_signs(checked: _Checked) -> Iterator[str]:
+def _repair_signs(checked: _DeltaChecked) -> Iterator[str]:
     """Write the hint and the checksum again."""
     location, log = checked.state.snapshot.location, checked.log
     if log.bad_hint:
@@ -172,12 +172,12 @@ def _repair_signs(checked: _Checked) -> Iterator[str]:
         yield f"wrote {LOG}/{name}"
 
 
-def _delete(checkpoint: Checkpoint, checked: _Checked) -> None:
+def _delete(checkpoint: Checkpoint, checked: _DeltaChecked) -> None:
     for meta in checkpoint.files:
         delete_one(checked.state.snapshot.location, meta.key)
 
 
-def _point_anew(checked: _Checked) -> str:
+def _point_anew(checked: _DeltaChecked) -> str:
     location = checked.state.snapshot.location
     listing = list_all(location).listing
     bad = {meta.name for c in checked.log.broken for meta in c.files}

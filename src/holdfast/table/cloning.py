@@ -29,7 +29,7 @@ _LISTED = 7  # the writer version from which features are listed
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CloneOptions:
     """What a clone is to be."""
 
     shallow: bool
@@ -48,7 +48,7 @@ def target_of(target: str, source: Location, storage_options: Mapping[str, str] 
     return replace(place, store=source.store) if own else place
 
 
-def clone(source: DeltaState, target: Location, asked: Asked, env: Env) -> DeltaState:
+def clone(source: DeltaState, target: Location, asked: CloneOptions, env: Env) -> DeltaState:
     """Make a table that begins with the rows of a version of another."""
     origin = source.snapshot.location
     if (origin.store.url, origin.directory) == (target.store.url, target.directory):

@@ -15,7 +15,7 @@ from holdfast.delta.format import DeltaFormat
 from holdfast.delta.state import DeltaState
 from holdfast.env import Env
 from holdfast.errors import Invalid, Unsupported
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.ops.convert import converted, staged, survey
 from holdfast.ops.shape import created
 from holdfast.plan.write import write_spec
@@ -65,7 +65,7 @@ def convert(
         raise Invalid("files that are there name their columns themselves: convert first, then map columns")
     found = survey(location, partitions)
     shape = created(
-        Shape(found.schema, found.partition_columns, asked.properties, features=asked.features),
+        TableDefinition(found.schema, found.partition_columns, asked.properties, features=asked.features),
         env.new_uuid,
         plain=plain,
     )

@@ -17,34 +17,34 @@ from holdfast.delta.state import DeltaState
 from holdfast.delta.upgrade import protocol_for
 from holdfast.env import Env
 from holdfast.errors import Invalid, NotATable
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.ops.shape import created
-from holdfast.ops.write import Said, made
+from holdfast.ops.write import CommitOptions, made
 from holdfast.plan.write import write_spec
 from holdfast.schema.constraints import demands
 from holdfast.schema.enforce import fit
 from holdfast.schema.identity import advanced
 from holdfast.storage.location import Location
-from holdfast.table.builder import Mode
+from holdfast.table.builder import CreateMode
 from holdfast.table.delta_dialect import DELTA
-from holdfast.table.writing import Rows, Written, land, refuse_append_only
+from holdfast.table.writing import IncomingRows, Written, land, refuse_append_only
 
 _OPERATIONS = {
-    Mode.CREATE: "CREATE TABLE AS SELECT",
-    Mode.CREATE_IF_NOT_EXISTS: "CREATE TABLE AS SELECT",
-    Mode.REPLACE: "REPLACE TABLE AS SELECT",
-    Mode.CREATE_OR_REPLACE: "CREATE OR REPLACE TABLE AS SELECT",
+    CreateMode.CREATE: "CREATE TABLE AS SELECT",
+    CreateMode.CREATE_IF_NOT_EXISTS: "CREATE TABLE AS SELECT",
+    CreateMode.REPLACE: "REPLACE TABLE AS SELECT",
+    CreateMode.CREATE_OR_REPLACE: "CREATE OR REPLACE TABLE AS SELECT",
 }
 
 
 def create_with(
     location: Location,
-    asked: Shape,
-    rows: Rows,
+    asked: TableDefinition,
+    rows: IncomingRows,
     env: Env,
     *,
-    mode: Mode,
-    said: Said | None = None,
+    mode: CreateMode,
+    said: CommitOptions | None = None,
     plain: bool = False,
     operation: str | None = None,
     parameters: Mapping[str, str] | None = None,
@@ -56,7 +56,7 @@ def create_with(
     properties that count for these files only.
     """
     state = DeltaFormat(location).newest(None)
-    if state is not None and mode is Mode.CREATE_IF_NOT_EXISTS:
+    if state is not None and mode is CreateMode.CREATE_IF_NOT_EXISTS:
         return Written(None, {}, 0)
     _refuse(location, state, mode)
     old = None if state is None else state.protocol
@@ -72,7 +72,7 @@ def create_with(
     staged, marks = rows.store(fitted, demands(shape.schema, shape.properties, fitted), spec, location)
     if marks:
         shape = replace(shape, schema=advanced(shape.schema, marks))
-    told = said or Said()
+    told = said or CommitOptions()
     first = made(shape, None if state is None else state.snapshot)
     mutation = replace(
         first,
@@ -91,12 +91,12 @@ def create_with(
     return Written(landed.version, mutation.metrics, landed.attempts)
 
 
-def _refuse(location: Location, state: DeltaState | None, mode: Mode) -> None:
+def _refuse(location: Location, state: DeltaState | None, mode: CreateMode) -> None:
     if state is None:
-        if mode is Mode.REPLACE:
+        if mode is CreateMode.REPLACE:
             raise NotATable(f"there is no table at {location.url} to replace: use create", location=location.url)
         return
-    if mode is Mode.CREATE:
+    if mode is CreateMode.CREATE:
         raise Invalid(f"there is a table at {location.url} already: append to it, overwrite it, or use another path")
     check_writable(state.protocol, table=location.url)
     refuse_append_only(DELTA.shape_of(state), location)

@@ -25,7 +25,7 @@ from holdfast.delta import detail, history
 from holdfast.delta.state import DeltaState, is_table, load
 from holdfast.env import system
 from holdfast.errors import Invalid
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.ops.backfill import BATCH_FILES
 from holdfast.spark.conditions import stated_in_text
 from holdfast.storage.location import Location
@@ -33,7 +33,7 @@ from holdfast.storage.open import open_location
 from holdfast.table import altering, converting
 from holdfast.table.auto import after
 from holdfast.table.backfilling import Report, Tracked, enable_row_tracking
-from holdfast.table.builder import PLAIN, DeltaTableBuilder, Mode
+from holdfast.table.builder import PLAIN, CreateMode, DeltaTableBuilder
 from holdfast.table.compacting import LogCompaction, compact_log
 from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.delta_publishing import DeltaPublishing
@@ -52,7 +52,7 @@ from holdfast.table.transaction import TransactionVerbs
 from holdfast.table.upkeep import UpkeepVerbs
 from holdfast.table.vacuuming import VersionVerbs
 from holdfast.table.verbs import RowVerbs, said
-from holdfast.table.writing import How, Written, is_seen, make, rows_of, write
+from holdfast.table.writing import WriteOptions, Written, is_seen, make, rows_of, write
 
 _BY_PATH = re.compile(r"(?:delta\.)?`(.+)`", re.DOTALL)
 
@@ -140,8 +140,8 @@ class DeltaTable(
         return cls(DeltaHandle(sparkSession, converting.convert(location, partitions, asked, system(), plain=plain)))
 
     @classmethod
-    def _builder(cls, spark: SparkSession | None, mode: Mode) -> DeltaTableBuilder[DeltaTable]:
-        def execute(location: Location, shape: Shape, mode: Mode) -> DeltaTable:
+    def _builder(cls, spark: SparkSession | None, mode: CreateMode) -> DeltaTableBuilder[DeltaTable]:
+        def execute(location: Location, shape: TableDefinition, mode: CreateMode) -> DeltaTable:
             plain = shape.properties.get(PLAIN, "false").lower() == "true"
             asked = replace(shape, properties={k: v for k, v in shape.properties.items() if k != PLAIN})
             return cls(DeltaHandle(spark, make(location, asked, system(), mode=mode, plain=plain)))
@@ -176,7 +176,7 @@ class DeltaTable(
             raise Invalid("replaceWhere and dynamic partition overwrite exclude each other: choose one")
         if overwriteSchema and (replaceWhere is not None or mode == "dynamic"):
             raise Invalid("overwriteSchema replaces the whole table: leave replaceWhere and dynamic mode out")
-        how = How(
+        how = WriteOptions(
             replace=True,
             replace_where=where,
             zone=self.handle.zone,
@@ -192,7 +192,7 @@ class DeltaTable(
         """Whether rows that are written now have partitions, which they can take the place of."""
         return bool(self.handle.newest().snapshot.partition_columns)
 
-    def _write(self, rows: DataFrame | pa.Table, how: How, met: Met | None = None) -> Written:
+    def _write(self, rows: DataFrame | pa.Table, how: WriteOptions, met: Met | None = None) -> Written:
         env, state, caller = self.handle.env, self.handle.newest(), self._caller()
         if is_seen(state, how.said, caller.dialect):
             return Written(None, {}, 0)

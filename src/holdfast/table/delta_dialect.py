@@ -17,9 +17,9 @@ from holdfast.delta.vectors import load_hidden
 from holdfast.env import Env
 from holdfast.errors import Invalid, TableError
 from holdfast.model.files import FileTable
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.model.snapshot import HiddenRows
-from holdfast.ops.change import Mode
+from holdfast.ops.change import DmlMode
 from holdfast.ops.shape import grown
 from holdfast.ops.write import same_partitions
 from holdfast.parquet.write import WriteSpec
@@ -52,10 +52,10 @@ class DeltaDialect(Dialect):
     def check_writable(self, state: DeltaState) -> None:
         check_writable(state.protocol, table=state.snapshot.location.url)
 
-    def shape_of(self, state: DeltaState) -> Shape:
+    def shape_of(self, state: DeltaState) -> TableDefinition:
         snapshot = state.snapshot
         clustered = "clustering" in writer_features(state.protocol)
-        return Shape(
+        return TableDefinition(
             schema=snapshot.schema,
             partition_columns=snapshot.partition_columns,
             properties=snapshot.properties,
@@ -64,7 +64,7 @@ class DeltaDialect(Dialect):
             description=state.metadata.description,
         )
 
-    def grown(self, state: DeltaState, shape: Shape, schema: Struct, env: Env) -> Shape:
+    def grown(self, state: DeltaState, shape: TableDefinition, schema: Struct, env: Env) -> TableDefinition:
         made = grown(shape, schema, env.new_uuid)
         refuse_unstorable(made.schema, mapped=made.properties.get(COLUMN_MAPPING_MODE, "none").lower() != "none")
         known = {f.name: f.metadata.get(TYPE_CHANGES) for f in all_fields(shape.schema)}
@@ -82,23 +82,25 @@ class DeltaDialect(Dialect):
     def beside(self, state: DeltaState, staged: pa.Table) -> pa.BooleanArray:
         return same_partitions(state.snapshot, staged)
 
-    def mode_of(self, state: DeltaState, asked: str | None, verb: str) -> Mode:
+    def mode_of(self, state: DeltaState, asked: str | None, verb: str) -> DmlMode:
         can_hide = _VECTORS in writer_features(state.protocol)
         hides = can_hide and truth(state.snapshot.properties.get(ENABLE_DELETION_VECTORS))
         if asked is None:
-            return Mode.MERGE_ON_READ if hides else Mode.COPY_ON_WRITE
+            return DmlMode.MERGE_ON_READ if hides else DmlMode.COPY_ON_WRITE
         mode = mode_asked(asked)
         if mode is None:
-            known = ", ".join(repr(m.value) for m in Mode)
+            known = ", ".join(repr(m.value) for m in DmlMode)
             raise Invalid(f"mode is one of {known}, not {asked!r}")
-        if mode is Mode.MERGE_ON_READ and not hides:
+        if mode is DmlMode.MERGE_ON_READ and not hides:
             raise Invalid(
                 f"merge-on-read hides rows by deletion vectors, which the table at {state.snapshot.location.url} does "
                 f"not have enabled: set the property {ENABLE_DELETION_VECTORS}=true, or use mode='copy-on-write'"
             )
-        return Mode.COPY_ON_WRITE if mode is Mode.AUTO and not hides else mode
+        return DmlMode.COPY_ON_WRITE if mode is DmlMode.AUTO and not hides else mode
 
-    def storing(self, state: DeltaState, shape: Shape, *, carried: bool = True, feeds: bool = True) -> Storing:
+    def storing(
+        self, state: DeltaState, shape: TableDefinition, *, carried: bool = True, feeds: bool = True
+    ) -> Storing:
         data = write_spec(
             shape.schema,
             shape.partition_columns,

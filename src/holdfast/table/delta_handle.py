@@ -15,12 +15,12 @@ from holdfast.index.pruning import ByIndex
 from holdfast.index.registry import DOMAIN
 from holdfast.index.search import Indexes
 from holdfast.ops.open_table import OpenTable
-from holdfast.ops.write import Said
+from holdfast.ops.write import CommitOptions
 from holdfast.plan.prune import Pruner
 from holdfast.predicate.records import ALWAYS, Predicate
 from holdfast.schema.properties import isolation as level_named
 from holdfast.table import reindexing
-from holdfast.table.changing import Caller
+from holdfast.table.changing import ExecutionContext
 from holdfast.table.delta_dialect import DELTA
 from holdfast.table.handle import Handle, Timestamp, Version
 from holdfast.table.lookup_pins import Pins
@@ -67,15 +67,17 @@ class DeltaHandle(Handle):
         """A state of this table, to be read."""
         return open_delta(state, lambda: self.pruners(state))
 
-    def caller(self, alias: str | None, mode: str | None, said: Said | None, isolation: str | None) -> Caller:
+    def caller(
+        self, alias: str | None, mode: str | None, said: CommitOptions | None, isolation: str | None
+    ) -> ExecutionContext:
         level = None if isolation is None else level_named(isolation)
-        return Caller(
+        return ExecutionContext(
             self.spark,
             self.env,
             self.zone,
             DELTA,
             alias,
-            said or Said(),
+            said or CommitOptions(),
             mode,
             level,
             pruners=self.pruners,

@@ -15,7 +15,7 @@ from holdfast.delta.state import DeltaState, load
 from holdfast.delta.vectors import load_hidden
 from holdfast.env import system
 from holdfast.model.commits import CommitRange
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.model.publication import Publication
 from holdfast.ops.publish import Origin
 from holdfast.plan.publish_columns import plain, refuse_types
@@ -24,7 +24,7 @@ from holdfast.schema.requests import requested
 from holdfast.schema.storable import refuse_partition_columns, refuse_unstorable
 from holdfast.schema.types import PRIMITIVES, Struct
 from holdfast.storage.open import open_location
-from holdfast.table.builder import Mode
+from holdfast.table.builder import CreateMode
 from holdfast.table.changes import ChangeVerbs
 from holdfast.table.publishing import PublishVerbs
 from holdfast.table.verbs import RowVerbs
@@ -62,9 +62,9 @@ class DeltaPublishing(ChangeVerbs, PublishVerbs):
         refuse_unstorable(schema, mapped=asked.properties.get(COLUMN_MAPPING_MODE, "none") != "none")
         named = (partitionedBy,) if isinstance(partitionedBy, str) else tuple(partitionedBy)
         by = refuse_partition_columns(schema, named)
-        shape = Shape(schema, by, asked.properties, features=asked.features)
+        shape = TableDefinition(schema, by, asked.properties, features=asked.features)
         location = open_location(fspath(path), storage_options=storage_options)
-        make(location, shape, system(), mode=Mode.CREATE, plain=False)
+        make(location, shape, system(), mode=CreateMode.CREATE, plain=False)
         return cls.forPath(sparkSession, path, storage_options=storage_options)
 
     def _origin(self, upto: int | None) -> Origin:

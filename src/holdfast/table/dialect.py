@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from holdfast.env import Env
 from holdfast.model.files import FileTable
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.model.snapshot import HiddenRows, Snapshot
-from holdfast.ops.change import Mode
-from holdfast.ops.commit import Format
+from holdfast.ops.change import DmlMode
+from holdfast.ops.commit import TableFormat
 from holdfast.plan.change import Storing
 from holdfast.schema.properties import Isolation
 from holdfast.schema.types import Struct
@@ -37,7 +37,7 @@ class Dialect(ABC):
     """A format, as verbs see it."""
 
     @abstractmethod
-    def commits(self, location: Location, state: Any | None) -> Format[Any]:
+    def commits(self, location: Location, state: Any | None) -> TableFormat[Any]:
         """The format as the commit loop sees it; `state` is what the transaction read, None where there is no table."""
 
     @abstractmethod
@@ -45,11 +45,11 @@ class Dialect(ABC):
         """Refuse by name what this table has and no writer of ours knows."""
 
     @abstractmethod
-    def shape_of(self, state: Any) -> Shape:
+    def shape_of(self, state: Any) -> TableDefinition:
         """What a table is now, as a transaction may change it."""
 
     @abstractmethod
-    def grown(self, state: Any, shape: Shape, schema: Struct, env: Env) -> Shape:
+    def grown(self, state: Any, shape: TableDefinition, schema: Struct, env: Env) -> TableDefinition:
         """A shape with another schema, as the format keeps it; what it cannot become is refused by name."""
 
     @abstractmethod
@@ -61,7 +61,7 @@ class Dialect(ABC):
         """The files of those partitions that staged files are of."""
 
     @abstractmethod
-    def mode_of(self, state: Any, asked: str | None, verb: str) -> Mode:
+    def mode_of(self, state: Any, asked: str | None, verb: str) -> DmlMode:
         """The strategy of a call of a verb: what it asks for, else what the table does."""
 
     def level_of(self, state: Any, verb: str) -> Isolation | None:
@@ -69,7 +69,7 @@ class Dialect(ABC):
         return None
 
     @abstractmethod
-    def storing(self, state: Any, shape: Shape, *, carried: bool = True, feeds: bool = True) -> Storing:
+    def storing(self, state: Any, shape: TableDefinition, *, carried: bool = True, feeds: bool = True) -> Storing:
         """How rows are stored; `carried` with columns for the identity of rows that are not new."""
 
     @abstractmethod
@@ -85,6 +85,6 @@ class Dialect(ABC):
         """Do what a version that this writer committed made due; no failure of that is one of the commit."""
 
 
-def mode_asked(asked: str) -> Mode | None:
+def mode_asked(asked: str) -> DmlMode | None:
     """The mode of this name; None where there is none."""
-    return next((mode for mode in Mode if mode.value == asked), None)
+    return next((mode for mode in DmlMode if mode.value == asked), None)

@@ -37,7 +37,7 @@ from holdfast.delta.traces import hides_rows, history_uses, loose_vectors, oldes
 from holdfast.errors import Damaged, Invalid, LimitReached, TableError
 from holdfast.index.registry import DOMAIN as INDEX_DOMAIN
 from holdfast.model.files import FileTable
-from holdfast.model.mutation import STAGED, Committed, Mutation, Shape
+from holdfast.model.mutation import STAGED, Committed, Mutation, TableDefinition
 from holdfast.model.snapshot import Snapshot
 from holdfast.ops import alter, drop_feature
 from holdfast.ops.backfill import BATCH_FILES
@@ -60,7 +60,7 @@ from holdfast.schema.properties import (
 )
 from holdfast.storage.arrays import mask
 from holdfast.storage.open import place
-from holdfast.table.changing import Caller
+from holdfast.table.changing import ExecutionContext
 from holdfast.table.delta_dialect import DELTA
 from holdfast.table.optimizing import limits_of, purge, run_bins
 
@@ -83,12 +83,12 @@ class Dropped:
     commits: int
 
 
-def drop_feature_support(state: DeltaState, name: str, caller: Caller, *, truncate: bool = False) -> Dropped:
+def drop_feature_support(state: DeltaState, name: str, caller: ExecutionContext, *, truncate: bool = False) -> Dropped:
     """Take a feature out of a table."""
     location = state.snapshot.location
     check_writable(state.protocol, table=location.url)
     refuse_kept(state.protocol, name, truncates=truncate)
-    run = _Run(state, name, caller)
+    run = _FeatureDrop(state, name, caller)
     for _ in range(ATTEMPTS):
         cleaned = run.clean()
         if truncate:
@@ -98,7 +98,7 @@ def drop_feature_support(state: DeltaState, name: str, caller: Caller, *, trunca
     raise LimitReached(f"lost {ATTEMPTS} races in a row on {location.url}; try again when fewer writers are at work")
 
 
-def _last(state: DeltaState, name: str, caller: Caller, *, truncates: bool) -> Mutation:
+def _last(state: DeltaState, name: str, caller: ExecutionContext, *, truncates: bool) -> Mutation:
     """The commit that drops a feature of which this version has no trace."""
     shape, retired = DELTA.shape_of(state), list[str]()
     if leaves_traces(name) and not truncates:
@@ -113,15 +113,15 @@ def _last(state: DeltaState, name: str, caller: Caller, *, truncates: bool) -> M
 
 
 @dataclass
-class _Run:
+class _FeatureDrop:
     """A feature on its way out of a table."""
 
     state: DeltaState
     name: str
-    caller: Caller
+    caller: ExecutionContext
     commits: int = 0
     written: list[tuple[Bin, pa.Table]] = field(default_factory=list)  # files in their new form, and of which
-    written_as: Shape | None = None
+    written_as: TableDefinition | None = None
     lost: bool = False  # a race, so that whoever won may have been a vacuum
 
     def clean(self) -> bool:
@@ -206,7 +206,7 @@ class _Run:
             case _:
                 return None
 
-    def _unmapped(self, shape: Shape) -> Mutation:
+    def _unmapped(self, shape: TableDefinition) -> Mutation:
         """Every file with its columns under their names; what a lost race leaves of it is not written again."""
         state, caller = self.state, self.caller
         new = drop_feature.unmapped_shape(shape)
@@ -232,7 +232,7 @@ class _Run:
         return (*bins, *(Bin(each, 0, each.column("size")[0].as_py(), "it is written anew") for each in alone))
 
 
-def _truncate(state: DeltaState, name: str, caller: Caller, *, cleaned: bool) -> None:
+def _truncate(state: DeltaState, name: str, caller: ExecutionContext, *, cleaned: bool) -> None:
     """Forget what is old enough to be forgotten; refused while what is left has traces of the feature."""
     properties, env = state.metadata.properties, caller.env
     retention = properties.get(TRUNCATION_RETENTION, _DEFAULT_RETENTION)

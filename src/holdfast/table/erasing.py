@@ -51,7 +51,7 @@ from holdfast.spark.id_bitmap import id_bitmap
 from holdfast.storage.arrays import positions, strings
 from holdfast.table.affected import row_ids
 from holdfast.table.assignments import Value
-from holdfast.table.changing import Caller, Step, commit, delete_asked, file_metrics
+from holdfast.table.changing import DmlStep, ExecutionContext, commit, delete_asked, file_metrics
 from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.handle import TableBase
 from holdfast.table.optimizing import limits_of, run_bins
@@ -93,7 +93,7 @@ class ErasureVerbs(TableBase):
         return [ops.saved(location, each) for each in ops.all_saved(location)]
 
 
-def erase(state: DeltaState, condition: Value, caller: Caller) -> Erased:
+def erase(state: DeltaState, condition: Value, caller: ExecutionContext) -> Erased:
     """Take rows out for good, as far as that can be done at once, and tell what is left."""
     location = state.snapshot.location
     if state.snapshot.identity is None:
@@ -111,7 +111,7 @@ def erase(state: DeltaState, condition: Value, caller: Caller) -> Erased:
     metrics = {"numDeletedRows": done.deleted, "numCopiedRows": done.copied, **file_metrics(done)}
     parameters = {"predicate": json.dumps([f"erasure {report.id}"])}
     try:
-        version = commit(state, Step("DELETE", parameters, deletion, done, metrics), caller, started=started).version
+        version = commit(state, DmlStep("DELETE", parameters, deletion, done, metrics), caller, started=started).version
     except Conflict:
         ops.forget(location, report)
         raise
@@ -123,7 +123,9 @@ def erase(state: DeltaState, condition: Value, caller: Caller) -> Erased:
     return report
 
 
-def erasure_status(state: DeltaState, report: Erased | str, condition: Value | None, caller: Caller) -> ErasureStatus:
+def erasure_status(
+    state: DeltaState, report: Erased | str, condition: Value | None, caller: ExecutionContext
+) -> ErasureStatus:
     """Look through the bytes for erased rows."""
     location = state.snapshot.location
     erasure = ops.saved(location, report if isinstance(report, str) else report.id)
@@ -232,7 +234,9 @@ def _loose(snapshot: Snapshot, present: pa.Table, named: pa.Array, moment_ms: in
     return (*none.filter(before).column("key").to_pylist(), *since)
 
 
-def _purge(state: DeltaState, such: Sought, caller: Caller) -> tuple[DeltaState, tuple[int, ...], Mapping[str, int]]:
+def _purge(
+    state: DeltaState, such: Sought, caller: ExecutionContext
+) -> tuple[DeltaState, tuple[int, ...], Mapping[str, int]]:
     """Write live files anew that hide such rows, those hidden long ago too; gives what other writers kept us from."""
     versions: list[int] = []
     left: Mapping[str, int] = {}
@@ -251,7 +255,7 @@ def _purge(state: DeltaState, such: Sought, caller: Caller) -> tuple[DeltaState,
     return state, tuple(versions), left
 
 
-def _hiding_such(snapshot: Snapshot, such: Sought, caller: Caller) -> Mapping[str, int]:
+def _hiding_such(snapshot: Snapshot, such: Sought, caller: ExecutionContext) -> Mapping[str, int]:
     """Live files that hold such rows behind a vector."""
     files = snapshot.files
     files = files.filter(pc.is_valid(files.column("dv")).combine_chunks()) if len(files) else files
@@ -269,7 +273,7 @@ def _hiding_such(snapshot: Snapshot, such: Sought, caller: Caller) -> Mapping[st
     return holders(snapshot, hiding(files), such, caller.spark, hidden=shown)
 
 
-def _reported(state: DeltaState, report: Erased, such: Sought, caller: Caller) -> Erased:
+def _reported(state: DeltaState, report: Erased, such: Sought, caller: ExecutionContext) -> Erased:
     there = _there(state, report.moment_ms, such.ids)
     if earlier := _gone_before(there, such, caller):
         such = replace(such, ids=such.ids | earlier)
@@ -297,7 +301,7 @@ def _reported(state: DeltaState, report: Erased, such: Sought, caller: Caller) -
     return msgspec.structs.replace(report, linked=there.behind_links(report.held))
 
 
-def _gone_before(there: _There, such: Sought, caller: Caller) -> BitMap64:
+def _gone_before(there: _There, such: Sought, caller: ExecutionContext) -> BitMap64:
     """Rows that satisfied the condition and had left the table before; one that is live under other values stays."""
     assert such.where is not None, "rows are erased by a condition"
     ids = ids_where(there.snapshot, there.old, such.where, caller.spark) - such.ids

@@ -27,23 +27,23 @@ from holdfast.plan.changes import (
     CHANGE_TYPE,
     COMMIT_TIMESTAMP,
     COMMIT_VERSION,
+    ChangeQuery,
     ChangesPlan,
     Times,
-    Wanted,
     check_wanted,
     no_changes,
     refuse_taken,
 )
 from holdfast.plan.stream import (
     Appends,
-    Asked,
+    BatchLimits,
     Feed,
     FromLatest,
     FromMoment,
     FromNow,
     FromVersion,
-    Limits,
     Offset,
+    StreamOptions,
     appended,
     in_order,
     next_of_appends,
@@ -62,10 +62,10 @@ WINDOW = 1000  # commits that are looked at for one batch
 _KEPT = 3  # states: before a batch, after it, and the newest
 
 
-class Follower:
+class StreamFollower:
     """A table, and a stream that follows it."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: StreamOptions) -> None:
         self._asked = asked
         self._location = open_location(asked.path, storage_options=dict(asked.storage) or None)
         self._pinned = load(self._location)
@@ -74,8 +74,8 @@ class Follower:
         self._last: CommitRange | None = None  # the stretch read last: planned right after it was looked at
         self._first: tuple[int, pa.Table] | None = None  # the files of the first snapshot: asked for batch after batch
         schema = self._pinned.snapshot.schema
-        if isinstance(asked.told, Wanted):
-            self._told: Wanted | None = check_wanted(asked.told, schema)
+        if isinstance(asked.told, ChangeQuery):
+            self._told: ChangeQuery | None = check_wanted(asked.told, schema)
         else:
             self._told = None
             if isinstance(asked.told, Feed):
@@ -121,11 +121,11 @@ class Follower:
         self._newest = self._kept(refresh(self._newest))
         return self._newest
 
-    def latest(self, start: Offset, limits: Limits | None, *, up_to: int | None = None) -> Offset:
+    def latest(self, start: Offset, limits: BatchLimits | None, *, up_to: int | None = None) -> Offset:
         """Where the next batch ends: `start` itself where there is nothing new; `limits` of None take all there is."""
         newest = self.newest()
         refuse_other_table(start, newest.table_id, self._location.url)
-        room = limits or Limits(None, None)
+        room = limits or BatchLimits(None, None)
         if start.snapshot:
             return next_of_snapshot(start, self._files(start.version), room)
         last = newest.version if up_to is None else min(up_to, newest.version)

@@ -17,11 +17,11 @@ from holdfast.env import Env, system
 from holdfast.errors import Invalid
 from holdfast.model.snapshot import Snapshot
 from holdfast.ops.open_table import OpenTable
-from holdfast.ops.write import Said
+from holdfast.ops.write import CommitOptions
 from holdfast.plan.scan import Condition, known_columns, refuse_unknown
 from holdfast.predicate.parse import parse, unknown_names
 from holdfast.spark.conditions import condition
-from holdfast.table.changing import Caller
+from holdfast.table.changing import ExecutionContext
 from holdfast.table.dialect import TableState
 
 Metadata: TypeAlias = Mapping[str, str] | Sequence[str]
@@ -50,7 +50,9 @@ class Handle(ABC):
         """The table, to be read at a version or moment; as it is now without either."""
 
     @abstractmethod
-    def caller(self, alias: str | None, mode: str | None, said: Said | None, isolation: str | None) -> Caller:
+    def caller(
+        self, alias: str | None, mode: str | None, said: CommitOptions | None, isolation: str | None
+    ) -> ExecutionContext:
         """How a verb that changes rows runs on this table."""
 
     @property
@@ -89,5 +91,7 @@ class TableBase:
         self.handle = handle  # for Holdfast's own packages
         self._alias = alias
 
-    def _caller(self, mode: str | None = None, said: Said | None = None, isolation: str | None = None) -> Caller:
+    def _caller(
+        self, mode: str | None = None, said: CommitOptions | None = None, isolation: str | None = None
+    ) -> ExecutionContext:
         return self.handle.caller(self._alias, mode, said, isolation)

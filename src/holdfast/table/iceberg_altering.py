@@ -24,7 +24,7 @@ from holdfast.ops.alter_columns import changed, path_of, paths_of, split, with_c
 from holdfast.schema.types import DataType, Field, Struct
 from holdfast.storage.open import missing
 from holdfast.table.altering import Columns, TypeLike, columns_asked, type_of
-from holdfast.table.changing import Caller, Changed
+from holdfast.table.changing import Changed, ExecutionContext
 from holdfast.table.handle import TableBase
 from holdfast.table.iceberg_handle import IcebergHandle
 from holdfast.table.moment import moment_ms
@@ -144,7 +144,7 @@ def _commented(f: Field, comment: str | None) -> Field:
     return replace(f, metadata=rest if comment is None else {**rest, "comment": comment})
 
 
-def _restore(state: IcebergState, then: IcebergState, caller: Caller) -> Changed:
+def _restore(state: IcebergState, then: IcebergState, caller: ExecutionContext) -> Changed:
     """Bring an earlier snapshot back."""
     gone, back, paths = coming_back(state, then)
     metrics = {"numRemovedFiles": gone, "numRestoredFiles": back}

@@ -19,7 +19,7 @@ from holdfast.iceberg.state import IcebergState, moved
 from holdfast.iceberg.stretch import as_told
 from holdfast.iceberg.trail import trail
 from holdfast.local.look import LocalLooker
-from holdfast.model.finding import Kind, listed
+from holdfast.model.finding import FindingKind, listed
 from holdfast.model.mutation import Committed, Mutation
 from holdfast.plan.biography import Biography
 from holdfast.plan.check import Looker
@@ -28,16 +28,16 @@ from holdfast.table.biography import life
 from holdfast.table.checking import ROUNDS, CheckReport, refuse_dropping
 from holdfast.table.handle import TableBase
 from holdfast.table.iceberg_handle import IcebergHandle
-from holdfast.table.iceberg_heads import Head, heads_of
+from holdfast.table.iceberg_heads import BranchHead, heads_of
 
-_UNREAD = (Kind.MISSING_COMMIT, Kind.BAD_COMMIT)
+_UNREAD = (FindingKind.MISSING_COMMIT, FindingKind.BAD_COMMIT)
 
 
 @dataclass(frozen=True, slots=True)
-class _Checked:
+class _IcebergChecked:
     state: IcebergState
     metadata: MetadataChecked
-    heads: tuple[Head, ...]  # the main branch's first
+    heads: tuple[BranchHead, ...]  # the main branch's first
 
     def report(self, *, deep: bool, repaired: tuple[str, ...] = ()) -> CheckReport:
         snapshot, main = self.state.snapshot, self.heads[0]
@@ -100,13 +100,13 @@ class IcebergChecking(TableBase):
                 f"{what} ({where}version {outcome.version})" for what in json.loads(mutation.parameters["repairs"])
             )
 
-    def _checked(self, *, deep: bool, repair: bool) -> _Checked:
+    def _checked(self, *, deep: bool, repair: bool) -> _IcebergChecked:
         state = self.handle.newest()
         metadata = check_metadata(state)
         in_memory = state.snapshot.location.store.url.startswith("memory:")
         looker: Looker = LocalLooker() if self.handle.spark is None or in_memory else SparkLooker(self.handle.spark)
         heads = heads_of(state, metadata.spoken_of, looker, deep=deep, footers=deep or repair)
-        return _Checked(state, metadata, tuple(heads))
+        return _IcebergChecked(state, metadata, tuple(heads))
 
     def biography(self, rowId: int) -> Biography:
         """What happened to a row, by its id: where it was born, changed, moved, deleted.

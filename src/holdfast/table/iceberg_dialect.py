@@ -22,9 +22,9 @@ from holdfast.iceberg.state import IcebergState, moved
 from holdfast.iceberg.transact import DATA_FOLDER
 from holdfast.iceberg.types import stored_names
 from holdfast.model.files import FileTable
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.model.snapshot import HiddenRows
-from holdfast.ops.change import Mode
+from holdfast.ops.change import DmlMode
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.change import Storing
 from holdfast.schema.properties import Isolation, number, truth
@@ -74,10 +74,10 @@ class IcebergDialect(Dialect):
                 raise Unsupported(f"{where} puts data files elsewhere ({name}), which Holdfast does not do")
         _refuse_columns(state)
 
-    def shape_of(self, state: IcebergState) -> Shape:
-        return Shape(state.snapshot.schema, properties=state.snapshot.properties)
+    def shape_of(self, state: IcebergState) -> TableDefinition:
+        return TableDefinition(state.snapshot.schema, properties=state.snapshot.properties)
 
-    def grown(self, state: IcebergState, shape: Shape, schema: Struct, env: Env) -> Shape:
+    def grown(self, state: IcebergState, shape: TableDefinition, schema: Struct, env: Env) -> TableDefinition:
         made = numbered(schema, state.metadata.last_column_id)
         refuse_reshaping(shape.schema, made, state.contents.shape.specs, where=state.metadata.location)
         return replace(shape, schema=made)
@@ -88,11 +88,11 @@ class IcebergDialect(Dialect):
     def beside(self, state: IcebergState, staged: pa.Table) -> pa.BooleanArray:
         return beside(state, staged)
 
-    def mode_of(self, state: IcebergState, asked: str | None, verb: str) -> Mode:
-        said = asked or state.metadata.properties.get(f"write.{verb}.mode", Mode.COPY_ON_WRITE.value)
+    def mode_of(self, state: IcebergState, asked: str | None, verb: str) -> DmlMode:
+        said = asked or state.metadata.properties.get(f"write.{verb}.mode", DmlMode.COPY_ON_WRITE.value)
         mode = mode_asked(said)
         if mode is None:
-            known = ", ".join(repr(m.value) for m in Mode)
+            known = ", ".join(repr(m.value) for m in DmlMode)
             raise Invalid(f"mode is one of {known}, not {said!r}")
         return mode
 
@@ -103,7 +103,9 @@ class IcebergDialect(Dialect):
             raise Invalid(f"the property {name} is {said!r}; it must be serializable or snapshot")
         return _ISOLATION[said]
 
-    def storing(self, state: IcebergState, shape: Shape, *, carried: bool = True, feeds: bool = True) -> Storing:
+    def storing(
+        self, state: IcebergState, shape: TableDefinition, *, carried: bool = True, feeds: bool = True
+    ) -> Storing:
         properties, spec = state.metadata.properties, state.contents.shape.specs[state.metadata.default_spec_id]
         measured = [fields for fields, type_ in leaves(shape.schema) if not isinstance(type_, Array | Map)][:_MEASURED]
         ids = {_path(fields): fields[-1].field_id for fields in measured if fields[-1].field_id is not None}

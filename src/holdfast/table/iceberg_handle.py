@@ -8,9 +8,9 @@ from holdfast.iceberg.catalog import CatalogTable
 from holdfast.iceberg.state import IcebergState, moved
 from holdfast.index.reader import PinnedReader
 from holdfast.ops.open_table import OpenTable
-from holdfast.ops.write import Said
+from holdfast.ops.write import CommitOptions
 from holdfast.schema.properties import isolation as level_named
-from holdfast.table.changing import Caller
+from holdfast.table.changing import ExecutionContext
 from holdfast.table.handle import Handle, Timestamp, Version
 from holdfast.table.iceberg_dialect import IcebergDialect
 from holdfast.table.moment import moment_ms
@@ -45,15 +45,17 @@ class IcebergHandle(Handle):
         """A state of this table, to be read."""
         return open_iceberg(state)
 
-    def caller(self, alias: str | None, mode: str | None, said: Said | None, isolation: str | None) -> Caller:
+    def caller(
+        self, alias: str | None, mode: str | None, said: CommitOptions | None, isolation: str | None
+    ) -> ExecutionContext:
         level = None if isolation is None else level_named(isolation)
-        return Caller(
+        return ExecutionContext(
             self.spark,
             self.env,
             self.zone,
             self.dialect,
             alias,
-            said or Said(),
+            said or CommitOptions(),
             mode,
             level,
             feeds=False,

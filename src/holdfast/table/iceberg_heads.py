@@ -21,7 +21,7 @@ from holdfast.iceberg.metadata import MAIN, TableMetadata
 from holdfast.iceberg.state import IcebergState, moved
 from holdfast.iceberg.summary import REPAIR
 from holdfast.model.files import FileTable
-from holdfast.model.finding import Finding, Kind
+from holdfast.model.finding import Finding, FindingKind
 from holdfast.model.mutation import AllRows, Mutation
 from holdfast.ops.check import FilesChecked, check_files, letting_go, stored_files
 from holdfast.plan.check import Looker
@@ -34,7 +34,7 @@ _IDS_OF_OTHERS = (
 
 
 @dataclass(frozen=True)
-class Head:
+class BranchHead:
     """A snapshot that branches or tags point to; `files` are None where they cannot be listed."""
 
     state: IcebergState
@@ -80,13 +80,13 @@ class Head:
     def _repairable(self, finding: Finding) -> Finding:
         """A finding of files, with the repair that there is for Iceberg."""
         match finding.kind:
-            case Kind.MISSING_FILE:
+            case FindingKind.MISSING_FILE:
                 return finding
-            case Kind.MARK_BELOW_DATA if self.mark is not None:
+            case FindingKind.MARK_BELOW_DATA if self.mark is not None:
                 return finding
-            case Kind.WRONG_COUNT if finding.file in self.counts:
+            case FindingKind.WRONG_COUNT if finding.file in self.counts:
                 return finding
-            case Kind.WRONG_COUNT if self.files is not None and finding.file not in self.files.resized:
+            case FindingKind.WRONG_COUNT if self.files is not None and finding.file not in self.files.resized:
                 return replace(finding, what=f"{finding.what}; {_IDS_OF_OTHERS}", repair=None)
             case _:
                 return replace(finding, repair=None)
@@ -109,7 +109,9 @@ class Head:
         return letting_go(self.state.snapshot, self.files.missing)
 
 
-def heads_of(state: IcebergState, spoken_of: pa.Array, looker: Looker, *, deep: bool, footers: bool) -> Iterator[Head]:
+def heads_of(
+    state: IcebergState, spoken_of: pa.Array, looker: Looker, *, deep: bool, footers: bool
+) -> Iterator[BranchHead]:
     """Check the snapshots of branches and tags, that of the main branch first; `footers` lets it open data files."""
     location = state.snapshot.location
     stored, seen = stored_files(location), pa.array([], pa.string())
@@ -127,7 +129,7 @@ def heads_of(state: IcebergState, spoken_of: pa.Array, looker: Looker, *, deep: 
             told = spoken_of if then is state else None
             snapshot = replace(then.snapshot, files=own)
             files = check_files(snapshot, told, looker, then.hidden.load, deep=deep, stored=stored)
-        yield Head(then, branches, tags, checked, files)
+        yield BranchHead(then, branches, tags, checked, files)
 
 
 def _names(files: FileTable) -> pa.Array:

@@ -29,7 +29,7 @@ from holdfast.table.auto import after
 from holdfast.table.iceberg_altering import IcebergAltering
 from holdfast.table.replacing import found
 from holdfast.table.verbs import RowVerbs, said
-from holdfast.table.writing import How, Written, is_seen, rows_of, write
+from holdfast.table.writing import WriteOptions, Written, is_seen, rows_of, write
 
 
 class IcebergWriting(RowVerbs, IcebergAltering):
@@ -59,7 +59,7 @@ class IcebergWriting(RowVerbs, IcebergAltering):
         dynamic = partitionOverwriteMode.lower() == "dynamic"
         if replaceWhere is not None and dynamic:
             raise Invalid("replaceWhere and dynamic partition overwrite exclude each other: choose one")
-        how = How(
+        how = WriteOptions(
             replace=True,
             replace_where=where,
             zone=self.handle.zone,
@@ -75,7 +75,7 @@ class IcebergWriting(RowVerbs, IcebergAltering):
         state = self.handle.newest()
         return not state.contents.shape.specs[state.metadata.default_spec_id].is_unpartitioned
 
-    def _write(self, rows: DataFrame | pa.Table, how: How, mode: str | None = None) -> Written:
+    def _write(self, rows: DataFrame | pa.Table, how: WriteOptions, mode: str | None = None) -> Written:
         state, caller = self.handle.newest(), self._caller(mode)
         if is_seen(state, how.said, caller.dialect):
             return Written(None, {}, 0)

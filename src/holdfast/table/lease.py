@@ -37,7 +37,7 @@ class Lease:
             raise Invalid("a lease has the name of a worker, and lasts longer than no time")
 
 
-class _Written(msgspec.Struct, frozen=True, rename="camel"):
+class _StoredLease(msgspec.Struct, frozen=True, rename="camel"):
     """A lease, as it is stored."""
 
     holder: str
@@ -59,7 +59,7 @@ class Leases:
         if any(set(files) & set(lease.files) for lease in self._of_others(now)):
             return False
         until = now + int(1000 * self.mine.seconds)
-        body = msgspec.json.encode(_Written(self.mine.worker, until, tuple(files)))
+        body = msgspec.json.encode(_StoredLease(self.mine.worker, until, tuple(files)))
         with suppress(OutcomeUnknown):  # then what is there tells
             if store.put_if_absent(key, body):
                 return True
@@ -73,19 +73,19 @@ class Leases:
         with suppress(TableError):
             self.location.store.delete(self._key(files))
 
-    def _of_others(self, now_ms: int) -> Iterator[_Written]:
+    def _of_others(self, now_ms: int) -> Iterator[_StoredLease]:
         directory = self.location.key(*DIRECTORY)
         for meta in self.location.store.list_from(directory):  # as many as bins are being written
             lease = self._read(meta.key)
             if lease is not None and self._is_of_other(lease, now_ms):
                 yield lease
 
-    def _is_of_other(self, lease: _Written | None, now_ms: int) -> bool:
+    def _is_of_other(self, lease: _StoredLease | None, now_ms: int) -> bool:
         return lease is not None and lease.holder != self.mine.worker and lease.until_ms > now_ms
 
-    def _read(self, key: str) -> _Written | None:
+    def _read(self, key: str) -> _StoredLease | None:
         try:
-            return msgspec.json.decode(self.location.store.get(key), type=_Written)
+            return msgspec.json.decode(self.location.store.get(key), type=_StoredLease)
         except NotFound:
             return None
         except MALFORMED_JSON:

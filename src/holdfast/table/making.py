@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from pyspark.sql import SparkSession
 
-from holdfast.table.builder import Mode
+from holdfast.table.builder import CreateMode
 
 B = TypeVar("B")
 
@@ -17,24 +17,24 @@ class MakingVerbs(Generic[B]):
 
     @classmethod
     @abstractmethod
-    def _builder(cls, spark: SparkSession | None, mode: Mode) -> B: ...
+    def _builder(cls, spark: SparkSession | None, mode: CreateMode) -> B: ...
 
     @classmethod
     def create(cls, sparkSession: SparkSession | None = None) -> B:
         """Describe a table to be created; refused where there is one."""
-        return cls._builder(sparkSession, Mode.CREATE)
+        return cls._builder(sparkSession, CreateMode.CREATE)
 
     @classmethod
     def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> B:
         """Describe a table to be created where there is none."""
-        return cls._builder(sparkSession, Mode.CREATE_IF_NOT_EXISTS)
+        return cls._builder(sparkSession, CreateMode.CREATE_IF_NOT_EXISTS)
 
     @classmethod
     def replace(cls, sparkSession: SparkSession | None = None) -> B:
         """Describe a table to take the place of one that is there, without its rows."""
-        return cls._builder(sparkSession, Mode.REPLACE)
+        return cls._builder(sparkSession, CreateMode.REPLACE)
 
     @classmethod
     def createOrReplace(cls, sparkSession: SparkSession | None = None) -> B:
         """Describe a table to be created, or to take the place of one that is there."""
-        return cls._builder(sparkSession, Mode.CREATE_OR_REPLACE)
+        return cls._builder(sparkSession, CreateMode.CREATE_OR_REPLACE)

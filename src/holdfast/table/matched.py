@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from holdfast.errors import Invalid, UnknownColumn, Unsupported
 from holdfast.local.runner import LocalRunner
 from holdfast.model.files import FileTable, NoStats, Slab
-from holdfast.model.mutation import AllRows, Mutation, RowsWhere, Shape, staged_files
+from holdfast.model.mutation import AllRows, Mutation, RowsWhere, TableDefinition, staged_files
 from holdfast.model.snapshot import HiddenRows, Snapshot
-from holdfast.ops.change import Asked, Effect, Mode, effect
+from holdfast.ops.change import DmlMode, DmlRequest, Effect, effect
 from holdfast.ops.write import replaced
 from holdfast.plan.change import Clause, Side, Source
 from holdfast.plan.keys import by_keys, few_keys, gather, row_group_filter
@@ -31,9 +31,9 @@ from holdfast.predicate.records import ALWAYS
 from holdfast.schema.constraints import quoted
 from holdfast.schema.properties import CHANGE_FEED
 from holdfast.schema.types import Struct
-from holdfast.table.changing import Caller
+from holdfast.table.changing import ExecutionContext
 from holdfast.table.dialect import TableState
-from holdfast.table.writing import How, Rows, Stored, Written, land_anew, store_rows
+from holdfast.table.writing import IncomingRows, StagedRows, WriteOptions, Written, land_anew, store_rows
 
 _LISTED = re.compile(r"\s*(?:`(?:[^`]|``)+`|[^,`\s][^,`]*)")
 _TABLE, _ROWS = "_replaced", "_replacing"  # what the two are called where nobody names them
@@ -47,7 +47,7 @@ class Met:
     on: str | None = None
     alias: str | None = None
 
-    def matching(self, table: Struct, rows: Struct, how: How) -> Matching | None:
+    def matching(self, table: Struct, rows: Struct, how: WriteOptions) -> Matching | None:
         """What it comes to for this table and these rows."""
         if self.using is None and self.on is None:
             return None
@@ -98,11 +98,13 @@ def on(condition: str, alias: str | None) -> Matching:
     return Matching(condition, alias, {"replaceOnCond": condition})
 
 
-def replace_matched(state: TableState, rows: Rows, how: How, matching: Matching, caller: Caller) -> Written:
+def replace_matched(
+    state: TableState, rows: IncomingRows, how: WriteOptions, matching: Matching, caller: ExecutionContext
+) -> Written:
     """Put rows in the place of those they meet."""
     dialect, env, location = caller.dialect, caller.env, state.snapshot.location
     mode = dialect.mode_of(state, caller.mode, "merge")
-    if mode is Mode.COPY_ON_WRITE and state.snapshot.properties.get(CHANGE_FEED, "false").lower() == "true":
+    if mode is DmlMode.COPY_ON_WRITE and state.snapshot.properties.get(CHANGE_FEED, "false").lower() == "true":
         raise Unsupported(
             f"the table at {location.url} has a change data feed and no deletion vectors: set "
             "delta.enableDeletionVectors=true to replace the rows that others match"
@@ -119,7 +121,9 @@ def replace_matched(state: TableState, rows: Rows, how: How, matching: Matching,
     return land_anew(state, mutation_on, env, dialect)
 
 
-def _asked(state: TableState, stored: Stored, matching: Matching, mode: Mode, caller: Caller) -> Asked | None:
+def _asked(
+    state: TableState, stored: StagedRows, matching: Matching, mode: DmlMode, caller: ExecutionContext
+) -> DmlRequest | None:
     """The change that takes out what is met; None where there is nothing to meet."""
     snapshot, dialect = state.snapshot, caller.dialect
     shape = dialect.shape_of(state)
@@ -135,7 +139,7 @@ def _asked(state: TableState, stored: Stored, matching: Matching, mode: Mode, ca
         )
     alias = next(iter(called), None)
     known = understand(matching.condition, snapshot.schema, source.schema, matching.alias, alias, zone=caller.zone)
-    asked = Asked(
+    asked = DmlRequest(
         snapshot,
         (Clause(Side.MATCHED, None),),
         snapshot.schema,
@@ -157,7 +161,7 @@ def _asked(state: TableState, stored: Stored, matching: Matching, mode: Mode, ca
     return replace(asked, keeps=keeps, skips=row_group_filter(values, snapshot.schema), more=more)
 
 
-def _as_source(snapshot: Snapshot, stored: Stored, shape: Shape) -> Snapshot:
+def _as_source(snapshot: Snapshot, stored: StagedRows, shape: TableDefinition) -> Snapshot:
     """Files that are not committed yet, as a table of their own."""
     files = staged_files(stored.staged, snapshot.placement)
     return replace(

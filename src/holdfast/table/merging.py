@@ -26,11 +26,11 @@ from holdfast.errors import Invalid, TableError
 from holdfast.local.dedupe import one_per_key as one_row_per_key
 from holdfast.local.runner import LocalRunner
 from holdfast.model.files import FILES, FileTable, NoStats, Slab
-from holdfast.model.mutation import Shape
+from holdfast.model.mutation import TableDefinition
 from holdfast.model.snapshot import HiddenRows, Snapshot
-from holdfast.ops.change import Asked, effect
+from holdfast.ops.change import DmlRequest, effect
 from holdfast.plan.arithmetic import live_rows
-from holdfast.plan.change import SOURCE_ALIAS, Clause, Pinned, Side, Source
+from holdfast.plan.change import SOURCE_ALIAS, Clause, PinnedSource, Side, Source
 from holdfast.plan.keys import by_keys, few_keys, gather, row_group_filter, stored_keys
 from holdfast.plan.merge_on import On, source_aliases, understand
 from holdfast.plan.named import metadata_named, refuse_made_up
@@ -44,10 +44,10 @@ from holdfast.storage.leftovers import delete_one
 from holdfast.table.assignments import Sets, Value, assignments, stated_sets
 from holdfast.table.auto import after
 from holdfast.table.changing import (
-    Caller,
     Changed,
     ChangePlan,
-    Step,
+    DmlStep,
+    ExecutionContext,
     commit,
     file_metrics,
     kind_metrics,
@@ -68,7 +68,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class When:
+class MergeWhen:
     """A clause as it was given; `sets` of None is a star, where the clause sets anything."""
 
     side: Side
@@ -89,7 +89,7 @@ class DeltaMergeBuilder:
         newest: Callable[[], TableState],
         source: Rows,
         condition: Value,
-        caller: Caller,
+        caller: ExecutionContext,
         duplicates: Duplicates,
         retry: Retry = _ONCE,
     ) -> None:
@@ -100,39 +100,39 @@ class DeltaMergeBuilder:
         self._condition = condition
         self._caller = caller
         self._duplicates = duplicates
-        self._whens: tuple[When, ...] = ()
+        self._whens: tuple[MergeWhen, ...] = ()
         self._evolves = False
         self._like_delta_spark = False
 
     def whenMatchedUpdate(self, condition: Value | None = None, set: Sets | None = None) -> DeltaMergeBuilder:
         """Set columns of matched rows, as in `set={"n": "t.n + s.n"}`."""
-        return self._with(When(Side.MATCHED, condition, _given(set, "whenMatchedUpdate", "set")))
+        return self._with(MergeWhen(Side.MATCHED, condition, _given(set, "whenMatchedUpdate", "set")))
 
     def whenMatchedUpdateAll(self, condition: Value | None = None) -> DeltaMergeBuilder:
         """Set every column that the source has."""
-        return self._with(When(Side.MATCHED, condition, None))
+        return self._with(MergeWhen(Side.MATCHED, condition, None))
 
     def whenMatchedDelete(self, condition: Value | None = None) -> DeltaMergeBuilder:
         """Delete matched rows."""
-        return self._with(When(Side.MATCHED, condition, None, deletes=True))
+        return self._with(MergeWhen(Side.MATCHED, condition, None, deletes=True))
 
     def whenNotMatchedInsert(self, condition: Value | None = None, values: Sets | None = None) -> DeltaMergeBuilder:
         """Insert rows of the source that match nothing, with these values."""
-        return self._with(When(Side.NEW, condition, _given(values, "whenNotMatchedInsert", "values")))
+        return self._with(MergeWhen(Side.NEW, condition, _given(values, "whenNotMatchedInsert", "values")))
 
     def whenNotMatchedInsertAll(self, condition: Value | None = None) -> DeltaMergeBuilder:
         """Insert rows of the source that match nothing, as they are."""
-        return self._with(When(Side.NEW, condition, None))
+        return self._with(MergeWhen(Side.NEW, condition, None))
 
     def whenNotMatchedBySourceUpdate(
         self, condition: Value | None = None, set: Sets | None = None
     ) -> DeltaMergeBuilder:
         """Set columns of rows that no row of the source matches."""
-        return self._with(When(Side.ALONE, condition, _given(set, "whenNotMatchedBySourceUpdate", "set")))
+        return self._with(MergeWhen(Side.ALONE, condition, _given(set, "whenNotMatchedBySourceUpdate", "set")))
 
     def whenNotMatchedBySourceDelete(self, condition: Value | None = None) -> DeltaMergeBuilder:
         """Delete rows that no row of the source matches."""
-        return self._with(When(Side.ALONE, condition, None, deletes=True))
+        return self._with(MergeWhen(Side.ALONE, condition, None, deletes=True))
 
     def withSchemaEvolution(self) -> DeltaMergeBuilder:
         """Add columns of the source that the table lacks."""
@@ -161,7 +161,7 @@ class DeltaMergeBuilder:
     def _reread(self) -> None:
         self._state = self._newest()
 
-    def _step(self, pinned: Pinned) -> Step:
+    def _step(self, pinned: PinnedSource) -> DmlStep:
         state, caller = self._state, self._caller
         asked, shape = self._asked(pinned)
         done = effect(asked, caller.changer(), caller.load_hidden, caller.env.now_ms)
@@ -176,7 +176,7 @@ class DeltaMergeBuilder:
             **kind_metrics(asked, done),
             **file_metrics(done, of="Target"),
         }
-        return Step(
+        return DmlStep(
             "MERGE",
             self._parameters(),
             asked,
@@ -196,7 +196,7 @@ class DeltaMergeBuilder:
             notes = () if self._understood(pinned.schema).has_equality else (pairs,)
             return planned(asked, "MERGE", self._caller, notes=notes)
 
-    def _with(self, when: When) -> DeltaMergeBuilder:
+    def _with(self, when: MergeWhen) -> DeltaMergeBuilder:
         stated_or_none(when.condition, "a clause of merge()")
         before = [w for w in self._whens if w.side is when.side]
         if before and before[-1].condition is None:
@@ -208,7 +208,7 @@ class DeltaMergeBuilder:
         return self
 
     @contextmanager
-    def _pinned(self) -> Iterator[Pinned]:
+    def _pinned(self) -> Iterator[PinnedSource]:
         """The source, written once; gone afterwards."""
         if not self._whens:
             raise Invalid("a merge needs at least one when... clause")
@@ -304,7 +304,7 @@ class DeltaMergeBuilder:
             zone=self._caller.zone,
         )
 
-    def _asked(self, pinned: Pinned) -> tuple[Asked, Shape]:
+    def _asked(self, pinned: PinnedSource) -> tuple[DmlRequest, TableDefinition]:
         state, caller = self._state, self._caller
         old = caller.dialect.shape_of(state)
         shape = self._grown(old, pinned.schema)
@@ -321,7 +321,7 @@ class DeltaMergeBuilder:
         metadata = self._metadata(pinned.schema)
         if taken := [name for name in metadata if shape.schema.find(name) is not None]:
             raise Invalid(f"the source would add a column {taken[0]}, which here means the metadata column: rename it")
-        asked = Asked(
+        asked = DmlRequest(
             state.snapshot,
             clauses,
             shape.schema,
@@ -349,7 +349,7 @@ class DeltaMergeBuilder:
         skips = row_group_filter(stored_keys(values, metadata), schema)
         return replace(asked, keeps=keeps, skips=skips, more=more), shape
 
-    def _grown(self, old: Shape, source: Struct) -> Shape:
+    def _grown(self, old: TableDefinition, source: Struct) -> TableDefinition:
         if not self._evolves:
             return old
         stars = any(when.sets is None and not when.deletes for when in self._whens)
@@ -366,7 +366,7 @@ class DeltaMergeBuilder:
             return old
         return dialect.grown(self._state, old, schema, self._caller.env)
 
-    def _clause(self, when: When, schema: Struct, source: Struct, alias: str | None) -> Clause:
+    def _clause(self, when: MergeWhen, schema: Struct, source: Struct, alias: str | None) -> Clause:
         if when.deletes:
             return Clause(when.side, when.condition)
         complete = not (self._evolves if self._like_delta_spark else when.side is Side.NEW)
@@ -430,7 +430,7 @@ def _given(sets: Sets | None, method: str, argument: str) -> Mapping[str, Value]
     return stated
 
 
-def _as_table(target: Snapshot, pinned: Pinned) -> Snapshot:
+def _as_table(target: Snapshot, pinned: PinnedSource) -> Snapshot:
     """What was pinned, as something that is read like a table."""
     staged = pinned.staged
     nothing = {f.name: pa.nulls(staged.num_rows, f.type) for f in FILES}

@@ -11,7 +11,7 @@ import re
 from pyspark.sql import SparkSession
 
 from holdfast.errors import Invalid, NotATable
-from holdfast.spark.catalog import Entry, find, split
+from holdfast.spark.catalog import CatalogEntry, find, split
 
 BY_PATH = re.compile(r"\s*(?:delta\s*\.\s*)?`((?:[^`]|``)+)`\s*", re.IGNORECASE | re.DOTALL)
 
@@ -30,7 +30,7 @@ def place_of(spark: SparkSession | None, identifier: str) -> str:
     return entry_of(spark, identifier).location if path is None else path
 
 
-def entry_of(spark: SparkSession | None, name: str) -> Entry:
+def entry_of(spark: SparkSession | None, name: str) -> CatalogEntry:
     """The entry of a Delta table in the catalog."""
     if spark is None:
         raise Invalid(f"{name} is a name in Spark's catalog: open it with a session, or by path, as in delta.`/path`")

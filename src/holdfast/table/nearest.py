@@ -19,14 +19,14 @@ from pyspark.sql import Column, DataFrame
 from holdfast.delta.vectors import load_hidden
 from holdfast.errors import Invalid, NoRowIdentity
 from holdfast.index.search import Indexes, pays
-from holdfast.index.tail import Part, whole_of
+from holdfast.index.tail import TailPart, whole_of
 from holdfast.index.vector_column import odd_lengths, queries_of, refuse_no_vectors
 from holdfast.index.vector_metric import Metric, Near, Numbers
-from holdfast.index.vector_nearest import Ask, Rows, RowsOf, nearest, route
+from holdfast.index.vector_nearest import NearestRequest, RowsOf, VectorRows, nearest, route
 from holdfast.index.vector_options import Method
 from holdfast.index.vector_recall import found_share, some_vectors
-from holdfast.index.vector_rows import LocalRows
-from holdfast.index.vector_spark import SparkRows, nearest_in
+from holdfast.index.vector_rows import LocalVectorRows
+from holdfast.index.vector_spark import SparkVectorRows, nearest_in
 from holdfast.local.runner import LocalRunner
 from holdfast.model.snapshot import Snapshot
 from holdfast.ops.open_table import OpenTable
@@ -139,8 +139,8 @@ class NearestVerbs(IndexVerbs):
             request = Request(columns, condition, {ROW_ID: _ID})
             return self.handle.opened(pin.state).scan(request, SparkRunner(spark))
 
-        def rows_of(field: Field, parts: Sequence[Part]) -> Rows:
-            return SparkRows(spark, snapshot, field, parts)
+        def rows_of(field: Field, parts: Sequence[TailPart]) -> VectorRows:
+            return SparkVectorRows(spark, snapshot, field, parts)
 
         if way.index is None:
             found, odd = nearest_in(rows([ask.column.name]), ask.queries, ask.k, way.metric)
@@ -210,7 +210,9 @@ class NearestVerbs(IndexVerbs):
         got = nearest(indexes, ask, way, None, local)
         whole = whole_of(snapshot, load_hidden)
         rows = (
-            local(ask.column, whole) if caller.spark is None else SparkRows(caller.spark, snapshot, ask.column, whole)
+            local(ask.column, whole)
+            if caller.spark is None
+            else SparkVectorRows(caller.spark, snapshot, ask.column, whole)
         )
         exact, _ = rows.nearest(ask.queries, k + 1, way.metric, None)
         return float(np.mean([found_share(g, e, own, k) for g, e, own in zip(got, exact, ids.tolist(), strict=True)]))
@@ -235,7 +237,7 @@ def _tracked(pin: Pin) -> Snapshot:
 
 
 def _local_rows(snapshot: Snapshot) -> RowsOf:
-    return lambda field, parts: LocalRows(snapshot, field, parts)
+    return lambda field, parts: LocalVectorRows(snapshot, field, parts)
 
 
 def _field(snapshot: Snapshot, column: str) -> Field:
@@ -255,7 +257,7 @@ def _asked(
     metric: str | None,
     nprobe: Any,
     refine: Any,
-) -> tuple[Ask, bool]:
+) -> tuple[NearestRequest, bool]:
     """What is asked for, and whether by several vectors."""
     field = _field(snapshot, column)
     queries, several = queries_of(vector, field.name)
@@ -265,7 +267,7 @@ def _asked(
     known = {each.value: each for each in Metric}
     if metric is not None and metric not in known:
         raise Invalid(f"metric= is one of {', '.join(known)}, not {metric!r}")
-    return Ask(field, queries, k, None if metric is None else known[metric], nprobe, refine), several
+    return NearestRequest(field, queries, k, None if metric is None else known[metric], nprobe, refine), several
 
 
 def _allowed(indexes: Indexes, condition: Condition) -> Numbers:

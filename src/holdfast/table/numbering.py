@@ -28,12 +28,12 @@ from holdfast.schema.mapping import fields_along
 from holdfast.schema.types import LONG, Field
 from holdfast.spark.scan import SparkRunner
 from holdfast.table.altering import commit_shape
-from holdfast.table.changing import Caller
+from holdfast.table.changing import ExecutionContext
 from holdfast.table.delta_dialect import DELTA
 from holdfast.table.writing import Written
 
 
-def sync_identity(state: DeltaState, name: str, caller: Caller) -> Written:
+def sync_identity(state: DeltaState, name: str, caller: ExecutionContext) -> Written:
     """Let a column go on beyond the values it has."""
     check_writable(state.protocol, table=state.snapshot.location.url)
     shape = DELTA.shape_of(state)
@@ -57,7 +57,7 @@ def sync_identity(state: DeltaState, name: str, caller: Caller) -> Written:
     return commit_shape(state, mutation, caller.env)
 
 
-def _furthest(state: DeltaState, column: Field, upward: bool, caller: Caller) -> int | None:
+def _furthest(state: DeltaState, column: Field, upward: bool, caller: ExecutionContext) -> int | None:
     """The greatest value of a column, or the least; None where there is none."""
     files = state.snapshot.files
     if not len(files):
@@ -83,7 +83,7 @@ def _last(values: pa.Array | pa.ChunkedArray, upward: bool) -> int | None:
     return found
 
 
-def _read(state: DeltaState, name: str, files: FileTable, upward: bool, caller: Caller) -> int | None:
+def _read(state: DeltaState, name: str, files: FileTable, upward: bool, caller: ExecutionContext) -> int | None:
     plan = replace(plan_scan(state.snapshot, Request([name])), files=files)
     hidden = load_hidden(state.snapshot.location, files)
     if caller.spark is None:

@@ -27,7 +27,7 @@ from holdfast.model.mutation import Mutation
 from holdfast.ops.compact import compacted, rewritten
 from holdfast.ops.rebase import Redo, Touched
 from holdfast.plan.cluster import plan_clustering, plan_purge, plan_z_order
-from holdfast.plan.compact import HIDDEN_SHARE, TARGET_ROWS, Bin, Limits, plan_compaction
+from holdfast.plan.compact import HIDDEN_SHARE, TARGET_ROWS, Bin, CompactionLimits, plan_compaction
 from holdfast.plan.prune import Want, prune
 from holdfast.plan.scan import partition_fields, refuse_unknown
 from holdfast.predicate.parse import unknown_names
@@ -36,7 +36,7 @@ from holdfast.schema.show import path_text
 from holdfast.spark.conditions import stated
 from holdfast.spark.progress import step
 from holdfast.storage.arrays import strings
-from holdfast.table.changing import Caller, predicate_of, text_of
+from holdfast.table.changing import ExecutionContext, predicate_of, text_of
 from holdfast.table.clustering import clustered_by, z_ordered_by
 from holdfast.table.dialect import Dialect, TableState
 from holdfast.table.lease import Lease, Leases
@@ -82,8 +82,8 @@ class DeltaOptimizeBuilder:
     """A compaction in the making, as in delta-spark."""
 
     state: TableState
-    caller: Caller
-    limits: Limits
+    caller: ExecutionContext
+    limits: CompactionLimits
     full: bool = False
     predicate: Predicate = field(default=ALWAYS)
     lease: Lease | None = None
@@ -140,7 +140,7 @@ class DeltaOptimizeBuilder:
         return run_bins(self.state, bins, self.caller, where=self.predicate, full=self.full, lease=self.lease)
 
 
-def purge(state: TableState, caller: Caller, limits: Limits) -> Compacted:
+def purge(state: TableState, caller: ExecutionContext, limits: CompactionLimits) -> Compacted:
     """Write every file that hides rows anew, so that no deletion vector is left."""
     bins = plan_purge(state.snapshot.files, _partitions(state), clustered_by(state), limits)
     return run_bins(state, bins, caller, purges=True)
@@ -149,7 +149,7 @@ def purge(state: TableState, caller: Caller, limits: Limits) -> Compacted:
 def run_bins(
     state: TableState,
     bins: Sequence[Bin],
-    caller: Caller,
+    caller: ExecutionContext,
     *,
     where: Predicate = ALWAYS,
     full: bool = False,
@@ -269,7 +269,7 @@ class _Waiting:
 class _Reads:
     """What each bin reads: the newest version, unless its files or its settings are not those it was planned with."""
 
-    def __init__(self, planned: TableState, caller: Caller) -> None:
+    def __init__(self, planned: TableState, caller: ExecutionContext) -> None:
         self._planned = self._newest = planned
         self._dialect = caller.dialect
         self._is_old = False  # the first bins begin right after the plan
@@ -346,7 +346,7 @@ def _written(
     write: Callable[[Bin, TableState], pa.Table],
     reads: _Reads,
     claims: _Claims,
-    caller: Caller,
+    caller: ExecutionContext,
     is_over: Callable[[], bool],
 ) -> Iterator[tuple[Bin, TableState, pa.Table]]:
     """Bins, what each read and what was written of it, in their order; on Spark some are written while others wait."""
@@ -377,7 +377,7 @@ def limits_of(
     target_bytes: int | None = None,
     threshold: float = HIDDEN_SHARE,
     most_bytes: int | None = None,
-) -> Limits:
+) -> CompactionLimits:
     """What a compaction strives for: what the call says, else the table's target size."""
     if target_rows < 1 or (target_bytes is not None and target_bytes < 1):
         raise Invalid("a target is at least one row, and at least one byte")
@@ -385,7 +385,7 @@ def limits_of(
         raise Invalid(f"a share of hidden rows is between 0 and 1, not {threshold}")
     if target_bytes is None:
         target_bytes = dialect.storing(state, dialect.shape_of(state), carried=False, feeds=False).data.target_bytes
-    return Limits(target_rows, target_bytes, threshold, most_bytes)
+    return CompactionLimits(target_rows, target_bytes, threshold, most_bytes)
 
 
 def _partitions(state: TableState) -> list[str]:

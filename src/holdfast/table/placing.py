@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from holdfast.delta.features import check_writable
 from holdfast.delta.state import DeltaState
 from holdfast.env import Env
-from holdfast.model.mutation import Mutation, Shape
+from holdfast.model.mutation import Mutation, TableDefinition
 from holdfast.ops import alter_columns
 from holdfast.ops.alter_places import move_column, moved, set_nullable
 from holdfast.schema.constraints import quoted
@@ -31,7 +31,7 @@ def add_columns(state: DeltaState, columns: Columns, places: Mapping[str, str | 
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ColumnPlace:
     """Where a column is to stand: after another one; None: first."""
 
     after: str | None
@@ -44,10 +44,10 @@ def redefine_column(
     *,
     type_: TypeLike | None = None,
     comment: str | None = None,
-    place: Place | None = None,
+    place: ColumnPlace | None = None,
 ) -> Written:
     """Change the type of a column, what it is for, and where it stands: what is None stays."""
-    wishes: list[Callable[[Shape, str], Mutation]] = []
+    wishes: list[Callable[[TableDefinition, str], Mutation]] = []
     if type_ is not None:
         new = type_of(name, type_)
         wishes.append(lambda shape, column: alter_columns.change_type(shape, column, new))

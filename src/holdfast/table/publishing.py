@@ -15,7 +15,7 @@ from typing import Any
 
 from holdfast.errors import Conflict, Invalid, LimitReached, NoRowIdentity
 from holdfast.local.publish import LocalPublisher
-from holdfast.model.mutation import Committed, Shape
+from holdfast.model.mutation import Committed, TableDefinition
 from holdfast.model.publication import Publication
 from holdfast.model.snapshot import Snapshot
 from holdfast.ops.publish import (
@@ -40,7 +40,7 @@ from holdfast.schema.properties import truth
 from holdfast.schema.types import Struct
 from holdfast.spark.publish import SparkPublisher
 from holdfast.spark.terminal import phase
-from holdfast.table.changing import Caller
+from holdfast.table.changing import ExecutionContext
 from holdfast.table.dialect import TableState
 from holdfast.table.verbs import RowVerbs
 from holdfast.table.writing import refuse_append_only
@@ -94,7 +94,7 @@ class _Publishing:
     origin: Origin
     target: PublishVerbs
     publisher: Publisher
-    caller: Caller
+    caller: ExecutionContext
     afresh: bool
     _found: tuple[Publication | None, Difference] | None = None  # since what
     _brought: tuple[Publication | None, Storage, Brought] | None = None  # since what, stored how
@@ -145,7 +145,7 @@ class _Publishing:
             )
         return found
 
-    def _bring(self, state: TableState, since: Publication | None) -> tuple[Shape | None, Brought]:
+    def _bring(self, state: TableState, since: Publication | None) -> tuple[TableDefinition | None, Brought]:
         """What the other table becomes, None where it stays as it is, and the rows as it stores them."""
         origin, dialect = self.origin, self.caller.dialect
         dialect.check_writable(state)
@@ -170,7 +170,7 @@ class _Publishing:
             _refuse_unhiding(state.snapshot)
         return None if shape is old else shape, what
 
-    def _storage(self, state: TableState, shape: Shape, incoming: Struct) -> Storage:
+    def _storage(self, state: TableState, shape: TableDefinition, incoming: Struct) -> Storage:
         location = state.snapshot.location
         fitted = fit(incoming, shape.schema)
         refuse_missing(fitted, source=self.origin.location, target=location.url)

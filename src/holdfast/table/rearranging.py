@@ -23,7 +23,7 @@ from holdfast.errors import Invalid
 from holdfast.model.files import FileTable
 from holdfast.model.mutation import KEEPS_ROW_IDS
 from holdfast.model.snapshot import Snapshot
-from holdfast.ops.write import Said, is_about_partitions, overwritten, refuse_outside
+from holdfast.ops.write import CommitOptions, is_about_partitions, overwritten, refuse_outside
 from holdfast.plan.arithmetic import live_rows
 from holdfast.plan.prune import Want, by_partition
 from holdfast.predicate.parse import parse
@@ -43,7 +43,7 @@ def rearrange(
     env: Env,
     *,
     zone: str = "UTC",
-    said: Said | None = None,
+    said: CommitOptions | None = None,
     stored_as: Mapping[str, str] | None = None,
 ) -> Written:
     """Put rows in the place of the same ones: all, or those of the partitions that `where` names.
@@ -64,7 +64,7 @@ def rearrange(
     if predicate is not None:
         refuse_outside(snapshot, staged, predicate, where or "")
     _check_count(snapshot, staged, predicate)
-    made = overwritten(snapshot, staged, said or Said(), where=predicate, where_text=where)
+    made = overwritten(snapshot, staged, said or CommitOptions(), where=predicate, where_text=where)
     tags = {KEEPS_ROW_IDS: "true"} if snapshot.identity is not None else {}
     landed = land(state, snapshot.location, replace(made, data_change=False, tags=tags), env, dialect=DELTA)
     return Written(landed.version, made.metrics, landed.attempts)

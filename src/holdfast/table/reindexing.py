@@ -29,7 +29,7 @@ from holdfast.model.snapshot import Snapshot
 from holdfast.ops import reindex as ops
 from holdfast.plan.scan import known_columns, refuse_unknown
 from holdfast.schema.types import Field
-from holdfast.table.changing import Caller
+from holdfast.table.changing import ExecutionContext
 from holdfast.table.delta_dialect import DELTA
 from holdfast.table.lookup_pins import Pin
 from holdfast.table.writing import land
@@ -45,7 +45,7 @@ KINDS: dict[str, IndexKind] = {
 }
 
 
-class Tracked(Protocol):
+class TrackedTable(Protocol):
     """A table at one version whose rows have ids, in whatever format."""
 
     @property
@@ -141,7 +141,7 @@ def opened(pin: Pin, newest: DeltaState | None = None) -> Indexes:
 
 
 def create(
-    state: DeltaState, columns: Sequence[str], name: str | None, kind: str, params: Any, caller: Caller
+    state: DeltaState, columns: Sequence[str], name: str | None, kind: str, params: Any, caller: ExecutionContext
 ) -> Index:
     """Make an index, and register it."""
     refuse_unable(state)
@@ -161,7 +161,9 @@ def create(
     return index
 
 
-def refresh_index(state: DeltaState, name: str, caller: Caller, pin: Callable[[DeltaState], Pin]) -> Index | None:
+def refresh_index(
+    state: DeltaState, name: str, caller: ExecutionContext, pin: Callable[[DeltaState], Pin]
+) -> Index | None:
     """Index the tail; None where there is none. Where the same index moved on meanwhile, once more from there."""
     begun = indexes_of(state).named(name)
     for _ in range(_AGAIN):
@@ -188,7 +190,7 @@ def refresh_index(state: DeltaState, name: str, caller: Caller, pin: Callable[[D
     raise Invalid(f"others commit the index {name!r} all the time: try again later")
 
 
-def rebuild(state: DeltaState, name: str, caller: Caller) -> Index:
+def rebuild(state: DeltaState, name: str, caller: ExecutionContext) -> Index:
     """Make an index anew from every row, with the columns and options it has."""
     refuse_unable(state)
     old = indexes_of(state).named(name)
@@ -205,7 +207,7 @@ def rebuild(state: DeltaState, name: str, caller: Caller) -> Index:
     return index
 
 
-def drop(state: DeltaState, name: str, caller: Caller, *, if_exists: bool) -> bool:
+def drop(state: DeltaState, name: str, caller: ExecutionContext, *, if_exists: bool) -> bool:
     """Take an index away; its files go with a vacuum."""
     known = indexes_of(state)
     if name not in known.troubles and name not in known.indexes:
@@ -217,7 +219,7 @@ def drop(state: DeltaState, name: str, caller: Caller, *, if_exists: bool) -> bo
     return True
 
 
-def rename(state: DeltaState, old: str, new: str, caller: Caller) -> None:
+def rename(state: DeltaState, old: str, new: str, caller: ExecutionContext) -> None:
     """Give an index another name."""
     known = indexes_of(state)
     index = known.named(old)
@@ -228,7 +230,7 @@ def rename(state: DeltaState, old: str, new: str, caller: Caller) -> None:
     _land(state, ops.renaming(index, new), caller.env, {old: index, new: None})
 
 
-def info_of(index: Index, state: Tracked) -> IndexInfo:
+def info_of(index: Index, state: TrackedTable) -> IndexInfo:
     """An index as its table has it now."""
     known = {f.physical_name: f.name for f in state.snapshot.schema.fields}
     params = {k: v for k, v in index.definition.params.items() if k != SYNCHRONOUS}
@@ -260,7 +262,7 @@ def stats_of(index: Index, pin: Pin, sample: int | None) -> IndexStats:
     return IndexStats(info, len(tail), tail.most_rows, told.pop("dead_share", None), told)
 
 
-def verify(index: Index, indexes: Indexes, caller: Caller, sample: int | None) -> Verified:
+def verify(index: Index, indexes: Indexes, caller: ExecutionContext, sample: int | None) -> Verified:
     """Compare an index with its table."""
     if reason := indexes.unusable(index):
         return Verified(index.name, (reason,))
@@ -273,7 +275,7 @@ def verify(index: Index, indexes: Indexes, caller: Caller, sample: int | None) -
     return Verified(index.name, tuple(kind.verify(site, index, indexes.reader, tail, sample=sample)))
 
 
-def follow(state: DeltaState, caller: Caller, pin: Callable[[DeltaState], Pin]) -> None:
+def follow(state: DeltaState, caller: ExecutionContext, pin: Callable[[DeltaState], Pin]) -> None:
     """Bring up to date the indexes that ask for it after every write."""
     for name, index in indexes_of(state).indexes.items():
         if index.definition.params.get(SYNCHRONOUS):
@@ -287,7 +289,7 @@ def kind_of(name: str) -> IndexKind:
     return KINDS[name]
 
 
-def site_of(state: DeltaState, caller: Caller) -> Site:
+def site_of(state: DeltaState, caller: ExecutionContext) -> Site:
     return Site(state.snapshot, load_hidden, caller.env, caller.spark)
 
 
@@ -313,7 +315,7 @@ def _tail(indexes: Indexes, index: Index) -> Tail:
         raise Damaged(f"{error}; call rebuildIndex({index.name!r})", path=error.path) from error
 
 
-def fields_asked(state: Tracked, columns: Sequence[str]) -> tuple[Field, ...]:
+def fields_asked(state: TrackedTable, columns: Sequence[str]) -> tuple[Field, ...]:
     """Columns to index, by their names."""
     known = known_columns(state.snapshot, ())
     refuse_unknown(list(columns), known)

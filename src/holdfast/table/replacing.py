@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from holdfast.errors import Unsupported
-from holdfast.ops.change import Mode, effect
+from holdfast.ops.change import DmlMode, effect
 from holdfast.ops.write import is_about_partitions
 from holdfast.predicate.parse import parse
-from holdfast.table.changing import Caller, delete_asked
+from holdfast.table.changing import ExecutionContext, delete_asked
 from holdfast.table.dialect import TableState
-from holdfast.table.writing import How
+from holdfast.table.writing import WriteOptions
 
 
-def found(state: TableState, how: How, caller: Caller) -> How:
+def found(state: TableState, how: WriteOptions, caller: ExecutionContext) -> WriteOptions:
     """How to write, with the rows to be replaced found where they are not whole partitions."""
     if how.replace_where is None:
         return how
@@ -24,7 +24,7 @@ def found(state: TableState, how: How, caller: Caller) -> How:
     if is_about_partitions(state.snapshot, where):
         return how
     asked = delete_asked(state, how.replace_where, caller)
-    if asked.store.feed is not None and asked.mode is Mode.COPY_ON_WRITE:
+    if asked.store.feed is not None and asked.mode is DmlMode.COPY_ON_WRITE:
         raise Unsupported(
             f"the table at {state.snapshot.location.url} has a change data feed and no deletion vectors: set "
             "delta.enableDeletionVectors=true to replace rows by a condition on columns that are no partition columns"

@@ -37,7 +37,7 @@ from holdfast.spark.scan import SparkRunner
 from holdfast.storage.arrays import mask
 from holdfast.storage.location import Location
 from holdfast.table.assignments import Value
-from holdfast.table.changing import Caller
+from holdfast.table.changing import ExecutionContext
 
 _READERS = 16
 _FILE, _ID, _INDEX = "__hf_file", "__hf_row_id", "__hf_row_index"
@@ -51,7 +51,7 @@ class Sought:
     where: Condition | None = None
 
 
-def understood(snapshot: Snapshot, condition: Value, caller: Caller) -> Condition:
+def understood(snapshot: Snapshot, condition: Value, caller: ExecutionContext) -> Condition:
     """A condition, as files of any age can be asked for it."""
     columns = known_columns(snapshot, ())
     if caller.spark is not None:

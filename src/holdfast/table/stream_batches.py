@@ -18,14 +18,14 @@ from pyspark.sql import DataFrame
 from holdfast.delta.state import DeltaState, load, refresh
 from holdfast.env import system
 from holdfast.model.mutation import AppVersion
-from holdfast.ops.write import Said
+from holdfast.ops.write import CommitOptions
 from holdfast.plan.stream import asked_of
 from holdfast.schema.properties import isolation
 from holdfast.spark.changes import SparkChangeReader
 from holdfast.storage.open import open_location
-from holdfast.table.changing import Caller
+from holdfast.table.changing import ExecutionContext
 from holdfast.table.delta_dialect import DELTA
-from holdfast.table.following import Follower
+from holdfast.table.following import StreamFollower
 from holdfast.table.merging import DeltaMergeBuilder, Duplicates
 from holdfast.table.retrying import retry_of
 
@@ -50,11 +50,11 @@ class Merging:
 
 
 def give_changes(
-    kept: dict[str, Follower], options: Mapping[str, str], foreach: Foreach, ranges: DataFrame, batch: int
+    kept: dict[str, StreamFollower], options: Mapping[str, str], foreach: Foreach, ranges: DataFrame, batch: int
 ) -> None:
     """Read the changes of a batch by Spark and hand them on; `ranges` has one row, or none."""
     if not kept:
-        kept[options["path"]] = Follower(asked_of(options))
+        kept[options["path"]] = StreamFollower(asked_of(options))
     follower = kept[options["path"]]
     for row in ranges.collect():  # one: where the batch begins and ends
         start, end = (follower.offset(json.loads(text)) for text in (row["start"], row["end"]))
@@ -78,13 +78,13 @@ def merge_batch(
     if done is not None and done.version >= batch:
         return
     spark = rows.sparkSession
-    caller = Caller(
+    caller = ExecutionContext(
         spark,
         system(),
         spark.conf.get("spark.sql.session.timeZone") or "UTC",
         DELTA,
         merging.alias,
-        Said(AppVersion(merging.app, batch)),
+        CommitOptions(AppVersion(merging.app, batch)),
         merging.mode,
         None if merging.level is None else isolation(merging.level),
     )

@@ -36,11 +36,11 @@ from holdfast.errors import Invalid, Unsupported
 from holdfast.local.changes import LocalChangeReader
 from holdfast.ops.stream import parts, planned_rows
 from holdfast.plan.changes import ChangesPlan, Times
-from holdfast.plan.stream import STORAGE, Asked, Offset, asked_of
+from holdfast.plan.stream import STORAGE, Offset, StreamOptions, asked_of
 from holdfast.spark.carry import carried
 from holdfast.spark.types import spark_struct
 from holdfast.storage.open import open_location
-from holdfast.table.following import Follower, nullable
+from holdfast.table.following import StreamFollower, nullable
 from holdfast.table.moment import moment_ms
 from holdfast.table.stream_source import there
 
@@ -55,7 +55,7 @@ def schema_of(options: Mapping[str, str]) -> StructType:
     asked = asked_of(options)
     if asked.path.startswith("memory:"):
         raise Unsupported(f"{asked.path} is in the memory of one process, where Spark cannot follow it")
-    return spark_struct(Follower(asked).fields())
+    return spark_struct(StreamFollower(asked).fields())
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -70,12 +70,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return there, (__name__, "TaskReader", self._schema)
 
     @cached_property
-    def _asked(self) -> Asked:
+    def _asked(self) -> StreamOptions:
         return asked_of(self._options)
 
     @cached_property
-    def _follower(self) -> Follower:
-        follower = Follower(self._asked)
+    def _follower(self) -> StreamFollower:
+        follower = StreamFollower(self._asked)
         if spark_struct(follower.fields()) != self._schema:
             raise Invalid(
                 f"the table at {self._asked.path} has other columns than the stream was made with: make the stream "

@@ -29,8 +29,8 @@ from holdfast.env import system
 from holdfast.errors import Damaged, Invalid, Unsupported
 from holdfast.local.constraints import prepare
 from holdfast.local.write import write_table
-from holdfast.model.mutation import STAGED, AppVersion, Shape
-from holdfast.ops.write import Said, appended, overwritten
+from holdfast.model.mutation import STAGED, AppVersion, TableDefinition
+from holdfast.ops.write import CommitOptions, appended, overwritten
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.stream import STORAGE
 from holdfast.schema.arrow import arrow_schema
@@ -44,7 +44,7 @@ from holdfast.storage.border import json_record
 from holdfast.storage.leftovers import delete_one
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
-from holdfast.table.builder import Mode
+from holdfast.table.builder import CreateMode
 from holdfast.table.delta_dialect import DELTA
 from holdfast.table.stream_source import there
 from holdfast.table.writing import land, make, refuse_append_only
@@ -54,7 +54,7 @@ _ROWS = 1 << 18  # that a task holds before it stores them
 
 
 @dataclass(frozen=True)
-class Sink:
+class StreamSink:
     """A stream into a table, as its options say."""
 
     location: Location
@@ -74,7 +74,7 @@ class Task:
     demanded: str  # of rows, when the task was made
 
 
-class Stored(WriterCommitMessage):
+class TaskOutput(WriterCommitMessage):
     """What a task wrote, and what the table demanded of it."""
 
     def __init__(self, files: bytes, demanded: str) -> None:
@@ -87,11 +87,11 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
     sink = sink_of(options, replaces=overwrite)
     incoming = spark_to_struct(schema, where="the stream")
     if not is_table(sink.location):
-        make(sink.location, Shape(incoming), system(), mode=Mode.CREATE_IF_NOT_EXISTS, plain=False)
+        make(sink.location, TableDefinition(incoming), system(), mode=CreateMode.CREATE_IF_NOT_EXISTS, plain=False)
     return StreamWriter(sink, task_of(load(sink.location), incoming))
 
 
-def sink_of(options: Mapping[str, str], *, replaces: bool) -> Sink:
+def sink_of(options: Mapping[str, str], *, replaces: bool) -> StreamSink:
     """Understand the options of a sink; names count whatever their case."""
     given = {name.lower(): value for name, value in options.items()}
     storage = {name.removeprefix(STORAGE): given.pop(name) for name in list(given) if name.startswith(STORAGE)}
@@ -102,7 +102,7 @@ def sink_of(options: Mapping[str, str], *, replaces: bool) -> Sink:
     if location.url.startswith("memory:"):
         raise Unsupported(f"{location.url} is in the memory of one process, where Spark cannot write")
     app = given.get("txnappid") or _query_id(given.get("checkpointlocation"), location)
-    return Sink(location, app, given.get("usermetadata"), replaces)
+    return StreamSink(location, app, given.get("usermetadata"), replaces)
 
 
 def task_of(state: DeltaState, incoming: Struct) -> Task:
@@ -127,16 +127,16 @@ def task_of(state: DeltaState, incoming: Struct) -> Task:
     )
 
 
-def store(task: Task, batches: Iterator[pa.RecordBatch]) -> Stored:
+def store(task: Task, batches: Iterator[pa.RecordBatch]) -> TaskOutput:
     """Fit, check and store rows."""
     written = [
         write_table(task.location, prepare(rows, task.fitted, task.wanted).table, task.spec, system())
         for rows in _gathered(batches)
     ]
-    return Stored(_packed(pa.concat_tables([STAGED.empty_table(), *written])), task.demanded)
+    return TaskOutput(_packed(pa.concat_tables([STAGED.empty_table(), *written])), task.demanded)
 
 
-def commit(sink: Sink, messages: Sequence[Stored], batch: int) -> int | None:
+def commit(sink: StreamSink, messages: Sequence[TaskOutput], batch: int) -> int | None:
     """Make what tasks stored one version; None where the table has the batch already."""
     staged = pa.concat_tables([STAGED.empty_table(), *(_unpacked(m.files) for m in messages)])
     state = DeltaFormat(sink.location).newest(None)
@@ -152,7 +152,7 @@ def commit(sink: Sink, messages: Sequence[Stored], batch: int) -> int | None:
             f"the columns or constraints of {sink.location.url} changed while batch {batch} was written, and nothing "
             "of it was committed: start the query again from its checkpoint"
         )
-    said = Said(AppVersion(sink.app, batch), sink.user_metadata)
+    said = CommitOptions(AppVersion(sink.app, batch), sink.user_metadata)
     if sink.replaces:
         refuse_append_only(DELTA.shape_of(state), sink.location)
         mutation = overwritten(state.snapshot, staged, said)
@@ -166,7 +166,7 @@ def commit(sink: Sink, messages: Sequence[Stored], batch: int) -> int | None:
     return landed.version
 
 
-def discard(sink: Sink, messages: Sequence[Stored | None]) -> None:
+def discard(sink: StreamSink, messages: Sequence[TaskOutput | None]) -> None:
     """Remove what tasks stored and nobody will refer to."""
     for message in messages:
         for key in _unpacked(message.files).column("key").to_pylist() if message is not None else ():
@@ -176,7 +176,7 @@ def discard(sink: Sink, messages: Sequence[Stored | None]) -> None:
 class StreamWriter(DataSourceStreamArrowWriter):
     """Batches of a stream, each a version of a table."""
 
-    def __init__(self, sink: Sink, task: Task) -> None:
+    def __init__(self, sink: StreamSink, task: Task) -> None:
         self._sink = sink
         self._task = task
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.errors import Invalid
 from holdfast.local.changes import LocalChangeReader
-from holdfast.plan.changes import ChangesPlan, Kind, Wanted
+from holdfast.plan.changes import ChangeKind, ChangeQuery, ChangesPlan
 from holdfast.spark.changes import SparkChangeReader
 
 
@@ -41,14 +41,14 @@ class ToldChanges:
         return sum(pc.sum(reading.files.column("size")).as_py() or 0 for reading in self.plan.files)
 
 
-def wanted_of(kind: str, keys: Sequence[str], *, include_deleted: bool, drop_unchanged: bool) -> Wanted:
+def wanted_of(kind: str, keys: Sequence[str], *, include_deleted: bool, drop_unchanged: bool) -> ChangeQuery:
     """What a user asks of changes."""
     try:
-        found = Kind(kind)
+        found = ChangeKind(kind)
     except ValueError:
-        offered = ", ".join(k.value for k in Kind)
+        offered = ", ".join(k.value for k in ChangeKind)
         raise Invalid(f"there is no kind of changes {kind!r}; ask for one of {offered}") from None
-    return Wanted(found, key_names(keys), include_deleted, drop_unchanged)
+    return ChangeQuery(found, key_names(keys), include_deleted, drop_unchanged)
 
 
 def key_names(keys: Sequence[str]) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ from holdfast.ops.commit import would_conflict
 from holdfast.ops.open_table import OpenTable
 from holdfast.ops.overlay import Overlay
 from holdfast.ops.rebase import Redo
-from holdfast.ops.write import Said
+from holdfast.ops.write import CommitOptions
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.scan import Condition, Request
 from holdfast.schema.identity import advanced
@@ -49,14 +49,14 @@ from holdfast.spark.write import write_frame
 from holdfast.table import changing
 from holdfast.table.assignments import Sets, Value, stated_sets
 from holdfast.table.auto import after
-from holdfast.table.changing import Caller, Changed, ChangePlan, Step, no_pruners
+from holdfast.table.changing import Changed, ChangePlan, DmlStep, ExecutionContext, no_pruners
 from holdfast.table.delta_dialect import DELTA
 from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.handle import TableBase
 from holdfast.table.merging import DeltaMergeBuilder, Duplicates, Rows
 from holdfast.table.retrying import Retry, retried, retry_of
 from holdfast.table.verbs import said
-from holdfast.table.writing import How, Written, land, rows_of, store_rows
+from holdfast.table.writing import WriteOptions, Written, land, rows_of, store_rows
 
 OPERATION = "TRANSACTION"
 LocalCondition = Callable[[str | None, Snapshot], Condition | None]
@@ -113,13 +113,13 @@ class _Did:
     operation: str
     parameters: dict[str, Any]
     effect: Effect
-    step: Step | None  # None: it looked for none
+    step: DmlStep | None  # None: it looked for none
 
 
 class Transaction:
     """Verbs that become true together; made by `table.transaction()`."""
 
-    def __init__(self, state: DeltaState, caller: Caller, condition: LocalCondition) -> None:
+    def __init__(self, state: DeltaState, caller: ExecutionContext, condition: LocalCondition) -> None:
         self._begun, self._caller, self._condition = state, caller, condition
         self._overlay = Overlay(state.snapshot, load_hidden, JsonStats)
         self._dids: tuple[_Did, ...] = ()
@@ -157,7 +157,7 @@ class Transaction:
     def append(self, rows: Rows, *, mergeSchema: bool = False, widenTypes: bool = False) -> Changed:
         """Add rows, as `table.append` does."""
         state, caller = self._now(), self._asking(None)
-        how = How(add_columns=mergeSchema, widen_types=widenTypes)
+        how = WriteOptions(add_columns=mergeSchema, widen_types=widenTypes)
         stored = store_rows(state, rows_of(rows, caller.spark, caller.env), how, caller.env, caller.dialect)
         added: int = pc.sum(stored.staged.column("num_records")).as_py() or 0
         self._grown = self._grown or (stored.shape is not None and not stored.tags)
@@ -220,18 +220,18 @@ class Transaction:
             raise Invalid("a transaction works within its block: with table.transaction() as t: ...")
         return replace(self._begun, snapshot=self._overlay.snapshot)
 
-    def _asking(self, mode: str | None) -> Caller:
+    def _asking(self, mode: str | None) -> ExecutionContext:
         """Only the first verb tells of itself in change files: with another, it is the net effect that is told."""
         return replace(
             self._caller,
             mode=mode,
-            said=Said(),
+            said=CommitOptions(),
             overlay=self._overlay.load_hidden,
             feeds=not self._dids,
             pruners=no_pruners,  # rows of the transaction itself are in no index
         )
 
-    def _did(self, step: Step) -> Changed:
+    def _did(self, step: DmlStep) -> Changed:
         shape = step.shape
         self._grown = self._grown or shape is not None
         if step.done.marks:

@@ -11,7 +11,7 @@ from holdfast.delta.state import DeltaState, load
 from holdfast.plan.biography import Biography
 from holdfast.table import biography, checking
 from holdfast.table.checking import CheckReport
-from holdfast.table.cloning import Asked, clone, target_of
+from holdfast.table.cloning import CloneOptions, clone, target_of
 from holdfast.table.delta_handle import DeltaHandle
 from holdfast.table.handle import TableBase
 from holdfast.table.manifests import generate
@@ -61,7 +61,9 @@ class UpkeepVerbs(TableBase):
         are new rows, with ids of their own. `replace` puts it in the place of a table that is there: of an earlier
         clone only what differs. `storage_options` say how to reach the target, where that is not as this table is.
         """
-        return self._cloned(self.handle.newest(), target, Asked(isShallow, replace, properties or {}), storage_options)
+        return self._cloned(
+            self.handle.newest(), target, CloneOptions(isShallow, replace, properties or {}), storage_options
+        )
 
     def cloneAtVersion(
         self,
@@ -75,7 +77,7 @@ class UpkeepVerbs(TableBase):
     ) -> Self:
         """Make a table that begins with the rows of a version of this one."""
         then = load(self.handle.newest().snapshot.location, version=version)
-        return self._cloned(then, target, Asked(isShallow, replace, properties or {}), storage_options)
+        return self._cloned(then, target, CloneOptions(isShallow, replace, properties or {}), storage_options)
 
     def cloneAtTimestamp(
         self,
@@ -90,8 +92,10 @@ class UpkeepVerbs(TableBase):
         """Make a table that begins with the rows this one had at a time."""
         moment = moment_ms(timestamp, zone=self._caller().zone)
         then = load(self.handle.newest().snapshot.location, timestamp_ms=moment)
-        return self._cloned(then, target, Asked(isShallow, replace, properties or {}), storage_options)
+        return self._cloned(then, target, CloneOptions(isShallow, replace, properties or {}), storage_options)
 
-    def _cloned(self, source: DeltaState, target: str, asked: Asked, storage_options: Mapping[str, str] | None) -> Self:
+    def _cloned(
+        self, source: DeltaState, target: str, asked: CloneOptions, storage_options: Mapping[str, str] | None
+    ) -> Self:
         place = target_of(target, source.snapshot.location, storage_options)
         return self._beside(clone(source, place, asked, self._caller().env))

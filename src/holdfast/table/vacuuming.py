@@ -37,7 +37,7 @@ from holdfast.model.versions import Versions
 from holdfast.ops import vacuum as ops
 from holdfast.ops.vacuum import HOUR_MS, Vacuumed
 from holdfast.plan.scan import partition_fields
-from holdfast.plan.vacuum import Layout, VacuumPlan, plan_vacuum
+from holdfast.plan.vacuum import DirectoryLayout, VacuumPlan, plan_vacuum
 from holdfast.schema.properties import DELETED_FILE_RETENTION
 from holdfast.spark.terminal import phase
 from holdfast.storage.arrays import mask, strings
@@ -213,11 +213,11 @@ def readable_versions(state: DeltaState) -> Versions:
     return _readable(past, ops.listed(location).column("key").combine_chunks())
 
 
-def layout_of(snapshot: Snapshot) -> Layout:
+def layout_of(snapshot: Snapshot) -> DirectoryLayout:
     """How the directory of a Delta table is laid out."""
     fields = partition_fields(snapshot)
     names = dict.fromkeys([*(f.physical_name for f in fields), *(f.name for f in fields)])
-    return Layout(LOG, (CHANGE_DIRECTORY,), tuple(names))
+    return DirectoryLayout(LOG, (CHANGE_DIRECTORY,), tuple(names))
 
 
 def default_retention_ms(state: DeltaState) -> int:

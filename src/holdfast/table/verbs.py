@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
 from holdfast.model.mutation import AppVersion
-from holdfast.ops.write import Said
+from holdfast.ops.write import CommitOptions
 from holdfast.plan.compact import HIDDEN_SHARE, TARGET_ROWS
 from holdfast.spark.conditions import stated, stated_or_none
 from holdfast.table import changing
@@ -20,14 +20,14 @@ from holdfast.table.lease import Lease, lease_of
 from holdfast.table.merging import DeltaMergeBuilder, Duplicates
 from holdfast.table.optimizing import Compacted, DeltaOptimizeBuilder, limits_of, purge
 from holdfast.table.retrying import Retry, retried, retry_of
-from holdfast.table.writing import How, Written
+from holdfast.table.writing import WriteOptions, Written
 
 
 class RowVerbs(TableBase, ABC):
     """Verbs that change rows, each in one commit."""
 
     @abstractmethod
-    def _write(self, rows: DataFrame | pa.Table, how: How) -> Written: ...
+    def _write(self, rows: DataFrame | pa.Table, how: WriteOptions) -> Written: ...
 
     def append(
         self,
@@ -43,7 +43,7 @@ class RowVerbs(TableBase, ABC):
         `mergeSchema` adds columns the table lacks, `widenTypes` widens the types of those it has, in the same commit.
         `txn` names an application and its version: one the table has seen is not written again.
         """
-        how = How(add_columns=mergeSchema, widen_types=widenTypes, said=said(txn, userMetadata))
+        how = WriteOptions(add_columns=mergeSchema, widen_types=widenTypes, said=said(txn, userMetadata))
         return self._write(rows, how)
 
     def delete(
@@ -183,6 +183,6 @@ class Plans:
         )
 
 
-def said(txn: tuple[str, int] | None, user_metadata: str | None) -> Said:
+def said(txn: tuple[str, int] | None, user_metadata: str | None) -> CommitOptions:
     """What a user says of a write beside its rows."""
-    return Said(None if txn is None else AppVersion(*txn), user_metadata)
+    return CommitOptions(None if txn is None else AppVersion(*txn), user_metadata)

@@ -19,17 +19,17 @@ from holdfast.env import Env
 from holdfast.errors import AppendOnly, ConcurrentWrite, Invalid, NotATable, NumbersTaken
 from holdfast.local.constraints import prepare as prepare_locally
 from holdfast.local.write import write_table
-from holdfast.model.mutation import HANDS_OUT_NUMBERS, Mutation, RowsWhere, Shape
+from holdfast.model.mutation import HANDS_OUT_NUMBERS, Mutation, RowsWhere, TableDefinition
 from holdfast.ops.change import Effect
 from holdfast.ops.commit import Landed, commit, has_seen
 from holdfast.ops.rebase import Redo
 from holdfast.ops.shape import created
-from holdfast.ops.write import Said, appended, made, overwritten, refuse_outside, replaced
+from holdfast.ops.write import CommitOptions, appended, made, overwritten, refuse_outside, replaced
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.auto import Auto
 from holdfast.predicate.parse import parse
 from holdfast.predicate.records import Predicate
-from holdfast.schema.constraints import Demand, Kind, demands, pinned, references
+from holdfast.schema.constraints import Demand, DemandKind, demands, pinned, references
 from holdfast.schema.enforce import Fit, fit
 from holdfast.schema.evolve import evolve, overwrite
 from holdfast.schema.from_arrow import struct_of
@@ -42,7 +42,7 @@ from holdfast.spark.terminal import phase
 from holdfast.spark.types import spark_to_struct
 from holdfast.spark.write import as_session_says, write_frame
 from holdfast.storage.location import Location
-from holdfast.table.builder import Mode
+from holdfast.table.builder import CreateMode
 from holdfast.table.delta_dialect import DELTA
 from holdfast.table.dialect import Dialect, TableState
 
@@ -51,7 +51,7 @@ _NUMBERED_AGAIN = 100  # times, before so many writers at once are the user's bu
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class WriteOptions:
     """How rows are written."""
 
     replace: bool = False  # else appended
@@ -61,7 +61,7 @@ class How:
     add_columns: bool = False
     widen_types: bool = False
     replace_schema: bool = False
-    said: Said = field(default_factory=Said)
+    said: CommitOptions = field(default_factory=CommitOptions)
     taking: Effect | None = None  # the rows that `replace_where` names, found; None: whole partitions
     stored_as: Mapping[str, str] = field(default_factory=dict)  # properties that count for these files only
 
@@ -76,7 +76,7 @@ class Written:
     auto: Auto | None = None  # the compaction that followed; None: the table asks for none
 
 
-class Rows(Protocol):
+class IncomingRows(Protocol):
     """Rows to be written, in whatever hands them over."""
 
     repeatable: ClassVar[bool]  # whether storing them twice stores the same, at no cost to whoever made them
@@ -130,7 +130,7 @@ class LocalRows:
         return write_table(location, prepared.table, spec, self.env), prepared.marks
 
 
-def rows_of(data: DataFrame | pa.Table, spark: SparkSession | None, env: Env) -> Rows:
+def rows_of(data: DataFrame | pa.Table, spark: SparkSession | None, env: Env) -> IncomingRows:
     """The rows a user hands over."""
     if isinstance(data, pa.Table):
         zone = "UTC" if spark is None else (spark.conf.get("spark.sql.session.timeZone") or "UTC")
@@ -140,12 +140,12 @@ def rows_of(data: DataFrame | pa.Table, spark: SparkSession | None, env: Env) ->
     raise Invalid(f"the rows to write are a DataFrame or an Arrow table, not {type(data).__name__}")
 
 
-def is_seen(state: TableState, said: Said, dialect: Dialect) -> bool:
+def is_seen(state: TableState, said: CommitOptions, dialect: Dialect) -> bool:
     """Whether a table has what is said to be written: asked before rows are, and again by the commit."""
     return has_seen(dialect.commits(state.snapshot.location, state), state, said.app)
 
 
-def write(state: TableState, rows: Rows, how: How, env: Env, dialect: Dialect) -> Written:
+def write(state: TableState, rows: IncomingRows, how: WriteOptions, env: Env, dialect: Dialect) -> Written:
     """Append or overwrite; rows appended whose numbers another writer handed out meanwhile get others, if they can."""
     for _ in range(_NUMBERED_AGAIN if rows.repeatable and not how.replace else 0):
         try:
@@ -158,16 +158,16 @@ def write(state: TableState, rows: Rows, how: How, env: Env, dialect: Dialect) -
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StagedRows:
     """Rows that are written and that nobody refers to yet."""
 
     staged: pa.Table
-    shape: Shape | None  # what the table becomes with them; None: as it is
+    shape: TableDefinition | None  # what the table becomes with them; None: as it is
     tags: Mapping[str, str]
     where: Predicate | None  # what `replace_where` says
 
 
-def store_rows(state: TableState, rows: Rows, how: How, env: Env, dialect: Dialect) -> Stored:
+def store_rows(state: TableState, rows: IncomingRows, how: WriteOptions, env: Env, dialect: Dialect) -> StagedRows:
     """Fit rows to a table and write them, up to the commit."""
     location = state.snapshot.location
     dialect.check_writable(state)
@@ -189,10 +189,10 @@ def store_rows(state: TableState, rows: Rows, how: How, env: Env, dialect: Diale
     tags = {HANDS_OUT_NUMBERS: "true"} if marks and shape is old else {}
     if marks:
         shape = replace(shape, schema=advanced(shape.schema, marks))
-    return Stored(staged, None if shape is old else shape, tags, where)
+    return StagedRows(staged, None if shape is old else shape, tags, where)
 
 
-def _write(state: TableState, rows: Rows, how: How, env: Env, dialect: Dialect) -> Written:
+def _write(state: TableState, rows: IncomingRows, how: WriteOptions, env: Env, dialect: Dialect) -> Written:
     stored = store_rows(state, rows, how, env, dialect)
     if how.taking is None:
         return land_anew(state, lambda at: _mutation(at, stored, how, dialect), env, dialect)
@@ -218,7 +218,7 @@ def land_anew(state: TableState, mutation_on: Callable[[TableState], Mutation], 
         return Written(landed.version, mutation.metrics, landed.attempts + lost)
 
 
-def _mutation(state: TableState, stored: Stored, how: How, dialect: Dialect) -> Mutation:
+def _mutation(state: TableState, stored: StagedRows, how: WriteOptions, dialect: Dialect) -> Mutation:
     snapshot = state.snapshot
     staged, shape, where, text = stored.staged, stored.shape, stored.where, how.replace_where or ""
     if not how.replace:
@@ -255,30 +255,30 @@ def land(
     return landed
 
 
-def make(location: Location, asked: Shape, env: Env, *, mode: Mode, plain: bool) -> DeltaState:
+def make(location: Location, asked: TableDefinition, env: Env, *, mode: CreateMode, plain: bool) -> DeltaState:
     """Create or replace a table, as the mode says."""
     format_ = DeltaFormat(location)
     state = format_.newest(None)
-    if state is not None and mode is Mode.CREATE_IF_NOT_EXISTS:
+    if state is not None and mode is CreateMode.CREATE_IF_NOT_EXISTS:
         return state
-    if state is not None and mode is Mode.CREATE:
+    if state is not None and mode is CreateMode.CREATE:
         raise Invalid(
             f"there is a table at {location.url} already: open it with forPath, or use createIfNotExists or replace"
         )
-    if state is None and mode is Mode.REPLACE:
+    if state is None and mode is CreateMode.REPLACE:
         raise NotATable(f"there is no table at {location.url} to replace: use create", location=location.url)
     shape = created(asked, env.new_uuid, plain=plain, old=None if state is None else DELTA.shape_of(state))
     try:
         land(state, location, made(shape, None if state is None else state.snapshot), env, dialect=DELTA)
     except ConcurrentWrite:
-        if mode is not Mode.CREATE_IF_NOT_EXISTS:
+        if mode is not CreateMode.CREATE_IF_NOT_EXISTS:
             raise
     newest = format_.newest(state)
     assert newest is not None, "the table was just made"
     return newest
 
 
-def _new_schema(old: Shape, incoming: Struct, how: How) -> Struct:
+def _new_schema(old: TableDefinition, incoming: Struct, how: WriteOptions) -> Struct:
     if how.replace_schema:
         new = overwrite(incoming)
         if gone := [name for name in old.partition_columns if new.find(name) is None]:
@@ -301,10 +301,10 @@ def _new_schema(old: Shape, incoming: Struct, how: How) -> Struct:
 
 def _belongs(text: str, schema: Struct) -> Demand:
     """What rows must satisfy that take the place of others."""
-    return Demand(REPLACE_WHERE, Kind.CHECK, text, references(text, schema))
+    return Demand(REPLACE_WHERE, DemandKind.CHECK, text, references(text, schema))
 
 
-def refuse_append_only(shape: Shape, location: Location) -> None:
+def refuse_append_only(shape: TableDefinition, location: Location) -> None:
     """Refuse to take rows out of a table that only takes appends."""
     if shape.properties.get("delta.appendOnly", "false").lower() == "true":
         raise AppendOnly(f"the table at {location.url} only takes appends (delta.appendOnly=true): append instead")
