@@ -134,6 +134,19 @@ def test_a_file_that_is_cut_short_is_refused_however_it_begins(tmp_path: Path) -
             parse_metadata(text, where="here", known=known)
 
 
+@pytest.mark.parametrize("part", ["snapshots", "refs", "snapshot-log"])
+def test_metadata_that_is_damaged_is_refused_by_whoever_reads_it_first(tmp_path: Path, part: str) -> None:
+    table = IcebergTable.create(None, tmp_path / "c.db", "db.t", SCHEMA)
+    path = Path(table.handle.newest().metadata_path.removeprefix("file://"))
+    path.write_text(json.dumps({**json.loads(path.read_text()), part: None}))
+    with pytest.raises(Damaged, match="null"):
+        IcebergTable.load(None, tmp_path / "c.db", "db.t")
+    catalog: Any = SqlCatalog("holdfast", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}")
+    catalog.load_table = lambda name, load=catalog.load_table: load(name)
+    with pytest.raises(Damaged, match=f"pyiceberg refuses(.|\n)*{part}"):
+        IcebergTable.load(None, catalog, "db.t")
+
+
 def test_names_go_on_counting() -> None:
     uuid = "6c97e413-d51b-4538-ac70-12fe2a85cb83"
     assert name_after(f"s3://b/t/metadata/00041-{uuid}.metadata.json", uuid) == f"00042-{uuid}.metadata.json"

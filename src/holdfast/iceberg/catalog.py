@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.errors import Invalid, NotATable, Unavailable, Unsupported
+from holdfast.errors import Damaged, Invalid, NotATable, Unavailable, Unsupported
 from holdfast.iceberg.commit_io import OPTIONS, through_stores
 from holdfast.iceberg.pointer import has_pointer, pointer
 from holdfast.iceberg.state import IcebergState, load, reloaded
@@ -20,7 +20,7 @@ from holdfast.iceberg.state import IcebergState, load, reloaded
 try:
     from pyiceberg.catalog import Catalog, load_catalog
     from pyiceberg.catalog.sql import SqlCatalog
-    from pyiceberg.exceptions import NoSuchTableError, RESTError
+    from pyiceberg.exceptions import NoSuchTableError, RESTError, ValidationError
     from sqlalchemy.exc import SQLAlchemyError
 except ImportError as _error:
     raise Unsupported("reading Iceberg tables needs pyiceberg: pip install 'holdfast[iceberg]'") from _error
@@ -37,26 +37,32 @@ class CatalogTable:
 
     def newest(self, state: IcebergState | None) -> IcebergState:
         """The table as the catalog has it now; the same state where nothing was committed since."""
-        if state is not None and has_pointer(self.catalog):
-            place = self.place(self.catalog)
+        place, properties = self._found()
+        if state is not None:
             return state if place == state.metadata_path else reloaded(state, place)
-        try:
-            found = self.catalog.load_table(self.identifier)
-        except NoSuchTableError as error:
-            raise self._missing() from error
-        except (RESTError, OSError) as error:
-            raise Unavailable(f"the catalog {self.catalog.name} did not answer: {error}") from error
-        place = found.metadata_location
-        if state is not None and state.metadata_path == place:
-            return state
         options = self.storage_options
         if options is None:
-            options = {
-                ours: found.io.properties[theirs] for theirs, ours in OPTIONS.items() if theirs in found.io.properties
-            }
-        if state is not None:
-            return reloaded(state, place)
+            options = {ours: properties[theirs] for theirs, ours in OPTIONS.items() if theirs in properties}
         return load(place, storage_options=options or None, allow_outside=self.allow_outside)
+
+    def _found(self) -> tuple[str, Mapping[str, str]]:
+        """Where the newest metadata file is, and what the catalog says of its storage."""
+        if has_pointer(self.catalog):
+            return self.place(self.catalog), self.catalog.properties
+        try:
+            table = self.catalog.load_table(self.identifier)
+        except NoSuchTableError as error:
+            raise self._missing() from error
+        except (RESTError, OSError, SQLAlchemyError) as error:
+            raise Unavailable(f"the catalog {self.catalog.name} did not answer: {error}") from error
+        except (ValidationError, ValueError) as error:  # pyiceberg checks the whole metadata file
+            raise Damaged(
+                f"the catalog {self.catalog.name} gives metadata of {self._name} that pyiceberg refuses: {error}",
+                path=self._name,
+                expected="metadata of an Iceberg table",
+                found=str(error).splitlines()[0],
+            ) from error
+        return table.metadata_location, table.io.properties
 
     def place(self, catalog: SqlCatalog) -> str:
         """Where the newest metadata file is, as the catalog says."""
@@ -69,8 +75,11 @@ class CatalogTable:
         return place
 
     def _missing(self) -> NotATable:
-        name = self.identifier if isinstance(self.identifier, str) else ".".join(self.identifier)
-        return NotATable(f"the catalog {self.catalog.name} has no table {name}", location=name)
+        return NotATable(f"the catalog {self.catalog.name} has no table {self._name}", location=self._name)
+
+    @property
+    def _name(self) -> str:
+        return self.identifier if isinstance(self.identifier, str) else ".".join(self.identifier)
 
 
 def catalog_table(
