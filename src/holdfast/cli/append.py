@@ -152,7 +152,7 @@ def _described(
     """The new table; or only what it would be, checked as far as that goes without a table."""
     if only_look:
         module = import_module("holdfast.table.builder")
-        builder = module.DeltaTableBuilder(lambda location, shape, mode: shape, module.Mode.CREATE)
+        builder = module.DeltaTableBuilder(lambda location, shape, mode: shape, module.CreateMode.CREATE)
     else:
         builder = holdfast.DeltaTable.createIfNotExists(None)
     builder = builder.location(target.name, storage_options=dict(target.storage) or None).addColumns(rows.schema)
