@@ -79,7 +79,7 @@ def test_faults_of_an_append(rig: Rig) -> None:
 
 @pytest.mark.parametrize("rig", [3, pytest.param(2, marks=DEEP)], indirect=True)
 def test_faults_of_a_delete(rig: Rig) -> None:
-    assert swept(rig, lambda t: t.delete("id = 1", mode="merge-on-read"), [0, 1, 2], [0, 2]) > 25
+    assert swept(rig, lambda t: t.delete("id = 1", mode="merge-on-read"), [0, 1, 2], [0, 2]) >= 24
 
 
 @pytest.mark.parametrize("rig", [3], indirect=True)
