@@ -118,7 +118,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if (shuffle := config.getoption("--shuffle")) is not None:
         chance = random.Random(shuffle)
         modules = {path: chance.random() for path in dealt}
-        within = {item: chance.random() for item in items}
+        ordered = {item: item.get_closest_marker("in_order") is not None for item in items}
+        groups = {f"{item.path}::{item.name.partition('[')[0]}": chance.random() for item in items if ordered[item]}
+        within = {
+            item: groups[f"{item.path}::{item.name.partition('[')[0]}"] if ordered[item] else chance.random()
+            for item in items
+        }
         items.sort(key=lambda item: (modules[item.path], within[item]))
 
 

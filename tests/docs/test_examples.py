@@ -65,6 +65,7 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return home
 
 
+@pytest.mark.in_order
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 def test_an_example_runs_as_printed(
     block: Block, homes: Callable[[str], Path], spark: SparkSession, monkeypatch: pytest.MonkeyPatch
