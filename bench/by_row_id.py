@@ -20,9 +20,9 @@ from harness import DATA, OURS, Case, Goal, Report, Took, arguments, emit, machi
 from tables import once
 
 from holdfast import DeltaTable
-from holdfast.delta.vectors import load_hidden
-from holdfast.local.runner import LocalRunner
-from holdfast.plan.scan import Condition, Request, known_columns, plan_scan
+from holdfast.engines.local.scan import LocalRunner
+from holdfast.formats.delta.deletion_vectors import load_hidden
+from holdfast.plan.scan.request import Condition, Request, known_columns, plan_scan
 from holdfast.predicate.parse import parse
 
 ROWS = {"quick": 1_000_000, "default": 10_000_000, "full": 10_000_000}

@@ -22,13 +22,13 @@ def holdfast() -> dict[str, Callable[..., Any]]:
     import pyarrow as pa
 
     from holdfast import DeltaTable
-    from holdfast.delta.state import load, refresh
     from holdfast.env import system
+    from holdfast.formats.delta.state import load, refresh
     from holdfast.model.mutation import STAGED
-    from holdfast.ops.write import CommitOptions, appended
     from holdfast.storage.open import open_location
-    from holdfast.table.delta_dialect import DELTA
-    from holdfast.table.writing import land
+    from holdfast.verbs.dml.write import land
+    from holdfast.verbs.dml.write_mutation import CommitOptions, appended
+    from holdfast.verbs.open.delta_dialect import DELTA
 
     held: dict[str, Any] = {}
 

@@ -25,8 +25,8 @@ from pyiceberg.table import StaticTable
 from tables import once
 
 from holdfast import IcebergTable
-from holdfast.iceberg.avro import read_container
-from holdfast.iceberg.avro_write import container
+from holdfast.formats.iceberg.avro.reader import read_container
+from holdfast.formats.iceberg.avro.writer import container
 
 ROWS = {"quick": 400_000, "default": 4_000_000, "full": 20_000_000}
 FILES = 8

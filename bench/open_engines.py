@@ -16,7 +16,7 @@ from engine import serve
 
 def holdfast() -> dict[str, Callable[..., Any]]:
     """Open: load the log and count the files. List: paths and sizes. Stats: bounds of one column of every file."""
-    from holdfast.delta.state import load, refresh
+    from holdfast.formats.delta.state import load, refresh
     from holdfast.schema.types import LONG
     from holdfast.storage.open import open_location
 

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyroaring import BitMap64
 
-from holdfast.delta.vectors import pack
+from holdfast.formats.delta.deletion_vectors import pack
 
 FILES = 8
 ID_COPY = "id_copy"

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import TypeAlias
 
 ROOT = Path(__file__).parents[1] / "src" / "holdfast"
-FORMATS = ("delta", "iceberg")  # packages that know one format
+FORMATS = ("formats",)  # packages that know one format
 OF_FORMATS = ("DeltaTable", "IcebergTable", "DeltaState", "IcebergState", "DeltaDialect", "IcebergDialect")
 FACADES = (
     "table.delta.DeltaTable",
     "table.iceberg.IcebergTable",
 )  # what users know, with what it inherits
-PATCHES = ("standin", "dropin")  # where types of other libraries are replaced
+PATCHES = ("_dropin", "dropin")  # where types of other libraries are replaced
 VAGUE = ("found", "told", "asked", "made", "said")
 LARGEST = 10
 

@@ -15,6 +15,7 @@ import tempfile
 import time
 from typing import NamedTuple
 
+SIMULATION, PROCESSES = "tests/verbs/commit/test_simulation.py", "tests/verbs/commit/test_processes.py"
 WHOLE = 100  # times as deep as `make test`
 
 
@@ -36,19 +37,24 @@ GROUPS = {
     "parquet": Group(
         2, "files: footers, pages, statistics, variants, reading and writing", "--part=plain tests/parquet"
     ),
-    "delta": Group(1, "logs: checkpoints, checksums, vectors, statistics, replay", "--part=plain tests/delta"),
-    "iceberg": Group(2, "metadata, manifests, deletes, writing and publishing", "--part=plain tests/iceberg"),
+    "delta": Group(1, "logs: checkpoints, checksums, vectors, statistics, replay", "--part=plain tests/formats/delta"),
+    "iceberg": Group(2, "metadata, manifests, deletes, writing and publishing", "--part=plain tests/formats/iceberg"),
     "index": Group(4, "stories of tables with scalar and vector indexes", "--part=plain tests/index"),
     "changes": Group(
         4,
         "verbs without Spark against models, and the expressions they are made of",
-        "--part=plain tests/local tests/ops --ignore=tests/ops/test_simulation.py --ignore=tests/ops/test_processes.py",
+        "--part=plain tests/engines/local tests/verbs/dml tests/verbs/changefeed tests/verbs/stream tests/verbs/index",
     ),
-    "tables": Group(4, "tables: cloning, erasing, vacuum, restore, transactions, races", "--part=plain tests/table"),
+    "tables": Group(
+        4,
+        "tables: cloning, erasing, vacuum, restore, transactions, races",
+        f"--part=plain tests/verbs/define tests/verbs/maintain tests/verbs/open tests/verbs/read tests/verbs/commit "
+        f"--ignore={SIMULATION} --ignore={PROCESSES}",
+    ),
     "faults": Group(
         2,
         "simulated writers whose requests fail, and processes that are killed",
-        "--part=plain tests/ops/test_simulation.py tests/ops/test_processes.py tests/concurrency tests/interop",
+        f"--part=plain {SIMULATION} {PROCESSES} tests/concurrency tests/interop",
     ),
     "hostile": Group(2, "changed files of every kind, read rightly or refused", "--part=plain tests/hostile"),
     "histories": Group(

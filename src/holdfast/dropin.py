@@ -5,6 +5,6 @@ It turns the drop-in on for every session of the process, as `holdfast.enable()`
 
 from __future__ import annotations
 
-from holdfast.standin.enabling import enable
+from holdfast._dropin.enabling import enable
 
 enable()

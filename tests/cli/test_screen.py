@@ -19,13 +19,12 @@ from hypothesis import given
 from hypothesis.strategies import integers, lists, text
 from rich.console import Console
 
-from holdfast import DeltaTable
+from holdfast import DeltaTable, terminal
 from holdfast.cli import main, progress
 from holdfast.cli.bins import size
+from holdfast.cli.commit_summary import told
 from holdfast.cli.screen import Head, age_text, count_text, grid, size_text, time_text
 from holdfast.cli.stderr import guarded
-from holdfast.cli.told import told
-from holdfast.spark import terminal
 from tests.support.depth import examples
 from tests.support.waiting import until
 

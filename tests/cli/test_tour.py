@@ -14,13 +14,16 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from holdfast.cli import tour, tour_code, tour_iceberg, tour_session
-from holdfast.cli.tour_guide import WIDEST, DoesNotHold, Guide, shown
-from holdfast.cli.tour_rows import corrections, day, ref_of
-from holdfast.cli.tour_steps import FOLLOWED
-from holdfast.cli.tour_story import DAYS
+from holdfast.cli.tour import code as tour_code
+from holdfast.cli.tour import command as tour
+from holdfast.cli.tour import iceberg_code as tour_iceberg
+from holdfast.cli.tour import session as tour_session
+from holdfast.cli.tour.guide import WIDEST, DoesNotHold, Guide, shown
+from holdfast.cli.tour.sample_rows import corrections, day, ref_of
+from holdfast.cli.tour.steps import FOLLOWED
+from holdfast.cli.tour.story import DAYS
 from holdfast.errors import Unsupported
-from holdfast.plan.biography import What
+from holdfast.plan.changefeed.biography import What
 from holdfast.table.delta import DeltaTable
 from tests.cli.conftest import Run
 from tests.support.tour import NO_SPARK, ROWS, toured
@@ -194,7 +197,7 @@ def test_the_command_writes_a_report_and_keeps_tables(
     def missing(name: str) -> Any:
         raise Unsupported("Iceberg needs pyiceberg")
 
-    monkeypatch.setattr("holdfast.cli.tour_steps.import_module", missing)
+    monkeypatch.setattr("holdfast.cli.tour.steps.import_module", missing)
     found = json.loads(run("tour", "--quick", "--out", "out", "--keep", "--json").stdout)
     left_out = [step["skipped"] for step in found["steps"] if step["skipped"]]
     assert left_out[0].startswith("Spark needs Java: install")

@@ -23,8 +23,8 @@ import msgspec
 from pyspark.sql import SparkSession
 
 from holdfast import DeltaTable
+from holdfast.engines.spark.session.local_session import session
 from holdfast.errors import ConcurrentWrite
-from holdfast.spark.session import session
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 10  # times the seconds asked for, until the commits asked for must be there

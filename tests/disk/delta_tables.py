@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from holdfast import DeltaTable
 from holdfast.storage.local import LocalStore
-from holdfast.table.builder import IdentityGenerator
+from holdfast.verbs.define.builder import IdentityGenerator
 
 KINDS: dict[str, dict[str, Any]] = {
     "append-only": {"kind": "append-only"},

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast import DeltaTable
-from holdfast.local.changes import LocalChangeReader
-from holdfast.plan.stream import asked_of
-from holdfast.table.following import StreamFollower
+from holdfast.engines.local.changefeed import LocalChangeReader
+from holdfast.plan.changefeed.stream import asked_of
+from holdfast.verbs.stream.follow import StreamFollower
 from tests.disk.delta_tables import plain
 from tests.disk.stream_tables import KINDS, run_all, some
 from tests.disk.unpacked import expected, on_disk

@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 
 import holdfast
 from holdfast import DeltaTable
+from holdfast.engines.spark.session import catalog
+from holdfast.engines.spark.session.unpatched import plain
 from holdfast.errors import Invalid, NotATable, Unsupported
-from holdfast.spark import catalog
-from holdfast.spark.plain import plain
 
 
 @pytest.fixture

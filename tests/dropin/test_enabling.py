@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 import holdfast
 from holdfast import errors
-from holdfast.standin import sessions
-from holdfast.standin.patches import CLASSIC, CONNECT, family_of
+from holdfast._dropin import sessions
+from holdfast._dropin.patches import CLASSIC, CONNECT, family_of
 
 UNKNOWN = r"DATA_SOURCE_NOT_FOUND|holdfast\.enable"  # what Spark says of delta, or what a catalog entry does
 

@@ -8,8 +8,8 @@ from hypothesis.strategies import sampled_from, text
 from pyspark.errors import AnalysisException, PySparkException, UnsupportedOperationException
 
 from holdfast import errors
-from holdfast.standin.enabling import MODULES
-from holdfast.standin.errors import RETENTION_TOO_SHORT, as_delta_spark, dress
+from holdfast._dropin.enabling import MODULES
+from holdfast._dropin.errors import RETENTION_TOO_SHORT, as_delta_spark, dress
 from tests.support.depth import examples
 
 CLASSES = sorted(

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 import holdfast
 from holdfast import DeltaTable
-from holdfast.standin.frames import memory_of
+from holdfast._dropin.frames import memory_of
 
 
 @pytest.fixture(scope="module")

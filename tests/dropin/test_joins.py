@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import holdfast
-from holdfast.standin.calling import Calling
+from holdfast._dropin.qualifier import Calling
 
 pytestmark = pytest.mark.connect
 

@@ -10,9 +10,9 @@ import pytest
 
 import holdfast
 from holdfast import errors
-from holdfast.standin import modules
-from holdfast.standin.enabling import MODULES
-from holdfast.standin.pip_utils import CATALOG, EXTENSION, configure_spark_with_delta_pip, has_extension, take_off
+from holdfast._dropin import modules
+from holdfast._dropin.enabling import MODULES
+from holdfast._dropin.pip_utils import CATALOG, EXTENSION, configure_spark_with_delta_pip, has_extension, take_off
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast import IcebergTable
 from holdfast.errors import TableError, Unsupported
-from holdfast.iceberg.state import IcebergState, load
+from holdfast.formats.iceberg.state import IcebergState, load
 from holdfast.model.finding import FindingKind
 from tests.golden.cases import Case, cases, each, prepared
 from tests.support.compare import assert_same_rows

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from holdfast.delta.state import load
-from holdfast.delta.vectors import load_hidden
+from holdfast.engines.local.scan import LocalRunner
 from holdfast.errors import Invalid
-from holdfast.local.runner import LocalRunner
-from holdfast.plan.scan import Request, plan_scan
+from holdfast.formats.delta.deletion_vectors import load_hidden
+from holdfast.formats.delta.state import load
+from holdfast.plan.scan.request import Request, plan_scan
 from holdfast.storage.open import open_location
 from tests.golden.cases import (
     Case,

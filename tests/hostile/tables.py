@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyarrow import orc
 
 from holdfast import DeltaTable, IcebergTable
-from tests.iceberg.smith import Entry, Smith, column
+from tests.formats.iceberg.smith import Entry, Smith, column
 from tests.support.tablesmith import Tablesmith
 
 Question = Callable[[Path], Any]

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from holdfast import DeltaTable, IcebergTable
 from holdfast.errors import Damaged, Invalid, MissingFile, NotATable, TableError, Unavailable
-from tests.iceberg.smith import Smith, column
+from tests.formats.iceberg.smith import Smith, column
 from tests.support.gateway import address
 from tests.support.tablesmith import Tablesmith
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from holdfast.delta.state import DeltaState, load
-from holdfast.delta.vectors import load_hidden
-from holdfast.local.runner import LocalRunner
+from holdfast.engines.local.scan import LocalRunner
+from holdfast.formats.delta.deletion_vectors import load_hidden
+from holdfast.formats.delta.state import DeltaState, load
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import HiddenRows
-from holdfast.plan.scan import Request, plan_scan
+from holdfast.plan.scan.request import Request, plan_scan
 from holdfast.schema.arrow import arrow_schema
 from holdfast.storage.open import open_location
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pytest
 
 from holdfast import Damaged, DeltaTable, Invalid
-from holdfast.delta.state import load
 from holdfast.env import system
+from holdfast.formats.delta.state import load
 from holdfast.index.registry import registered
-from holdfast.ops import reindex as ops
 from holdfast.storage.open import open_location
-from holdfast.table.delta_dialect import DELTA
-from holdfast.table.writing import land
+from holdfast.verbs.dml.write import land
+from holdfast.verbs.index import build as ops
+from holdfast.verbs.open.delta_dialect import DELTA
 from tests.index.tables import found, numbers, step
 
 DAMAGE: dict[str, Callable[[bytes], bytes | None]] = {

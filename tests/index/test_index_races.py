@@ -12,8 +12,9 @@ import pytest
 from holdfast import DeltaTable, Invalid, between
 from holdfast.env import system
 from holdfast.errors import ConcurrentAppend, ConcurrentTransaction
-from holdfast.ops import reindex as ops
-from holdfast.table import changing, reindexing
+from holdfast.verbs.dml import delete_update as changing
+from holdfast.verbs.index import build as ops
+from holdfast.verbs.index import maintain as reindexing
 from tests.index.tables import found, made, numbers
 
 

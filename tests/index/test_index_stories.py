@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule, run_state_machine_as_test
 
 from holdfast import DeltaTable, between
-from holdfast.delta.state import DeltaState, load
-from holdfast.delta.vectors import load_hidden
+from holdfast.engines.local.scan import LocalRunner
+from holdfast.formats.delta.deletion_vectors import load_hidden
+from holdfast.formats.delta.state import DeltaState, load
 from holdfast.index.keyed import condition_of
 from holdfast.index.search import Indexes
-from holdfast.local.runner import LocalRunner
-from holdfast.ops.open_table import OpenTable
-from holdfast.plan.scan import Request
+from holdfast.plan.scan.request import Request
 from holdfast.predicate.evaluate import matches
 from holdfast.storage.open import open_location
-from holdfast.table import reindexing
+from holdfast.verbs.index import maintain as reindexing
+from holdfast.verbs.read.open_table import OpenTable
 from tests.index.foreign import append_by_hand, rewrite_by_hand, show_again_by_hand
-from tests.ops.test_dml_property import WHERE, Stories, rows
 from tests.support.depth import examples
 from tests.support.sayings import Said
 from tests.support.story import Kind, Story
+from tests.verbs.dml.test_dml_property import WHERE, Stories, rows
 
 fresh = itertools.count()
 INDEXES: dict[str, tuple[list[str], str]] = {

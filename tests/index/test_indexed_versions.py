@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from holdfast import DeltaTable, Invalid, between
-from holdfast.delta.checkpoint_write import write_checkpoint
 from holdfast.env import system
+from holdfast.formats.delta.checkpoint.writer import write_checkpoint
 from tests.index.tables import found, made, numbers, step
 
 

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from holdfast import DeltaTable, between
-from holdfast.index.scalar import BITMAP, ENTRIES, ScalarKind
-from holdfast.table import reindexing
+from holdfast.index.scalar.kind import BITMAP, ENTRIES, ScalarKind
+from holdfast.verbs.index import maintain as reindexing
 
 
 def rows(spark: SparkSession, count: int) -> DataFrame:

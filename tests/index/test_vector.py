@@ -16,9 +16,9 @@ from hypothesis.extra.numpy import arrays
 
 from holdfast import DeltaTable
 from holdfast.errors import Invalid, NoRowIdentity
-from holdfast.index import vector_library
-from holdfast.index.vector_metric import Metric, Points, distances, nearest_rows
-from holdfast.index.vector_options import FLAT_ROWS
+from holdfast.index.vector import library as vector_library
+from holdfast.index.vector.metric import Metric, Points, distances, nearest_rows
+from holdfast.index.vector.options import FLAT_ROWS
 from holdfast.storage.open import open_location
 from tests.support.depth import examples
 
@@ -389,7 +389,7 @@ def test_who_has_not_the_extra_looks_at_every_row(monkeypatch: pytest.MonkeyPatc
 
 def test_nothing_loads_the_extra_before_it_is_needed() -> None:
     code = (
-        "import sys, holdfast; holdfast.DeltaTable; import holdfast.table.nearest, holdfast.index.vector;"
+        "import sys, holdfast; holdfast.DeltaTable; import holdfast.verbs.index.nearest, holdfast.index.vector.kind;"
         "assert 'faiss' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

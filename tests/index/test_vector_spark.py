@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from holdfast import DeltaTable
 from holdfast.errors import Invalid
-from holdfast.index import vector_spark
-from holdfast.index.vector import VectorKind
-from holdfast.table import reindexing
+from holdfast.index.vector import spark as vector_spark
+from holdfast.index.vector.kind import VectorKind
+from holdfast.verbs.index import maintain as reindexing
 
 ROWS, LENGTH = 3000, 8
 SCHEMA = pa.schema([("id", pa.int64()), ("g", pa.int64()), ("vec", pa.list_(pa.float32()))])

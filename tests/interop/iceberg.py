@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from tests.iceberg.rest import rest_catalog
+from tests.formats.iceberg.rest import rest_catalog
 from tests.interop import iceberg_foreign as foreign
 from tests.interop import iceberg_home
 from tests.interop.answers import Answer, KnownBug, Refused, Works, Wrong, compared, said

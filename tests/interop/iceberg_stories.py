@@ -19,7 +19,7 @@ from pyiceberg.transforms import DayTransform
 from pyiceberg.types import StringType
 
 from holdfast import IcebergTable
-from holdfast.iceberg.catalog import catalog_table
+from holdfast.formats.iceberg.catalog.tables import catalog_table
 
 Row: TypeAlias = dict[str, Any]
 COLUMNS = pa.schema(

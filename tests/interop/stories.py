@@ -13,10 +13,10 @@ from hypothesis.stateful import initialize, run_state_machine_as_test
 
 from holdfast import DeltaTable
 from tests.interop.peer import Peer
-from tests.ops.test_dml_property import Stories, rows
 from tests.support.depth import examples
 from tests.support.sayings import shown
 from tests.support.story import COLUMNS, Kind, Story
+from tests.verbs.dml.test_dml_property import Stories, rows
 
 COUNT, STEPS = 8, 8
 

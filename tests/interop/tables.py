@@ -17,13 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from holdfast import DeltaTable
-from holdfast.delta.checkpoint_write import write_checkpoint
-from holdfast.delta.compaction_write import write_log_compaction
-from holdfast.delta.names import LOG
-from holdfast.delta.state import load
 from holdfast.env import system
+from holdfast.formats.delta.checkpoint.writer import write_checkpoint
+from holdfast.formats.delta.log.compaction import write_log_compaction
+from holdfast.formats.delta.log.file_names import LOG
+from holdfast.formats.delta.state import load
 from holdfast.storage.open import open_location
-from holdfast.table.builder import IdentityGenerator
+from holdfast.verbs.define.builder import IdentityGenerator
 from tests.interop.features import Recipe
 from tests.interop.rows import (
     CHANGED,

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, run_state_machine_as_test
 
 from tests.interop.engines import DELTA_RS, DUCKDB
-from tests.ops.test_dml_property import Stories, rows
 from tests.support.depth import examples
 from tests.support.sayings import shown
 from tests.support.story import COLUMNS, Kind, Story
+from tests.verbs.dml.test_dml_property import Stories, rows
 
 
 class WitnessedStories(Stories):

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from holdfast.parquet.pages.take import Pick, Taking
 from holdfast.parquet.read import FileTask, ReadSpec, output_schema, read_batches
-from holdfast.parquet.take import Pick, Taking
 from holdfast.schema.from_arrow import struct_of
 from holdfast.schema.types import Struct
 from holdfast.storage.base import ObjectStore

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.parquet.carried import FOOTER_LENGTH, Carried
-from holdfast.parquet.find import Carrier
+from holdfast.parquet.pages.find import Carrier
 from holdfast.parquet.rowmap import ROW_MAP, decoded, look, read_columns
 from holdfast.parquet.write import RowWriter, WriteSpec
 from holdfast.rows.rowmap import RowMap, checksum

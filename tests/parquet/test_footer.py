@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.errors import Damaged, MissingFile, Unsupported
 from holdfast.parquet import source as source_module
-from holdfast.parquet.footer import FOOTER_GUESS, Node, columns, read_footer
+from holdfast.parquet.pages.footer import FOOTER_GUESS, Node, columns, read_footer
 from holdfast.parquet.source import open_source
 from holdfast.storage.base import LARGEST_BYTES, NotFound, ObjectMeta
 

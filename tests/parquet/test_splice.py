@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import Damaged, MissingFile
-from holdfast.parquet import splice, take, thrift
-from holdfast.parquet.pagemap import _chunk, load_page_map, page_locations
+from holdfast.parquet.pages import splice, take, thrift
+from holdfast.parquet.pages.pagemap import _chunk, load_page_map, page_locations
+from holdfast.parquet.pages.take import Pick, Taking
 from holdfast.parquet.read import FileTask, ReadSpec
-from holdfast.parquet.take import Pick, Taking
 from holdfast.schema.types import Array, Field, Primitive, Struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.local import LocalStore

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from holdfast.parquet.pagemap import load_page_map
+from holdfast.parquet.pages.pagemap import load_page_map
+from holdfast.parquet.pages.take import GUESS, Pick, Taking
 from holdfast.parquet.read import FileTask, ReadSpec
-from holdfast.parquet.take import GUESS, Pick, Taking
 from holdfast.schema.types import Array, Field, Map, Primitive, Struct
 from holdfast.storage.local import LocalStore
 from tests.parquet.taking import expected

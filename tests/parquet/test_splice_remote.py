@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from holdfast.errors import Unavailable
-from holdfast.parquet import take
+from holdfast.parquet.pages import take
+from holdfast.parquet.pages.take import Pick, Taking
 from holdfast.parquet.read import FileTask
-from holdfast.parquet.take import Pick, Taking
 from holdfast.storage.memory import MemoryStore
 from tests.parquet.taking import spec_of, stored
 

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import Damaged
-from holdfast.parquet import take
+from holdfast.parquet.pages import take
+from holdfast.parquet.pages.splice import spliced
+from holdfast.parquet.pages.take import Pick, Taking
 from holdfast.parquet.read import FileTask
-from holdfast.parquet.splice import spliced
-from holdfast.parquet.take import Pick, Taking
 from holdfast.storage.local import LocalStore
 from tests.parquet.taking import expected, spec_of, stored, taken
 from tests.support.depth import examples

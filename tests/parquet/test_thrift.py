@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.parquet import thrift
-from holdfast.parquet.levels import decoded
-from holdfast.parquet.pagemap import load_page_map, page_locations
+from holdfast.parquet.pages import thrift
+from holdfast.parquet.pages.levels import decoded
+from holdfast.parquet.pages.pagemap import load_page_map, page_locations
 from tests.parquet.taking import stored
 from tests.support.depth import examples
 

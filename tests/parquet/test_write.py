@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 
 import holdfast
+from holdfast.engines.local.write import write_table
 from holdfast.env import fixed, system
 from holdfast.errors import Invalid, Unavailable
-from holdfast.local.write import write_table
 from holdfast.model.mutation import STAGED
-from holdfast.parquet.footer import Node, columns
+from holdfast.parquet.pages.footer import Node, columns
 from holdfast.parquet.read import FileTask, ReadSpec, output_schema, read_batches
 from holdfast.parquet.write import WRITTEN, WriteSpec, file_names, write_batches
 from holdfast.schema.arrow import arrow_schema

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.delta.stats import JsonStats
+from holdfast.engines.local.write import write_table
 from holdfast.env import fixed
-from holdfast.local.write import write_table
+from holdfast.formats.delta.stats.reader import JsonStats
 from holdfast.parquet.stats import truncated_maximum, truncated_minimum
 from holdfast.parquet.write import WriteSpec
 from holdfast.schema.arrow import arrow_schema

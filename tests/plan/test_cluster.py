@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.model.files import FILES, FileStats, FileTable, Slab
-from holdfast.plan.cluster import (
+from holdfast.plan.maintain.cluster import (
     CUBE,
     CUBE_COLUMNS,
     FULL_FILES,
@@ -21,7 +21,7 @@ from holdfast.plan.cluster import (
     plan_clustering,
     plan_z_order,
 )
-from holdfast.plan.compact import Bin, CompactionLimits
+from holdfast.plan.maintain.compact import Bin, CompactionLimits
 from tests.support.depth import examples
 
 BY = (("a",), ("s", "b"))

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 
 import holdfast
-from holdfast.plan.curve import PLACE_BITS, Along, curve_of
+from holdfast.plan.maintain.curve import PLACE_BITS, Along, curve_of
 from tests.support.depth import examples
 
 _TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=10)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from holdfast.plan.hilbert import hilbert, interleave
+from holdfast.plan.maintain.hilbert import hilbert, interleave
 from tests.support.depth import examples
 
 GRIDS = [(1, 6), (2, 1), (2, 5), (3, 1), (3, 4), (4, 3), (5, 2), (6, 2)]

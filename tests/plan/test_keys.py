@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from holdfast.engines.spark.conditions import below
+from holdfast.engines.spark.types import spark_struct
 from holdfast.model.snapshot import Snapshot
-from holdfast.plan import keys as module
-from holdfast.plan.change import Key
-from holdfast.plan.keys import MOST_FILTERS, KeyValues, by_keys, gather, row_group_filter
+from holdfast.plan.dml import keys as module
+from holdfast.plan.dml.change import Key
+from holdfast.plan.dml.keys import MOST_FILTERS, KeyValues, by_keys, gather, row_group_filter
 from holdfast.predicate.records import ALWAYS, And, Compare, Constant, Op, Or, Predicate
 from holdfast.schema.arrow import arrow_schema
 from holdfast.schema.types import MAPPING_NAME, DataType, Decimal, Field, Primitive, Struct
-from holdfast.spark.conditions import below
-from holdfast.spark.types import spark_struct
 from tests.plan.test_prune import _text, slab, snapshot
 from tests.predicate import model
 from tests.support.depth import examples

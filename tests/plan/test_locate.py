@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from holdfast import DeltaTable
-from holdfast.delta.state import load
 from holdfast.errors import NoRowIdentity
+from holdfast.formats.delta.state import load
 from holdfast.model.files import FileTable, Slab
 from holdfast.model.snapshot import Snapshot
-from holdfast.plan.locate import CARRIES, FRESH, UNKNOWN, spans
+from holdfast.plan.scan.locate import CARRIES, FRESH, UNKNOWN, spans
 from holdfast.rows.rowmap import ROW_IDS
 from holdfast.storage.open import open_location
 from tests.support.tablesmith import Tablesmith

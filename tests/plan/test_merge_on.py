@@ -12,13 +12,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
-from holdfast.plan.change import Key
-from holdfast.plan.merge_on import On, references, source_aliases, understand
+from holdfast.engines.spark.types import spark_struct
+from holdfast.plan.dml.change import Key
+from holdfast.plan.dml.merge_condition import On, references, source_aliases, understand
 from holdfast.predicate.parse import parse
 from holdfast.predicate.records import ALWAYS, Column, columns_of
 from holdfast.predicate.render import render
 from holdfast.schema.types import LONG, STRING, DataType, Field, Primitive, Struct
-from holdfast.spark.types import spark_struct
 
 
 def struct(**types: DataType) -> Struct:

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.model.files import FILES, FileTable, Slab
 from holdfast.model.snapshot import RowIdentity, Snapshot
-from holdfast.plan.metadata_bounds import metadata_bounds
+from holdfast.plan.scan.metadata_bounds import metadata_bounds
 from holdfast.predicate.bounds import Range, Single
 from holdfast.rows.rowmap import ROW_IDS, checksum
 from holdfast.schema.types import LONG, Field, Struct

@@ -9,8 +9,8 @@ import pytest
 from holdfast.errors import Invalid, NoRowIdentity
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import RowIdentity, Snapshot
-from holdfast.plan.named import metadata_named
-from holdfast.plan.scan import with_metadata
+from holdfast.plan.dml.named import metadata_named
+from holdfast.plan.scan.request import with_metadata
 from holdfast.schema.types import LONG, STRING, Field, Primitive, Struct
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from holdfast.errors import Damaged
 from holdfast.model.files import FILES, Bounds, FileStats, FileTable, LeafPath, Slab
 from holdfast.model.snapshot import Snapshot
-from holdfast.plan.prune import Want, prune
-from holdfast.plan.reasons import reasons
-from holdfast.plan.scan import Condition, Request, plan_scan
+from holdfast.plan.scan.prune import Want, prune
+from holdfast.plan.scan.reasons import reasons
+from holdfast.plan.scan.request import Condition, Request, plan_scan
 from holdfast.predicate.parse import parse
 from holdfast.predicate.records import Predicate
 from holdfast.schema.arrow import arrow_type

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast import DeltaTable
-from holdfast.plan.scan import Condition, Request, plan_scan
+from holdfast.plan.scan.request import Condition, Request, plan_scan
 from holdfast.predicate.parse import parse
 
 _fresh = count()

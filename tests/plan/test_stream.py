@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import Invalid
-from holdfast.plan.changes import ChangeKind, ChangeQuery
-from holdfast.plan.stream import (
+from holdfast.plan.changefeed.query import ChangeKind, ChangeQuery
+from holdfast.plan.changefeed.stream import (
     Appends,
     BatchLimits,
     Feed,

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.plan.vacuum import LISTED, DirectoryLayout, Kept, plan_vacuum
+from holdfast.plan.maintain.vacuum import LISTED, DirectoryLayout, Kept, plan_vacuum
 from tests.support.depth import examples
 
 HORIZON = 100

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.plan.value_ranges import Ranges
+from holdfast.plan.dml.value_ranges import Ranges
 from tests.support.depth import examples
 
 KINDS: dict[pa.DataType, st.SearchStrategy[Any]] = {

@@ -9,8 +9,10 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from holdfast.cli import COMMANDS, checks, doctor, main
-from holdfast.cli.checks import CHECKS, Check
+from holdfast.cli import COMMANDS, main
+from holdfast.cli.doctor import checks
+from holdfast.cli.doctor import command as doctor
+from holdfast.cli.doctor.checks import CHECKS, Check
 
 
 def test_the_json_is_one_object_with_every_check() -> None:

@@ -23,9 +23,9 @@ def test_the_modules_of_a_scan(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_a_call_upwards_is_told(tmp_path: Path) -> None:
     trace = paths.Trace()
-    down = paths.Call("holdfast.table.reads", "holdfast.plan.scan", "planned")
-    up = paths.Call("holdfast.plan.scan", "holdfast.table.reads", "told")
-    beside = paths.Call("holdfast.spark.scan", "holdfast.local.runner", "LocalRunner")
+    down = paths.Call("holdfast.verbs.read.verbs", "holdfast.plan.scan.request", "planned")
+    up = paths.Call("holdfast.plan.scan.request", "holdfast.verbs.read.verbs", "told")
+    beside = paths.Call("holdfast.engines.spark.scan.native", "holdfast.engines.local.scan", "LocalRunner")
     trace.calls.update([down, up, up, beside])
     assert trace.upward == {up: 2}
 

@@ -20,10 +20,10 @@ import pytest
 
 import holdfast
 from holdfast import DeltaTable, Invalid, NoRowIdentity, NotATable, TableError, Unavailable, UnknownColumn, Unsupported
-from holdfast.cli import checks
+from holdfast.cli.doctor import checks
+from holdfast.engines.spark.session import local_session as sessions
+from holdfast.engines.spark.session.home import two_sparks
 from holdfast.errors import SchemaMismatch, UnknownVersion
-from holdfast.spark import session as sessions
-from holdfast.spark.home import two_sparks
 
 A_FULL_STOP_IN_THE_MIDDLE = re.compile(r"[.!] [A-Z]")
 
@@ -222,7 +222,7 @@ def test_an_old_spark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     ("missing", "code", "says"),
     [
         ("pyiceberg", "holdfast.IcebergTable", "pip install 'holdfast[iceberg]'"),
-        ("faiss", "from holdfast.index.vector_library import library; library()", "pip install 'holdfast[vector]'"),
+        ("faiss", "from holdfast.index.vector.library import library; library()", "pip install 'holdfast[vector]'"),
     ],
 )
 def test_a_missing_extra_is_named(missing: str, code: str, says: str) -> None:

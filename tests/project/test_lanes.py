@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from holdfast.engines.spark.session.local_session import session
 from holdfast.errors import Invalid
-from holdfast.spark.session import session
 
 pytestmark = pytest.mark.everywhere
 

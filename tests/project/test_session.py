@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import integers
 
+from holdfast.engines.spark.session import local_session as module
+from holdfast.engines.spark.session.java import OLDEST, every_java, find_java
+from holdfast.engines.spark.session.local_session import driver_memory_mb, shuffle_partitions
 from holdfast.errors import Unavailable
-from holdfast.spark import session as module
-from holdfast.spark.java import OLDEST, every_java, find_java
-from holdfast.spark.session import driver_memory_mb, shuffle_partitions
 
 MIB = 1 << 20
 

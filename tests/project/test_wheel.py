@@ -30,7 +30,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) ->
     }
     held = {name for name in wheel.namelist() if ".dist-info/" not in name}
     assert held == sources
-    assert {"holdfast/py.typed", "holdfast/spark/log4j2.properties", "holdfast/cli/__main__.py"} <= held
+    assert {"holdfast/py.typed", "holdfast/engines/spark/session/log4j2.properties", "holdfast/cli/__main__.py"} <= held
 
 
 def test_the_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from holdfast.cli import tour_code
-from holdfast.cli.tour_guide import shown
+from holdfast.cli.tour import code as tour_code
+from holdfast.cli.tour.guide import shown
 from holdfast.report.code import python
 from holdfast.report.facts import Facts
 from holdfast.report.style import SHEET

@@ -7,10 +7,10 @@ import pytest
 from holdfast import DeltaTable
 from holdfast.env import system
 from holdfast.model.mutation import TableDefinition
-from holdfast.plan.biography import What
-from holdfast.table.builder import CreateMode
-from holdfast.table.delta_handle import DeltaHandle
-from holdfast.table.writing import make
+from holdfast.plan.changefeed.biography import What
+from holdfast.verbs.define.builder import CreateMode
+from holdfast.verbs.dml.write import make
+from holdfast.verbs.open.delta_handle import DeltaHandle
 from tests.s3.conftest import Place
 from tests.support.damage import COLUMNS, append
 

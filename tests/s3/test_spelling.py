@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast import DeltaTable, IcebergTable
-from holdfast.spark import scan
-from holdfast.spark.filelist import ListedFile
-from holdfast.spark.scratch import Scratch, scratch_for
+from holdfast.engines.spark.scan import native as scan
+from holdfast.engines.spark.scan.file_list import ListedFile
+from holdfast.engines.spark.scan.scratch import Scratch, scratch_for
 from holdfast.storage.open import open_location
-from tests.iceberg.smith import Smith, column
+from tests.formats.iceberg.smith import Smith, column
 from tests.s3.conftest import Place
 from tests.support.s3 import S3Server
 from tests.support.tablesmith import Tablesmith

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 import holdfast
 from holdfast import DeltaTable
-from holdfast.spark import arrow_path
+from holdfast.engines.spark.scan import arrow_path
 from holdfast.storage.open import open_location
 from tests.s3.conftest import Place
 from tests.support.reading import IDS, known, sorted_rows

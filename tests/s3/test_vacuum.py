@@ -6,15 +6,15 @@ import pyarrow as pa
 import pytest
 
 from holdfast import DeltaTable
-from holdfast.delta.state import load
 from holdfast.env import Env, system
 from holdfast.errors import UnknownVersion
+from holdfast.formats.delta.state import load
 from holdfast.model.mutation import TableDefinition
 from holdfast.schema.types import LONG, STRING, Field, Struct
-from holdfast.table.builder import CreateMode
-from holdfast.table.delta_handle import DeltaHandle
-from holdfast.table.vacuuming import vacuum
-from holdfast.table.writing import make
+from holdfast.verbs.define.builder import CreateMode
+from holdfast.verbs.dml.write import make
+from holdfast.verbs.maintain.vacuum import vacuum
+from holdfast.verbs.open.delta_handle import DeltaHandle
 from tests.s3.conftest import Place
 
 pytestmark = pytest.mark.s3

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from holdfast.delta.state import load
-from holdfast.delta.vectors import load_hidden
-from holdfast.plan.scan import Request, plan_scan
-from holdfast.plan.tasks import planned_files, read_spec
-from holdfast.spark.arrow_path import _WORKERS_NEED, _packed, _reader, _unpacking
+from holdfast.engines.spark.scan.arrow_path import _WORKERS_NEED, _packed, _reader, _unpacking
+from holdfast.formats.delta.deletion_vectors import load_hidden
+from holdfast.formats.delta.state import load
+from holdfast.plan.scan.request import Request, plan_scan
+from holdfast.plan.scan.tasks import planned_files, read_spec
 from holdfast.storage.open import open_location
 from tests.s3.conftest import Place
 from tests.support.reading import IDS

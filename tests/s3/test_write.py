@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from holdfast.engines.local.write import write_table
+from holdfast.engines.spark.dml.write import write_frame
 from holdfast.env import system
 from holdfast.errors import Invalid
-from holdfast.local.write import write_table
 from holdfast.parquet.write import WriteSpec
 from holdfast.schema.types import LONG, Field, Primitive
-from holdfast.spark.write import write_frame
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
 from holdfast.storage.sink import open_sink

@@ -9,13 +9,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from holdfast.engines.spark.dml.stored import _BUILT_IN, refuse_shadowed
+from holdfast.engines.spark.types import spark_struct
 from holdfast.errors import Unsupported
 from holdfast.schema.ddl import parse_type
 from holdfast.schema.expressions import stored
 from holdfast.schema.functions import DETERMINISTIC, FOR_DEFAULTS
 from holdfast.schema.types import Field, Primitive, Struct
-from holdfast.spark.stored import _BUILT_IN, refuse_shadowed
-from holdfast.spark.types import spark_struct
 
 _COLUMNS = """struct<a: int, b: string, `we``ird`: int, arr: array<int>, m: map<string, int>,
     s: struct<x: int, y: struct<z: int>>, ts: timestamp, date: date, user: string>"""

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.spark.plain import plain_sql
-from holdfast.sql.known import TableResolver
+from holdfast.engines.spark.session.unpatched import plain_sql
+from holdfast.sql.resolver import TableResolver
 from holdfast.sql.run import run
 
 DATABASE = "sqltests"

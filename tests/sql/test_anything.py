@@ -7,13 +7,15 @@ from hypothesis import strategies as st
 
 from holdfast.errors import TableError
 from holdfast.schema.types import Field, Primitive, Struct
-from holdfast.sql import alter, change, create, describe, insert, maintain, merge, view
-from holdfast.sql.conjuncts import Subject, conditions, understood
 from holdfast.sql.cursor import Cursor
-from holdfast.sql.handing import Pushdown
 from holdfast.sql.parameters import Parameters
+from holdfast.sql.query.conjuncts import Subject, conditions, understood
+from holdfast.sql.query.pushdown import Pushdown
+from holdfast.sql.query.walk import expression_of, query_of, relation_of
+from holdfast.sql.statements import alter, describe, insert, maintain, merge, view
+from holdfast.sql.statements import create_parse as create
+from holdfast.sql.statements import dml as change
 from holdfast.sql.text import statement_of
-from holdfast.sql.walk import expression_of, query_of, relation_of
 from tests.support.depth import examples
 
 VOCABULARY = """

@@ -10,10 +10,10 @@ import pytest
 
 from holdfast.schema.ddl import parse_type
 from holdfast.schema.types import Struct
-from holdfast.sql.conjuncts import Subject, condition_of, conditions, understood
 from holdfast.sql.parameters import Parameters, literal
+from holdfast.sql.query.conjuncts import Subject, condition_of, conditions, understood
+from holdfast.sql.query.walk import query_of
 from holdfast.sql.text import statement_of
-from holdfast.sql.walk import query_of
 
 _PARSED = parse_type("struct<id:bigint, name:string, day:date, x:double, s:struct<a:int>, date:string>")
 assert isinstance(_PARSED, Struct)

@@ -6,12 +6,12 @@ import pytest
 
 from holdfast.schema.ddl import parse_type
 from holdfast.schema.types import Struct
-from holdfast.sql.conjuncts import Subject, condition_of, understood
-from holdfast.sql.handing import Pushdown
 from holdfast.sql.parameters import Parameters
-from holdfast.sql.references import Reference
+from holdfast.sql.query.conjuncts import Subject, condition_of, understood
+from holdfast.sql.query.pushdown import Pushdown
+from holdfast.sql.query.references import Reference
+from holdfast.sql.query.walk import query_of
 from holdfast.sql.text import statement_of
-from holdfast.sql.walk import query_of
 
 
 def struct(text: str) -> Struct:

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from holdfast.errors import Invalid, TableError, Unsupported
-from holdfast.sql import alter, change, create, describe, insert, maintain, merge, view
 from holdfast.sql.cursor import Cursor, NotUnderstood
+from holdfast.sql.statements import alter, describe, insert, maintain, merge, view
+from holdfast.sql.statements import create_parse as create
+from holdfast.sql.statements import dml as change
 from holdfast.sql.text import Statement, statement_of
-from holdfast.table.builder import CreateMode, IdentityGenerator
+from holdfast.verbs.define.builder import CreateMode, IdentityGenerator
 
 _PARSERS: dict[str, Callable[[Cursor], Any]] = {
     "ALTER": alter.parse_alter,

@@ -10,9 +10,10 @@ import pytest
 from holdfast.env import system
 from holdfast.errors import ConstraintViolated, Invalid, UnknownColumn
 from holdfast.schema.types import LONG
-from holdfast.table import altering, placing
 from holdfast.table.delta import DeltaTable
-from holdfast.table.writing import Written
+from holdfast.verbs.define import alter as altering
+from holdfast.verbs.define import alter_order as placing
+from holdfast.verbs.dml.write import Written
 
 
 @pytest.fixture

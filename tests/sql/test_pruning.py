@@ -13,14 +13,14 @@ import pytest
 from hypothesis import example, given
 from pyspark.sql import DataFrame, SparkSession
 
+from holdfast.engines.spark.session.unpatched import plain_sql
 from holdfast.schema.types import Field, Primitive, Struct
-from holdfast.spark.plain import plain_sql
-from holdfast.sql.conjuncts import Subject, all_of, understood
-from holdfast.sql.handing import Pushdown
 from holdfast.sql.parameters import Parameters
-from holdfast.sql.references import Reference
+from holdfast.sql.query.conjuncts import Subject, all_of, understood
+from holdfast.sql.query.pushdown import Pushdown
+from holdfast.sql.query.references import Reference
+from holdfast.sql.query.walk import query_of
 from holdfast.sql.text import Edit, applied, statement_of
-from holdfast.sql.walk import query_of
 from holdfast.table.delta import DeltaTable
 from tests.support.depth import examples
 from tests.support.querysmith import NUMBER, ROWS, TABLES, Dialect, queries

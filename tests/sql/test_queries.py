@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast.errors import NotATable, Unsupported
-from holdfast.sql.known import TableResolver
+from holdfast.sql.resolver import TableResolver
 from holdfast.sql.run import run
 from holdfast.table.delta import DeltaTable
 

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from holdfast.errors import Invalid, Unsupported
 from holdfast.schema.types import Field, Primitive, Struct
-from holdfast.sql.known import TableResolver
-from holdfast.sql.row_fields import natively
+from holdfast.sql.query.row_fields import natively
+from holdfast.sql.resolver import TableResolver
 from holdfast.sql.run import run
 from holdfast.table.delta import DeltaTable
 

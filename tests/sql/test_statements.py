@@ -10,11 +10,11 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from holdfast._dropin.saving import SaveRequest as Saving
+from holdfast._dropin.saving import insert_into
 from holdfast.errors import ConstraintViolated, Invalid, SchemaMismatch, UnknownColumn, Unsupported
-from holdfast.sql.known import TableResolver
+from holdfast.sql.resolver import TableResolver
 from holdfast.sql.run import run
-from holdfast.standin.saving import SaveRequest as Saving
-from holdfast.standin.saving import insert_into
 from holdfast.table.delta import DeltaTable
 from holdfast.table.iceberg import IcebergTable
 

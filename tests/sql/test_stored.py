@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from holdfast.engines.spark.session.unpatched import plain_sql
 from holdfast.errors import Unsupported
-from holdfast.spark.plain import plain_sql
-from holdfast.sql.known import TableResolver
+from holdfast.sql.resolver import TableResolver
 from holdfast.sql.run import run
 
 Ask = Callable[..., DataFrame]

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.sql.references import ParsedQuery
+from holdfast.sql.query.references import ParsedQuery
+from holdfast.sql.query.walk import query_of
 from holdfast.sql.text import Edit, Statement, applied, statement_of
-from holdfast.sql.walk import query_of
 from tests.support.depth import examples
 
 

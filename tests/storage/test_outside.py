@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 import holdfast.storage.outside
 from holdfast import DeltaTable
 from holdfast.cli import main
-from holdfast.delta.actions import Sidecar
-from holdfast.delta.checkpoint import _open_sidecar
 from holdfast.errors import Invalid, TableError
+from holdfast.formats.delta.checkpoint.reader import _open_sidecar
+from holdfast.formats.delta.log.actions import Sidecar
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.open import open_location
 from holdfast.storage.outside import follows

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from holdfast import DeltaTable
-from holdfast.delta.vectors import load_hidden
 from holdfast.errors import Damaged, TableError
+from holdfast.formats.delta.deletion_vectors import load_hidden
 from holdfast.index.registry import DOMAIN, registered
 from holdfast.storage.base import NotFound
 from holdfast.storage.location import is_inside

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from holdfast import DeltaTable, IcebergTable
-from holdfast.delta.checksum import HINT_BYTES
 from holdfast.errors import TableError
+from holdfast.formats.delta.checkpoint.checksum import HINT_BYTES
 from holdfast.model.finding import FindingKind
 from holdfast.storage.base import LARGEST_BYTES, TooLarge
 from holdfast.storage.memory import MemoryStore

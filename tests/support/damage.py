@@ -10,16 +10,16 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast import env
-from holdfast.delta.state import load
+from holdfast.formats.delta.state import load
 from holdfast.model.mutation import TableDefinition
 from holdfast.schema.types import LONG, STRING, Field, Struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
-from holdfast.table.builder import CreateMode
 from holdfast.table.delta import DeltaTable
-from holdfast.table.delta_handle import DeltaHandle
-from holdfast.table.writing import make
+from holdfast.verbs.define.builder import CreateMode
+from holdfast.verbs.dml.write import make
+from holdfast.verbs.open.delta_handle import DeltaHandle
 
 COLUMNS = Struct((Field("id", LONG), Field("v", STRING)))
 Action = dict[str, Any]

@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 from pyiceberg.catalog import Catalog, load_catalog
 
-from holdfast.iceberg import catalog as catalogs
+from holdfast.formats.iceberg.catalog import tables as catalogs
 from holdfast.storage import open as opening
 from holdfast.storage.location import Location
 from tests.support.s3_access import REGION, S3Access

@@ -18,7 +18,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import StaticTable
 
-from holdfast.iceberg.paths import relocated
+from holdfast.formats.iceberg.metadata.paths import relocated
 
 
 @cache

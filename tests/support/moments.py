@@ -18,11 +18,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from holdfast import DeltaTable
+from holdfast.engines.spark.conditions import below
+from holdfast.engines.spark.session.local_session import session
+from holdfast.engines.spark.types import named
 from holdfast.predicate.parse import parse
 from holdfast.predicate.records import has_opaque
-from holdfast.spark.conditions import below
-from holdfast.spark.session import session
-from holdfast.spark.types import named
 
 SESSION_ZONES = ("UTC", "America/Los_Angeles", "Asia/Kolkata")
 _ZONE = "spark.sql.session.timeZone"

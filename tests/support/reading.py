@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from holdfast import DeltaTable
-from holdfast.spark.arrow_path import has_connector
+from holdfast.engines.spark.scan.arrow_path import has_connector
 from holdfast.storage.open import open_location
 from tests.support.tablesmith import Tablesmith
 

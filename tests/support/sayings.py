@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from holdfast.plan.change import Clause, Key, Set, Side
+from holdfast.plan.dml.change import Clause, Key, Set, Side
 
 Row: TypeAlias = dict[str, Any]
 

@@ -24,21 +24,22 @@ from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
-from holdfast.delta.names import LOG, commit_name
-from holdfast.delta.state import load
 from holdfast.env import Env, fixed, system
 from holdfast.errors import OutcomeUnknown, TableError, Unavailable
+from holdfast.formats.delta.log.file_names import LOG, commit_name
+from holdfast.formats.delta.state import load
 from holdfast.model.mutation import TableDefinition
-from holdfast.ops.commit import commit
 from holdfast.schema.types import LONG, STRING, Field, Struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from holdfast.storage.open import open_location
-from holdfast.table import handle, writing
-from holdfast.table.builder import CreateMode
 from holdfast.table.delta import DeltaTable
-from holdfast.table.delta_handle import DeltaHandle
+from holdfast.verbs.commit.loop import commit
+from holdfast.verbs.define.builder import CreateMode
+from holdfast.verbs.dml import write as writing
+from holdfast.verbs.open import handle
+from holdfast.verbs.open.delta_handle import DeltaHandle
 from tests.support.faulty import Crash, Fault, _Wrapped
 from tests.support.simulation_audit import Ledger, Told, audit, audit_feed, audit_reader
 from tests.support.simulation_verbs import Checkpoint, Restore, Row, Upkeep, Verb, arrow_of, changes

@@ -23,9 +23,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from holdfast import DeltaTable
-from holdfast.delta.names import LOG, commit_name
-from holdfast.delta.vectors import vector_file
 from holdfast.errors import ConcurrentWrite, OutcomeUnknown, Unavailable
+from holdfast.formats.delta.deletion_vectors import vector_file
+from holdfast.formats.delta.log.file_names import LOG, commit_name
 from holdfast.rows import bitmap
 from holdfast.storage.base import NotFound, ObjectStore
 from holdfast.storage.location import Location

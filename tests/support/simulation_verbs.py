@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from holdfast import DeltaTable
-from holdfast.delta.checkpoint_write import write_checkpoint
-from holdfast.delta.state import load
 from holdfast.env import Env
-from holdfast.plan.change import Side
+from holdfast.formats.delta.checkpoint.writer import write_checkpoint
+from holdfast.formats.delta.state import load
+from holdfast.plan.dml.change import Side
 
 COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("p", pa.string())])
 KEYS = range(14)  # of rows that writers meet on; the table begins with most of them

@@ -15,8 +15,8 @@ import warnings
 
 from pyspark.sql import SparkSession
 
-from holdfast.spark.java import find_java
-from holdfast.spark.session import session
+from holdfast.engines.spark.session.java import find_java
+from holdfast.engines.spark.session.local_session import session
 
 S3_LANES = ("s3", "s3-arrow", "s3-hadoop")  # without Spark; Spark by way of Arrow; Spark with Hadoop's connector
 LANES = ("classic", "local-cluster", "connect", *S3_LANES)

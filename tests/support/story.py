@@ -16,11 +16,11 @@ import pyarrow as pa
 import pytest
 
 from holdfast import DeltaTable
-from holdfast.delta.checkpoint_write import write_checkpoint
-from holdfast.delta.state import load
 from holdfast.env import system
 from holdfast.errors import AmbiguousMatch
-from holdfast.plan.change import Side
+from holdfast.formats.delta.checkpoint.writer import write_checkpoint
+from holdfast.formats.delta.state import load
+from holdfast.plan.dml.change import Side
 from holdfast.storage.open import open_location
 from tests.support.sayings import Row, Said, When, only_deletes, shown, takers
 

@@ -11,8 +11,8 @@ from weakref import finalize
 
 from rich.console import Console
 
-from holdfast.cli.tour_guide import WIDEST
-from holdfast.cli.tour_story import Scene, take
+from holdfast.cli.tour.guide import WIDEST
+from holdfast.cli.tour.story import Scene, take
 from holdfast.env import fixed
 from holdfast.report.facts import Facts
 

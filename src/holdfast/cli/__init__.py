@@ -33,34 +33,48 @@ class Subcommand:
 LOOK, CHANGE, TEND, HERE = "Look", "Change rows", "Look after a table", "This machine"
 
 COMMANDS = {
-    "show": Subcommand("holdfast.cli.show", LOOK, "Rows of a table, now or at an earlier version."),
-    "history": Subcommand("holdfast.cli.history", LOOK, "What was done to a table, newest first."),
-    "detail": Subcommand("holdfast.cli.detail", LOOK, "What a table is: size, columns, settings, who can open it."),
-    "files": Subcommand("holdfast.cli.files", LOOK, "The live files of a table, or what a condition would read."),
-    "changes": Subcommand("holdfast.cli.changes", LOOK, "What happened to rows from one version to another."),
-    "biography": Subcommand("holdfast.cli.biography", LOOK, "The life of one row, by its id."),
-    "take": Subcommand("holdfast.cli.take", LOOK, "Rows by their ids, in the order asked."),
+    "show": Subcommand("holdfast.cli.commands.show", LOOK, "Rows of a table, now or at an earlier version."),
+    "history": Subcommand("holdfast.cli.commands.history", LOOK, "What was done to a table, newest first."),
+    "detail": Subcommand(
+        "holdfast.cli.commands.detail", LOOK, "What a table is: size, columns, settings, who can open it."
+    ),
+    "files": Subcommand(
+        "holdfast.cli.commands.files", LOOK, "The live files of a table, or what a condition would read."
+    ),
+    "changes": Subcommand("holdfast.cli.commands.changes", LOOK, "What happened to rows from one version to another."),
+    "biography": Subcommand("holdfast.cli.commands.biography", LOOK, "The life of one row, by its id."),
+    "take": Subcommand("holdfast.cli.commands.take", LOOK, "Rows by their ids, in the order asked."),
     "lookup": Subcommand(
-        "holdfast.cli.lookup", LOOK, "Rows by the values of columns, through an index if there is one."
+        "holdfast.cli.commands.lookup", LOOK, "Rows by the values of columns, through an index if there is one."
     ),
-    "sql": Subcommand("holdfast.cli.sql", LOOK, "A SELECT over tables, on Spark."),
-    "append": Subcommand("holdfast.cli.append", CHANGE, "Add the rows of Parquet, CSV or JSON files."),
-    "delete": Subcommand("holdfast.cli.delete", CHANGE, "Take out the rows that satisfy a condition."),
-    "update": Subcommand("holdfast.cli.update", CHANGE, "Set columns of the rows that satisfy a condition."),
-    "merge": Subcommand("holdfast.cli.merge", CHANGE, "Update the rows that a file matches and insert the others."),
-    "restore": Subcommand("holdfast.cli.restore", CHANGE, "Bring back the rows of an earlier version."),
-    "compact": Subcommand("holdfast.cli.compact", TEND, "Write small files together, every row as it was."),
-    "cluster": Subcommand("holdfast.cli.cluster", TEND, "Put rows with near values into the same files."),
-    "vacuum": Subcommand("holdfast.cli.vacuum", TEND, "Delete files that no version within the retention needs."),
-    "check": Subcommand("holdfast.cli.check", TEND, "Is the table sound? Repair what can be repaired safely."),
-    "properties": Subcommand("holdfast.cli.properties", TEND, "The properties of a table: list, set, unset."),
+    "sql": Subcommand("holdfast.cli.commands.sql", LOOK, "A SELECT over tables, on Spark."),
+    "append": Subcommand("holdfast.cli.commands.append", CHANGE, "Add the rows of Parquet, CSV or JSON files."),
+    "delete": Subcommand("holdfast.cli.commands.delete", CHANGE, "Take out the rows that satisfy a condition."),
+    "update": Subcommand("holdfast.cli.commands.update", CHANGE, "Set columns of the rows that satisfy a condition."),
+    "merge": Subcommand(
+        "holdfast.cli.commands.merge", CHANGE, "Update the rows that a file matches and insert the others."
+    ),
+    "restore": Subcommand("holdfast.cli.commands.restore", CHANGE, "Bring back the rows of an earlier version."),
+    "compact": Subcommand("holdfast.cli.commands.compact", TEND, "Write small files together, every row as it was."),
+    "cluster": Subcommand("holdfast.cli.commands.cluster", TEND, "Put rows with near values into the same files."),
+    "vacuum": Subcommand(
+        "holdfast.cli.commands.vacuum", TEND, "Delete files that no version within the retention needs."
+    ),
+    "check": Subcommand("holdfast.cli.commands.check", TEND, "Is the table sound? Repair what can be repaired safely."),
+    "properties": Subcommand("holdfast.cli.commands.properties", TEND, "The properties of a table: list, set, unset."),
     "enable-row-tracking": Subcommand(
-        "holdfast.cli.tracking", TEND, "Give every row an id, while others go on writing."
+        "holdfast.cli.commands.tracking", TEND, "Give every row an id, while others go on writing."
     ),
-    "publish": Subcommand("holdfast.cli.publish", TEND, "Bring rows into a table of the other format, ids kept."),
-    "index": Subcommand("holdfast.cli.index", TEND, "Indexes: list, create, refresh, rebuild, drop, verify, stats."),
-    "tour": Subcommand("holdfast.cli.tour", HERE, "What Holdfast does, shown on tables made on the spot."),
-    "doctor": Subcommand("holdfast.cli.doctor", HERE, "Look at this machine: versions, Java, ways to run Spark."),
+    "publish": Subcommand(
+        "holdfast.cli.commands.publish", TEND, "Bring rows into a table of the other format, ids kept."
+    ),
+    "index": Subcommand(
+        "holdfast.cli.commands.index", TEND, "Indexes: list, create, refresh, rebuild, drop, verify, stats."
+    ),
+    "tour": Subcommand("holdfast.cli.tour.command", HERE, "What Holdfast does, shown on tables made on the spot."),
+    "doctor": Subcommand(
+        "holdfast.cli.doctor.command", HERE, "Look at this machine: versions, Java, ways to run Spark."
+    ),
 }
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from holdfast.cli.answer import Answer
+from holdfast.cli.commit_summary import told
+from holdfast.cli.output import Answer
 from holdfast.cli.screen import Head, count_text, grid, say, size_text
-from holdfast.cli.told import told
 
 _SHOWN = 20
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias, cast
 
 import click
 
-from holdfast.cli.answer import Answer
 from holdfast.cli.failure import debug_option, json_option
-from holdfast.cli.lean import leave_pandas_out
+from holdfast.cli.no_pandas import leave_pandas_out
+from holdfast.cli.output import Answer
 from holdfast.cli.target import Target
 
 Function: TypeAlias = Callable[..., Any]

@@ -9,7 +9,7 @@ from sqlglot.errors import SqlglotError
 
 from holdfast.errors import Invalid
 from holdfast.model.snapshot import Snapshot
-from holdfast.plan.scan import Condition, known_columns, refuse_unknown
+from holdfast.plan.scan.request import Condition, known_columns, refuse_unknown
 from holdfast.predicate.parse import parse, unknown_names
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from holdfast.cli.visible import screen
-from holdfast.spark.terminal import on_terminal
+from holdfast.terminal import on_terminal
 
 
 @contextmanager

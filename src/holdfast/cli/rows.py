@@ -7,11 +7,11 @@ from importlib import import_module
 
 import pyarrow as pa
 
-from holdfast.cli.answer import Answer, show_rows
+from holdfast.cli.output import Answer, show_rows
 from holdfast.cli.screen import count_text
 from holdfast.cli.target import Opened
-from holdfast.local.runner import LocalRunner
-from holdfast.plan.scan import Condition, Request
+from holdfast.engines.local.scan import LocalRunner
+from holdfast.plan.scan.request import Condition, Request
 from holdfast.rows.columns import ROW_COMMIT_VERSION, ROW_ID
 
 IDS = (ROW_ID, ROW_COMMIT_VERSION)

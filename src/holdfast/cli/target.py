@@ -13,17 +13,17 @@ from importlib import import_module
 from typing import Any
 
 import holdfast
-from holdfast.delta.pins import pins_of
-from holdfast.delta.state import DeltaState, load
-from holdfast.delta.vacuums import missing_file
 from holdfast.errors import Invalid, NotATable, UnknownVersion, Unsupported
+from holdfast.formats.delta.history.pins import pins_of
+from holdfast.formats.delta.history.vacuums import missing_file
+from holdfast.formats.delta.state import DeltaState, load
 from holdfast.model.snapshot import Snapshot
-from holdfast.ops.open_table import OpenTable
 from holdfast.storage.instead import Ways, advice
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
-from holdfast.table.moment import moment_ms
-from holdfast.table.open_delta import open_delta
+from holdfast.verbs.open.delta import open_delta
+from holdfast.verbs.open.moment import moment_ms
+from holdfast.verbs.read.open_table import OpenTable
 
 IN_A_SHELL = Ways(
     parquet="make one of them with `holdfast append --create NEW_TABLE FILES`, or in place with "
@@ -69,7 +69,7 @@ class Target:
         """The table as it is, or was at a version or a moment."""
         if self.is_iceberg:
             state = self._iceberg(version, at)
-            return Opened(import_module("holdfast.table.open_iceberg").open_iceberg(state), state, "iceberg")
+            return Opened(import_module("holdfast.verbs.open.iceberg").open_iceberg(state), state, "iceberg")
         delta = self.delta(version, at)
         return Opened(open_delta(delta), delta, "delta")
 
@@ -107,12 +107,12 @@ class Target:
         return holdfast.IcebergTable.load(session, self.catalog, self.name, **options)
 
     def _iceberg(self, version: str | None, at: str | None) -> Any:
-        iceberg = import_module("holdfast.iceberg.state")
+        iceberg = import_module("holdfast.formats.iceberg.state")
         options = dict(self.storage) or None
         if self.catalog is None:
             state = iceberg.load(self.name, storage_options=options, allow_outside=self.allow_outside)
         else:
-            catalogs = import_module("holdfast.iceberg.catalog")
+            catalogs = import_module("holdfast.formats.iceberg.catalog.tables")
             found = catalogs.catalog_table(
                 self.catalog, self.name, storage_options=options, allow_outside=self.allow_outside
             )

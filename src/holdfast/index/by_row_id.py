@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from holdfast.errors import TableError
 from holdfast.index.reader import PinnedReader
 from holdfast.model.files import FileTable
-from holdfast.plan.locate import FRESH, spans_of
-from holdfast.plan.prune import Want
+from holdfast.plan.scan.locate import FRESH, spans_of
+from holdfast.plan.scan.prune import Want
 from holdfast.predicate.records import ALWAYS, Column, Compare, In, Op, Predicate, conjuncts
 from holdfast.rows.columns import DELETED, ROW_ID
 

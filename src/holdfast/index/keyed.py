@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from holdfast.errors import Invalid
 from holdfast.model.snapshot import Snapshot
-from holdfast.plan.scan import refuse_unknown
+from holdfast.plan.scan.request import refuse_unknown
 from holdfast.predicate.parse import by_value
 from holdfast.predicate.records import Compare, Constant, In, IsNull, Not, Op, Or, Predicate, Value, conjunction
 from holdfast.rows.keys import is_keyable

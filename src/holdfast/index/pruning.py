@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from holdfast.errors import TableError
 from holdfast.index.search import Indexes, pays, too_many
 from holdfast.model.files import FileTable
-from holdfast.plan.prune import Want
+from holdfast.plan.scan.prune import Want
 from holdfast.predicate.records import ALWAYS, Predicate, conjunction, tested_columns
 from holdfast.storage.arrays import strings
 

@@ -27,11 +27,11 @@ from holdfast.index.moved import Moved
 from holdfast.index.rowmaps import Learned, RowMaps
 from holdfast.model.files import DV, FileTable, NoStats, Slab
 from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
+from holdfast.parquet.pages.take import Pick, Taking
 from holdfast.parquet.read import FileTask, ReadSpec
-from holdfast.parquet.take import Pick, Taking
-from holdfast.plan.locate import CARRIES, FRESH, UNKNOWN
-from holdfast.plan.scan import Request, ScanPlan, plan_scan
-from holdfast.plan.tasks import planned_files, read_spec
+from holdfast.plan.scan.locate import CARRIES, FRESH, UNKNOWN
+from holdfast.plan.scan.request import Request, ScanPlan, plan_scan
+from holdfast.plan.scan.tasks import planned_files, read_spec
 from holdfast.rows.layers import arrange
 from holdfast.rows.rowmap import RowMap
 from holdfast.rows.segments import NOT_FOUND

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from holdfast.errors import Damaged
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import Snapshot
-from holdfast.parquet.find import Carrier
+from holdfast.parquet.pages.find import Carrier
 from holdfast.parquet.rowmap import MappedRows, Seen, decoded, look, read_map, seek
-from holdfast.plan.locate import CARRIES, FRESH, UNKNOWN, spans
+from holdfast.plan.scan.locate import CARRIES, FRESH, UNKNOWN, spans
 from holdfast.rows.rowmap import RowMap, Runs
 from holdfast.rows.sequence import RowIdSequence
 from holdfast.storage.base import ObjectStore

@@ -18,19 +18,19 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
+from holdfast.engines.local.indexing import matching_places
 from holdfast.errors import Damaged, TableError
-from holdfast.index.entries import Segment, SegmentHits
 from holdfast.index.narrow import narrowed
-from holdfast.index.query import IndexQuery, asked_of
 from holdfast.index.reader import PinnedReader
 from holdfast.index.registry import Index, Registered, fields_of, unfit
-from holdfast.index.scalar import BITMAP, ENTRIES, segment_of
+from holdfast.index.scalar.entries import Segment, SegmentHits
+from holdfast.index.scalar.kind import BITMAP, ENTRIES, segment_of
+from holdfast.index.scalar.query import IndexQuery, asked_of
 from holdfast.index.segment import checksum
 from holdfast.index.tail import KnownFiles, Since, Tail, Unsteady, known_from, parts_of, tail_of
 from holdfast.index.tail_rows import TailRows, file_numbers, tail_rows
-from holdfast.local.indexing import matching_places
 from holdfast.model.snapshot import LoadHidden
-from holdfast.plan.prune import Want, prune
+from holdfast.plan.scan.prune import Want, prune
 from holdfast.predicate.records import Predicate, columns_of
 from holdfast.rows.keys import Numbers
 from holdfast.schema.types import Field

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from holdfast.engines.local.indexing import rows_with_places
 from holdfast.index.reader import PinnedReader
 from holdfast.index.tail import Tail, parts_of
-from holdfast.local.indexing import rows_with_places
 from holdfast.model.snapshot import LoadHidden
 from holdfast.predicate.evaluate import matches
 from holdfast.predicate.records import Predicate

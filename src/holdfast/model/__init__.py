@@ -1,0 +1,1 @@
+"""The records that formats, plans and engines share."""

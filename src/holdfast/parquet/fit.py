@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import Invalid
-from holdfast.parquet.footer import is_list, stored_type
+from holdfast.parquet.pages.footer import is_list, stored_type
 from holdfast.schema.arrow import VARIANT, arrow_type
 from holdfast.schema.types import Array, DataType, Field, Map, Primitive, Struct
 

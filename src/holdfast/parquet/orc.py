@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow.orc import ORCFile
 
-from holdfast.parquet.footer import Node, columns
+from holdfast.parquet.pages.footer import Node, columns
 
 
 class OrcFile:

@@ -28,9 +28,9 @@ from pyroaring import BitMap64
 from holdfast.errors import Damaged, MissingFile, Unsupported
 from holdfast.parquet.calendar import Calendar, calendar_of
 from holdfast.parquet.convert import FileFacts, convert, find, find_name, needs_nothing
-from holdfast.parquet.footer import Node, columns
-from holdfast.parquet.gone import EqualityDeleteRows, are_gone
+from holdfast.parquet.equality_deletes import EqualityDeleteRows, are_gone
 from holdfast.parquet.orc import OrcFile
+from holdfast.parquet.pages.footer import Node, columns
 from holdfast.rows import columns as names
 from holdfast.rows.words import mask
 from holdfast.schema.arrow import arrow_schema, arrow_type

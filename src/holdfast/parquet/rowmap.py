@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from holdfast.errors import Damaged
-from holdfast.parquet.find import Carrier
-from holdfast.parquet.footer import read_footer
 from holdfast.parquet.orc import OrcFile
+from holdfast.parquet.pages.find import Carrier
+from holdfast.parquet.pages.footer import read_footer
 from holdfast.parquet.source import open_source
 from holdfast.rows.rowmap import DERIVED, RowMap
 from holdfast.rows.stamp import LARGEST_ID

@@ -11,7 +11,7 @@ import io
 import pyarrow as pa
 
 from holdfast.errors import Damaged, MissingFile
-from holdfast.parquet.footer import FOOTER_GUESS
+from holdfast.parquet.pages.footer import FOOTER_GUESS
 from holdfast.storage.base import NotFound, ObjectStore
 from holdfast.storage.border import file_system
 from holdfast.storage.local import opened

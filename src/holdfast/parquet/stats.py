@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from holdfast.parquet.calendar import calendar_of
-from holdfast.parquet.footer import Node, columns
+from holdfast.parquet.pages.footer import Node, columns
 from holdfast.schema.arrow import arrow_type
 from holdfast.schema.stats_leaves import LeafPath
 from holdfast.schema.types import Array, DataType, Decimal, Field, Map, Primitive, Struct

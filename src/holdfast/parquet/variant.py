@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.errors import Damaged, Unsupported
-from holdfast.parquet.footer import is_list
+from holdfast.parquet.pages.footer import is_list
 
 NULL = b"\x00"
 _OBJECT, _ARRAY = 2, 3

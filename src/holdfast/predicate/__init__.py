@@ -1,0 +1,1 @@
+"""Conditions as records, and what statistics prove about them."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from holdfast.plan.biography import Biography
+from holdfast.plan.changefeed.biography import Biography
 
 
 @dataclass(frozen=True, slots=True)

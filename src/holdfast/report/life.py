@@ -10,9 +10,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.delta.history import history
-from holdfast.delta.state import load
 from holdfast.errors import Unsupported
+from holdfast.formats.delta.history.commits import history
+from holdfast.formats.delta.state import load
 from holdfast.model.snapshot import Snapshot
 from holdfast.report.facts import FileLife, Life, Version
 from holdfast.storage.location import Location

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 from html import escape
 
-from holdfast.plan.biography import Event
+from holdfast.plan.changefeed.biography import Event
 from holdfast.report.charts import bytes_chart, changes_chart, life_chart, lookup_chart
 from holdfast.report.code import python
 from holdfast.report.facts import Facts, TourStep

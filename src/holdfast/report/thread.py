@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from holdfast.plan.biography import Biography, Event
+from holdfast.plan.changefeed.biography import Biography, Event
 from holdfast.report.facts import FileLife, Life
 from holdfast.report.svg import Figure, NumberTable, drawing, hint, tag, text
 from holdfast.report.words import file_name, many, number

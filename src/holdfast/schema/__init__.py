@@ -1,0 +1,1 @@
+"""Types, column mapping, properties and constraints of a table."""

@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from holdfast.ops.vacuum import Vacuumed
-from holdfast.table.changing import Changed, ChangePlan
 from holdfast.table.delta import DeltaTable
 from holdfast.table.either import IcebergTable
-from holdfast.table.optimizing import Compacted
+from holdfast.verbs.dml.delete_update import Changed, ChangePlan
+from holdfast.verbs.maintain.optimize import Compacted
+from holdfast.verbs.maintain.vacuum_files import Vacuumed
 
 _LONG = pa.int64()
 _SIZES = pa.struct([("min", _LONG), ("max", _LONG), ("avg", pa.float64()), ("totalFiles", _LONG), ("totalSize", _LONG)])

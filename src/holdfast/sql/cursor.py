@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from holdfast.errors import Invalid
-from holdfast.sql.references import BEGINS_QUERY, Span, name_end, names, split_parts
+from holdfast.sql.query.references import BEGINS_QUERY, Span, name_end, names, split_parts
 from holdfast.sql.text import Statement, TokenKind
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.errors import Invalid, Unsupported
-from holdfast.sql.asking import StatementContext
+from holdfast.sql.context import StatementContext
 from holdfast.sql.cursor import Cursor
 from holdfast.sql.parameters import literal
-from holdfast.sql.references import Span, name_end, names
+from holdfast.sql.query.references import Span, name_end, names
 from holdfast.sql.text import Edit, Statement, TokenKind, applied, statement_of
 
 _BEFORE_TABLES = frozenset(("FROM", "JOIN", "INTO", "UPDATE", "TABLE", "OVERWRITE", "USING"))

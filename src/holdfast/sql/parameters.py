@@ -17,8 +17,8 @@ from typing import Any
 
 from pyspark.sql import Column
 
+from holdfast.engines.spark.column_text import UNREADABLE, sql_of
 from holdfast.errors import Invalid
-from holdfast.spark.column_text import UNREADABLE, sql_of
 from holdfast.sql.text import Edit, Statement, TokenKind, applied
 
 

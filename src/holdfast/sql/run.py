@@ -11,17 +11,21 @@ from typing import Any, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 
+from holdfast.engines.spark.session.catalog import find
 from holdfast.errors import NotATable, TableError, Unsupported
-from holdfast.spark.catalog import find
-from holdfast.sql import alter, answers, change, comment, create, creating, describe, insert, maintain, merge, view
-from holdfast.sql.asking import StatementContext
+from holdfast.sql import answers
+from holdfast.sql.context import StatementContext
 from holdfast.sql.cursor import Cursor, NotUnderstood
 from holdfast.sql.immediate import identified, parse_immediate, refuse_script, said
-from holdfast.sql.known import ResolvedTable, TableResolver
 from holdfast.sql.parameters import Parameters
-from holdfast.sql.query import run_query
-from holdfast.sql.references import BEGINS_QUERY, Span
+from holdfast.sql.query.references import BEGINS_QUERY, Span
+from holdfast.sql.query.run import run_query
+from holdfast.sql.resolver import ResolvedTable, TableResolver
 from holdfast.sql.several import inserts_in
+from holdfast.sql.statements import alter, comment, describe, insert, maintain, merge, view
+from holdfast.sql.statements import create_parse as create
+from holdfast.sql.statements import create_run as creating
+from holdfast.sql.statements import dml as change
 from holdfast.sql.text import Statement, statement_of
 
 _Parse: TypeAlias = Callable[..., Any]

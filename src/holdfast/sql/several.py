@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from holdfast.errors import Unsupported
 from holdfast.sql.cursor import Cursor
-from holdfast.sql.insert import parse_insert
+from holdfast.sql.statements.insert import parse_insert
 from holdfast.sql.text import Statement
 
 

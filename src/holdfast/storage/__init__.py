@@ -1,0 +1,1 @@
+"""Object stores: local files, memory, and cloud storage."""

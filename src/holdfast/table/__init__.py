@@ -1,0 +1,1 @@
+"""`DeltaTable` and `IcebergTable`, the objects that users hold."""

@@ -21,38 +21,40 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from holdfast.delta import detail, history
-from holdfast.delta.state import DeltaState, is_table, load
+from holdfast.engines.spark.conditions import stated_in_text
 from holdfast.env import system
 from holdfast.errors import Invalid
+from holdfast.formats.delta import detail
+from holdfast.formats.delta.history import commits as history
+from holdfast.formats.delta.state import DeltaState, is_table, load
 from holdfast.model.mutation import TableDefinition
-from holdfast.ops.backfill import BATCH_FILES
-from holdfast.spark.conditions import stated_in_text
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
-from holdfast.table import altering, converting
-from holdfast.table.auto import after
-from holdfast.table.backfilling import Report, Tracked, enable_row_tracking
-from holdfast.table.builder import PLAIN, CreateMode, DeltaTableBuilder
-from holdfast.table.compacting import LogCompaction, compact_log
-from holdfast.table.delta_handle import DeltaHandle
-from holdfast.table.delta_publishing import DeltaPublishing
-from holdfast.table.dropping import Dropped, drop_feature_support
-from holdfast.table.erasing import ErasureVerbs
-from holdfast.table.handle import Metadata
 from holdfast.table.making import MakingVerbs
-from holdfast.table.matched import Met, replace_matched
-from holdfast.table.names import place_of
-from holdfast.table.nearest import NearestVerbs
-from holdfast.table.reads import ReadVerbs
-from holdfast.table.replacing import found
-from holdfast.table.restoring import RestoreVerbs
-from holdfast.table.streaming import StreamVerbs
-from holdfast.table.transaction import TransactionVerbs
-from holdfast.table.upkeep import UpkeepVerbs
-from holdfast.table.vacuuming import VersionVerbs
-from holdfast.table.verbs import RowVerbs, said
-from holdfast.table.writing import WriteOptions, Written, is_seen, make, rows_of, write
+from holdfast.verbs.commit.transaction import TransactionVerbs
+from holdfast.verbs.define import alter as altering
+from holdfast.verbs.define import convert as converting
+from holdfast.verbs.define.backfill import BATCH_FILES
+from holdfast.verbs.define.builder import PLAIN, CreateMode, DeltaTableBuilder
+from holdfast.verbs.define.drop_feature import Dropped, drop_feature_support
+from holdfast.verbs.define.row_tracking import Report, Tracked, enable_row_tracking
+from holdfast.verbs.dml.replace_matched import Met, replace_matched
+from holdfast.verbs.dml.replace_where import found
+from holdfast.verbs.dml.verbs import RowVerbs, said
+from holdfast.verbs.dml.write import WriteOptions, Written, is_seen, make, rows_of, write
+from holdfast.verbs.index.nearest import NearestVerbs
+from holdfast.verbs.maintain.erase import ErasureVerbs
+from holdfast.verbs.maintain.log_compaction import LogCompaction, compact_log
+from holdfast.verbs.maintain.post_commit import after
+from holdfast.verbs.maintain.restore import RestoreVerbs
+from holdfast.verbs.maintain.upkeep import UpkeepVerbs
+from holdfast.verbs.maintain.vacuum import VersionVerbs
+from holdfast.verbs.open.delta_handle import DeltaHandle
+from holdfast.verbs.open.handle import Metadata
+from holdfast.verbs.open.names import place_of
+from holdfast.verbs.publish.delta import DeltaPublishing
+from holdfast.verbs.read.verbs import ReadVerbs
+from holdfast.verbs.stream.streams import StreamVerbs
 
 _BY_PATH = re.compile(r"(?:delta\.)?`(.+)`", re.DOTALL)
 

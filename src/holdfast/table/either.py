@@ -8,7 +8,7 @@ from __future__ import annotations
 from holdfast.errors import Unsupported
 
 try:
-    from holdfast.iceberg.state import IcebergState
+    from holdfast.formats.iceberg.state import IcebergState
     from holdfast.table.iceberg import IcebergTable
 except Unsupported:  # pyiceberg is missing
 

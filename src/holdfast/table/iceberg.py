@@ -16,17 +16,17 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from holdfast.iceberg.catalog import catalog_table
-from holdfast.iceberg.history import history
-from holdfast.iceberg.state import load
-from holdfast.table.iceberg_altering import NEWEST_FORMAT
-from holdfast.table.iceberg_changes import IcebergReadingById
-from holdfast.table.iceberg_checking import IcebergChecking
-from holdfast.table.iceberg_handle import IcebergHandle
-from holdfast.table.iceberg_indexing import IcebergIndexing
-from holdfast.table.iceberg_publishing import IcebergPublishing
-from holdfast.table.iceberg_writing import create
-from holdfast.table.reads import ReadVerbs
+from holdfast.formats.iceberg.catalog.tables import catalog_table
+from holdfast.formats.iceberg.history.snapshots import history
+from holdfast.formats.iceberg.state import load
+from holdfast.verbs.changefeed.iceberg import IcebergReadingById
+from holdfast.verbs.define.iceberg import NEWEST_FORMAT
+from holdfast.verbs.define.iceberg_writing import create
+from holdfast.verbs.index.iceberg import IcebergIndexing
+from holdfast.verbs.maintain.check_iceberg import IcebergChecking
+from holdfast.verbs.open.iceberg_handle import IcebergHandle
+from holdfast.verbs.publish.iceberg import IcebergPublishing
+from holdfast.verbs.read.verbs import ReadVerbs
 
 
 class IcebergTable(ReadVerbs, IcebergPublishing, IcebergReadingById, IcebergIndexing, IcebergChecking):

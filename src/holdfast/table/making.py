@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from pyspark.sql import SparkSession
 
-from holdfast.table.builder import CreateMode
+from holdfast.verbs.define.builder import CreateMode
 
 B = TypeVar("B")
 

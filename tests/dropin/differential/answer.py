@@ -19,7 +19,7 @@ FORM = 1  # goes up when answers are told in another way
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _FILE = re.compile(r"(part|cdc)-[\w<>.-]*parquet")
 _SIZE = re.compile(r"time|bytes|size|min$|max$|avg|parallel", re.IGNORECASE)
-_NAMED = ("pyspark.errors.exceptions.base", "delta.", "builtins", "holdfast.standin.errors")
+_NAMED = ("pyspark.errors.exceptions.base", "delta.", "builtins", "holdfast._dropin.errors")
 _PASSING = {  # columns of answers that tell about a table, and change from run to run
     "version": ("timestamp", "userId", "userName", "job", "notebook", "clusterId", "engineInfo"),
     "format": ("id", "createdAt", "lastModified", "sizeInBytes"),

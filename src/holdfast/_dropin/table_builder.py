@@ -1,0 +1,170 @@
+"""`DeltaTable.create()` and its like: what a table is to be, by path or by name.
+
+1. A name is entered into the catalog when the table is made, and taken out again where making it fails.
+2. A managed table lies where its database does; one with a location is entered with that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import DataType, StructField, StructType
+
+from holdfast._dropin.errors import TABLE_EXISTS, TABLE_NOT_FOUND, as_delta_spark, dress
+from holdfast._dropin.settings import settings_of
+from holdfast.engines.spark.session.catalog import CatalogEntry, enter, find, forget, split
+from holdfast.engines.spark.types import spark_struct
+from holdfast.env import system
+from holdfast.errors import Invalid, NotATable
+from holdfast.model.mutation import TableDefinition
+from holdfast.model.snapshot import Snapshot
+from holdfast.storage.location import Location
+from holdfast.storage.open import open_location
+from holdfast.table.delta import DeltaTable
+from holdfast.verbs.define.builder import PLAIN, CreateMode, IdentityGenerator
+from holdfast.verbs.define.builder import DeltaTableBuilder as Describing
+from holdfast.verbs.dml.write import make
+from holdfast.verbs.open.names import path_in
+
+__all__ = ["CreateMode", "DeltaTableBuilder"]
+T = TypeVar("T")
+_NOWHERE = "/"  # until the catalog says where
+
+
+class DeltaTableBuilder(Generic[T]):
+    """Describes a table and makes it."""
+
+    def __init__(
+        self, spark: SparkSession, mode: CreateMode, give: Callable[[DeltaTable, CatalogEntry | None], T]
+    ) -> None:
+        self._spark = spark
+        self._mode = mode
+        self._give = give
+        self._name: tuple[str, ...] | None = None
+        self._location: str | None = None
+        self._comment: str | None = None
+        self._told = Describing(self._make, mode)
+
+    def tableName(self, identifier: str) -> DeltaTableBuilder[T]:
+        """The table's name in the catalog, or ``delta.`path` ``."""
+        path = path_in(identifier)
+        if path is not None:
+            return self.location(path)
+        with as_delta_spark():
+            self._name = split(identifier)
+        return self
+
+    def location(self, location: str) -> DeltaTableBuilder[T]:
+        """Where the table is."""
+        self._location = location
+        return self
+
+    def comment(self, comment: str) -> DeltaTableBuilder[T]:
+        """What the table is for."""
+        self._comment = comment
+        self._told.comment(comment)
+        return self
+
+    @as_delta_spark()
+    def addColumn(
+        self,
+        colName: str,
+        dataType: str | DataType,
+        nullable: bool = True,
+        generatedAlwaysAs: str | IdentityGenerator | None = None,
+        generatedByDefaultAs: IdentityGenerator | None = None,
+        comment: str | None = None,
+    ) -> DeltaTableBuilder[T]:
+        """Add a column."""
+        self._told.addColumn(colName, dataType, nullable, generatedAlwaysAs, generatedByDefaultAs, comment)
+        return self
+
+    @as_delta_spark()
+    def addColumns(self, cols: StructType | list[StructField]) -> DeltaTableBuilder[T]:
+        """Add the columns of a schema."""
+        self._told.addColumns(cols)
+        return self
+
+    def partitionedBy(self, *cols: str | Sequence[str]) -> DeltaTableBuilder[T]:
+        """Partition the table by columns."""
+        self._told.partitionedBy(*cols)
+        return self
+
+    def clusterBy(self, *cols: str | Sequence[str]) -> DeltaTableBuilder[T]:
+        """Cluster the table by columns."""
+        self._told.clusterBy(*cols)
+        return self
+
+    def property(self, key: str, value: str) -> DeltaTableBuilder[T]:
+        """Set a property of the table."""
+        self._told.property(key, value)
+        return self
+
+    @as_delta_spark(invalid=TABLE_EXISTS)
+    def execute(self) -> T:
+        """Make the table."""
+        if self._name is None and self._location is None:
+            raise dress(Invalid("the table has neither a name nor a location: give it one"))
+        defaults = settings_of(self._spark).properties
+        self._told._properties = {**defaults, **self._told._properties}
+        table, entry = self._told.location(self._location or _NOWHERE).execute()
+        return self._give(table, entry)
+
+    def _make(
+        self, place: Location, shape: TableDefinition, mode: CreateMode
+    ) -> tuple[DeltaTable, CatalogEntry | None]:
+        if self._name is None:
+            return self._made(place.spark_path(), shape, mode), None
+        there = None if self._location is None else _table_at(self._spark, self._location)
+        entry, new = self._entry(self._name, shape, mode, there)
+        try:
+            if new and there is not None and not shape.schema.fields:  # a table that is there gets a name
+                return DeltaTable.forPath(self._spark, entry.location), entry
+            return self._made(self._location or entry.location, shape, mode), entry
+        except BaseException:
+            if new:
+                forget(self._spark, self._name, if_exists=True)
+            raise
+
+    def _entry(
+        self, name: tuple[str, ...], shape: TableDefinition, mode: CreateMode, there: Snapshot | None
+    ) -> tuple[CatalogEntry, bool]:
+        """The entry of the table, and whether it was made for it."""
+        shown = ".".join(name)
+        found = find(self._spark, name)
+        if found is None:
+            if mode is CreateMode.REPLACE:
+                raise dress(NotATable(f"there is no table {shown} to replace", location=shown), TABLE_NOT_FOUND)
+            schema = spark_struct((shape if there is None else there).schema.fields)
+            return enter(self._spark, name, location=self._location, schema=schema, comment=self._comment), True
+        if not found.is_delta:
+            raise Invalid(f"there is a table {shown} of {found.provider} already")
+        if mode is CreateMode.CREATE:
+            raise Invalid(f"there is a table {shown} already: use createIfNotExists, replace or createOrReplace")
+        if self._location is not None and open_location(self._location).url != open_location(found.location).url:
+            raise dress(Invalid(f"the table {shown} is at {found.location}, not at {self._location}"))
+        return found, False
+
+    def _made(self, path: str, shape: TableDefinition, mode: CreateMode) -> DeltaTable:
+        properties: dict[str, Any] = dict(shape.properties)
+        plain = properties.pop(PLAIN, "false").lower() == "true"
+        asked = TableDefinition(
+            shape.schema,
+            shape.partition_columns,
+            properties,
+            shape.clustering_columns,
+            description=shape.description,
+            features=shape.features,
+        )
+        mode = CreateMode.CREATE_OR_REPLACE if mode is CreateMode.REPLACE and self._name is not None else mode
+        make(open_location(path), asked, system(), mode=mode, plain=plain)
+        return DeltaTable.forPath(self._spark, path)
+
+
+def _table_at(spark: SparkSession, path: str) -> Snapshot | None:
+    """What is at a path already."""
+    if not DeltaTable.isDeltaTable(spark, f"`{path}`"):
+        return None
+    return DeltaTable.forPath(spark, path).handle.newest().snapshot

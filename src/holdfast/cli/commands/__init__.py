@@ -1,0 +1,1 @@
+"""The subcommands of `holdfast`, a file each."""

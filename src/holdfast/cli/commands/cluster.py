@@ -1,0 +1,88 @@
+"""`holdfast cluster`: choose the columns that a table is clustered by, and put its rows in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+
+import click
+
+from holdfast.cli.bins import size, tell_bins, tell_compacted
+from holdfast.cli.command import dry_run_option, on_table, spark_option
+from holdfast.cli.output import Answer
+from holdfast.cli.target import Target, columns_of
+from holdfast.cli.write_result import tell_done, tell_wish
+from holdfast.errors import Invalid
+from holdfast.plan.maintain.cluster import plan_clustering
+from holdfast.plan.maintain.compact import Bin
+from holdfast.verbs.define.columns import path_of
+from holdfast.verbs.define.properties import cluster_by
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """What clustering by other columns would write."""
+
+    bins: tuple[Bin, ...]
+    of: int
+
+    @property
+    def bytes(self) -> int:
+        return sum(b.bytes for b in self.bins)
+
+
+@click.command("cluster")
+@on_table()
+@click.option("--by", multiple=True, metavar="A,B", help="Cluster the table by these columns from now on.")
+@click.option("--none", "by_none", is_flag=True, help="Cluster it by nothing from now on; rewrites nothing.")
+@click.option("--full", is_flag=True, help="Put all rows in order again, not only what is new.")
+@click.option("--max-bytes", type=size, metavar="SIZE", help="Write no more than this, such as 2GB.")
+@dry_run_option
+@spark_option
+def command(
+    target: Target,
+    answer: Answer,
+    by: tuple[str, ...],
+    by_none: bool,
+    full: bool,
+    max_bytes: int | None,
+    dry_run: bool,
+    spark: bool,
+) -> None:
+    """Put rows with near values into the same files.
+
+    \b
+    holdfast cluster orders --by customer,day
+    holdfast cluster orders                    what is new since
+    """
+    if by and by_none:
+        raise click.UsageError("--by and --none exclude each other")
+    if by_none and (full or max_bytes is not None):
+        raise click.UsageError("--none rewrites nothing: leave --full and --max-bytes out")
+    if full and max_bytes is not None:
+        raise click.UsageError("--full puts all rows in order, however many bytes they have: leave --max-bytes out")
+    names = columns_of(by)
+    state = target.delta()
+    if names is None and not by_none and not state.snapshot.clustering_columns:
+        raise Invalid("the table is not clustered: say by which columns, as in --by customer,day")
+    if dry_run and by_none:
+        tell_wish(answer, "would cluster rows by nothing from now on; no file is rewritten", {"columns": []})
+        return
+    if dry_run and names:
+        dialect = import_module("holdfast.verbs.open.delta_dialect").DELTA
+        cluster_by(dialect.shape_of(state), names)  # refuses columns that cannot be
+        paths = tuple(path_of(state.snapshot.schema, name) for name in names)
+        limits = import_module("holdfast.verbs.maintain.optimize").limits_of(state, dialect, most_bytes=max_bytes)
+        files = state.snapshot.files
+        tell_bins(answer, _Planned(plan_clustering(files, paths, limits, full=full), len(files)))
+        return
+    table = target.table(spark=spark)
+    if by_none:
+        tell_done(answer, table.clusterBy(), nothing="the table was not clustered: nothing was written")
+        return
+    chosen = table.clusterBy(*names).version if names else None
+    optimize = table.optimize(full=full, maxBytes=max_bytes)
+    if dry_run:
+        tell_bins(answer, optimize.plan())
+        return
+    tell_compacted(answer, optimize.executeCompaction(), chosen=chosen)

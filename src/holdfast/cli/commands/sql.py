@@ -1,0 +1,127 @@
+"""`holdfast sql`: a SELECT over tables, on Spark.
+
+1. Tables are views for the length of the query; nothing is written, and a statement that would is refused with the
+   command that does it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection
+
+import click
+from pyspark.errors import PySparkException
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
+
+import holdfast
+from holdfast.cli.command import limit_options, most, pairs, storage_option
+from holdfast.cli.failure import debug_option, json_option
+from holdfast.cli.output import Answer
+from holdfast.cli.rows import IDS, tell
+from holdfast.cli.target import Target
+from holdfast.errors import Invalid
+from holdfast.terminal import phase
+
+_BY_PATH = re.compile(r"(?:delta\s*\.\s*)?`([^`]+)`")
+_INSTEAD = {
+    exp.Delete: "holdfast delete",
+    exp.Update: "holdfast update",
+    exp.Merge: "holdfast merge",
+    exp.Insert: "holdfast append",
+    exp.Create: "holdfast append --create",
+}
+
+
+@click.command("sql")
+@click.argument("query")
+@click.option(
+    "--table",
+    "-t",
+    "tables",
+    multiple=True,
+    metavar="NAME=TABLE",
+    callback=pairs,
+    help="Call a table by a name in the query; repeat it for more.",
+)
+@click.option("--ids", is_flag=True, help="Give every table the columns _row_id and _row_commit_version.")
+@limit_options("rows")
+@json_option
+@storage_option
+@debug_option
+def command(
+    query: str,
+    tables: tuple[tuple[str, str], ...],
+    ids: bool,
+    limit: int | None,
+    everything: bool,
+    as_json: bool,
+    storage: tuple[tuple[str, str], ...],
+) -> None:
+    """A SELECT over tables, on Spark, which takes a few seconds to start.
+
+    Tables are named with --table, or by their paths between backquotes.
+
+    \b
+    holdfast sql "SELECT customer, sum(cents) FROM o GROUP BY customer" -t o=warehouse/orders
+    holdfast sql 'SELECT count(*) FROM `warehouse/orders`'
+    """
+    answer = Answer(as_json)
+    text, named = _named(query, dict(tables))
+    _refuse_unfit(text, named)
+    opened = {name: Target(path, storage=dict(storage)) for name, path in named.items()}
+    for target in opened.values():
+        target.delta()  # what is not there is said before Spark is started
+    shown = most(answer, limit, everything)
+    with phase("starting Spark"):
+        spark = holdfast.session("holdfast sql")
+    try:
+        for name, target in opened.items():
+            target.table(spark=True).scan(metadata=IDS if ids else ()).createOrReplaceTempView(name)
+        with phase("running the query"):
+            found = spark.sql(text)
+            rows = (found if shown is None else found.limit(shown + 1)).toArrow()
+    except PySparkException as error:
+        raise Invalid(_first_line(error)) from error
+    tell(answer, rows, limit=shown)
+
+
+def _named(query: str, tables: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """The query with a name in the place of every path, and the paths by name."""
+    named = dict(tables)
+
+    def name_of(found: re.Match[str]) -> str:
+        path = found[1]
+        if path in tables or not ("/" in path or os.path.isdir(os.path.join(path, "_delta_log"))):
+            return found[0]
+        name = next((known for known, at in named.items() if at == path), f"holdfast_{len(named)}")
+        named[name] = path
+        return name
+
+    return _BY_PATH.sub(name_of, query), named
+
+
+def _refuse_unfit(query: str, named: Collection[str]) -> None:
+    """Refuse what is no query, or is about tables that nobody named, before Spark is started for it."""
+    try:
+        statement = parse_one(query, dialect="spark")
+    except SqlglotError:
+        return  # Spark says what is wrong with it
+    for kind, instead in _INSTEAD.items():
+        if isinstance(statement, kind):
+            raise Invalid(f"sql reads and does not write: use `{instead}`, which also has --dry-run")
+    if not isinstance(statement, exp.Query):
+        raise Invalid(f"sql answers SELECT, not {statement.key.upper()}: ask for rows")
+    known = {name.lower() for name in (*named, *(cte.alias for cte in statement.find_all(exp.CTE)))}
+    for table in statement.find_all(exp.Table):
+        if isinstance(table.this, exp.Identifier) and table.name.lower() not in known:
+            raise Invalid(
+                f"the query names {table.name}, and nobody said where it is: add --table {table.name}=PATH, or put the "
+                "path itself between backquotes"
+            )
+
+
+def _first_line(error: PySparkException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"Spark says: {lines[0]}" if lines else "Spark gave no reason"

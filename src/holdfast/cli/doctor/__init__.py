@@ -1,0 +1,1 @@
+"""`holdfast doctor`: what this machine can run."""

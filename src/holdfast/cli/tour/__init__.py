@@ -1,0 +1,1 @@
+"""`holdfast tour`: a guided walk through Holdfast on sample tables."""

@@ -1,0 +1,52 @@
+"""A Spark session for the tour: started if there is a Java for it, without a word on the screen."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from holdfast.cli.visible import visible
+from holdfast.engines.spark.session.java import ADVICE, find_java
+from holdfast.terminal import phase
+from holdfast.verbs.stream.source import session
+
+
+@contextmanager
+def prepared() -> Iterator[str]:
+    """With a session for the step that needs one, or why there is none. One that runs already is left running."""
+    if SparkSession.getActiveSession() is not None:
+        yield ""
+        return
+    if find_java() is None:
+        yield f"Spark needs Java: {ADVICE}"
+        return
+    with tempfile.TemporaryDirectory(prefix="holdfast-spark-") as logs:
+        with phase("starting Spark"):
+            spark = _started(Path(logs) / "spark.log")
+        try:
+            yield ""
+        finally:
+            spark.stop()
+
+
+def _started(log: Path) -> SparkSession:
+    """A session whose JVM greets a file instead of the reader; where it does not start, the file is shown."""
+    screen = os.dup(2)
+    started = False
+    with log.open("wb") as quiet:
+        os.dup2(quiet.fileno(), 2)
+    try:
+        spark = session("holdfast-tour", **{"spark.sql.shuffle.partitions": "2"})
+        started = True
+        return spark
+    finally:
+        os.dup2(screen, 2)
+        os.close(screen)
+        if not started:
+            sys.stderr.write(visible(log.read_text(errors="replace")))

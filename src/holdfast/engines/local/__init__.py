@@ -1,0 +1,1 @@
+"""The local engine: rows read and written in this process with Arrow."""

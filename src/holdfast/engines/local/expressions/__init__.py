@@ -1,0 +1,1 @@
+"""Spark SQL expressions evaluated on Arrow batches."""

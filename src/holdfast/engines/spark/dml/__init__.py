@@ -1,0 +1,1 @@
+"""Rows changed, ordered and written by Spark jobs."""

@@ -1,0 +1,1 @@
+"""Scans with Spark's own Parquet reader."""

@@ -1,0 +1,77 @@
+"""Look at many data files in Spark tasks.
+
+1. The answer has a row per file: a count, and a compressed bitmap where the file carries row ids.
+2. Files in another store than the table's own (a shallow clone's) are looked at from this process, which alone knows
+   how to reach them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from holdfast.engines.spark.session.carry import TaskFunction, by_value, carried
+from holdfast.engines.spark.session.progress import tasks
+from holdfast.engines.spark.types import spark_struct
+from holdfast.parquet.inspect import LOOKED, FooterRequest, look
+from holdfast.plan.maintain.check import Asks
+from holdfast.schema.types import LONG, STRING, Field, Primitive
+from holdfast.storage.base import ObjectStore
+from holdfast.storage.remote import RemoteStore
+
+_ASKED = pa.schema(
+    [
+        ("number", pa.int64()),
+        ("key", pa.string()),
+        ("size", pa.int64()),
+        ("base", pa.int64()),
+        ("hidden", pa.binary()),
+    ]
+)
+_ANSWER = (
+    Field("number", LONG),
+    Field("rows", LONG),
+    Field("ids", Primitive("binary")),
+    Field("live", LONG),
+    Field("trouble", STRING),
+)
+_MOST_TASKS = 1000
+
+
+@dataclass(frozen=True)
+class SparkLooker:
+    """Looks where the session's workers are."""
+
+    spark: SparkSession
+
+    def look(self, asks: Asks) -> pa.Table:
+        """What the files say, with the columns of LOOKED."""
+        own = [ask for store, ask in asks.files if store is asks.store]
+        others = [asdict(look(store, ask, asks.id_column)) for store, ask in asks.files if store is not asks.store]
+        found = [pa.Table.from_pylist(others, LOOKED)]
+        if own:
+            found.append(self._in_tasks(asks, own))
+        return pa.concat_tables(found)
+
+    def _in_tasks(self, asks: Asks, own: list[FooterRequest]) -> pa.Table:
+        store = carried(asks.store)
+        needs = ("numpy", "pyroaring", *(("obstore",) if isinstance(store, RemoteStore) else ()))
+        task = by_value(_looking(store, asks.id_column), needs, work="look at data files")
+        listed = self.spark.createDataFrame(pa.Table.from_pylist([asdict(ask) for ask in own], _ASKED))
+        spread = listed.repartition(min(len(own), _MOST_TASKS))
+        with tasks(self.spark, "looking at files"):
+            return spread.mapInArrow(task, spark_struct(_ANSWER)).toArrow().cast(LOOKED)  # one row per file
+
+
+def _looking(store: ObjectStore, id_column: str | None) -> TaskFunction:
+    """What a task does."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            seen = [asdict(look(store, FooterRequest(**row), id_column)) for row in batch.to_pylist()]  # one per file
+            yield pa.RecordBatch.from_pylist(seen, LOOKED)
+
+    return run

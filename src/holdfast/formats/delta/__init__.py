@@ -1,0 +1,1 @@
+"""The Delta format: its log, its protocol and its commits."""

@@ -1,0 +1,1 @@
+"""Checks of a Delta log against itself."""

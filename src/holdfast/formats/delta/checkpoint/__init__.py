@@ -1,0 +1,1 @@
+"""Checkpoints and checksum files, read and written."""

@@ -1,0 +1,1 @@
+"""One commit attempt on a Delta table, and what a commit makes due."""

@@ -1,0 +1,1 @@
+"""The `_delta_log` directory: listing, reading and replaying it."""

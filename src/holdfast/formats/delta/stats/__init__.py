@@ -1,0 +1,1 @@
+"""File statistics in a Delta log."""

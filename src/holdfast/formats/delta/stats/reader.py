@@ -1,0 +1,194 @@
+"""Statistics of files in the two shapes a log stores them: JSON text, and the typed struct of a checkpoint.
+
+Nothing is parsed before someone asks, and then only for the columns asked for.
+
+1. A source is immutable; filter and take give new ones over the same buffers.
+2. What is absent, malformed or of a type that proves nothing reads as null, never as an error.
+3. Bounds are outer bounds, see `outer`; `tight` is true where the log does not say.
+4. A struct and a text for one file are taken together: the text answers where the struct is silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.formats.delta.stats.bounds import count, outer_bounds
+from holdfast.formats.delta.stats.text import read_texts
+from holdfast.model.files import Bounds, FileStats, LeafPath
+from holdfast.schema.arrow import arrow_type
+from holdfast.schema.types import DataType, Decimal, Primitive
+
+_KINDS = ("minValues", "maxValues", "nullCount")
+
+
+class JsonStats:
+    """Statistics as the JSON texts of `add.stats`; a null or empty text has none."""
+
+    __slots__ = ("_texts",)
+
+    def __init__(self, texts: pa.Array | pa.ChunkedArray) -> None:
+        chunked = texts if isinstance(texts, pa.ChunkedArray) else pa.chunked_array([texts])
+        self._texts = chunked.cast(pa.string())
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def read(self, leaves: Mapping[LeafPath, DataType]) -> FileStats:
+        """Statistics of these leaves, as values of their types."""
+        return _from_table(read_texts(self._texts, shape(leaves)), leaves)
+
+    def filter(self, mask: pa.Array) -> JsonStats:
+        return JsonStats(self._texts.filter(mask))
+
+    def take(self, indices: pa.Array) -> JsonStats:
+        return JsonStats(self._texts.take(indices))
+
+    def texts(self) -> pa.Array:
+        """The texts themselves, as one array."""
+        return _one(self._texts)
+
+
+class StructStats:
+    """Statistics as a checkpoint's `stats_parsed`, and `stats` beside it where the checkpoint has both."""
+
+    __slots__ = ("_parsed", "_texts")
+
+    def __init__(self, parsed: pa.Array | pa.ChunkedArray, texts: pa.Array | pa.ChunkedArray | None = None) -> None:
+        self._parsed = parsed if isinstance(parsed, pa.ChunkedArray) else pa.chunked_array([parsed])
+        self._texts = None if texts is None else JsonStats(texts)
+        assert self._texts is None or len(self._texts) == len(self._parsed), "a text for every struct"
+
+    def __len__(self) -> int:
+        return len(self._parsed)
+
+    def read(self, leaves: Mapping[LeafPath, DataType]) -> FileStats:
+        """Statistics of these leaves, as values of their types."""
+        stats = _from_struct(_one(self._parsed), leaves)
+        if self._texts is None:
+            return stats
+        silent = pc.is_null(stats.num_records)
+        for bounds in stats.bounds.values():
+            nothing = pc.and_(pc.is_null(bounds.low), pc.and_(pc.is_null(bounds.high), pc.is_null(bounds.null_count)))
+            silent = pc.or_(silent, nothing)
+        silent = pc.and_(silent, pc.is_valid(self._texts.texts()))
+        if silent.true_count == 0:
+            return stats
+        return _patched(stats, silent, self._texts.filter(silent).read(leaves))
+
+    def parts(self) -> tuple[pa.StructArray, pa.Array | None]:
+        """The structs themselves, and the texts beside them."""
+        return _one(self._parsed), None if self._texts is None else self._texts.texts()
+
+    def filter(self, mask: pa.Array) -> StructStats:
+        return StructStats(self._parsed.filter(mask), None if self._texts is None else self._texts.filter(mask).texts())
+
+    def take(self, indices: pa.Array) -> StructStats:
+        return StructStats(
+            self._parsed.take(indices), None if self._texts is None else self._texts.take(indices).texts()
+        )
+
+
+def _from_table(table: pa.Table, leaves: Mapping[LeafPath, DataType]) -> FileStats:
+    columns = [_one(column) for column in table.columns]
+    return _from_struct(pa.StructArray.from_arrays(columns, fields=list(table.schema)), leaves)
+
+
+def _from_struct(parsed: pa.Array, leaves: Mapping[LeafPath, DataType]) -> FileStats:
+    tight = child(parsed, ("tightBounds",))
+    bounds = {}
+    for leaf, type_ in leaves.items():
+        low, high, nulls = (child(parsed, (kind, *leaf)) for kind in _KINDS)
+        bounds[leaf] = outer_bounds(low, high, nulls, type_)
+    return FileStats(
+        count(child(parsed, ("numRecords",))),
+        pc.fill_null(tight if pa.types.is_boolean(tight.type) else pa.nulls(len(tight), pa.bool_()), True),
+        bounds,
+    )
+
+
+def child(parsed: pa.Array, names: Iterable[str]) -> pa.Array:
+    """A field inside nested structs by name, null where any level is null; all null when there is no such field."""
+    for name in names:
+        at = parsed.type.get_field_index(name) if pa.types.is_struct(parsed.type) else -1
+        if at < 0:
+            return pa.nulls(len(parsed))
+        parsed = pc.struct_field(parsed, [at])
+    return parsed
+
+
+def _patched(stats: FileStats, where: pa.Array, patch: FileStats) -> FileStats:
+    """The statistics with the patch's rows in the places of the mask; what a struct says stays."""
+
+    def fill(ours: pa.Array, theirs: pa.Array) -> pa.Array:
+        if pa.types.is_null(ours.type) or pa.types.is_nested(ours.type):
+            return ours  # such columns have no bounds
+        return pc.coalesce(ours, pc.replace_with_mask(pa.nulls(len(ours), ours.type), where, theirs))
+
+    return FileStats(
+        fill(stats.num_records, patch.num_records),
+        pc.replace_with_mask(stats.tight, where, pc.and_(stats.tight.filter(where), patch.tight)),
+        {
+            leaf: Bounds(
+                fill(ours.low, patch.bounds[leaf].low),
+                fill(ours.high, patch.bounds[leaf].high),
+                fill(ours.null_count, patch.bounds[leaf].null_count),
+            )
+            for leaf, ours in stats.bounds.items()
+        },
+    )
+
+
+def shape(leaves: Mapping[LeafPath, DataType]) -> pa.Schema:
+    """The columns of a statistics text that these leaves need."""
+    wanted = {leaf: _wire_type(type_) for leaf, type_ in leaves.items()}
+    limits = _nested({leaf: type_ for leaf, type_ in wanted.items() if type_ is not None})
+    counts = _nested(dict.fromkeys(wanted, pa.int64()))
+    fields = [("numRecords", pa.int64()), ("tightBounds", pa.bool_())]
+    if limits is not None:
+        fields += [("minValues", limits), ("maxValues", limits)]
+    if counts is not None:
+        fields.append(("nullCount", counts))
+    return pa.schema(fields)
+
+
+def _nested(leaves: Mapping[LeafPath, pa.DataType]) -> pa.DataType | None:
+    """The struct that holds these leaves, or None without any."""
+    tree: dict[str, Any] = {}
+    for (*parents, name), type_ in leaves.items():
+        level = tree
+        for parent in parents:
+            level = level.setdefault(parent, {})
+        level[name] = type_
+    return _struct_of(tree) if tree else None
+
+
+def _struct_of(tree: Mapping[str, Any]) -> pa.DataType:
+    return pa.struct([(name, _struct_of(t) if isinstance(t, dict) else t) for name, t in tree.items()])
+
+
+def _wire_type(type_: DataType) -> pa.DataType | None:
+    """The type a minimum or maximum is read as before it is fitted to its column; None where there is none."""
+    match type_:
+        case Primitive("byte" | "short" | "integer" | "long"):
+            return pa.int64()
+        case Primitive("string" | "date" | "timestamp" | "timestamp_ntz"):
+            return pa.string()
+        case Primitive("float" | "double" | "boolean") | Decimal():
+            return arrow_type(type_)
+        case _:
+            return None
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    """A chunked array as one array."""
+    match column.num_chunks:
+        case 0:
+            return pa.array([], column.type)
+        case 1:
+            return column.chunk(0)
+        case _:
+            return pa.concat_arrays(column.chunks)

@@ -1,0 +1,1 @@
+"""Checks of Iceberg metadata against itself and against data files."""

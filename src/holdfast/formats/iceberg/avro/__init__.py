@@ -1,0 +1,1 @@
+"""Avro object containers, read into Arrow and written."""

@@ -1,0 +1,1 @@
+"""Iceberg catalogs: opening, creating and committing to a table."""

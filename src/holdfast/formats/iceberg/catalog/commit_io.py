@@ -1,0 +1,146 @@
+"""pyiceberg's catalogs with Holdfast's stores beneath them.
+
+A catalog that is a database keeps no more than where a table's newest metadata file is; it writes and reads these files
+itself. Here it does so through `ObjectStore`, and in version 3, which pyiceberg does not write.
+
+1. The user's own catalog object stays as it is; a copy of it shares its connections.
+2. A metadata file has a fresh name and is complete before any catalog points to it.
+"""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.errors import Unsupported
+from holdfast.formats.iceberg.metadata.file import ROW_IDS_SINCE
+from holdfast.storage.base import NotFound
+from holdfast.storage.open import open_location
+
+try:
+    from pyiceberg.catalog import Catalog, MetastoreCatalog
+    from pyiceberg.io import PY_IO_IMPL, FileIO, InputFile, InputStream, OutputFile, OutputStream
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.typedef import IcebergBaseModel
+except ImportError as _error:
+    raise Unsupported("reading Iceberg tables needs pyiceberg: pip install 'holdfast[iceberg]'") from _error
+
+OPTIONS = {  # pyiceberg's names of storage settings, and ours
+    "s3.endpoint": "aws_endpoint",
+    "s3.access-key-id": "aws_access_key_id",
+    "s3.secret-access-key": "aws_secret_access_key",
+    "s3.session-token": "aws_session_token",
+    "s3.region": "aws_region",
+    "client.region": "aws_region",
+    "adls.account-name": "azure_storage_account_name",
+    "adls.account-key": "azure_storage_account_key",
+    "adls.sas-token": "azure_storage_sas_token",
+}
+
+
+_GIVEN = "holdfast.storage."  # before the options a user gave, among the properties of a catalog of this process
+
+
+def through_stores(catalog: Catalog, storage_options: Mapping[str, str] | None = None) -> Catalog:
+    """The same catalog; one that writes metadata files itself does so through our stores, reached by these options."""
+    through_ours = catalog.properties.get(PY_IO_IMPL) == _IMPLEMENTATION
+    if not isinstance(catalog, MetastoreCatalog) or (through_ours and not storage_options):
+        return catalog
+    made = copy.copy(catalog)
+    given = {f"{_GIVEN}{name}": value for name, value in (storage_options or {}).items()}
+    made.properties = {**catalog.properties, PY_IO_IMPL: _IMPLEMENTATION, **given}
+    made._write_metadata = _write_metadata  # type: ignore[method-assign]
+    return made
+
+
+class StoreIO(FileIO):
+    """Files as pyiceberg sees them, in our stores."""
+
+    def new_input(self, location: str) -> InputFile:
+        return _Input(location, self._options())
+
+    def new_output(self, location: str) -> OutputFile:
+        return _Output(location, self._options())
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        place = open_location(
+            location if isinstance(location, str) else location.location, storage_options=self._options()
+        )
+        place.store.delete(place.directory)
+
+    def _options(self) -> Mapping[str, str] | None:
+        given = {k.removeprefix(_GIVEN): str(v) for k, v in self.properties.items() if k.startswith(_GIVEN)}
+        known = {ours: str(self.properties[theirs]) for theirs, ours in OPTIONS.items() if theirs in self.properties}
+        return given or known or None
+
+
+_IMPLEMENTATION = f"{StoreIO.__module__}.{StoreIO.__qualname__}"
+
+
+class _Input(InputFile):
+    def __init__(self, location: str, options: Mapping[str, str] | None) -> None:
+        super().__init__(location)
+        self._place = open_location(location, storage_options=options)
+
+    def __len__(self) -> int:
+        return self._place.store.head(self._place.directory).size
+
+    def exists(self) -> bool:
+        try:
+            self._place.store.head(self._place.directory)
+        except NotFound:
+            return False
+        return True
+
+    def open(self, seekable: bool = True) -> InputStream:
+        try:
+            return io.BytesIO(self._place.store.get(self._place.directory))
+        except NotFound as error:
+            raise FileNotFoundError(f"{self.location} is not there") from error
+
+
+class _Output(OutputFile):
+    def __init__(self, location: str, options: Mapping[str, str] | None) -> None:
+        super().__init__(location)
+        self._options = options
+        self._place = open_location(location, storage_options=options)
+
+    def __len__(self) -> int:
+        return len(self.to_input_file())
+
+    def exists(self) -> bool:
+        return self.to_input_file().exists()
+
+    def to_input_file(self) -> InputFile:
+        return _Input(self.location, self._options)
+
+    def create(self, overwrite: bool = False) -> OutputStream:
+        return _Sent(self)
+
+    def put(self, data: bytes) -> None:
+        self._place.store.put(self._place.directory, data)
+
+
+class _Sent(io.BytesIO):
+    """What is written, stored once it is closed."""
+
+    def __init__(self, output: _Output) -> None:
+        super().__init__()
+        self._output = output
+
+    def close(self) -> None:
+        if not self.closed:
+            self._output.put(self.getvalue())
+        super().close()
+
+
+def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+    """Store a metadata file of any version; pyiceberg refuses to put version 3 into words, though it knows them all."""
+    if metadata.format_version >= ROW_IDS_SINCE and getattr(metadata, "next_row_id", None) is None:
+        metadata = metadata.model_copy(update={"next_row_id": 0})  # a table that was just made
+    text = IcebergBaseModel.model_dump_json(metadata, exclude_none=True).encode()
+    output: Any = io.new_output(metadata_path)
+    output.put(gzip.compress(text) if metadata_path.endswith((".gz.metadata.json", ".metadata.json.gz")) else text)

@@ -1,0 +1,42 @@
+"""Files of the partitions that new files are of.
+
+1. Partitions are told apart by the tuples of the spec the table has now; values compare as tuples do, null to null.
+2. A table with files of another spec is refused: which of their rows are of a partition, their tuples do not tell.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from holdfast.errors import Invalid
+from holdfast.formats.iceberg.commit.staging import value_of
+from holdfast.formats.iceberg.metadata.groups import combined, numbered
+from holdfast.formats.iceberg.metadata.values import partition_values
+from holdfast.formats.iceberg.state import IcebergState
+from holdfast.model.files import PARTITION
+
+
+def beside(state: IcebergState, staged: pa.Table) -> pa.BooleanArray:
+    """Which of a table's files are of a partition that staged files are of."""
+    files, shape = state.snapshot.files.table, state.contents.shape
+    spec, where = shape.specs[state.metadata.default_spec_id], state.metadata.location
+    if spec.is_unpartitioned:
+        raise Invalid(f"dynamic partition overwrite needs a partitioned table, and {where} is none")
+    if not files.num_rows:
+        return pa.array([], pa.bool_())
+    if not pc.all(pc.equal(files["spec_id"], spec.spec_id)).as_py():
+        raise Invalid(
+            f"some files of {where} are placed by an older partition spec, so rows of a partition may be in any of "
+            "them: overwrite with replaceWhere instead"
+        )
+    placed = {f.field_id for f in spec.fields if f.transform.kind != "void"}
+    codes = np.zeros(files.num_rows + staged.num_rows, np.int64)
+    texts = [dict(row or ()) for row in staged["partition_values"].to_pylist()]  # one per new file
+    for f in shape.union:
+        if f.field_id in placed:
+            raw = pa.array([value_of(text.get(str(f.field_id)), f.spelled) for text in texts])
+            own = pc.struct_field(files[PARTITION].combine_chunks(), f.name)
+            codes = combined(codes, numbered([own, partition_values(raw, f.spelled, f.type)]))
+    return pa.array(np.isin(codes[: files.num_rows], codes[files.num_rows :]))

@@ -1,0 +1,224 @@
+"""Which deletes apply to which data files.
+
+1. A vector applies to the file it refers to; a position-delete file to the files of its group, or to the one it refers
+   to, unless a vector applies there: both where their sequence is not below the file's.
+2. An equality-delete file applies to files of smaller sequence, of its group, or everywhere where its spec does not
+   partition.
+3. At most one vector per data file; a vector or a delete file that refers to a file placed otherwise than itself
+   contradicts the table: Damaged.
+4. Everything here is one pass over columns, whatever the number of files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from holdfast.errors import Damaged, Unsupported
+from holdfast.formats.iceberg.metadata.manifests import ENTRIES, EQUALITY_DELETES, POSITION_DELETES, Listed
+from holdfast.formats.iceberg.metadata.metrics import picked
+from holdfast.formats.iceberg.metadata.path_match import same_files
+from holdfast.formats.iceberg.metadata.spec import Spec
+from holdfast.model.files import DV
+
+PUFFIN, POSITIONS = "puffin", "positions"  # how hidden positions are stored
+FILE_PATH_ID = 2147483546  # of the column of position-delete files that names the data file
+_NOTHING = pa.scalar(None, DV)
+_NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class DeleteFiles:
+    """The delete files of a snapshot, a row each: the columns of ENTRIES, then spec_id, group and everywhere."""
+
+    table: pa.Table
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @property
+    def by_position(self) -> pa.Table:
+        """Vectors and position-delete files."""
+        return self.table.filter(self._holds(POSITION_DELETES))
+
+    @property
+    def vectors(self) -> pa.Table:
+        return self.table.filter(pc.and_(self._holds(POSITION_DELETES), self._is_puffin()))
+
+    @property
+    def positions(self) -> pa.Table:
+        return self.table.filter(pc.and_(self._holds(POSITION_DELETES), pc.invert(self._is_puffin())))
+
+    @property
+    def equality(self) -> pa.Table:
+        return self.table.filter(self._holds(EQUALITY_DELETES))
+
+    def _holds(self, content: int) -> pa.ChunkedArray:
+        return pc.equal(self.table["content"], content)
+
+    def _is_puffin(self) -> pa.ChunkedArray:
+        return pc.equal(self.table["file_format"], PUFFIN)
+
+
+def delete_files(
+    listed: Sequence[Listed], groups: Sequence[NDArray[np.int64]], specs: Mapping[int, Spec]
+) -> DeleteFiles:
+    """The entries of all delete manifests."""
+    tables = []
+    for one, group in zip(listed, groups, strict=True):
+        count = len(one)
+        tables.append(
+            one.entries.append_column("spec_id", pa.array(np.full(count, one.spec_id, np.int32)))
+            .append_column("group", pa.array(group))
+            .append_column("everywhere", pa.array(np.full(count, specs[one.spec_id].is_unpartitioned)))
+        )
+    if tables:
+        return DeleteFiles(pa.concat_tables(tables))
+    extra = [("spec_id", pa.int32()), ("group", pa.int64()), ("everywhere", pa.bool_())]
+    return DeleteFiles(pa.schema([*ENTRIES, *(pa.field(n, t) for n, t in extra)]).empty_table())
+
+
+def refers_to(positions: pa.Table) -> pa.Array:
+    """The data file that each position-delete file is about, where it is about one: said, or told by equal bounds."""
+    low = picked(positions["lower_bounds"], FILE_PATH_ID)
+    high = picked(positions["upper_bounds"], FILE_PATH_ID)
+    single = pc.if_else(pc.equal(low, high), low, pa.scalar(None, pa.binary())).cast(pa.string())
+    return pc.coalesce(positions["referenced_data_file"].combine_chunks(), single)
+
+
+def hidden_by(files: pa.Table, deletes: DeleteFiles, *, at: int | None, where: str) -> pa.Array:
+    """The `dv` of every data file; of position-delete files it says that those of snapshot `at` may hide rows."""
+    vectors = _vectors(files, deletes.vectors, where)
+    if not (positions := deletes.positions).num_rows:
+        return vectors
+    touched = _touched(files, positions, where)
+    told = {"id": f"{POSITIONS} of {at}", "storage": POSITIONS, "offset": at}
+    by_position = pc.if_else(pa.array(touched), pa.scalar(told, DV), _NOTHING)
+    return pc.if_else(pc.is_valid(vectors), vectors, by_position)
+
+
+def _vectors(files: pa.Table, vectors: pa.Table, where: str) -> pa.Array:
+    if not vectors.num_rows:
+        return pa.nulls(files.num_rows, DV)
+    _check_descriptors(vectors)
+    matches = same_files(files["path"].combine_chunks(), vectors["referenced_data_file"].combine_chunks())
+    _check_placed(files, vectors, matches, where)
+    matches = [(f, v) for f, v in _in_time(files, vectors, matches)]
+    by_file = np.full(files.num_rows, -1, np.int64)
+    for f, v in matches:  # one per vector
+        if by_file[f] >= 0:
+            path = files["path"][f].as_py()
+            raise Damaged(f"two deletion vectors of {where} are for {path}: a file has at most one", path=path)
+        by_file[f] = v
+    found = vectors.take(pa.array(by_file, mask=by_file < 0))
+    offsets = found["content_offset"].combine_chunks()
+    paths = found["file_path"].combine_chunks()
+    parts = [
+        pc.binary_join_element_wise(paths, offsets.cast(pa.string()), "@"),
+        pc.if_else(pa.array(by_file >= 0), PUFFIN, pa.scalar(None, pa.string())),
+        paths,
+        offsets,
+        found["content_size_in_bytes"].combine_chunks(),
+        found["record_count"].combine_chunks(),
+    ]
+    return pa.StructArray.from_arrays(parts, fields=list(DV), mask=pa.array(by_file < 0))
+
+
+def _check_descriptors(vectors: pa.Table) -> None:
+    for name in ("referenced_data_file", "content_offset", "content_size_in_bytes"):
+        if vectors[name].null_count:
+            path = vectors["file_path"][pc.index(pc.is_null(vectors[name]), True).as_py()].as_py()
+            raise Damaged(f"the manifest entry of the deletion vector in {path} has no {name}", path=path)
+
+
+def _touched(files: pa.Table, positions: pa.Table, where: str) -> NDArray[np.bool_]:
+    """Data files that some position-delete file may speak of."""
+    about = refers_to(positions)
+    one = pc.is_valid(about)
+    single = positions.filter(one)
+    touched = np.zeros(files.num_rows, np.bool_)
+    if single.num_rows:
+        matches = same_files(files["path"].combine_chunks(), about.filter(one))
+        _check_placed(files, single, matches, where)
+        touched[[f for f, _ in _in_time(files, single, matches)]] = True
+    several = positions.filter(pc.invert(one))
+    if several.num_rows:
+        touched |= _numbers(files, "sequence") <= _newest_by_group(several, _numbers(files, "group"))
+    return touched
+
+
+def lost_by(files: pa.Table, deletes: DeleteFiles) -> NDArray[np.bool_]:
+    """Data files that some equality delete applies to."""
+    lost = np.zeros(files.num_rows, np.bool_)
+    equality, sequences = deletes.equality, _numbers(files, "sequence")
+    far, near = equality.filter(equality["everywhere"]), equality.filter(pc.invert(equality["everywhere"]))
+    if far.num_rows:
+        lost |= sequences < int(pc.max(far["sequence_number"]).as_py())
+    if near.num_rows:
+        lost |= sequences < _newest_by_group(near, _numbers(files, "group"))
+    return lost
+
+
+def dangling(files: pa.Table, deletes: DeleteFiles) -> pa.Array:
+    """The paths of delete files, other than those about one data file, that apply to none of these files."""
+    by_value = pc.equal(deletes.table["content"], EQUALITY_DELETES)
+    several = deletes.table.filter(pc.or_(by_value, pc.is_null(refers_to(deletes.table))))
+    stamps, own = _numbers(several, "sequence_number"), _numbers(several, "group")
+    sequences, groups = _numbers(files, "sequence"), _numbers(files, "group")
+    oldest = np.full(int(max(groups.max(initial=-1), own.max(initial=-1))) + 1, _NEVER, np.int64)
+    np.minimum.at(oldest, groups, sequences)
+    everywhere = several["everywhere"].to_numpy() & pc.equal(several["content"], EQUALITY_DELETES).to_numpy()
+    reached = np.where(everywhere, sequences.min(initial=_NEVER), oldest[own])
+    # A row is gone by value only if it is older; a position also counts in the commit that wrote the row.
+    last = stamps - pc.equal(several["content"], EQUALITY_DELETES).to_numpy()
+    return several["file_path"].combine_chunks().filter(pa.array(reached > last))
+
+
+def equality_sets(deletes: DeleteFiles) -> list[tuple[tuple[int, ...], bool, pa.Table]]:
+    """Equality deletes that compare the same columns and reach alike: the columns' ids, how far, and the files."""
+    equality = deletes.equality
+    if not equality.num_rows:
+        return []
+    if (formats := set(equality["file_format"].to_pylist())) - {"parquet", "orc"}:
+        raise Unsupported(f"the table has equality deletes in {', '.join(sorted(formats))} files, which are not read")
+    groups: dict[tuple[tuple[int, ...], bool], list[int]] = {}
+    rows = zip(equality["equality_ids"].to_pylist(), equality["everywhere"].to_pylist(), strict=True)
+    for at, (ids, everywhere) in enumerate(rows):  # one per delete file
+        if not ids:
+            path = equality["file_path"][at].as_py()
+            raise Damaged(f"the equality delete file {path} does not say which columns it compares", path=path)
+        groups.setdefault((tuple(sorted(ids)), everywhere), []).append(at)
+    return [(ids, everywhere, equality.take(pa.array(at))) for (ids, everywhere), at in groups.items()]
+
+
+def _newest_by_group(deletes: pa.Table, groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The highest sequence among deletes of each file's group; below every sequence where there is none."""
+    own = _numbers(deletes, "group")
+    newest = np.full(int(max(groups.max(initial=-1), own.max(initial=-1))) + 1, -1, np.int64)
+    np.maximum.at(newest, own, _numbers(deletes, "sequence_number"))
+    return newest[groups]
+
+
+def _in_time(files: pa.Table, deletes: pa.Table, matches: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    sequences, stamps = _numbers(files, "sequence"), _numbers(deletes, "sequence_number")
+    return [(f, d) for f, d in matches if sequences[f] <= stamps[d]]
+
+
+def _check_placed(files: pa.Table, deletes: pa.Table, matches: Sequence[tuple[int, int]], where: str) -> None:
+    mine, theirs = _numbers(files, "group"), _numbers(deletes, "group")
+    for f, d in matches:
+        if mine[f] != theirs[d]:
+            path, delete = files["path"][f].as_py(), deletes["file_path"][d].as_py()
+            raise Damaged(
+                f"the deletes in {delete} are for {path}, but {where} has the two in different partitions", path=delete
+            )
+
+
+def _numbers(table: pa.Table, name: str) -> NDArray[np.int64]:
+    found: NDArray[np.int64] = table[name].combine_chunks().to_numpy(zero_copy_only=False)
+    return found

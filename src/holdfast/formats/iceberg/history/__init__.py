@@ -1,0 +1,1 @@
+"""What the snapshots of an Iceberg table say of earlier versions."""

@@ -1,0 +1,1 @@
+"""Metadata files, manifests, partition specs and types of Iceberg tables."""

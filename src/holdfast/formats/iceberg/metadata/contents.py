@@ -1,0 +1,99 @@
+"""What a snapshot holds, read when it is first asked for: manifests, data files, delete files.
+
+1. A manifest never changes, so one that an earlier state read is taken from there.
+2. Manifests are fetched side by side and kept as columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from holdfast.formats.iceberg.deletes.scope import DeleteFiles
+from holdfast.formats.iceberg.metadata.fetch import each
+from holdfast.formats.iceberg.metadata.file import SnapshotEntry
+from holdfast.formats.iceberg.metadata.files import ManifestShape, files_of
+from holdfast.formats.iceberg.metadata.manifests import Listed, Manifest, list_of, manifests_of, read_manifest
+from holdfast.formats.iceberg.metadata.paths import Paths
+from holdfast.model.files import FileTable, Slab
+from holdfast.storage.border import parsing
+
+
+@dataclass(frozen=True)
+class SnapshotContents:
+    """The manifests of a snapshot and what they list."""
+
+    paths: Paths
+    entry: SnapshotEntry | None
+    shape: ManifestShape
+    where: str
+    read: dict[str, Listed] = field(default_factory=dict, repr=False)  # by path; grows as manifests are read
+    chosen: tuple[Manifest, ...] | None = field(default=None, repr=False)  # None: all of the snapshot's
+
+    @cached_property
+    def manifests(self) -> tuple[Manifest, ...]:
+        if self.chosen is not None:
+            return self.chosen
+        return () if self.entry is None else manifests_of(self.entry, self.records)
+
+    @cached_property
+    def records(self) -> pa.StructArray | None:
+        """The list of the manifests as it is stored; None where there is none."""
+        return None if self.entry is None else list_of(self.paths, self.entry)
+
+    def only(self, manifests: Iterable[Manifest]) -> SnapshotContents:
+        """Some of the manifests."""
+        return replace(self, chosen=tuple(manifests))
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether every manifest was read already."""
+        return "listed" in self.__dict__
+
+    @cached_property
+    def listed(self) -> tuple[Listed, ...]:
+        """The live entries of every manifest, in the order of the list."""
+        new = [m for m in self.manifests if m.path not in self.read or self.read[m.path].manifest != m]
+        for manifest, found in zip(new, each(self.paths.location, self._read, new), strict=True):
+            self.read[manifest.path] = found
+        return tuple(self.read[m.path] for m in self.manifests)
+
+    def manifest(self, manifest: Manifest) -> Listed:
+        """The live entries of one manifest."""
+        known = self.read.get(manifest.path)
+        if known is None or known.manifest != manifest:
+            known = self.read[manifest.path] = self._read(manifest)
+        return known
+
+    def _read(self, manifest: Manifest) -> Listed:
+        return read_manifest(self.paths, manifest)
+
+    @cached_property
+    def slabs(self) -> tuple[Slab, ...]:
+        return self._files[0].slabs
+
+    @cached_property
+    def deletes(self) -> DeleteFiles:
+        return self._files[1]
+
+    @cached_property
+    def _files(self) -> tuple[FileTable, DeleteFiles]:
+        at = None if self.entry is None else self.entry.snapshot_id
+        with parsing(self.where, "has manifests that make no table", remedy="read an earlier snapshot"):
+            return files_of(self.paths, self.listed, self.shape, at=at, where=self.where)
+
+
+class LazyFiles(FileTable):
+    """The data files of a snapshot, listed when first looked at."""
+
+    def __init__(self, contents: SnapshotContents) -> None:
+        object.__setattr__(self, "contents", contents)
+
+    contents: SnapshotContents
+
+    @cached_property
+    def slabs(self) -> tuple[Slab, ...]:
+        return self.contents.slabs

@@ -1,0 +1,76 @@
+"""Files that were placed alike: the same spec, and the same tuple.
+
+1. Two files are of one group exactly if their specs are the same and every value of their tuples is; null equals null,
+   NaN equals NaN whatever its bits, and the zeros of a float are two values.
+2. Groups are told by stored tuples, so a column that was dropped since still tells them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from holdfast.errors import Damaged
+from holdfast.formats.iceberg.metadata.manifests import Listed
+from holdfast.formats.iceberg.metadata.spec import Spec
+
+
+def groups_of(listed: Sequence[Listed], specs: Mapping[int, Spec], *, where: str) -> list[NDArray[np.int64]]:
+    """The number of each file's group, manifest by manifest."""
+    found: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * len(listed)
+    start = 0
+    for spec_id in sorted({one.spec_id for one in listed}):
+        if spec_id not in specs:
+            raise Damaged(f"a manifest of {where} is of partition spec {spec_id}, which the metadata lacks", path=where)
+        places = [at for at, one in enumerate(listed) if one.spec_id == spec_id]
+        codes = _codes([listed[at] for at in places], specs[spec_id])
+        ends = np.cumsum([len(listed[at]) for at in places])[:-1]
+        for at, part in zip(places, np.split(codes + start, ends), strict=True):
+            found[at] = part
+        start += int(codes.max(initial=-1)) + 1
+    return found
+
+
+def _codes(listed: Sequence[Listed], spec: Spec) -> NDArray[np.int64]:
+    codes = np.zeros(sum(map(len, listed)), np.int64)
+    for f in spec.fields:
+        if f.transform.kind != "void":
+            values = [_stored(one, f.field_id, f.name) for one in listed]
+            codes = combined(codes, numbered(values))
+    return codes
+
+
+def _stored(one: Listed, field_id: int, name: str) -> pa.Array:
+    found = one.partition_column(field_id, name)
+    return pa.nulls(len(one)) if found is None else found
+
+
+def numbered(arrays: Iterable[pa.Array]) -> NDArray[np.int64]:
+    """Numbers of values over several arrays: equal where values are, as tuples compare them."""
+    kept = [_comparable(array) for array in arrays]
+    types = {array.type for array in kept if not pa.types.is_null(array.type)}
+    target = types.pop() if len(types) == 1 else pa.string()
+    whole = pa.chunked_array([array.cast(target) for array in kept], target)
+    encoded = whole.combine_chunks().dictionary_encode()
+    codes: NDArray[np.int32] = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
+    return codes.astype(np.int64) + 1
+
+
+def _comparable(array: pa.Array) -> pa.Array:
+    """Values whose equality is that of tuples."""
+    if not pa.types.is_floating(array.type):
+        return array
+    absent = array.is_null().to_numpy(zero_copy_only=False)
+    numbers = array.cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return pa.array(np.where(np.isnan(numbers), np.nan, numbers).view(np.int64), mask=absent)
+
+
+def combined(codes: NDArray[np.int64], more: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers of pairs."""
+    pairs = codes * (int(more.max(initial=0)) + 1) + more
+    numbered: NDArray[np.intp] = np.unique(pairs, return_inverse=True)[1]
+    return numbered.astype(np.int64)

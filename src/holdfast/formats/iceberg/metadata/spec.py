@@ -1,0 +1,152 @@
+"""Partition specs: how files were placed, today and before, and the one tuple type that holds all of it.
+
+1. A field is known by its id over all specs; the union has one field per id, ordered by id, every one optional.
+2. The newest spec gives a field its name; where it dropped the field (void), an older one gives the type. Names are
+   unique: a field whose name a newer one has taken ends in its id, as Iceberg names a field that it puts aside.
+3. A field whose source column is no longer in the schema is left out of the union; a transform nobody here knows is an
+   error before that, because its values have no type.
+4. Two specs that use one id for different things contradict each other: Damaged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.errors import Damaged, Unsupported
+from holdfast.formats.iceberg.metadata.types import primitive
+from holdfast.schema.types import DataType
+from holdfast.storage.border import parsing
+
+FIRST_FIELD_ID = 1000  # of partition fields in tables that do not number them
+_PARAMETER = re.compile(r"(bucket|truncate)\[(\d{1,10})\]")
+_MOST = 2**31 - 1  # a width, or a number of buckets
+_PLURALS = {"years": "year", "months": "month", "days": "day", "hours": "hour"}
+_KNOWN = frozenset({"identity", "void", "year", "month", "day", "hour", "bucket", "truncate"})
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """What makes a partition value of a column's value."""
+
+    kind: str
+    parameter: int | None = None
+
+    @property
+    def is_known(self) -> bool:
+        return self.kind in _KNOWN
+
+    def result(self, source: str) -> str:
+        """The type of its values, in Iceberg's word."""
+        match self.kind:
+            case "day":
+                return "date"
+            case "year" | "month" | "hour" | "bucket":
+                return "int"
+            case _:
+                return source
+
+
+@dataclass(frozen=True, slots=True)
+class PartField:
+    """A field of a spec."""
+
+    source_id: int
+    field_id: int
+    name: str
+    transform: Transform
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A way to place files."""
+
+    spec_id: int
+    fields: tuple[PartField, ...]
+
+    @property
+    def is_unpartitioned(self) -> bool:
+        return all(f.transform.kind == "void" for f in self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class UnionField:
+    """A field of the union: of which id, made from which column, and of what type."""
+
+    field_id: int
+    name: str
+    source_id: int
+    transform: Transform
+    spelled: str  # its type, in Iceberg's word
+    type: DataType
+
+
+def parse_transform(text: str) -> Transform:
+    """A transform as the metadata spells it."""
+    if (found := _PARAMETER.fullmatch(text)) and 0 < (parameter := int(found[2])) <= _MOST:
+        return Transform(found[1], parameter)
+    return Transform(_PLURALS.get(text, text))
+
+
+def specs_of(raw: Sequence[Mapping[str, Any]], *, where: str) -> dict[int, Spec]:
+    """The specs of a table, by id."""
+    with parsing(where, "has a malformed partition spec"):
+        return {int(s.get("spec-id", 0)): Spec(int(s.get("spec-id", 0)), _fields(s["fields"])) for s in raw}
+
+
+def _fields(raw: Sequence[Mapping[str, Any]]) -> tuple[PartField, ...]:
+    return tuple(
+        PartField(
+            int(f["source-id"] if "source-id" in f else f["source-ids"][0]),
+            int(f.get("field-id", FIRST_FIELD_ID + at)),
+            str(f["name"]),
+            parse_transform(f["transform"]) if len(f.get("source-ids", ())) < 2 else Transform("multi-argument"),
+        )
+        for at, f in enumerate(raw)
+    )
+
+
+def union_of(specs: Mapping[int, Spec], sources: Mapping[int, str], *, where: str) -> tuple[UnionField, ...]:
+    """The union over all specs; `sources` are the types of the current schema's columns, by field id."""
+    named: dict[int, PartField] = {}
+    typed: dict[int, PartField] = {}
+    for spec in sorted(specs.values(), key=lambda s: -s.spec_id):
+        for f in spec.fields:
+            if not f.transform.is_known:
+                raise Unsupported(
+                    f"{where} is partitioned by {f.transform.kind}, which Holdfast does not know, so that the type of "
+                    "its partition values cannot be told",
+                    features=(f.transform.kind,),
+                )
+            if f.source_id not in sources:
+                continue
+            named.setdefault(f.field_id, f)
+            known = typed.setdefault(f.field_id, f)
+            if known.transform.kind == "void" and f.transform.kind != "void":
+                typed[f.field_id] = f
+            elif f.transform.kind != "void" and (known.source_id, known.transform) != (f.source_id, f.transform):
+                raise Damaged(
+                    f"two partition specs of {where} use the field id {f.field_id} for {known.name} and for {f.name}",
+                    path=where,
+                )
+    names = _unique({number: f.name for number, f in named.items()})
+    return tuple(_union_field(names[number], typed[number], sources, where) for number in sorted(named))
+
+
+def _unique(names: Mapping[int, str]) -> dict[int, str]:
+    """Names by field id, the newest field first, so that no two are the same."""
+    given: dict[int, str] = {}
+    for number, name in names.items():
+        own = name
+        while own in given.values() or (own != name and own in names.values()):
+            own = f"{own}_{number}"
+        given[number] = own
+    return given
+
+
+def _union_field(name: str, f: PartField, sources: Mapping[int, str], where: str) -> UnionField:
+    spelled = f.transform.result(sources[f.source_id])
+    type_ = primitive(spelled, column=name, where=where)
+    return UnionField(f.field_id, name, f.source_id, f.transform, spelled, type_)

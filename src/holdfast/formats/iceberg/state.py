@@ -1,0 +1,231 @@
+"""An Iceberg table at one snapshot: what every storey above works with, and what only Iceberg has beside it.
+
+1. A state never changes; `moved` gives another of the same table, and reads only manifests that were not read before.
+   Opening reads the metadata alone: manifests are read when files are asked for.
+2. Reading asks nothing of writers; what contradicts the format, or is not known to it, refuses the table by name.
+3. The version of a snapshot is its id. Without any snapshot a table has no rows and the version NO_SNAPSHOT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from holdfast.errors import Invalid, UnknownVersion
+from holdfast.formats.iceberg.deletes.hidden import Hidden
+from holdfast.formats.iceberg.metadata.carried import ROW_ID_COLUMN, ROW_ID_FIELD
+from holdfast.formats.iceberg.metadata.contents import LazyFiles, SnapshotContents
+from holdfast.formats.iceberg.metadata.file import MAIN, ROW_IDS_SINCE, SnapshotEntry, TableMetadata, read_metadata
+from holdfast.formats.iceberg.metadata.files import ManifestShape, leaf_ids
+from holdfast.formats.iceberg.metadata.manifests import Listed
+from holdfast.formats.iceberg.metadata.paths import Paths, relocated
+from holdfast.formats.iceberg.metadata.spec import Spec, specs_of, union_of
+from holdfast.formats.iceberg.metadata.types import NAME_MAPPING, mapped_names, stored_names, struct_of, to_map_names
+from holdfast.model.files import FileTable
+from holdfast.model.snapshot import Bucketed, Placement, Resolve, RowIdentity, Snapshot
+from holdfast.schema.types import Struct
+from holdfast.storage.border import parsing
+from holdfast.storage.open import open_location, place
+
+NO_SNAPSHOT = -1
+UPDATED_FIELD = 2147483539
+
+
+@dataclass(frozen=True)
+class IcebergState:
+    """A snapshot and, beside it, what the metadata says that no other format knows."""
+
+    snapshot: Snapshot
+    metadata: TableMetadata
+    metadata_path: str
+    entry: SnapshotEntry | None  # None: the table has no snapshot
+    paths: Paths
+    contents: SnapshotContents  # its manifests and files, read when they are first asked for
+    hidden: Hidden
+
+    @property
+    def version(self) -> int:
+        return self.snapshot.version
+
+    @property
+    def table_id(self) -> str:
+        """What tells a table from one that was put in its place."""
+        return self.metadata.table_uuid or self.metadata.location
+
+
+def load(
+    metadata_path: str,
+    *,
+    relocate: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    allow_outside: bool | str | Sequence[str] = False,
+) -> IcebergState:
+    """The table that a metadata file describes, at its current snapshot."""
+    moves = {old: open_location(new, storage_options=storage_options).url for old, new in (relocate or {}).items()}
+    file = open_location(relocated(metadata_path, moves), storage_options=storage_options)
+    metadata = read_metadata(file.store, file.directory)
+    location = open_location(
+        relocated(metadata.location.rstrip("/"), moves), storage_options=storage_options, allow_outside=allow_outside
+    )
+    if file.store.url == location.store.url:
+        location = replace(location, spelled=file.spelled)  # the user's spelling, whatever the writer's was
+    if not moves and "://" not in metadata.location and not metadata.location.startswith("/"):
+        moves = {metadata.location: location.url}  # a relative path, which counts from where this process is
+    return state_of(metadata, metadata_path, Paths(location, moves).with_own(metadata.properties))
+
+
+def reloaded(state: IcebergState, metadata_path: str) -> IcebergState:
+    """The same table by another metadata file of it; manifests that were read are not read again."""
+    paths = state.paths
+    # Whoever keeps the table's name says where its metadata is, as when the table was opened.
+    store, key = place(paths.anywhere.location, paths.anywhere.key(metadata_path))
+    metadata = read_metadata(store, key, state.metadata)
+    return state_of(metadata, metadata_path, paths.with_own(metadata.properties), known=state.contents.read)
+
+
+def state_of(
+    metadata: TableMetadata,
+    metadata_path: str,
+    paths: Paths,
+    *,
+    at: SnapshotEntry | None = None,
+    schema_id: int | None = None,
+    known: Mapping[str, Listed] | None = None,
+) -> IcebergState:
+    """The table at a snapshot, by default the current one; `known` are manifests that were read before."""
+    with parsing(metadata_path, "describes no table"):
+        return _state_of(metadata, metadata_path, paths, at, schema_id, known)
+
+
+def _state_of(
+    metadata: TableMetadata,
+    where: str,
+    paths: Paths,
+    at: SnapshotEntry | None,
+    schema_id: int | None,
+    known: Mapping[str, Listed] | None,
+) -> IcebergState:
+    entry = at or _current(metadata, where)
+    raw = metadata.schema_of(schema_id, where)
+    names = mapped_names(metadata.properties, where=where)
+    schema = struct_of(raw, names, where=where)
+    specs = specs_of(metadata.partition_specs, where=where)
+    shape = _shape(metadata, raw, schema, specs, where)
+    contents = SnapshotContents(paths, entry, shape, where, dict(known or {}))
+    snapshot = _snapshot(metadata, entry, paths, schema, shape, LazyFiles(contents))
+    schemas = [schema, *(struct_of(one, names, where=where) for one in reversed(metadata.schemas))]
+    return IcebergState(snapshot, metadata, where, entry, paths, contents, Hidden(contents, snapshot, schemas))
+
+
+def moved(state: IcebergState, *, version: int | str | None = None, timestamp_ms: int | None = None) -> IcebergState:
+    """The same table at a snapshot, by its id or the name of a branch or tag, or as it was at a moment."""
+    if version is not None and timestamp_ms is not None:
+        raise Invalid("ask for a version or for a timestamp, not for both")
+    metadata, where = state.metadata, state.metadata_path
+    schema_id = None
+    if timestamp_ms is not None:
+        entry = _at(metadata, timestamp_ms, where)
+        schema_id = entry.schema_id
+    elif isinstance(version, str):
+        ref = metadata.refs.get(version)
+        if ref is None:
+            known = ", ".join(sorted(metadata.refs)) or "none"
+            raise UnknownVersion(f"the table has no branch and no tag {version!r}; it has {known}")
+        entry = _entry(metadata, ref.snapshot_id, where)
+        # A branch goes on with the table's schema; a tag stays with the one it was made with.
+        schema_id = None if ref.type == "branch" else entry.schema_id
+    elif version is not None:
+        entry = _entry(metadata, version, where)
+        schema_id = entry.schema_id
+    else:
+        return state
+    return state_of(metadata, where, state.paths, at=entry, schema_id=schema_id, known=state.contents.read)
+
+
+def _shape(
+    metadata: TableMetadata, raw: Mapping[str, object], schema: Struct, specs: Mapping[int, Spec], where: str
+) -> ManifestShape:
+    current = stored_names(metadata.schema_of(None, where))
+    spelled = stored_names(raw)
+    return ManifestShape(specs, union_of(specs, current, where=where), leaf_ids(schema, spelled))
+
+
+def _snapshot(
+    metadata: TableMetadata,
+    entry: SnapshotEntry | None,
+    paths: Paths,
+    schema: Struct,
+    shape: ManifestShape,
+    files: FileTable,
+) -> Snapshot:
+    return Snapshot(
+        location=paths.location,
+        version=NO_SNAPSHOT if entry is None else entry.snapshot_id,
+        timestamp_ms=metadata.last_updated_ms if entry is None else entry.timestamp_ms,
+        schema=schema,
+        partition_columns=(),
+        files=files,
+        identity=_identity(metadata),
+        resolve=Resolve.BY_ID,
+        properties=metadata.properties,
+        placement=Placement(shape.tuple_type, _identities(shape), _buckets(metadata, shape)),
+        hides=metadata.format_version >= 2,
+        to_name="" if NAME_MAPPING in metadata.properties else to_map_names(schema),
+        to_track="rows have ids from format version 3 on: upgrade the table to it",
+    )
+
+
+def _identities(shape: ManifestShape) -> dict[int, dict[int, str]]:
+    """The fields of tuples that equal a column: by the column's id, then by spec."""
+    names = {f.field_id: f.name for f in shape.union}
+    made: dict[int, dict[int, str]] = {}
+    for spec in shape.specs.values():
+        for f in spec.fields:
+            if f.transform.kind == "identity" and f.field_id in names:
+                made.setdefault(f.source_id, {})[spec.spec_id] = names[f.field_id]
+    return made
+
+
+def _buckets(metadata: TableMetadata, shape: ManifestShape) -> tuple[Bucketed, ...]:
+    """Columns that are bucketed by a hash of what Holdfast has for a value: not so UUIDs, which are texts here."""
+    spelled = stored_names(metadata.schema_of(None, metadata.location))
+    return tuple(
+        Bucketed(f.source_id, f.name, f.transform.parameter)
+        for f in shape.union
+        if f.transform.kind == "bucket" and f.transform.parameter and spelled[f.source_id] != "uuid"
+    )
+
+
+def _identity(metadata: TableMetadata) -> RowIdentity | None:
+    if metadata.format_version < ROW_IDS_SINCE:
+        return None
+    return RowIdentity(
+        ROW_ID_COLUMN,
+        "_last_updated_sequence_number",
+        (metadata.next_row_id or 0) - 1,
+        id_field=ROW_ID_FIELD,
+        version_field=UPDATED_FIELD,
+        has_gaps=True,
+    )
+
+
+def _current(metadata: TableMetadata, where: str) -> SnapshotEntry | None:
+    ref = metadata.refs.get(MAIN)
+    return None if ref is None else _entry(metadata, ref.snapshot_id, where)
+
+
+def _entry(metadata: TableMetadata, snapshot_id: int, where: str) -> SnapshotEntry:
+    found = metadata.snapshot(snapshot_id)
+    if found is None:
+        raise UnknownVersion(f"{where} has no snapshot {snapshot_id}, or no longer has it", version=snapshot_id)
+    return found
+
+
+def _at(metadata: TableMetadata, timestamp_ms: int, where: str) -> SnapshotEntry:
+    """The snapshot that was current at a moment, as the log of the table says."""
+    current = [entry for entry in metadata.snapshot_log if entry.timestamp_ms <= timestamp_ms]
+    if not current:
+        first = min((entry.timestamp_ms for entry in metadata.snapshot_log), default=None)
+        since = "it has no history" if first is None else f"its history begins at {first} ms since 1970"
+        raise UnknownVersion(f"{where} does not know the table at {timestamp_ms} ms since 1970: {since}")
+    return _entry(metadata, max(current, key=lambda entry: entry.timestamp_ms).snapshot_id, where)

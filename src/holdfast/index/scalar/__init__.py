@@ -1,0 +1,1 @@
+"""Scalar indexes: sorted entries and bitmaps."""

@@ -1,0 +1,1 @@
+"""Vector indexes: training, filling and searching."""

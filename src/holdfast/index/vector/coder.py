@@ -1,0 +1,201 @@
+"""Vectors as the trained quantizer of one generation keeps and finds them: what faiss does for us.
+
+All metrics become one. Cosine is the distance of directions; the inner product is the distance of vectors made equally
+long by one more element, sqrt(reach^2 - length^2), which the query has as zero. So only `l2` is ever trained.
+
+1. A vector that the quantizer would distort, because it lies outside of what it was trained for, does not fit: it is
+   told, and kept as it is.
+2. An entry is known by its number, from zero on, in the order of adding.
+3. Entries whose numbers a search is not allowed are never among what it finds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.index.vector.library import library
+from holdfast.index.vector.metric import Matrix, Metric, Numbers, directions
+from holdfast.index.vector.options import Method
+
+Floats = NDArray[np.float32]
+
+_LONGEST = 1e18  # squares of longer vectors are too large for 32 bits
+_WIDEST = 6e4  # of an element of 16 bits
+_FAR = 1.1  # times as far from its centre as any vector of the sample, beyond which groups of elements mean nothing
+_LEAST_EFFORT = 128  # vectors that a search in a graph keeps at hand
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What the segments of one generation share; flat ones share only the length of vectors."""
+
+    method: Method
+    metric: Metric
+    length: int  # elements of a vector
+    lists: int = 0
+    probes: int = 0  # lists that a search visits unless told otherwise
+    spread: float = 0.0  # mean distance of vectors to the centres of their lists
+    farthest: float = 0.0  # the greatest such distance
+    reach: float = 0.0  # the length that every vector is made, for the inner product
+    width: int = 0  # elements of a vector as the quantizer has it
+
+    def json(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self) | {"method": self.method.value, "metric": self.metric.value}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Trained:
+        return cls(**values | {"method": Method(values["method"]), "metric": Metric(values["metric"])})
+
+
+def prepared(vectors: Matrix, trained: Trained) -> tuple[Floats, NDArray[np.bool_]]:
+    """Vectors as the quantizer has them, and which of them can be had so."""
+    wide = np.asarray(vectors, np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        lengths = np.sqrt(np.square(wide).sum(axis=1))
+        match trained.metric:
+            case Metric.L2:
+                fits, made = lengths < _LONGEST, wide
+            case Metric.COSINE:
+                fits, made = np.ones(len(wide), bool), directions(wide)
+            case Metric.DOT:
+                fits = lengths <= trained.reach
+                rest = np.sqrt(np.maximum(trained.reach**2 - np.square(lengths), 0.0))
+                made = np.concatenate([wide, rest[:, None]], axis=1)
+        narrow = np.zeros((len(made), trained.width), np.float32)
+        narrow[:, : made.shape[1]] = made
+    return narrow, fits
+
+
+def prepared_queries(queries: NDArray[np.float64], trained: Trained) -> Floats | None:
+    """Queries as the quantizer is asked them; None where it cannot be."""
+    narrow = np.zeros((len(queries), trained.width), np.float32)
+    if trained.metric is not Metric.L2:
+        narrow[:, : trained.length] = directions(queries)  # how long a query is does not change who is near
+        if trained.metric is Metric.DOT:
+            narrow[:, : trained.length] *= np.float32(trained.reach)
+        return narrow
+    if (np.abs(queries).max(initial=0.0) * np.sqrt(queries.shape[1])) >= _LONGEST:
+        return None
+    narrow[:, : trained.length] = queries
+    return narrow
+
+
+class Coder:
+    """A quantizer, and the entries that were added to it."""
+
+    def __init__(self, trained: Trained, blob: bytes) -> None:
+        self._faiss = library()
+        self.trained = trained
+        self._index = self._faiss.deserialize_index(np.frombuffer(blob, np.uint8))
+        self._low, self._high = self._bounds()
+
+    def __len__(self) -> int:
+        return int(self._index.ntotal)
+
+    def add(self, narrow: Floats) -> tuple[NDArray[np.bool_], float]:
+        """Add those vectors that fit; gives which, and the sum of distances of all to their centres."""
+        if not self.trained.method.has_lists:
+            self._index.add(narrow)
+            return np.ones(len(narrow), bool), 0.0
+        squares, lists = self._index.quantizer.search(narrow, 1)
+        away = np.sqrt(np.maximum(squares[:, 0], 0.0))
+        fits = self._fits(narrow, lists[:, 0], away)
+        mine, at = np.ascontiguousarray(narrow[fits]), np.ascontiguousarray(lists[fits, 0])
+        numbers = np.arange(len(self), len(self) + len(mine))
+        pointer = self._faiss.swig_ptr
+        self._index.add_core(len(mine), pointer(mine), pointer(numbers), pointer(at))
+        return fits, float(away.sum(dtype=np.float64))
+
+    def search(self, queries: Floats, k: int, probes: int, allowed: NDArray[np.bool_] | None) -> tuple[Numbers, Floats]:
+        """The numbers of up to k entries for each query, and how far they look, the nearest first; -1: no more."""
+        k = min(k, max(len(self), 1))
+        bits = None if allowed is None else np.packbits(allowed, bitorder="little")
+        chosen = None if bits is None else self._faiss.IDSelectorBitmap(bits)
+        if self.trained.method.has_lists:
+            params = self._faiss.SearchParametersIVF(sel=chosen, nprobe=min(max(probes, 1), self.trained.lists))
+        else:
+            params = self._faiss.SearchParametersHNSW(sel=chosen, efSearch=max(k, probes, _LEAST_EFFORT))
+        away, numbers = self._index.search(queries, k, params=params)
+        return numbers, away
+
+    def stored(self) -> bytes:
+        """The entries as bytes; the quantizer itself is not among them, unless it is a graph."""
+        if not self.trained.method.has_lists:
+            whole: bytes = self._faiss.serialize_index(self._index).tobytes()
+            return whole
+        writer = self._faiss.VectorIOWriter()
+        self._faiss.write_InvertedLists(self._index.invlists, writer)
+        lists: bytes = self._faiss.vector_to_array(writer.data).tobytes()
+        return lists
+
+    def load(self, stored: bytes) -> None:
+        """Have the entries that were stored, and no others."""
+        data = np.frombuffer(stored, np.uint8)
+        if not self.trained.method.has_lists:
+            self._index = self._faiss.deserialize_index(data)
+            return
+        reader = self._faiss.VectorIOReader()
+        self._faiss.copy_array_to_vector(data, reader.data)
+        lists = self._faiss.read_InvertedLists(reader)
+        self._index.replace_invlists(lists, True)
+        lists.this.disown()  # the index frees them
+        self._index.ntotal = lists.compute_ntotal()
+
+    def adopt(self, other: Coder, kept: NDArray[np.bool_]) -> None:
+        """Add those entries of another coder of this generation that are kept, in their order."""
+        if not self.trained.method.has_lists:
+            vectors = other._index.reconstruct_n(0, len(other))
+            self._index.add(np.ascontiguousarray(vectors[kept]))
+            return
+        renumbered = np.cumsum(kept) - 1 + len(self)
+        pointer, mine, theirs = self._faiss.swig_ptr, self._index.invlists, other._index.invlists
+        for number in range(self.trained.lists):
+            size = theirs.list_size(number)
+            if not size:
+                continue
+            entries = self._faiss.rev_swig_ptr(theirs.get_ids(number), size)
+            codes = self._faiss.rev_swig_ptr(theirs.get_codes(number), size * theirs.code_size).reshape(size, -1)
+            stay = kept[entries]
+            numbers, rows = renumbered[entries[stay]], np.ascontiguousarray(codes[stay])
+            mine.add_entries(number, len(numbers), pointer(numbers), pointer(rows))
+        self._index.ntotal += int(kept.sum())
+
+    def codes(self) -> tuple[Numbers, NDArray[Any]]:
+        """Of each entry the list it is in and what is kept of it there."""
+        if not self.trained.method.has_lists:
+            return np.zeros(len(self), np.int64), self._index.reconstruct_n(0, len(self))
+        lists = self._index.invlists
+        homes, codes = np.full(len(self), -1, np.int64), np.zeros((len(self), lists.code_size), np.uint8)
+        for number in range(self.trained.lists):
+            size = lists.list_size(number)
+            if size:
+                entries = self._faiss.rev_swig_ptr(lists.get_ids(number), size)
+                homes[entries] = number
+                codes[entries] = self._faiss.rev_swig_ptr(lists.get_codes(number), size * lists.code_size).reshape(
+                    size, -1
+                )
+        return homes, codes
+
+    def _fits(self, narrow: Floats, lists: Numbers, away: Floats) -> NDArray[np.bool_]:
+        method = self.trained.method
+        if method is Method.IVF_FLAT:
+            return np.ones(len(narrow), bool)
+        if method is Method.IVF_PQ:
+            near: NDArray[np.bool_] = away <= self.trained.farthest * _FAR
+            return near
+        centres = self._index.quantizer.reconstruct_batch(lists)
+        rest = narrow - centres
+        inside: NDArray[np.bool_] = ((rest >= self._low) & (rest <= self._high)).all(axis=1)
+        return inside
+
+    def _bounds(self) -> tuple[Any, Any]:
+        """Between what the elements of a vector less its centre must lie."""
+        if self.trained.method is not Method.IVF_SQ8:
+            return -_WIDEST, _WIDEST
+        low, span = self._faiss.vector_to_array(self._index.sq.trained).reshape(2, -1)
+        return low, low + span

@@ -1,0 +1,159 @@
+"""A vector segment in the making: rows come in, files come out.
+
+Runs in this process and inside Spark tasks, where it is pickled by value: it imports only Arrow, numpy, faiss and
+modules that do likewise.
+
+    lists.faiss      vectors as the trained quantizer of the generation has them (hnsw: its graph)
+    flat.npy         vectors that the quantizer would distort, as they are; of method flat, all
+    entries.parquet  row id and row commit version of each: first those in lists, then the flat ones
+
+1. Every row with a vector has one entry, in one of the two files: none is lost by how it is kept.
+2. Vectors of another length than the generation's are counted, and nothing is written by whoever refuses them.
+"""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from holdfast.index.vector.coder import Coder, Trained, prepared
+from holdfast.index.vector.column import vectors_of
+from holdfast.index.vector.metric import Matrix, Numbers
+
+LISTS, FLAT, ENTRIES = "lists.faiss", "flat.npy", "entries.parquet"
+ROW_ID, VERSION = "row_id", "row_commit_version"
+SEGMENT_ROWS = 1 << 24  # beyond which another segment is begun
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A complete segment, and what is worth knowing of it."""
+
+    files: Mapping[str, bytes]
+    entries: int
+    low_id: int
+    high_id: int
+    flat: int  # entries that are kept as they are
+    away: float  # mean distance to the centre of the list
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSegment:
+    """A segment whose files are on storage, each with its size and checksum; only its `meta.json` is not."""
+
+    directory: str
+    files: Mapping[str, tuple[int, int]]
+    entries: int
+    low_id: int
+    high_id: int
+    flat: int
+    away: float
+
+
+@dataclass
+class _Kind:
+    """Entries of one kind."""
+
+    ids: list[Numbers] = field(default_factory=list)
+    versions: list[Numbers] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, ids: Numbers, versions: Numbers) -> None:
+        self.ids.append(ids)
+        self.versions.append(versions)
+        self.count += len(ids)
+
+
+class Filler:
+    """Gathers the rows of one segment."""
+
+    def __init__(self, trained: Trained, quantizer: bytes) -> None:
+        self.trained = trained
+        self.odd = 0  # rows with vectors of another length
+        self.coder = Coder(trained, quantizer) if quantizer else None
+        self._coded, self._kept = _Kind(), _Kind()
+        self._vectors: list[Matrix] = []
+        self._away, self._measured = 0.0, 0
+
+    def __len__(self) -> int:
+        return self._coded.count + self._kept.count
+
+    def add(self, column: pa.Array | pa.ChunkedArray, ids: pa.ChunkedArray, versions: pa.ChunkedArray) -> None:
+        """Add rows: their vectors, ids and commit versions."""
+        found = vectors_of(column, self.trained.length)
+        self.odd += found.odd
+        if len(found.rows):
+            self.add_vectors(found.matrix, ids.to_numpy()[found.rows], versions.to_numpy()[found.rows])
+
+    def add_vectors(self, vectors: Matrix, ids: Numbers, versions: Numbers) -> None:
+        """Add rows that have vectors."""
+        if self.coder is None:
+            self.keep(vectors, ids, versions)
+            return
+        narrow, fits = prepared(vectors, self.trained)
+        some = np.flatnonzero(fits)
+        inside, away = self.coder.add(narrow[some])
+        fits[some] = inside
+        self._away += away
+        self._measured += len(some)
+        self._coded.add(ids[fits], versions[fits])
+        self.keep(vectors[~fits], ids[~fits], versions[~fits])
+
+    def keep(self, vectors: Matrix, ids: Numbers, versions: Numbers) -> None:
+        """Add rows whose vectors are kept as they are."""
+        if len(ids):
+            self._vectors.append(vectors)
+            self._kept.add(ids, versions)
+
+    def adopt(self, other: Coder, ids: Numbers, versions: Numbers, kept: NDArray[np.bool_], away: float) -> None:
+        """Add entries of a segment of the same generation, as they are coded there."""
+        assert self.coder is not None, "a segment with lists is of a generation with lists"
+        self.coder.adopt(other, kept)
+        self._coded.add(ids[kept], versions[kept])
+        self._away += away * int(kept.sum())
+        self._measured += int(kept.sum())
+
+    def finish(self) -> Filled | None:
+        """The segment; None where no row had a vector."""
+        if not len(self):
+            return None
+        ids = np.concatenate([*self._coded.ids, *self._kept.ids])
+        versions = np.concatenate([*self._coded.versions, *self._kept.versions])
+        files = {ENTRIES: _entries(ids, versions)}
+        if self.coder is not None and self._coded.count:
+            files[LISTS] = self.coder.stored()
+        if self._kept.count:
+            held = io.BytesIO()
+            np.save(held, np.concatenate(self._vectors), allow_pickle=False)
+            files[FLAT] = held.getvalue()
+        away = self._away / self._measured if self._measured else 0.0
+        return Filled(files, len(self), int(ids.min()), int(ids.max()), self._kept.count, away)
+
+
+def summed(directory: str, filled: Filled) -> dict[str, Any]:
+    """What is told of a segment once its files are written: the fields of Written."""
+    return {
+        "directory": directory,
+        "files": {name: (len(data), zlib.crc32(data)) for name, data in filled.files.items()},
+        "entries": filled.entries,
+        "low_id": filled.low_id,
+        "high_id": filled.high_id,
+        "flat": filled.flat,
+        "away": filled.away,
+    }
+
+
+def _entries(ids: Numbers, versions: Numbers) -> bytes:
+    table = pa.table({ROW_ID: pa.array(ids, pa.int64()), VERSION: pa.array(versions, pa.int64())})
+    sink = pa.BufferOutputStream()
+    encodings = {ROW_ID: "DELTA_BINARY_PACKED", VERSION: "DELTA_BINARY_PACKED"}
+    pq.write_table(table, sink, compression="zstd", use_dictionary=False, column_encoding=encodings)
+    return bytes(sink.getvalue().to_pybytes())

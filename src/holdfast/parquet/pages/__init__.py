@@ -1,0 +1,1 @@
+"""Single rows taken out of Parquet pages."""

@@ -1,0 +1,1 @@
+"""Plans of change queries and streams."""

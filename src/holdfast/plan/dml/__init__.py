@@ -1,0 +1,1 @@
+"""Plans of DELETE, UPDATE and MERGE."""

@@ -1,0 +1,1 @@
+"""Plans of compaction, clustering, vacuum and checks."""

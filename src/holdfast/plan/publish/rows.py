@@ -1,0 +1,94 @@
+"""Rows on their way from one table to another, under the ids they have: what a runner reads, finds and stores.
+
+    the net change of a stretch of commits  ->  ids of rows that went or changed: found in the other table, and hidden
+                                            ->  rows that came or changed: stored there with their ids
+    a whole table                           ->  every row, stored with its id
+
+1. A row has the same id in both tables, so nothing is compared but ids.
+2. What went is read as ids alone; the other columns are read of rows that are stored, and of no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeAlias
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from holdfast.model.snapshot import HiddenRows
+from holdfast.parquet.write import WriteSpec
+from holdfast.plan.changefeed.moves import Reading
+from holdfast.plan.changefeed.query import AFTER, BEFORE, DELETE, INSERT, ChangesPlan
+from holdfast.plan.dml.change import Positions
+from holdfast.plan.dml.follow import LocatedRows
+from holdfast.plan.scan.request import ScanPlan
+from holdfast.schema.constraints import Demand
+from holdfast.schema.enforce import Fit
+from holdfast.schema.types import Struct
+from holdfast.storage.location import Location
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Every live row of a table, with its id."""
+
+    plan: ScanPlan
+    hidden: HiddenRows
+
+
+Arriving: TypeAlias = Whole | ChangesPlan
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedIds:
+    """The ids of rows that are no longer what they were."""
+
+    updated: BitMap64 = field(default_factory=BitMap64)
+    deleted: BitMap64 = field(default_factory=BitMap64)
+
+    @property
+    def all(self) -> BitMap64:
+        return self.updated | self.deleted
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """How rows become rows of the other table, and where they go."""
+
+    fit: Fit
+    demands: tuple[Demand, ...]
+    spec: WriteSpec  # with a column of ids and none of versions: a row is as new there as the commit that brings it
+    location: Location
+
+
+class Publisher(Protocol):
+    """What a runner does for a publication."""
+
+    def gone(self, plan: ChangesPlan) -> ChangedIds:
+        """The ids of rows that a net change updates or deletes."""
+
+    def locate(self, place: LocatedRows, ids: BitMap64) -> Positions:
+        """Where the live rows with these ids are."""
+
+    def store(self, rows: Arriving, storage: Storage) -> pa.Table:
+        """Store rows with their ids; gives the files, with the columns of STAGED."""
+
+
+def going(plan: ChangesPlan) -> ChangesPlan:
+    """The part of a net change that tells which rows went or changed, and nothing else of them."""
+    bare = replace(plan.snapshot, schema=Struct(()), partition_columns=())
+    shows = frozenset({DELETE, BEFORE})
+    return replace(plan, snapshot=bare, shows=shows, certain=_telling(plan.certain, shows))
+
+
+def coming(plan: ChangesPlan) -> ChangesPlan:
+    """The part of a net change that gives rows as they are now."""
+    shows = frozenset({INSERT, AFTER})
+    return replace(plan, shows=shows, certain=_telling(plan.certain, shows))
+
+
+def _telling(readings: Sequence[Reading], shows: frozenset[str]) -> tuple[Reading, ...]:
+    """In a net change all moves are of one commit, so rows that need no pairing all came, or all went."""
+    return tuple(r for r in readings if any(label.change in shows for several in r.labels for label in several))

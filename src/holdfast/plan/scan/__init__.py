@@ -1,0 +1,1 @@
+"""Plans of scans: pruning, columns and row location."""

@@ -1,0 +1,98 @@
+"""What the log says of metadata columns, file by file: which values their rows may have.
+
+    fresh file       ids from its base on, one for each row; the version its entry says
+    rewritten file   ids between those that its writer noted; versions up to that of its entry
+    others' file     ids up to its own range, because what it carries is older; versions likewise
+
+1. No row of a file, hidden or not, has a value outside of what is said here; what is not known is null.
+2. It costs columns over the files: no step per file, and no look into one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from holdfast.model.files import PARTITION, FileTable
+from holdfast.model.snapshot import RowIdentity, Snapshot
+from holdfast.plan.scan.locate import FRESH, Numbers, Spans, spans_of
+from holdfast.predicate.bounds import Known, Range, Single
+from holdfast.predicate.records import Column
+from holdfast.rows import columns as names
+
+
+def metadata_bounds(files: FileTable, snapshot: Snapshot, asked: Mapping[Column, str]) -> dict[Column, Known]:
+    """What is known of metadata columns; `asked` gives the canonical name behind each path that a condition tests."""
+    identity = snapshot.identity
+    spans = None
+    if identity is not None and not {names.ROW_ID, names.ROW_COMMIT_VERSION}.isdisjoint(asked.values()):
+        spans = _Held(spans_of(files, identity), identity)
+    found = {column: _known(files, snapshot, column, name, spans) for column, name in asked.items()}
+    return {column: known for column, known in found.items() if known is not None}
+
+
+def _known(files: FileTable, snapshot: Snapshot, column: Column, name: str, held: _Held | None) -> Known | None:
+    match name:
+        case names.ROW_ID:
+            return None if held is None else held.ids()
+        case names.ROW_COMMIT_VERSION:
+            return None if held is None else held.versions()
+        case names.ROW_INDEX:
+            last = pc.subtract(files.num_records, 1)
+            return Range(pc.if_else(pc.is_valid(last), 0, None).cast(pa.int64()), last, pa.repeat(0, len(files)))
+        case names.FILE:
+            return Single(_shown(files, snapshot))
+        case names.BASE_ROW_ID | names.DEFAULT_ROW_COMMIT_VERSION | names.SPEC_ID:
+            return Single(files.column(name.removeprefix("_")).combine_chunks())
+        case names.FILE_SIZE:
+            return Single(files.column("size").combine_chunks())
+        case names.PARTITION if snapshot.placement is not None and len(column) == 2:
+            return Single(pc.struct_field(files.column(PARTITION).combine_chunks(), column[1]))
+        case _:
+            return None
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Ids and versions that rows of files may have."""
+
+    spans: Spans
+    identity: RowIdentity
+
+    @property
+    def _is_known(self) -> NDArray[np.bool_]:
+        return (self.spans.bases >= 0) & (self.spans.counts >= 0)
+
+    def ids(self) -> Range:
+        return Range(
+            _where(self._is_known, self.spans.lows), _where(self._is_known, self.spans.highs), self._null_count()
+        )
+
+    def versions(self) -> Range:
+        told = (self.spans.bases >= 0) & (self.spans.versions >= 0)
+        carries = self.identity.version_column is not None
+        fresh = self._is_known & (self.spans.kinds == FRESH) if carries else told
+        lows = np.where(fresh, self.spans.versions, 0)
+        return Range(_where(told, lows), _where(told, self.spans.versions), self._null_count())
+
+    def _null_count(self) -> pa.Array:
+        """No row has none, but where files without a base are as they should be: there all have none."""
+        has_base = self.spans.bases >= 0
+        gaps = np.full(len(has_base), self.identity.has_gaps)
+        return _where(has_base | (gaps & (self.spans.counts >= 0)), np.where(has_base, 0, self.spans.counts))
+
+
+def _shown(files: FileTable, snapshot: Snapshot) -> pa.Array:
+    """What rows say of their file."""
+    if snapshot.placement is not None:
+        return files.column("path").combine_chunks()
+    return snapshot.location.spark_uris(files.column("key").combine_chunks())
+
+
+def _where(known: NDArray[np.bool_], values: Numbers) -> pa.Array:
+    return pa.array(values, mask=~known)

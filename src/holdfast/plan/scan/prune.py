@@ -1,0 +1,254 @@
+"""Leave out the files in which no row can satisfy a condition.
+
+Pruning is a list of small passes over the table of files. Each looks at one kind of knowledge and answers with a mask.
+
+1. A file with a live row that satisfies the condition passes every pruner.
+2. Statistics are read only for columns that an understood part of the condition tests, and only for the files that
+   earlier passes kept.
+3. The steps add up: what a step keeps is what the next one is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from holdfast.model.files import FileStats, FileTable, LeafPath
+from holdfast.model.snapshot import Snapshot
+from holdfast.plan.scan.buckets import buckets_tested, may_hold
+from holdfast.plan.scan.metadata_bounds import metadata_bounds
+from holdfast.predicate.bounds import Known, Range, Single, may_match
+from holdfast.predicate.records import ALWAYS, Column, Predicate, conjunction, conjuncts, tested_columns
+from holdfast.predicate.render import column_text
+from holdfast.rows.columns import PARTITION
+from holdfast.schema.partition import column as partition_texts
+from holdfast.schema.partition import typed
+from holdfast.schema.types import DataType, Field, Struct
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """The rows wanted of a snapshot, in logical column names."""
+
+    snapshot: Snapshot
+    where: Predicate = ALWAYS
+    metadata: Mapping[str, str] = field(default_factory=dict)  # what the condition calls metadata columns -> canonical
+
+
+@dataclass(frozen=True, slots=True)
+class PruningStep:
+    """What one pass did."""
+
+    name: str
+    kept: int
+    dropped: int
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """The files left, and how each pass got there."""
+
+    files: FileTable
+    steps: tuple[PruningStep, ...]
+
+
+Pruner: TypeAlias = Callable[[FileTable, Want], pa.BooleanArray]
+
+
+def prune(files: FileTable, want: Want, more: Sequence[Pruner] = ()) -> Pruned:
+    """The files that may hold a wanted row; `more` are passes that others offer, such as an index.
+
+    One that says it does not apply is no step.
+    """
+    steps = []
+    asked = [pruner for pruner in more if getattr(pruner, "applies", _always)(want)]
+    for pruner in (by_partition, *([by_metadata] if _on_metadata(want) else []), by_bounds, *asked):
+        kept = files.filter(pruner(files, want))
+        describe = _DETAILS.get(pruner) or getattr(pruner, "detail", None)
+        steps.append(PruningStep(_name(pruner), len(kept), len(files) - len(kept), describe(want) if describe else ""))
+        files = kept
+    return Pruned(files, tuple(steps))
+
+
+def told_by(pruner: Pruner, want: Want) -> str:
+    """What a pass that others offer went by when it was last asked; nothing where it was not."""
+    text = describe(want) if (describe := getattr(pruner, "detail", None)) else ""
+    return f"{_name(pruner).replace('_', ' ')}: {text}" if text else ""
+
+
+def by_partition(files: FileTable, want: Want) -> pa.BooleanArray:
+    """Files whose partition values allow the condition; statistics are not touched.
+
+    Where files are placed by specs, values that keep an order are part of the statistics, and buckets are for here.
+    """
+    if want.snapshot.placement is not None:
+        return pa.array(may_hold(files, want.snapshot, want.where))
+    parts = _on_partitions(want)
+    if not parts or not len(files):
+        return _all(files)
+    known = partition_values(files, want.snapshot, _columns(parts))
+    return may_match(conjunction(parts), known, pa.nulls(len(files), pa.int64()))
+
+
+def by_bounds(files: FileTable, want: Want) -> pa.BooleanArray:
+    """Files whose statistics, together with their partition values, allow the condition."""
+    parts = _on_statistics(want)
+    if not parts or not len(files):
+        return _all(files)
+    columns = _columns(parts)
+    stats = files.stats(dict(statistics_leaves(want.snapshot, columns).values()))
+    known = {
+        **partition_values(files, want.snapshot, columns),
+        **ranges(stats, want.snapshot, columns),
+    }
+    return may_match(conjunction(parts), known, stats.num_records)
+
+
+def by_metadata(files: FileTable, want: Want) -> pa.BooleanArray:
+    """Files whose rows may have the ids, versions or places asked for, as far as the log says."""
+    parts = _on_metadata(want)
+    if not parts or not len(files):
+        return _all(files)
+    known, num_records = knowledge(files, want, _columns(parts))
+    return may_match(conjunction(parts), known, num_records)
+
+
+def knowledge(files: FileTable, want: Want, columns: Iterable[Column]) -> tuple[dict[Column, Known], pa.Array]:
+    """All that is known of columns of any kind, and how many rows each file has."""
+    columns, snapshot = list(columns), want.snapshot
+    known = metadata_values(files, want, columns)
+    stored = [column for column in columns if column[0] not in want.metadata]
+    stats = files.stats(dict(statistics_leaves(snapshot, stored).values()))
+    return {
+        **known,
+        **partition_values(files, snapshot, stored),
+        **ranges(stats, snapshot, stored),
+    }, stats.num_records
+
+
+def metadata_values(files: FileTable, want: Want, columns: Iterable[Column]) -> dict[Column, Known]:
+    """What is known of those of the columns that are metadata columns."""
+    asked = {column: want.metadata[column[0]] for column in columns if column[0] in want.metadata}
+    known = metadata_bounds(files, want.snapshot, asked)
+    if want.snapshot.placement is None:
+        # Partition columns are known by themselves, in a struct or out of it.
+        inner = {column: column[1:] for column, name in asked.items() if name == PARTITION}
+        values = partition_values(files, want.snapshot, inner.values())
+        known |= {column: values[path] for column, path in inner.items() if path in values}
+    return known
+
+
+def partition_values(files: FileTable, snapshot: Snapshot, columns: Iterable[Column]) -> dict[Column, Known]:
+    """The typed values of those of the columns that are partition columns."""
+    known: dict[Column, Known] = {}
+    for column in columns:
+        if is_partition(snapshot, column):
+            field = snapshot.schema.find(column[0])
+            assert field is not None, "a partition column is in the schema"
+            texts = partition_texts(files.column("partition_values"), field.physical_name)
+            where = f"partition column {column_text(column)} of {snapshot.location.url}"
+            known[column] = Single(typed(texts, field.type, where=where))
+    return known
+
+
+def ranges(stats: FileStats, snapshot: Snapshot, columns: Iterable[Column]) -> dict[Column, Known]:
+    """What statistics say of those of the columns that they can cover."""
+    known: dict[Column, Known] = {}
+    for column, (leaf, _) in statistics_leaves(snapshot, columns).items():
+        bounds = stats.bounds[leaf]
+        known[column] = Range(bounds.low, bounds.high, bounds.null_count)
+    return known
+
+
+def statistics_leaves(snapshot: Snapshot, columns: Iterable[Column]) -> Mapping[Column, tuple[LeafPath, DataType]]:
+    """The physical leaf and type of each column that can have statistics: no partition column, no whole struct."""
+    found = {}
+    for column in columns:
+        fields = fields_of(snapshot.schema, column)
+        if fields and not isinstance(fields[-1].type, Struct) and not is_partition(snapshot, column):
+            found[column] = (tuple(f.physical_name for f in fields), fields[-1].type)
+    return found
+
+
+def fields_of(schema: Struct, column: Column) -> tuple[Field, ...]:
+    """The fields along a column's path; none when the schema has no such column."""
+    within: DataType = schema
+    fields: list[Field] = []
+    for name in column:
+        field = within.find(name) if isinstance(within, Struct) else None
+        if field is None:
+            return ()
+        fields.append(field)
+        within = field.type
+    return tuple(fields)
+
+
+def is_partition(snapshot: Snapshot, column: Column) -> bool:
+    return len(column) == 1 and column[0].lower() in {name.lower() for name in snapshot.partition_columns}
+
+
+def _on_partitions(want: Want) -> tuple[Predicate, ...]:
+    """The conjuncts that partition values can decide: those that test one, and those that test nothing."""
+    return tuple(
+        part
+        for part in conjuncts(want.where)
+        if not (tested := tested_columns(part)) or any(is_partition(want.snapshot, c) for c in tested)
+    )
+
+
+def _on_statistics(want: Want) -> tuple[Predicate, ...]:
+    return tuple(p for p in conjuncts(want.where) if statistics_leaves(want.snapshot, tested_columns(p)))
+
+
+def _on_metadata(want: Want) -> tuple[Predicate, ...]:
+    if not want.metadata:
+        return ()
+    return tuple(p for p in conjuncts(want.where) if any(c[0] in want.metadata for c in tested_columns(p)))
+
+
+def _columns(parts: Iterable[Predicate]) -> frozenset[Column]:
+    return frozenset[Column]().union(*map(tested_columns, parts))
+
+
+def _partition_detail(want: Want) -> str:
+    if want.snapshot.placement is not None:
+        names = buckets_tested(want.snapshot, _columns(conjuncts(want.where)))
+        return f"buckets of {', '.join(names)}" if names else "no condition on a bucketed column"
+    columns = sorted(c for c in _columns(_on_partitions(want)) if is_partition(want.snapshot, c))
+    return ", ".join(map(column_text, columns)) or "no condition on a partition column"
+
+
+def _bounds_detail(want: Want) -> str:
+    leaves = statistics_leaves(want.snapshot, sorted(_columns(_on_statistics(want))))
+    if not leaves:
+        return "no condition that statistics can decide"
+    text = ", ".join(map(column_text, leaves))
+    clustered = [column for column, (leaf, _) in leaves.items() if leaf in want.snapshot.clustering_columns]
+    return f"{text}; clustered by {', '.join(map(column_text, clustered))}" if clustered else text
+
+
+def _metadata_detail(want: Want) -> str:
+    return ", ".join(column_text(c) for c in sorted(_columns(_on_metadata(want))) if c[0] in want.metadata)
+
+
+_DETAILS: Mapping[Pruner, Callable[[Want], str]] = {
+    by_partition: _partition_detail,
+    by_metadata: _metadata_detail,
+    by_bounds: _bounds_detail,
+}
+
+
+def _name(pruner: Pruner) -> str:
+    return str(getattr(pruner, "__name__", type(pruner).__name__))
+
+
+def _always(want: Want) -> bool:
+    return True
+
+
+def _all(files: FileTable) -> pa.BooleanArray:
+    return pa.repeat(pa.scalar(True), len(files))

@@ -1,0 +1,193 @@
+"""Plan a scan: which files to read, which columns to give, and what must be joined to them.
+
+1. The planned files are all that can hold a row the condition accepts; a runner reads each of them or raises.
+2. Output columns are the asked ones in the asked order, then metadata columns in the order asked.
+3. A metadata column never shadows a user's column: asking for both under one name is refused.
+4. Columns that only the condition needs are read, and dropped after it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.errors import Invalid, NoRowIdentity, UnknownColumn
+from holdfast.model.files import FileTable
+from holdfast.model.snapshot import Snapshot
+from holdfast.plan.scan.prune import Pruner, PruningStep, Want, prune
+from holdfast.predicate.reader_skipping import in_doubt, may_lose_rows
+from holdfast.predicate.records import Constant, Predicate
+from holdfast.rows import columns as names
+from holdfast.schema.types import LONG, STRING, Field, Primitive, Struct
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A row condition: what the user gave, and what of it was understood."""
+
+    source: Any  # SQL text, or a Column that only Spark can apply
+    text: str  # for people to read
+    predicate: Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a scan was asked for."""
+
+    columns: Sequence[str] | None = None
+    where: Condition | None = None
+    metadata: Mapping[str, str] | Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class ScanPlan:
+    """What a runner must read and give."""
+
+    snapshot: Snapshot
+    files: FileTable
+    steps: tuple[PruningStep, ...]
+    columns: tuple[Field, ...]
+    metadata: Mapping[str, str]  # canonical name -> name in the output
+    where: Condition | None
+
+    @property
+    def partition_fields(self) -> tuple[Field, ...]:
+        """The partition columns of the table, in partition order."""
+        return partition_fields(self.snapshot)
+
+    def may_lose_rows(self, files: FileTable) -> bool:
+        """Whether Spark's Parquet reader, given the condition, may skip rows of these files that it is true of."""
+        if self.where is None:
+            return False
+        predicate, schema = self.where.predicate, self.snapshot.schema
+        doubt = in_doubt(predicate, schema)
+        in_files = doubt is not None and len(prune(files, Want(self.snapshot, doubt)).files) > 0
+        return in_files or may_lose_rows(predicate, schema)
+
+
+def plan_scan(snapshot: Snapshot, request: Request, *, more: Sequence[Pruner] = ()) -> ScanPlan:
+    """Decide what a scan reads."""
+    columns = _columns(snapshot, request.columns)
+    metadata = _metadata(snapshot, columns, request.metadata)
+    predicate = Constant(True) if request.where is None else request.where.predicate
+    called = {output: name for name, output in metadata.items()}
+    pruned = prune(snapshot.files, Want(snapshot, predicate, called), more)
+    return ScanPlan(snapshot, pruned.files, pruned.steps, columns, metadata, request.where)
+
+
+def known_columns(snapshot: Snapshot, metadata: Mapping[str, str] | Sequence[str]) -> Struct:
+    """What a condition may name: the table's columns, and the metadata columns asked for."""
+    pairs = metadata.items() if isinstance(metadata, Mapping) else [(name, name) for name in metadata]
+    asked = [metadata_field(snapshot, names.canonical(name), output) for name, output in pairs]
+    free = [f for f in asked if snapshot.schema.find(f.name) is None]
+    return Struct((*snapshot.schema.fields, *free))
+
+
+def refuse_unknown(unknown: Sequence[str], known: Struct) -> None:
+    """Say what to do about names in a condition that are no columns."""
+    for name in unknown:
+        _field(known, name)
+
+
+def with_metadata(snapshot: Snapshot, schema: Struct, named: Mapping[str, str]) -> Struct:
+    """What a condition may name: the columns of the schema, and these metadata columns."""
+    return Struct((*schema.fields, *(metadata_field(snapshot, canonical, name) for name, canonical in named.items())))
+
+
+def metadata_field(snapshot: Snapshot, name: str, output: str) -> Field:
+    """A metadata column, by its canonical name, as a field of the output."""
+    match name:
+        case names.FILE:
+            return Field(output, STRING)
+        case names.PARTITION:
+            placement = snapshot.placement
+            return Field(output, Struct(partition_fields(snapshot)) if placement is None else placement.tuple_type)
+        case names.SPEC_ID:
+            return Field(output, Primitive("integer"))
+        case names.DELETED:
+            return Field(output, Primitive("boolean"))
+        case names.FILE_TIME:
+            return Field(output, Primitive("timestamp"))
+        case _:
+            return Field(output, LONG)
+
+
+def is_available(snapshot: Snapshot, canonical: str) -> bool:
+    """Whether rows of a snapshot have this metadata column."""
+    if canonical in names.NEEDS_TRACKING:
+        return snapshot.identity is not None
+    return canonical != names.SPEC_ID or snapshot.placement is not None
+
+
+def check_available(snapshot: Snapshot, canonical: str, name: str) -> None:
+    """Refuse a metadata column that rows of a snapshot do not have; `name` is what it was called."""
+    if is_available(snapshot, canonical):
+        return
+    if canonical in names.NEEDS_TRACKING:
+        raise NoRowIdentity(
+            f"{name} needs row tracking, which the table at {snapshot.location.url} does not have enabled; "
+            f"{snapshot.to_track}"
+        )
+    raise Invalid(f"the table at {snapshot.location.url} has no partition specs, so its rows have no {name}")
+
+
+def partition_fields(snapshot: Snapshot) -> tuple[Field, ...]:
+    """The fields of the partition columns, in partition order."""
+    return tuple(_field(snapshot.schema, name) for name in snapshot.partition_columns)
+
+
+def _columns(snapshot: Snapshot, asked: Sequence[str] | None) -> tuple[Field, ...]:
+    if asked is None:
+        return snapshot.schema.fields
+    if isinstance(asked, str):
+        raise Invalid(f"columns= takes a list of names, such as [{asked!r}]")
+    fields = tuple(_field(snapshot.schema, name) for name in asked)
+    twice = sorted({f.name for f in fields if fields.count(f) > 1})
+    if twice:
+        raise Invalid(f"columns= names {', '.join(twice)} more than once")
+    return fields
+
+
+def _field(schema: Struct, name: str) -> Field:
+    found = schema.find(name)
+    if found is not None:
+        return found
+    if name in (*names.METADATA_COLUMNS, *names.OTHER_SPELLINGS):
+        raise UnknownColumn(f"{name} is a metadata column: ask for it with metadata=[{name!r}]", column=name)
+    near = difflib.get_close_matches(name, schema.names, n=3)
+    if not schema.names:
+        raise UnknownColumn(f"the table has no column {name!r}, nor any other", column=name)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(schema.names[:20])}"
+    raise UnknownColumn(f"the table has no column {name!r}; {hint}", column=name)
+
+
+def _metadata(
+    snapshot: Snapshot, columns: tuple[Field, ...], asked: Mapping[str, str] | Sequence[str]
+) -> Mapping[str, str]:
+    if isinstance(asked, str):
+        raise Invalid(f"metadata= takes a list of names, such as [{asked!r}]")
+    pairs = dict(asked) if isinstance(asked, Mapping) else {name: name for name in asked}
+    taken = {f.name.lower(): f.name for f in (*snapshot.schema.fields, *columns)}
+    found: dict[str, str] = {}
+    for name, output in pairs.items():
+        canonical = names.canonical(name)
+        if output.lower() in taken:
+            raise Invalid(
+                f"the table has a column {taken[output.lower()]!r} of its own: "
+                f'give the metadata column another name, as in metadata={{"{name}": "{_free_name(name, taken)}"}}'
+            )
+        if canonical in found:
+            raise Invalid(f"metadata= asks for {canonical} more than once")
+        check_available(snapshot, canonical, name)
+        taken[output.lower()] = output
+        found[canonical] = output
+    return found
+
+
+def _free_name(name: str, taken: Mapping[str, str]) -> str:
+    short = {"_row_id": "rid", "_row_commit_version": "rversion"}.get(name, f"meta{name}")
+    while short.lower() in taken:
+        short += "_"
+    return short

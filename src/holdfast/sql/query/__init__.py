@@ -1,0 +1,1 @@
+"""Queries over our tables: each table that a query names becomes a scan."""

@@ -1,0 +1,151 @@
+"""What names mean in a session: paths, tables of the session catalog, registered tables, views that remember a table.
+
+1. A view comes first, then a registered table, then the catalog; a name between backquotes after `delta.` is a path.
+2. What is not one of ours is nobody here: the caller leaves it to Spark.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, TypeAlias
+
+from pyspark.sql import DataFrame, SparkSession
+
+from holdfast.engines.spark.scan.native import SparkRunner
+from holdfast.engines.spark.session.catalog import CATALOG, PROVIDER, CatalogEntry, View, look, split
+from holdfast.errors import Invalid, Unsupported
+from holdfast.plan.scan.request import Request, known_columns
+from holdfast.schema.constraints import quoted
+from holdfast.schema.types import Struct
+from holdfast.table.delta import DeltaTable
+from holdfast.table.either import IcebergTable
+from holdfast.verbs.read.open_table import OpenTable
+
+Table: TypeAlias = DeltaTable | IcebergTable
+
+
+class ScanSource(Protocol):
+    """What a name in a FROM clause stands for: rows that can be read with a condition."""
+
+    def columns(self, metadata: Mapping[str, str]) -> Struct:
+        """What a condition may name, those metadata columns included."""
+
+    def is_tracked(self) -> bool:
+        """Whether the rows have ids."""
+
+    def read(self, where: str | None, metadata: Mapping[str, str]) -> DataFrame:
+        """The rows that satisfy a condition, with metadata columns by the names asked for."""
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """The rows of a table, at a version or as it is when they are first asked for."""
+
+    table: Table
+    version: int | str | None = None
+    timestamp: str | datetime.datetime | None = None
+
+    def columns(self, metadata: Mapping[str, str]) -> Struct:
+        return known_columns(self._opened.snapshot, metadata)
+
+    def is_tracked(self) -> bool:
+        return self._opened.snapshot.identity is not None
+
+    def read(self, where: str | None, metadata: Mapping[str, str]) -> DataFrame:
+        handle, opened = self.table.handle, self._opened
+        condition = handle.condition(where, opened.snapshot, metadata)
+        return opened.scan(Request(None, condition, metadata), SparkRunner(handle.session()))
+
+    @cached_property
+    def _opened(self) -> OpenTable:
+        return self.table.handle.open(self.version, self.timestamp)
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedTable:
+    """A table, the name it was found by, and its entry in the catalog where it has one."""
+
+    table: Table
+    parts: tuple[str, ...]
+    entry: CatalogEntry | None = None
+
+    @property
+    def name(self) -> str:
+        """The name as SQL."""
+        return ".".join(map(quoted, self.parts))
+
+    def delta(self, what: str) -> DeltaTable:
+        """The table, for what only Delta tables do."""
+        if isinstance(self.table, DeltaTable):
+            return self.table
+        raise Unsupported(f"{what} is for Delta tables, and {self.name} is an Iceberg table")
+
+
+class TableResolver:
+    """The tables and views of one session that have been told of by name."""
+
+    def __init__(self) -> None:
+        self._tables: dict[tuple[str, ...], Table] = {}
+        self._views: dict[str, ScanSource | Callable[[], ScanSource]] = {}
+        self._stored: dict[tuple[str, ...], View] = {}
+
+    def register(self, name: str, table: Table) -> None:
+        """Let statements call a table by a name, such as an Iceberg table of a catalog that Spark does not know."""
+        if not isinstance(table, DeltaTable | IcebergTable):
+            raise Invalid(f"a registered table is a DeltaTable or an IcebergTable, not {type(table).__name__}")
+        self._tables[_key(split(name))] = table
+
+    def remember(self, view: str, rows: ScanSource | Callable[[], ScanSource]) -> None:
+        """Know what a temporary view is of, so that conditions on it leave out files; a function is asked each time."""
+        self._views[view.lower()] = rows
+
+    def forget(self, view: str) -> None:
+        """Know no more of a temporary view than Spark does."""
+        self._views.pop(view.lower(), None)
+
+    def view(self, spark: SparkSession, parts: tuple[str, ...]) -> ScanSource | None:
+        """What a temporary view is of, where that is known and the view is still there."""
+        if len(parts) != 1 or parts[0].lower() not in self._views:
+            return None
+        if not spark.catalog.tableExists(quoted(parts[0])):
+            self.forget(parts[0])
+            return None
+        rows = self._views[parts[0].lower()]
+        return rows() if callable(rows) else rows
+
+    def entry(self, spark: SparkSession, parts: tuple[str, ...]) -> CatalogEntry | None:
+        """The entry of a table of ours in Spark's catalog, whatever is at its place."""
+        if path_of(parts) is not None or _key(parts) in self._tables:
+            return None
+        if len(parts) > 3 or (len(parts) == 3 and parts[0].lower() != CATALOG):
+            return None  # in a catalog of Spark's own
+        found = look(spark, parts)
+        self._stored.pop(_key(parts), None)
+        if isinstance(found, View):
+            self._stored[_key(parts)] = found
+        return found if isinstance(found, CatalogEntry) and found.is_delta else None
+
+    def stored(self, parts: tuple[str, ...]) -> View | None:
+        """The permanent view that a name means, of which it was just asked whether it is a table."""
+        return self._stored.get(_key(parts))
+
+    def table(self, spark: SparkSession, parts: tuple[str, ...]) -> ResolvedTable | None:
+        """The table a name means; None where it is not one of ours."""
+        if (path := path_of(parts)) is not None:
+            return ResolvedTable(DeltaTable.forPath(spark, path), parts)
+        if (registered := self._tables.get(_key(parts))) is not None:
+            return ResolvedTable(registered, parts)
+        entry = self.entry(spark, parts)
+        return None if entry is None else ResolvedTable(DeltaTable.forPath(spark, entry.location), parts, entry)
+
+
+def path_of(parts: tuple[str, ...]) -> str | None:
+    """The path that ``delta.`path` `` names."""
+    return parts[1] if len(parts) == 2 and parts[0].lower() == PROVIDER else None
+
+
+def _key(parts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(part.lower() for part in parts)

@@ -1,0 +1,1 @@
+"""SQL statements about one of our tables, a file each."""

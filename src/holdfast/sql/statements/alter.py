@@ -1,0 +1,388 @@
+"""ALTER TABLE, and COMMENT ON TABLE: what a table is, changed clause by clause.
+
+Each change is a value that knows how to carry itself out on a table; what we lack is refused by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from pyspark.sql import DataFrame
+
+from holdfast.engines.spark.session.catalog import enter, find, forget, rename
+from holdfast.engines.spark.types import spark_struct
+from holdfast.env import system
+from holdfast.errors import Invalid, Unsupported
+from holdfast.schema.constraints import quoted
+from holdfast.sql import answers
+from holdfast.sql.context import StatementContext
+from holdfast.sql.cursor import Cursor
+from holdfast.sql.query.references import Span
+from holdfast.sql.resolver import ResolvedTable
+from holdfast.sql.statements.create_parse import ColumnDef, parse_column, parse_key, parse_properties, parse_type_text
+from holdfast.sql.text import Statement, TokenKind
+from holdfast.table.delta import DeltaTable
+from holdfast.verbs.define import alter as altering
+from holdfast.verbs.define import alter_order as placing
+from holdfast.verbs.define.columns import has_column
+from holdfast.verbs.dml.identity_columns import sync_identity
+from holdfast.verbs.stream.follow import nullable
+
+Path: TypeAlias = tuple[str, ...]
+_LACKED = {
+    ("ADD", "PARTITION"): "partitions of a Delta table come with their rows: insert them",
+    ("DROP", "PARTITION"): "delete the rows of the partition instead, DELETE FROM ... WHERE ...",
+    ("RECOVER", "PARTITIONS"): "a Delta table knows its partitions: there is nothing to recover",
+    ("SET", "SERDE"): "a Delta table has no serde",
+    ("ADD", "PRIMARY"): "no catalog here keeps keys: leave it out",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumns:
+    columns: tuple[tuple[Path, ColumnDef], ...]
+    places: Mapping[Path, str | None] = field(default_factory=dict)  # None: first; missing: last
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumns:
+    names: tuple[Path, ...]
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceColumns:
+    columns: tuple[ColumnDef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn:
+    name: Path
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeColumn:
+    """What is said of a column; what is not said stays."""
+
+    name: Path
+    type: str | None = None
+    comment: str | None = None
+    nullable: bool | None = None
+    default: Span | None = None
+    drops_default: bool = False
+    first: bool = False
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SyncIdentity:
+    name: Path
+
+
+@dataclass(frozen=True, slots=True)
+class DropFeature:
+    name: str
+    truncates: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetProperties:
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class UnsetProperties:
+    names: tuple[str, ...]
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AddConstraint:
+    name: str
+    check: Span
+
+
+@dataclass(frozen=True, slots=True)
+class DropConstraint:
+    name: str
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterBy:
+    columns: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTo:
+    to: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetLocation:
+    location: str
+
+
+Change: TypeAlias = (
+    AddColumns
+    | DropColumns
+    | ReplaceColumns
+    | RenameColumn
+    | ChangeColumn
+    | SyncIdentity
+    | DropFeature
+    | SetProperties
+    | UnsetProperties
+    | AddConstraint
+    | DropConstraint
+    | ClusterBy
+    | RenameTo
+    | SetLocation
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Alter:
+    """ALTER TABLE t and one change."""
+
+    table: tuple[str, ...]
+    change: Change
+
+
+def parse_alter(cursor: Cursor) -> Alter:
+    cursor.expect("ALTER", "TABLE")
+    table = cursor.table()
+    if lacked := _LACKED.get((cursor.upper(), cursor.upper(1))):
+        raise Unsupported(f"ALTER TABLE ... {cursor.upper()} {cursor.upper(1)} is not done: {lacked}")
+    change = _change(cursor)
+    cursor.end()
+    return Alter(table, change)
+
+
+def _change(cursor: Cursor) -> Change:
+    if cursor.take("ADD", "CONSTRAINT"):
+        name = cursor.identifier()
+        if not cursor.take("CHECK"):
+            raise Unsupported("ADD CONSTRAINT is for CHECK (...): no catalog here keeps keys")
+        return AddConstraint(name, cursor.group())
+    if cursor.take("DROP", "CONSTRAINT"):
+        if_exists = cursor.take("IF", "EXISTS")
+        return DropConstraint(cursor.identifier(), if_exists)
+    if cursor.take("DROP", "FEATURE"):
+        name = cursor.text() if cursor.statement.kind(cursor.at) is TokenKind.TEXT else ".".join(cursor.name())
+        return DropFeature(name, cursor.take("TRUNCATE", "HISTORY"))
+    if cursor.take("ADD"):
+        return _add(cursor)
+    if cursor.take("REPLACE", "COLUMNS"):
+        return _replace(cursor)
+    if cursor.take("DROP", "COLUMNS") or cursor.take("DROP", "COLUMN"):
+        if_exists = cursor.take("IF", "EXISTS")
+        names = cursor.names_in(cursor.group() if cursor.sees("(") else cursor.rest())
+        return DropColumns(tuple(names), if_exists)
+    if cursor.take("RENAME", "COLUMN"):
+        old = cursor.name()
+        cursor.expect("TO")
+        return RenameColumn(old, cursor.identifier())
+    if cursor.take("RENAME", "TO"):
+        return RenameTo(cursor.name())
+    if cursor.take("SET", "TBLPROPERTIES"):
+        return SetProperties(parse_properties(cursor))
+    if cursor.take("UNSET", "TBLPROPERTIES"):
+        if_exists = cursor.take("IF", "EXISTS")
+        return UnsetProperties(tuple(parse_key(each) for each in cursor.listed(cursor.group())), if_exists)
+    if cursor.take("SET", "LOCATION"):
+        return SetLocation(cursor.text())
+    if cursor.take("CLUSTER", "BY"):
+        return ClusterBy(()) if cursor.take("NONE") else ClusterBy(tuple(cursor.names_in(cursor.group())))
+    if cursor.one_of("ALTER", "CHANGE") is not None:
+        cursor.take("COLUMN")
+        return _column(cursor)
+    raise cursor.wrong("a change of a table is expected")
+
+
+def _add(cursor: Cursor) -> AddColumns:
+    if cursor.one_of("COLUMN", "COLUMNS") is None:
+        raise cursor.wrong("COLUMNS is expected")
+    if cursor.take("IF", "NOT", "EXISTS"):
+        raise Unsupported("ADD COLUMNS IF NOT EXISTS is not done: leave IF NOT EXISTS out")
+    inner = Cursor(cursor.statement, *(cursor.group() if cursor.sees("(") else cursor.rest()))
+    columns: list[tuple[Path, ColumnDef]] = []
+    places: dict[Path, str | None] = {}
+    while not inner.is_over:
+        *above, _ = inner.name()
+        inner.at -= 1  # the last part is the column's own name
+        begun, end = inner.at, _option_end(inner)
+        column = parse_column(Cursor(inner.statement, begun, end))
+        inner.at = end
+        path = (*above, column.name)
+        if column.generated or column.identity or column.default or not column.nullable:
+            raise Unsupported(
+                f"the new column {column.name} must take nulls and be neither generated nor have a default, because "
+                "rows that are there lack it: say the rest with ALTER COLUMN afterwards"
+            )
+        columns.append((path, column))
+        if inner.take("FIRST"):
+            places[path] = None
+        elif inner.take("AFTER"):
+            places[path] = inner.identifier()
+        if not inner.take(","):
+            inner.end()
+    return AddColumns(tuple(columns), places)
+
+
+def _replace(cursor: Cursor) -> ReplaceColumns:
+    inner, columns = Cursor(cursor.statement, *cursor.group()), list[ColumnDef]()
+    while not inner.is_over:
+        column = parse_column(inner)
+        if not inner.take(","):
+            inner.end()
+        if column.generated or column.identity or column.default or not column.nullable:
+            raise Unsupported(
+                f"REPLACE COLUMNS says names, types and comments: say the rest of {column.name} with ALTER COLUMN"
+            )
+        columns.append(column)
+    return ReplaceColumns(tuple(columns))
+
+
+def _option_end(cursor: Cursor) -> int:
+    """Where the definition of a column ends, before its place and the next column."""
+    look = Cursor(cursor.statement, cursor.at, cursor.last)
+    look.identifier()
+    parse_type_text(look)
+    while not look.is_over and look.upper() not in (",", "FIRST", "AFTER"):
+        look.at = look.statement.after(look.at)
+    return look.at
+
+
+def _column(cursor: Cursor) -> ChangeColumn | SyncIdentity:
+    name = cursor.name()
+    if cursor.take("SYNC", "IDENTITY"):
+        return SyncIdentity(name)
+    if cursor.take("SET", "NOT", "NULL"):
+        return ChangeColumn(name, nullable=False)
+    if cursor.take("DROP", "NOT", "NULL"):
+        return ChangeColumn(name, nullable=True)
+    if cursor.take("SET", "DEFAULT"):
+        return ChangeColumn(name, default=cursor.until())
+    if cursor.take("DROP", "DEFAULT"):
+        return ChangeColumn(name, drops_default=True)
+    type_: str | None = None
+    if cursor.take("TYPE"):
+        type_ = parse_type_text(cursor)
+    elif cursor.last - cursor.at > 1 and cursor.upper() not in ("COMMENT", "FIRST", "AFTER"):
+        again = cursor.identifier()  # as Hive has it: the name again, then the type
+        if again.lower() != name[-1].lower():
+            raise Unsupported(f"CHANGE COLUMN does not rename {name[-1]}: use RENAME COLUMN {name[-1]} TO {again}")
+        type_ = parse_type_text(cursor)
+    comment = cursor.text() if cursor.take("COMMENT") else None
+    first = cursor.take("FIRST")
+    after = cursor.identifier() if cursor.take("AFTER") else None
+    if type_ is None and comment is None and not first and after is None:
+        raise cursor.wrong("what to change of the column is expected")
+    return ChangeColumn(name, type_, comment, first=first, after=after)
+
+
+def run_alter(asking: StatementContext, statement: Statement, asked: Alter, found: ResolvedTable) -> DataFrame:
+    match asked.change:
+        case RenameTo(to):
+            _rename(asking, found, to)
+        case SetLocation(location):
+            _relocate(asking, found, location)
+        case ChangeColumn() as change:
+            _change_column(asking, statement, found, change)
+        case AddConstraint(name, check):
+            found.delta("ADD CONSTRAINT").addConstraint(name, asking.given.written(statement, *check))
+        case DropConstraint(name, if_exists):
+            found.delta("DROP CONSTRAINT").dropConstraint(name, if_exists)
+        case DropFeature(name, truncates):
+            found.delta("DROP FEATURE").dropFeatureSupport(name, truncates)
+        case SyncIdentity(path):
+            table = found.delta("SYNC IDENTITY")
+            sync_identity(table.handle.newest(), _dotted(path), table._caller())
+        case ReplaceColumns(defined):
+            asked_for = [(column.name, column.type, column.comment) for column in defined]
+            altering.replace_columns(found.delta("REPLACE COLUMNS").handle.newest(), asked_for, system())
+        case ClusterBy(columns):
+            found.delta("CLUSTER BY").clusterBy(*map(_dotted, columns))
+        case change:
+            _altered(found, change)
+    return answers.nothing(asking.spark)
+
+
+def _altered(found: ResolvedTable, change: Change) -> None:
+    table = found.table
+    match change:
+        case AddColumns(columns, places):
+            new = [(_dotted(path), column.type, column.comment) for path, column in columns]
+            if places:
+                where = {_dotted(path): after for path, after in places.items()}
+                placing.add_columns(found.delta("ADD COLUMNS ... AFTER").handle.newest(), new, where, system())
+            else:
+                table.addColumns(new)
+        case DropColumns(names, if_exists):
+            schema = table.handle.newest().snapshot.schema
+            dropped = [name for name in map(_dotted, names) if not if_exists or has_column(schema, name)]
+            if not dropped:
+                return
+            if isinstance(table, DeltaTable):
+                altering.drop_columns(table.handle.newest(), dropped, system())
+            else:
+                table._drop_columns(dropped)
+        case RenameColumn(name, to):
+            table.renameColumn(_dotted(name), quoted(to))
+        case SetProperties(properties):
+            table.setProperties(properties)
+        case UnsetProperties(names) if isinstance(table, DeltaTable):
+            table.unsetProperties(names, True)  # as delta-spark, which asks for nothing to be there
+        case UnsetProperties(names):
+            table.unsetProperties(names)
+        case _:
+            raise AssertionError(f"{change} is carried out elsewhere")
+
+
+def _change_column(asking: StatementContext, statement: Statement, found: ResolvedTable, change: ChangeColumn) -> None:
+    name, env = _dotted(change.name), system()
+    place = placing.ColumnPlace(change.after) if change.first or change.after is not None else None
+    if place is not None or isinstance(found.table, DeltaTable):
+        state = found.delta("FIRST and AFTER").handle.newest()
+        if change.type is not None or change.comment is not None or place is not None:
+            placing.redefine_column(state, name, env, type_=change.type, comment=change.comment, place=place)
+    elif change.type is not None or change.comment is not None:
+        type_ = None if change.type is None else altering.type_of(name, change.type)
+        found.table._redefine_column(name, type_, change.comment)
+    if change.nullable is False:
+        placing.set_not_null(found.delta("SET NOT NULL").handle.newest(), name, env, zone=asking.zone)
+    if change.nullable is True:
+        placing.drop_not_null(found.delta("DROP NOT NULL").handle.newest(), name, env)
+    if change.default is not None:
+        found.delta("SET DEFAULT").setColumnDefault(name, asking.given.written(statement, *change.default))
+    if change.drops_default:
+        found.delta("DROP DEFAULT").dropColumnDefault(name)
+
+
+def _rename(asking: StatementContext, found: ResolvedTable, to: tuple[str, ...]) -> None:
+    if found.entry is None:
+        raise Unsupported(f"{found.name} is a path and has no name that could be changed")
+    if find(asking.spark, to) is not None:
+        raise Invalid(f"there is a table {'.'.join(to)} already").named("TABLE_OR_VIEW_ALREADY_EXISTS")
+    rename(asking.spark, found.parts, to)
+
+
+def _relocate(asking: StatementContext, found: ResolvedTable, location: str) -> None:
+    if found.entry is None:
+        raise Unsupported(f"{found.name} is a path: name the other path instead")
+    if found.entry.managed:
+        raise Unsupported(
+            f"{found.name} is managed, and letting go of its place would delete its files: create another table with "
+            "LOCATION"
+        )
+    schema = DeltaTable.forPath(asking.spark, location).handle.newest().snapshot.schema
+    forget(asking.spark, found.parts)
+    enter(asking.spark, found.parts, location=location, schema=spark_struct(nullable(schema).fields))
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(map(quoted, path))

@@ -1,0 +1,1 @@
+"""What a table can do, a room per kind of verb."""

@@ -1,0 +1,1 @@
+"""Change queries, the change data feed and row biographies."""

@@ -1,0 +1,106 @@
+"""A change set replayed into another table.
+
+    how far was this source applied?  ->  the net change since  ->  one merge, which notes how far it went
+
+1. The target remembers the last version of the source it has, in the commit that brought it: applying again, or
+   applying what overlaps, changes nothing that is there already and leaves nothing out.
+2. Rows meet by key columns, or by the id they have in the source, which the target then keeps in SOURCE_ROW_ID.
+3. Columns that the source has and the target lacks are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from holdfast.errors import Invalid, NoRowIdentity
+from holdfast.formats.delta.state import DeltaState
+from holdfast.model.mutation import AppVersion
+from holdfast.plan.changefeed.query import BEFORE, CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, ChangesPlan
+from holdfast.rows.columns import ROW_ID
+from holdfast.schema.constraints import quoted
+from holdfast.verbs.define import alter as altering
+from holdfast.verbs.dml.assignments import Value
+from holdfast.verbs.dml.delete_update import Changed, ExecutionContext
+from holdfast.verbs.dml.merge import DeltaMergeBuilder, Duplicates, Rows
+from holdfast.verbs.dml.verbs import RowVerbs
+from holdfast.verbs.dml.write_mutation import CommitOptions
+from holdfast.verbs.open.dialect import TableState
+
+SOURCE_ROW_ID = "_source_row_id"
+
+
+def applied_up_to(target: RowVerbs, source: str) -> int | None:
+    """The last version of a source that a table has; None where it has none of it."""
+    state = target.handle.newest()
+    return target._caller().dialect.commits(state.snapshot.location, state).app_version(state, _app(source))
+
+
+def apply_rows(
+    target: RowVerbs, source: str, version: int, columns: Sequence[str], keys: Sequence[str], rows: Rows
+) -> Changed:
+    """Merge net changes up to a version of a source into a table."""
+    said = CommitOptions(AppVersion(_app(source), version))
+    caller = replace(target._caller(said=said), alias="t")
+    state = target.handle.newest() if keys else _with_source_ids(target, caller)
+    sets: dict[str, Value] = {name: f"s.{quoted(name)}" for name in columns}
+    if keys:
+        on = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in keys)
+    else:
+        sets[SOURCE_ROW_ID] = f"s.{quoted(SOURCE_ROW_ID)}"
+        on = f"t.{quoted(SOURCE_ROW_ID)} = s.{quoted(SOURCE_ROW_ID)}"
+    is_delete = f"s.{quoted(CHANGE_TYPE)} = '{DELETE}'"
+    return (
+        DeltaMergeBuilder(lambda: state, _after(rows, with_ids=not keys), on, caller, Duplicates())
+        .withSchemaEvolution()
+        .whenMatchedDelete(is_delete)
+        .whenMatchedUpdate(None, sets)
+        .whenNotMatchedInsert(f"NOT ({is_delete})", sets)
+        .execute()
+    )
+
+
+def refuse_unpaired(plan: ChangesPlan) -> None:
+    """Refuse to apply changes by ids where some rows have none."""
+    if any(not reading.has_ids for reading in plan.files):
+        raise NoRowIdentity(
+            f"rows of the table at {plan.snapshot.location.url} had no ids in these versions: name the columns that "
+            "identify a row with keys=[...]; enableRowTracking() gives ids to those to come"
+        )
+
+
+def _app(source: str) -> str:
+    return f"holdfast.changes.{source}"
+
+
+def _with_source_ids(target: RowVerbs, caller: ExecutionContext) -> TableState:
+    """The target with the column that source ids are kept in."""
+    state = target.handle.newest()
+    if state.snapshot.schema.find(SOURCE_ROW_ID) is not None:
+        return state
+    if len(state.snapshot.files):
+        raise Invalid(
+            f"the table at {state.snapshot.location.url} has rows, but no column {SOURCE_ROW_ID} that says which row "
+            "of the source each is: name key columns with keys=[...], or begin with an empty table"
+        )
+    if not isinstance(state, DeltaState):
+        raise Invalid(
+            f"the table at {state.snapshot.location.url} has no column {SOURCE_ROW_ID} that says which row of the "
+            "source each of its rows is: add it as a long, or name key columns with keys=[...]"
+        )
+    altering.add_columns(state, {SOURCE_ROW_ID: "long"}, caller.env)
+    return target.handle.newest()
+
+
+def _after(rows: Rows, *, with_ids: bool) -> Rows:
+    """What rows are to become: those before an update are left out, and ids are called as the target calls them."""
+    dropped = [COMMIT_VERSION, COMMIT_TIMESTAMP, *([] if with_ids else [ROW_ID])]
+    if isinstance(rows, DataFrame):
+        kept = rows.where(F.col(CHANGE_TYPE) != BEFORE).drop(*dropped)
+        return kept.withColumnRenamed(ROW_ID, SOURCE_ROW_ID)
+    kept = rows.filter(pc.not_equal(rows.column(CHANGE_TYPE), BEFORE)).drop_columns(dropped)
+    return kept.rename_columns([SOURCE_ROW_ID if name == ROW_ID else name for name in kept.column_names])

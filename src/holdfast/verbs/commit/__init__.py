@@ -1,0 +1,1 @@
+"""The commit loop, rebase, transactions and retries."""

@@ -1,0 +1,205 @@
+"""The commit loop, once for all verbs and formats.
+
+    prepare per attempt -> write -> committed, or taken: load the winners, judge, go round again
+
+1. A transaction lands at most once: an unclear answer is resolved by the format before this loop sees it.
+2. Losing a race costs a look at who won since the last attempt, never a data file. What was judged stays judged: after
+   each look the transaction is told in terms of the version it will be put on.
+3. Several winners together may leave right what one of them alone does not: a row that was deleted and restored is as
+   it was. So what stands in the way since the last attempt is judged once more by all that came since the first read.
+4. What it cannot rebase is a Conflict that names the winner, what it did and the files in the way. How strict that is
+   follows from the isolation level of the table as it was read.
+5. A transaction that conflicts leaves nothing behind of what its attempts wrote beside its data files.
+6. What a landed commit makes due (checkpoint, checksum) is told to the caller, and no failure of that undoes a commit.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Protocol, TypeVar
+
+from holdfast.env import Env
+from holdfast.errors import CONCURRENT_WRITES, ConcurrentCreate, ConcurrentWrite, Conflict, LimitReached
+from holdfast.model.mutation import AppVersion, Came, Committed, Mutation, Outcome, VersionTaken, joined
+from holdfast.model.snapshot import Snapshot
+from holdfast.plan.dml.rebase import Clash, judge, judge_shape
+from holdfast.schema.properties import ISOLATION_LEVEL, Isolation, isolation
+from holdfast.verbs.commit.rebase import Rebased, Redo, Touched, rebased
+from holdfast.verbs.commit.staged import refuse_lost, takes_files
+
+State = TypeVar("State")
+ATTEMPTS = 10_000
+PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.016  # of who lost: longer would only let more come meanwhile
+
+
+class TableFormat(Protocol[State]):
+    """What the loop asks of a table format."""
+
+    def newest(self, state: State | None) -> State | None:
+        """The table as it is now, from an older state at the cost of what came since; None where there is none."""
+
+    def snapshot(self, state: State) -> Snapshot: ...
+
+    def attempt(self, state: State | None, mutation: Mutation, env: Env) -> Outcome:
+        """Try to make a mutation the version after `state`."""
+
+    def since(self, state: State) -> tuple[State, Came]:
+        """The table as it is now and what was committed since, oldest first, at the cost of that."""
+
+    def keeps_ms(self, state: State) -> int:
+        """How long files that nobody refers to stay at least, whoever takes them."""
+
+    def app_version(self, state: State, app_id: str) -> int | None:
+        """How far an application has written."""
+
+    def abandon(self, state: State) -> None:
+        """Delete what attempts wrote, none of which landed or ever will; no failure of that is told."""
+
+
+@dataclass(frozen=True)
+class Landed:
+    """A transaction that is in the table; `version` is None when it had been there before."""
+
+    version: int | None
+    attempts: int
+    metrics: Mapping[str, int] = field(default_factory=dict)  # of what was committed in the end
+    after: Any = field(default=None, repr=False, compare=False)  # the state it came after; None where there was none
+
+
+def commit(
+    format_: TableFormat[State],
+    state: State | None,
+    mutation: Mutation,
+    env: Env,
+    *,
+    redo: Redo | None = None,
+    level: Isolation | None = None,
+) -> Landed:
+    """Make a mutation true, or raise what stands in its way. `state` is what the transaction read.
+
+    `redo`: what it did row by row, so that races are judged by rows; `level`: instead of the table's own.
+    """
+    if state is None:
+        return _create(format_, mutation, env)
+    judging = _Judging(format_, state, mutation, redo, level)
+    try:
+        return _attempted(format_, judging, env)
+    except Conflict:
+        format_.abandon(judging.state)
+        raise
+
+
+def _attempted(format_: TableFormat[State], judging: _Judging[State], env: Env) -> Landed:
+    app = judging.mutation.app
+    for attempt in range(1, ATTEMPTS + 1):
+        if has_seen(format_, judging.state, app):
+            format_.abandon(judging.state)
+            return Landed(None, attempt - 1)
+        judging.refuse_lost(env)
+        match format_.attempt(judging.state, judging.mutation, env):
+            case Committed(version):
+                return Landed(version, attempt, judging.mutation.metrics, judging.state)
+            case VersionTaken():
+                env.pause(env.rng.uniform(0, min(attempt * PAUSE_S, LONGEST_PAUSE_S)))
+                if (conflict := judging.go_on()) is not None:
+                    raise conflict
+    raise LimitReached(f"lost {ATTEMPTS} races for a version in a row; try again when fewer writers are at work")
+
+
+def _create(format_: TableFormat[State], mutation: Mutation, env: Env) -> Landed:
+    match format_.attempt(None, mutation, env):
+        case Committed(version):
+            return Landed(version, 1, mutation.metrics)
+        case VersionTaken(version):
+            newest = format_.newest(None)
+            assert newest is not None, f"version {version} is taken, so there is a table"
+            url = format_.snapshot(newest).location.url
+            raise ConcurrentCreate(f"another writer created the table at {url} first", version=0)
+
+
+def has_seen(format_: TableFormat[State], state: State, app: AppVersion | None) -> bool:
+    """Whether a table has what a version of an application wrote; never where nobody names one."""
+    if app is None:
+        return False
+    done = format_.app_version(state, app.app_id)
+    return done is not None and done >= app.version
+
+
+def would_conflict(
+    format_: TableFormat[State], read: State, mutation: Mutation, *, redo: Redo | None, level: Isolation | None
+) -> ConcurrentWrite | None:
+    """What `commit` would raise now; None: it would land, or it has."""
+    judging = _Judging(format_, read, mutation, redo, level)
+    conflict = judging.go_on()
+    return None if has_seen(format_, judging.state, mutation.app) else conflict
+
+
+class _Judging(Generic[State]):
+    """A transaction as it stands on the newest version that it was judged against."""
+
+    def __init__(
+        self, format_: TableFormat[State], read: State, mutation: Mutation, redo: Redo | None, level: Isolation | None
+    ) -> None:
+        self._format, self._read = format_, format_.snapshot(read)
+        self._asked = mutation, redo
+        self._level = level or isolation(self._read.properties.get(ISOLATION_LEVEL))
+        self._came: list[Came] = []
+        self.state, self.mutation, self._redo = read, mutation, redo
+        self._vacuumed = False
+
+    def refuse_lost(self, env: Env) -> None:
+        """Refuse to commit files that a vacuum took meanwhile."""
+        keeps_ms = self._format.keeps_ms(self.state)
+        snapshot = self._format.snapshot(self.state)
+        refuse_lost(snapshot, self.mutation, env, keeps_ms=keeps_ms, vacuumed=self._vacuumed)
+
+    def go_on(self) -> ConcurrentWrite | None:
+        """Stand on what the table is now, or say what makes the transaction wrong."""
+        newest, came = self._format.since(self.state)
+        self._came.append(came)
+        self._vacuumed = self._vacuumed or takes_files(came.winners)
+        verdict = self._judged(self._format.snapshot(self.state), newest, self.mutation, self._redo, came)
+        if isinstance(verdict, Clash) and self._redo is not None and len(self._came) > 1:
+            whole = self._judged(self._read, newest, *self._asked, joined(self._came))
+            verdict = verdict if isinstance(whole, Clash) else whole
+        if isinstance(verdict, Clash):
+            self.state = newest
+            return _conflict(verdict, self.mutation, self._read)
+        self.state, self.mutation = newest, verdict.mutation
+        if self._redo is not None:
+            self._redo = replace(self._redo, touched=verdict.touched)
+        return None
+
+    def _judged(
+        self, stands_on: Snapshot, newest: State, mutation: Mutation, redo: Redo | None, came: Came
+    ) -> Rebased | Clash:
+        if redo is None:
+            serializable = self._level is Isolation.SERIALIZABLE
+            clash = judge(mutation, self._read, came.winners, serializable=serializable)
+            return clash or Rebased(mutation, Touched())
+        if not came.winners:
+            return Rebased(mutation, redo.touched)
+        now = self._format.snapshot(newest)
+        return judge_shape(mutation, came.winners) or rebased(mutation, redo, stands_on, now, came, self._level)
+
+
+def _conflict(clash: Clash, mutation: Mutation, snapshot: Snapshot) -> ConcurrentWrite:
+    winner = clash.winner
+    when = datetime.datetime.fromtimestamp(winner.timestamp_ms / 1000, datetime.UTC)
+    files = f" ({', '.join(clash.files[:3])}{', ...' if len(clash.files) > 3 else ''})" if clash.files else ""
+    rows = f" (row ids {', '.join(map(str, clash.row_ids))})" if clash.row_ids else ""
+    todo = "read the table again and repeat it" if clash.can_retry else "look at the table before repeating it"
+    return CONCURRENT_WRITES[clash.kind](
+        f"this {mutation.operation} of {snapshot.location.url} read version {snapshot.version}, but version "
+        f"{winner.version}, a {winner.operation} at {when:%Y-%m-%d %H:%M:%S} UTC, came first: "
+        f"{clash.reason}{files}{rows}; {todo}",
+        version=winner.version,
+        files=clash.files,
+        operation=winner.operation,
+        when_ms=winner.timestamp_ms,
+        row_ids=clash.row_ids,
+        can_retry=clash.can_retry,
+        repeats=clash.repeats,
+    )

@@ -1,0 +1,357 @@
+"""Several verbs in one commit.
+
+    with table.transaction() as t:  ->  each verb is carried out on what the ones before it left  ->  one commit
+
+1. Nobody sees anything of it before it is committed as a whole, at the end of the block; an error leaves the table as
+   it was, and files that vacuum takes.
+2. It reads one version of the table, the newest when it begins, and its own verbs on top of that.
+3. Races are judged as those of a single verb, by all rows that any of its verbs took or looked for. What it handed to
+   the user, who may have made anything of it, counts as every row of the table.
+4. The change feed tells of the net effect; rows are paired by their ids.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+
+from holdfast.engines.local.changefeed import LocalChangeReader
+from holdfast.engines.local.scan import LocalRunner
+from holdfast.engines.local.write import write_table
+from holdfast.engines.spark.changefeed import SparkChangeReader
+from holdfast.engines.spark.conditions import stated, stated_or_none, stated_without_spark
+from holdfast.engines.spark.dml.write import write_frame
+from holdfast.engines.spark.scan.native import SparkRunner
+from holdfast.errors import ConcurrentWrite, Invalid, NoRowIdentity
+from holdfast.formats.delta.commit.loop import DeltaFormat
+from holdfast.formats.delta.deletion_vectors import load_hidden
+from holdfast.formats.delta.state import DeltaState
+from holdfast.formats.delta.stats.reader import JsonStats
+from holdfast.model.mutation import HANDS_OUT_NUMBERS, KEEPS_ROW_IDS, STAGED, AllRows, Mutation, NoRows
+from holdfast.model.snapshot import Snapshot
+from holdfast.parquet.write import WriteSpec
+from holdfast.plan.scan.request import Condition, Request
+from holdfast.schema.identity import advanced
+from holdfast.verbs.commit.loop import would_conflict
+from holdfast.verbs.commit.overlay import Overlay
+from holdfast.verbs.commit.rebase import Redo
+from holdfast.verbs.commit.retry import Retry, retried, retry_of
+from holdfast.verbs.dml import delete_update as changing
+from holdfast.verbs.dml.assignments import Sets, Value, stated_sets
+from holdfast.verbs.dml.delete_update import Changed, ChangePlan, DmlStep, ExecutionContext, no_pruners
+from holdfast.verbs.dml.merge import DeltaMergeBuilder, Duplicates, Rows
+from holdfast.verbs.dml.strategy import Effect
+from holdfast.verbs.dml.verbs import said
+from holdfast.verbs.dml.write import WriteOptions, Written, land, rows_of, store_rows
+from holdfast.verbs.dml.write_mutation import CommitOptions
+from holdfast.verbs.maintain.post_commit import after
+from holdfast.verbs.open.delta_dialect import DELTA
+from holdfast.verbs.open.delta_handle import DeltaHandle
+from holdfast.verbs.open.handle import TableBase
+from holdfast.verbs.read.open_table import OpenTable
+
+OPERATION = "TRANSACTION"
+LocalCondition = Callable[[str | None, Snapshot], Condition | None]
+
+
+class TransactionVerbs(TableBase):
+    """Several verbs as one."""
+
+    handle: DeltaHandle
+
+    def transaction(
+        self,
+        *,
+        isolation: str | None = None,
+        txn: tuple[str, int] | None = None,
+        userMetadata: str | None = None,
+    ) -> Transaction:
+        """Begin a transaction: `with table.transaction() as t:`, and in the block `t.append`, `t.delete`, `t.update`,
+        `t.merge`; a later verb sees what the earlier ones did, and all of it is committed at once at the end.
+
+        `isolation`, `txn` and `userMetadata` are those of a single verb.
+        """
+        caller = self._caller(None, said(txn, userMetadata), isolation)
+        begun = Transaction(self.handle.newest(), caller, self.handle.local_condition)
+        begun.afterwards(self.handle.written)
+        return begun
+
+    def transact(
+        self,
+        work: Callable[[Transaction], object],
+        *,
+        isolation: str | None = None,
+        retry: int | Retry | None = None,
+        txn: tuple[str, int] | None = None,
+        userMetadata: str | None = None,
+    ) -> Written:
+        """Run `work(t)` in a transaction, and again on the table as it then is when another writer came first.
+
+        `retry` is how often to try in all, a number or a `Retry`.
+        """
+
+        def run() -> Written:
+            with self.transaction(isolation=isolation, txn=txn, userMetadata=userMetadata) as t:
+                work(t)
+            return t.result
+
+        return retried(run, retry_of(retry), self._caller().env)
+
+
+@dataclass(frozen=True, slots=True)
+class _Did:
+    """A verb of a transaction: what it was, and how it is judged where it looked for rows."""
+
+    operation: str
+    parameters: dict[str, Any]
+    effect: Effect
+    step: DmlStep | None  # None: it looked for none
+
+
+class Transaction:
+    """Verbs that become true together; made by `table.transaction()`."""
+
+    def __init__(self, state: DeltaState, caller: ExecutionContext, condition: LocalCondition) -> None:
+        self._begun, self._caller, self._condition = state, caller, condition
+        self._overlay = Overlay(state.snapshot, load_hidden, JsonStats)
+        self._dids: tuple[_Did, ...] = ()
+        self._grown = False  # a verb changed the schema, beyond the numbers of identity columns
+        self._shown = False  # rows were handed to the user
+        self._stack = ExitStack()  # pinned sources: races are judged by them
+        self._began = self._open = False
+        self._result: Written | None = None
+
+    def afterwards(self, call: Callable[[], None]) -> None:
+        """Have something called when the block is left."""
+        self._stack.callback(call)
+
+    def __enter__(self) -> Transaction:
+        if self._began:
+            raise Invalid("a transaction is used once: begin another with table.transaction()")
+        self._began = self._open = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._stack:
+            self._open = False
+            if error is None:
+                self._result = self._committed()
+
+    @property
+    def result(self) -> Written:
+        """What became of it, once the block is left; its version is None where there was nothing to commit."""
+        if self._result is None:
+            raise Invalid("the transaction is not committed: its result is known when its block is left")
+        return self._result
+
+    def append(self, rows: Rows, *, mergeSchema: bool = False, widenTypes: bool = False) -> Changed:
+        """Add rows, as `table.append` does."""
+        state, caller = self._now(), self._asking(None)
+        how = WriteOptions(add_columns=mergeSchema, widen_types=widenTypes)
+        stored = store_rows(state, rows_of(rows, caller.spark, caller.env), how, caller.env, caller.dialect)
+        added: int = pc.sum(stored.staged.column("num_records")).as_py() or 0
+        self._grown = self._grown or (stored.shape is not None and not stored.tags)
+        effect = Effect(staged=stored.staged, inserted=added)
+        self._overlay = self._overlay.after(effect, stored.shape)
+        self._dids += (_Did("WRITE", {"mode": "Append"}, effect, None),)
+        return Changed(None, {"numOutputRows": added, "numFiles": stored.staged.num_rows})
+
+    def delete(self, condition: Value | None = None, *, mode: str | None = None) -> Changed:
+        """Take out rows, as `table.delete` does."""
+        where = stated_or_none(condition, "delete()")
+        return self._did(changing.deleted(self._now(), where, self._asking(mode)))
+
+    def update(self, condition: Value | None = None, set: Sets | None = None, *, mode: str | None = None) -> Changed:
+        """Set columns of rows, as `table.update` does."""
+        where, sets = stated_or_none(condition, "update()"), stated_sets(set, "update()")
+        return self._did(changing.updated(self._now(), where, sets, self._asking(mode)))
+
+    def merge(
+        self,
+        source: Rows,
+        condition: str | Column,
+        *,
+        mode: str | None = None,
+        duplicates: str = "error",
+        orderBy: str | None = None,
+    ) -> DeltaMergeBuilder:
+        """Begin a merge, as `table.merge` does; it runs at its `execute()`."""
+        return _Merge(self, mode, source, stated(condition, "merge()"), Duplicates(duplicates, orderBy))
+
+    def toArrow(self, columns: Sequence[str] | None = None, where: str | None = None) -> pa.Table:
+        """Rows as the transaction has made them so far. From then on it depends on every row of the table."""
+        text = stated_without_spark(where, "toArrow(where=)")
+        snapshot = self._now().snapshot
+        self._shown = True
+        request = Request(columns, self._condition(text, snapshot))
+        return OpenTable(snapshot, self._overlay.load_hidden).scan(request, LocalRunner())
+
+    def toDF(self) -> DataFrame:
+        """Rows as the transaction has made them so far. From then on it depends on every row of the table."""
+        snapshot, spark = self._now().snapshot, self._caller.spark
+        if spark is None:
+            raise Invalid("this table was opened without a Spark session: use toArrow, or open it with one")
+        self._shown = True
+        df = OpenTable(snapshot, self._overlay.load_hidden).scan(Request(), SparkRunner(spark))
+        return df.alias(self._caller.alias) if self._caller.alias else df
+
+    def wouldConflict(self) -> ConcurrentWrite | None:
+        """The conflict that committing now would raise; None: it would land, or there is nothing to commit."""
+        self._now()
+        if self._overlay.is_nothing:
+            return None
+        mutation, redo = self._mutation()
+        format_ = DeltaFormat(self._begun.snapshot.location)
+        return would_conflict(format_, self._begun, mutation, redo=redo, level=self._caller.level)
+
+    def _now(self) -> DeltaState:
+        """The table as the next verb reads it."""
+        if not self._open:
+            raise Invalid("a transaction works within its block: with table.transaction() as t: ...")
+        return replace(self._begun, snapshot=self._overlay.snapshot)
+
+    def _asking(self, mode: str | None) -> ExecutionContext:
+        """Only the first verb tells of itself in change files: with another, it is the net effect that is told."""
+        return replace(
+            self._caller,
+            mode=mode,
+            said=CommitOptions(),
+            overlay=self._overlay.load_hidden,
+            feeds=not self._dids,
+            pruners=no_pruners,  # rows of the transaction itself are in no index
+        )
+
+    def _did(self, step: DmlStep) -> Changed:
+        shape = step.shape
+        self._grown = self._grown or shape is not None
+        if step.done.marks:
+            base = shape or DELTA.shape_of(self._now())
+            shape = replace(base, schema=advanced(base.schema, step.done.marks))
+        self._overlay = self._overlay.after(step.done, shape)
+        said = {name: json.loads(text) for name, text in step.parameters.items()}  # JSON, as commits have them
+        self._dids += (_Did(step.operation, said, step.done, step),)
+        return Changed(None, step.metrics, strategies=step.done.strategies)
+
+    def _committed(self) -> Written:
+        if self._overlay.is_nothing:
+            return Written(None, {}, 0)
+        self._overlay.check()
+        mutation, redo = self._mutation()
+        mutation = replace(mutation, feed=self._feed())
+        location, env = self._begun.snapshot.location, self._caller.env
+        landed = land(self._begun, location, mutation, env, redo=redo, level=self._caller.level, dialect=DELTA)
+        written = Written(landed.version, landed.metrics or mutation.metrics, landed.attempts)
+        return after(self._begun, written, self._caller)
+
+    def _mutation(self) -> tuple[Mutation, Redo | None]:
+        """All of it, apart from its change files, and how it is judged by rows; None: by files alone."""
+        overlay, steps = self._overlay, [did.step for did in self._dids if did.step is not None]
+        parts = [step.touched() for step in steps]
+        known = [part for part in parts if part is not None]
+        redo = None
+        if known and len(known) == len(parts) and not self._shown:
+            # What its change files tell must have happened, so no row of it is left out.
+            deletes = "numDeletedRows" if self._is_told_by_files() or self._feed_spec() is None else None
+            runner = self._caller.changer()
+            touched = overlay.touched(known, [did.effect for did in self._dids], runner, deletes=deletes)
+            redo = Redo(touched, runner, load_hidden)
+        tags = {KEEPS_ROW_IDS: "true"} if self._begun.snapshot.identity is not None else {}
+        if overlay.shape is not None and not self._grown:
+            tags[HANDS_OUT_NUMBERS] = "true"
+        removed = overlay.removed_files
+        mutation = Mutation(
+            OPERATION,
+            {"verbs": json.dumps([{"operation": did.operation, **did.parameters} for did in self._dids])},
+            self._metrics(),
+            added=overlay.added,
+            removed=removed.table,
+            hidden=overlay.hidden,
+            covered=overlay.covered_rows,
+            reads=AllRows() if steps or self._shown else NoRows(),
+            shape=overlay.shape,
+            app=self._caller.said.app,
+            user_metadata=self._caller.said.user_metadata,
+            tags=tags,
+        )
+        return mutation, redo
+
+    def _metrics(self) -> dict[str, int]:
+        """Rows as the verbs counted them; files as the commit has them."""
+        overlay, effects = self._overlay, [did.effect for did in self._dids]
+        removed = overlay.removed_files
+        return {
+            "numVerbs": len(effects),
+            "numInsertedRows": sum(each.inserted for each in effects),
+            "numUpdatedRows": sum(each.updated for each in effects),
+            "numDeletedRows": sum(each.deleted for each in effects),
+            "numCopiedRows": sum(each.copied for each in effects),
+            "numAddedFiles": overlay.added.num_rows,
+            "numRemovedFiles": len(removed),
+            "numAddedBytes": pc.sum(overlay.added.column("size")).as_py() or 0,
+            "numRemovedBytes": pc.sum(removed.column("size")).as_py() or 0,
+            "numDeletionVectorsAdded": len(overlay.hidden) + len(overlay.covered_rows),
+        }
+
+    def _feed_spec(self) -> WriteSpec | None:
+        """How change files are written; None: the table has no feed."""
+        now = replace(self._begun, snapshot=self._overlay.snapshot)
+        return DELTA.storing(now, DELTA.shape_of(now)).feed
+
+    def _is_told_by_files(self) -> bool:
+        """Whether new files are inserts and what goes is deleted, so that a feed needs no files of its own."""
+        effects = [did.effect for did in self._dids]
+        return not (self._overlay.covered_rows or any(each.updated or each.copied for each in effects))
+
+    def _feed(self) -> pa.Table:
+        """Change files of the net effect."""
+        if len(self._dids) == 1:
+            return self._dids[0].effect.feed
+        spec, location, spark = self._feed_spec(), self._begun.snapshot.location, self._caller.spark
+        if spec is None or self._is_told_by_files():
+            return STAGED.empty_table()
+        if self._begun.snapshot.identity is None:
+            raise NoRowIdentity(
+                f"the table at {location.url} has a change feed and does not track rows, so what several verbs did to "
+                "one row cannot be told: call enableRowTracking(), or use the verbs one by one; nothing was committed"
+            )
+        plan = self._overlay.changes()
+        if spark is not None:
+            return write_frame(SparkChangeReader(spark).changes(plan), spec, location)
+        rows = LocalChangeReader().changes(plan).select([f.name for f in spec.fields])
+        return write_table(location, rows, spec, self._caller.env)
+
+
+class _Merge(DeltaMergeBuilder):
+    """A MERGE that ends in a transaction."""
+
+    def __init__(
+        self, transaction: Transaction, mode: str | None, source: Rows, condition: Value, duplicates: Duplicates
+    ) -> None:
+        super().__init__(transaction._now, source, condition, transaction._asking(mode), duplicates)
+        self._transaction = transaction
+        self._mode = mode
+
+    def _reread(self) -> None:
+        super()._reread()
+        self._caller = self._transaction._asking(self._mode)
+
+    def plan(self) -> ChangePlan:
+        """What it would do, after the verbs before it."""
+        self._reread()
+        return super().plan()
+
+    def execute(self) -> Changed:
+        """Carry it out, on what the verbs before it left."""
+        self._reread()
+        pinned = self._transaction._stack.enter_context(self._pinned())
+        return self._transaction._did(self._step(pinned))

@@ -1,0 +1,1 @@
+"""Creating, converting and cloning tables, and changing what a table is."""

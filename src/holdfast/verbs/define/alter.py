@@ -1,0 +1,211 @@
+"""Changes of what a table is, put together: look at the table, decide, commit.
+
+1. Each change is one commit; one that is true already is none.
+2. A constraint is added only after every row that is there was found to satisfy it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import msgspec
+from pyspark.sql import SparkSession
+from pyspark.sql import types as spark
+
+from holdfast.engines.local.scan import LocalRunner
+from holdfast.engines.spark.conditions import condition
+from holdfast.engines.spark.scan.native import SparkRunner
+from holdfast.engines.spark.types import spark_to_struct
+from holdfast.env import Env
+from holdfast.errors import ConstraintViolated, Invalid, Unsupported
+from holdfast.formats.delta.deletion_vectors import load_hidden
+from holdfast.formats.delta.protocol.features import WRITABLE, check_writable, reader_features, writer_features
+from holdfast.formats.delta.protocol.upgrade import protocol_for, refuse_lower
+from holdfast.formats.delta.state import DeltaState
+from holdfast.model.mutation import Mutation
+from holdfast.model.snapshot import Snapshot
+from holdfast.plan.scan.request import Condition, Request
+from holdfast.predicate.parse import parse
+from holdfast.predicate.records import columns_of, has_opaque, untrue
+from holdfast.schema.constraints import references
+from holdfast.schema.ddl import parse_type
+from holdfast.schema.requests import least_versions
+from holdfast.schema.types import DataType
+from holdfast.verbs.define import columns as alter_columns
+from holdfast.verbs.define import properties as alter
+from holdfast.verbs.define.replace_columns import replace_columns as replacing
+from holdfast.verbs.dml.write import Written, land
+from holdfast.verbs.open.delta_dialect import DELTA
+from holdfast.verbs.read.open_table import OpenTable
+
+TypeLike: TypeAlias = str | spark.DataType
+Columns: TypeAlias = Mapping[str, TypeLike] | Sequence[tuple[str, TypeLike] | tuple[str, TypeLike, str | None]]
+
+
+def set_properties(state: DeltaState, properties: Mapping[str, str], env: Env) -> Written:
+    """Set properties, and have the features asked for among them."""
+    rest, versions = least_versions(properties)
+    mutation = alter.set_properties(state.snapshot, DELTA.shape_of(state), rest)
+    assert mutation.shape is not None, "a change of properties is one of shape"
+    refuse_lower(protocol_for(mutation.shape, old=state.protocol), versions)
+    return commit_shape(state, mutation, env)
+
+
+def unset_properties(state: DeltaState, names: Sequence[str], env: Env, *, if_exists: bool = False) -> Written:
+    """Take properties away."""
+    listed = [names] if isinstance(names, str) else list(names)
+    return commit_shape(
+        state, alter.unset_properties(state.snapshot, DELTA.shape_of(state), listed, if_exists=if_exists), env
+    )
+
+
+def add_columns(state: DeltaState, columns: Columns, env: Env) -> Written:
+    """Add columns that old rows are null in."""
+    mutation = alter_columns.add_columns(DELTA.shape_of(state), columns_asked(columns), env.new_uuid)
+    return commit_shape(state, mutation, env)
+
+
+def replace_columns(state: DeltaState, columns: Columns, env: Env) -> Written:
+    """Let the table have these columns and no others."""
+    return commit_shape(state, replacing(DELTA.shape_of(state), columns_asked(columns), env.new_uuid), env)
+
+
+def rename_column(state: DeltaState, old: str, new: str, env: Env) -> Written:
+    """Give a column another name."""
+    return commit_shape(state, alter_columns.rename_column(DELTA.shape_of(state), old, new), env)
+
+
+def drop_columns(state: DeltaState, names: Sequence[str], env: Env) -> Written:
+    """Take columns away."""
+    return commit_shape(state, alter_columns.drop_columns(DELTA.shape_of(state), names), env)
+
+
+def change_column_type(state: DeltaState, name: str, type_: TypeLike, env: Env) -> Written:
+    """Widen a column's type."""
+    return commit_shape(state, alter_columns.change_type(DELTA.shape_of(state), name, type_of(name, type_)), env)
+
+
+def comment_column(state: DeltaState, name: str, text: str | None, env: Env) -> Written:
+    """Say what a column is for."""
+    return commit_shape(state, alter_columns.comment_column(DELTA.shape_of(state), name, text), env)
+
+
+def default_column(state: DeltaState, name: str, expression: str | None, env: Env) -> Written:
+    """Say what a column is where rows bring nothing for it."""
+    return commit_shape(state, alter_columns.default_column(DELTA.shape_of(state), name, expression), env)
+
+
+def add_constraint(
+    state: DeltaState,
+    name: str,
+    expression: str,
+    env: Env,
+    *,
+    zone: str = "UTC",
+    session: SparkSession | None = None,
+) -> Written:
+    """Demand an expression of every row, if those that are there satisfy it."""
+    mutation = alter.add_constraint(DELTA.shape_of(state), name, expression)
+    check_writable(state.protocol, table=state.snapshot.location.url)
+    if len(state.snapshot.files):
+        refuse_violated(state.snapshot, mutation.parameters["name"], expression, zone, session)
+    return commit_shape(state, mutation, env)
+
+
+def drop_constraint(state: DeltaState, name: str, env: Env, *, if_exists: bool = False) -> Written:
+    """Demand no more what a constraint said."""
+    return commit_shape(state, alter.drop_constraint(DELTA.shape_of(state), name, if_exists=if_exists), env)
+
+
+def cluster_by(state: DeltaState, names: Sequence[str], env: Env) -> Written:
+    """Cluster the table by columns, or by none."""
+    return commit_shape(state, alter.cluster_by(DELTA.shape_of(state), names), env)
+
+
+def add_feature_support(state: DeltaState, name: str, env: Env) -> Written:
+    """Let the table have a feature."""
+    if name not in WRITABLE:
+        close = difflib.get_close_matches(name, WRITABLE, n=1, cutoff=0.6)
+        hint = f": did you mean {close[0]}?" if close else f": it writes {', '.join(sorted(WRITABLE))}"
+        raise Unsupported(f"Holdfast knows no feature {name!r} that it could write{hint}", features=(name,))
+    shape = DELTA.shape_of(state)
+    asked = alter.add_feature(shape, name, {}).shape
+    assert asked is not None, "asking for a feature is a change of shape"
+    protocol = msgspec.to_builtins(protocol_for(asked, old=state.protocol))
+    return commit_shape(state, alter.add_feature(shape, name, protocol), env)
+
+
+def commit_shape(state: DeltaState, mutation: Mutation, env: Env) -> Written:
+    """Commit a change of what a table is, unless it is true already."""
+    location = state.snapshot.location
+    check_writable(state.protocol, table=location.url)
+    shape, now = mutation.shape, DELTA.shape_of(state)
+    assert shape is not None, "a change of what a table is has a shape"
+    has = reader_features(state.protocol) | writer_features(state.protocol)
+    if shape.features <= has and replace(shape, features=now.features) == now:
+        return Written(None, {}, 0)
+    if shape.clustering_columns == now.clustering_columns:
+        # Clustering is not in the metadata: said again after a lost race, it would undo a winner's.
+        mutation = replace(mutation, shape=replace(shape, clustering_columns=None))
+    landed = land(state, location, mutation, env, dialect=DELTA)
+    return Written(landed.version, mutation.metrics, landed.attempts)
+
+
+def columns_asked(columns: Columns) -> list[tuple[str, DataType, str | None]]:
+    """New columns, however they are given: their names, types and comments."""
+    rows: list[Any] = list(columns.items()) if isinstance(columns, Mapping) else list(columns)
+    return [_column(row) for row in rows]
+
+
+def _column(row: Any) -> tuple[str, DataType, str | None]:
+    match row:
+        case (str(name), type_):
+            return name, type_of(name, type_), None
+        case (str(name), type_, None | str() as comment):
+            return name, type_of(name, type_), comment
+        case _:
+            raise Invalid(f"a new column is (name, type) or (name, type, comment), not {row!r}")
+
+
+def type_of(name: str, type_: TypeLike) -> DataType:
+    """A type, as SQL text or as Spark has it."""
+    if isinstance(type_, str):
+        return parse_type(type_)
+    if isinstance(type_, spark.DataType):
+        struct = spark.StructType([spark.StructField(name, type_)])
+        return spark_to_struct(struct, where=f"the column {name}").fields[0].type
+    raise Invalid(f"the type of {name} is SQL text or a Spark type, not {type(type_).__name__}")
+
+
+def refuse_violated(
+    snapshot: Snapshot, name: str, expression: str, zone: str, session: SparkSession | None = None
+) -> None:
+    """Refuse a constraint that some row breaks; only files whose statistics leave it open are read.
+
+    Where Spark alone understands the expression, a session is asked to read every row.
+    """
+    predicate = parse(expression, snapshot.schema, zone=zone)
+    if has_opaque(predicate):
+        if session is None:
+            raise Unsupported(
+                f"whether the rows that are there satisfy the constraint {name} ({expression}) is checked with Spark: "
+                "open the table with a session, or compare columns with literals"
+            )
+        text = f"NOT coalesce(({expression}), false)"
+        asked = Request(references(expression, snapshot.schema) or None, condition(session, text, snapshot.schema))
+        found = OpenTable(snapshot, load_hidden).scan(asked, SparkRunner(session)).limit(1).toArrow()  # one row
+    else:
+        broken = Condition(expression, f"NOT ({expression})", untrue(predicate))
+        named = sorted({column[0] for column in columns_of(predicate)})
+        found = LocalRunner().scan(*OpenTable(snapshot, load_hidden).plan(Request(named or None, broken)), limit=1)
+    if found.num_rows:
+        row = ", ".join(f"{k}={'null' if v is None else v}" for k, v in found.to_pylist()[0].items())
+        raise ConstraintViolated(
+            f"the constraint {name} ({expression}) is broken by the row {row}, which is in the table: change the rows "
+            "or the constraint; nothing was written",
+            constraint=name,
+            row=row,
+        ).named("DELTA_NEW_CHECK_CONSTRAINT_VIOLATION")

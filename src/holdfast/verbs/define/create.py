@@ -1,0 +1,102 @@
+"""A table made with its first rows, or made anew in the place of another with other rows: one commit.
+
+1. The first version of a table has its rows: nobody sees it empty in between.
+2. Made anew, a table keeps its history, its id and the names it stores row ids under.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pyarrow.compute as pc
+
+from holdfast.env import Env
+from holdfast.errors import Invalid, NotATable
+from holdfast.formats.delta.commit.loop import DeltaFormat
+from holdfast.formats.delta.protocol.features import check_writable, writer_features
+from holdfast.formats.delta.protocol.upgrade import protocol_for
+from holdfast.formats.delta.state import DeltaState
+from holdfast.model.mutation import TableDefinition
+from holdfast.plan.dml.write import write_spec
+from holdfast.schema.constraints import demands
+from holdfast.schema.enforce import fit
+from holdfast.schema.identity import advanced
+from holdfast.storage.location import Location
+from holdfast.verbs.define.builder import CreateMode
+from holdfast.verbs.define.shape import created
+from holdfast.verbs.dml.write import IncomingRows, Written, land, refuse_append_only
+from holdfast.verbs.dml.write_mutation import CommitOptions, made
+from holdfast.verbs.open.delta_dialect import DELTA
+
+_OPERATIONS = {
+    CreateMode.CREATE: "CREATE TABLE AS SELECT",
+    CreateMode.CREATE_IF_NOT_EXISTS: "CREATE TABLE AS SELECT",
+    CreateMode.REPLACE: "REPLACE TABLE AS SELECT",
+    CreateMode.CREATE_OR_REPLACE: "CREATE OR REPLACE TABLE AS SELECT",
+}
+
+
+def create_with(
+    location: Location,
+    asked: TableDefinition,
+    rows: IncomingRows,
+    env: Env,
+    *,
+    mode: CreateMode,
+    said: CommitOptions | None = None,
+    plain: bool = False,
+    operation: str | None = None,
+    parameters: Mapping[str, str] | None = None,
+    stored_as: Mapping[str, str] | None = None,
+) -> Written:
+    """Make a table of rows, as the mode says; the version is None where there was one that stays.
+
+    `operation` and `parameters` are what history tells of it, where that is not CREATE TABLE AS SELECT; `stored_as` are
+    properties that count for these files only.
+    """
+    state = DeltaFormat(location).newest(None)
+    if state is not None and mode is CreateMode.CREATE_IF_NOT_EXISTS:
+        return Written(None, {}, 0)
+    _refuse(location, state, mode)
+    old = None if state is None else state.protocol
+    shape = created(asked, env.new_uuid, plain=plain, old=None if state is None else DELTA.shape_of(state))
+    fitted = fit(rows.schema(), shape.schema)
+    spec = write_spec(
+        shape.schema,
+        shape.partition_columns,
+        {**shape.properties, **(stored_as or {})},
+        clustering=shape.clustering_columns or (),
+        deletion_vectors="deletionVectors" in writer_features(protocol_for(shape, old=old)),
+    )
+    staged, marks = rows.store(fitted, demands(shape.schema, shape.properties, fitted), spec, location)
+    if marks:
+        shape = replace(shape, schema=advanced(shape.schema, marks))
+    told = said or CommitOptions()
+    first = made(shape, None if state is None else state.snapshot)
+    mutation = replace(
+        first,
+        operation=operation or _OPERATIONS[mode],
+        parameters=first.parameters if parameters is None else parameters,
+        metrics={
+            "numFiles": staged.num_rows,
+            "numOutputRows": pc.sum(staged.column("num_records")).as_py() or 0,
+            "numOutputBytes": pc.sum(staged.column("size")).as_py() or 0,
+        },
+        added=staged,
+        app=told.app,
+        user_metadata=told.user_metadata,
+    )
+    landed = land(state, location, mutation, env, dialect=DELTA)
+    return Written(landed.version, mutation.metrics, landed.attempts)
+
+
+def _refuse(location: Location, state: DeltaState | None, mode: CreateMode) -> None:
+    if state is None:
+        if mode is CreateMode.REPLACE:
+            raise NotATable(f"there is no table at {location.url} to replace: use create", location=location.url)
+        return
+    if mode is CreateMode.CREATE:
+        raise Invalid(f"there is a table at {location.url} already: append to it, overwrite it, or use another path")
+    check_writable(state.protocol, table=location.url)
+    refuse_append_only(DELTA.shape_of(state), location)

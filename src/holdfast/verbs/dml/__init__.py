@@ -1,0 +1,1 @@
+"""Append, overwrite, DELETE, UPDATE and MERGE."""

@@ -1,0 +1,370 @@
+"""DELETE and UPDATE, put together: understand what was asked, carry it out, commit, and tell what was done.
+
+What MERGE shares with them is here too: how rows are stored, how an effect becomes a commit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from holdfast.engines.local.dml import LocalChanger
+from holdfast.engines.spark.column_text import UNREADABLE, sql_of
+from holdfast.engines.spark.dml.change import SparkChanger
+from holdfast.env import Env
+from holdfast.errors import Invalid
+from holdfast.model.mutation import (
+    HANDS_OUT_NUMBERS,
+    KEEPS_ROW_IDS,
+    AllRows,
+    Mutation,
+    Reads,
+    RowsWhere,
+    TableDefinition,
+)
+from holdfast.model.snapshot import LoadHidden
+from holdfast.plan.dml.change import Clause, Side
+from holdfast.plan.dml.follow import DmlEngine
+from holdfast.plan.dml.merge_condition import understand
+from holdfast.plan.dml.named import metadata_named, refuse_made_up
+from holdfast.plan.dml.repeatable import is_repeatable
+from holdfast.plan.maintain.auto import Auto
+from holdfast.plan.scan.prune import Pruner, Want, told_by
+from holdfast.plan.scan.request import with_metadata
+from holdfast.predicate.records import ALWAYS, Predicate
+from holdfast.schema.identity import advanced
+from holdfast.schema.properties import Isolation
+from holdfast.schema.types import Struct
+from holdfast.verbs.commit.rebase import Redo, Touched
+from holdfast.verbs.dml.affected_rows import row_ids
+from holdfast.verbs.dml.assignments import Value, assignments
+from holdfast.verbs.dml.strategy import DmlRequest, Effect, Strategy, effect, preview, touched
+from holdfast.verbs.dml.write import is_seen, land, refuse_append_only
+from holdfast.verbs.dml.write_mutation import CommitOptions
+from holdfast.verbs.open.delta_dialect import DELTA
+from holdfast.verbs.open.dialect import Dialect, TableState
+
+Pruners: TypeAlias = Callable[[Any, Predicate], tuple[Pruner, ...]]  # of a state, given what is true of wanted rows
+
+
+def no_pruners(state: Any, also: Predicate) -> tuple[Pruner, ...]:
+    """What a caller offers who has no index."""
+    return ()
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What a change did; `version` is None when there was nothing to change, or the table had it already."""
+
+    version: int | None
+    metrics: Mapping[str, int]
+    attempts: int = 0
+    auto: Auto | None = None  # the compaction that followed; None: the table asks for none
+    strategies: tuple[Strategy, ...] = ()
+    effect: Effect = field(default_factory=Effect, repr=False)
+    before: TableState | None = field(default=None, repr=False)
+    spark: SparkSession | None = field(default=None, repr=False)
+    dialect: Dialect = field(default=DELTA, repr=False)
+
+    def rowIds(self) -> DataFrame | pa.Table:
+        """The ids of the rows that were touched, with what happened to each (update, delete, insert).
+
+        A DataFrame, read when it is used; an Arrow table where the table was opened without Spark.
+        """
+        if self.before is None:
+            raise Invalid("a change within a transaction has no ids yet: ask changes() once it is committed")
+        return row_ids(self.before, self.effect, self.version, self.spark, self.dialect)
+
+
+@dataclass(frozen=True)
+class ChangePlan:
+    """What a change would do: nothing of it is done. Printing it shows it."""
+
+    operation: str
+    strategies: tuple[Strategy, ...]
+    rows: Mapping[str, int]  # updated, deleted, inserted, copied
+    files: int  # read to find rows
+    bytes_written: int  # an estimate: rows to be written, at the size rows have in their files
+    schema_changes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{n} {what}" for what, n in self.rows.items() if n) or "no row changes"
+        lines = [
+            f"{self.operation}: {told}",
+            f"  files searched: {self.files}",
+            f"  bytes to write: about {self.bytes_written}",
+        ]
+        lines += [f"  schema: {text}" for text in self.schema_changes]
+        lines += [f"  {note}" for note in self.notes]
+        lines += [f"  {s.how:9} {s.key} ({s.rows} of {s.of} rows): {s.why}" for s in self.strategies[:50]]
+        if len(self.strategies) > 50:
+            lines.append(f"  and {len(self.strategies) - 50} files more")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class ExecutionContext:
+    """Who asks, and how."""
+
+    spark: SparkSession | None
+    env: Env
+    zone: str
+    dialect: Dialect
+    alias: str | None = None
+    said: CommitOptions = field(default_factory=CommitOptions)
+    mode: str | None = None
+    level: Isolation | None = None  # that races are judged by; None: the table's own
+    overlay: LoadHidden | None = None  # what files hide within a transaction; None: what the format says
+    feeds: bool = True  # whether changes tell of themselves in change files, where the table has a feed
+    pruners: Pruners = no_pruners  # what indexes offer to whoever looks for rows
+    reindex: Callable[[], None] | None = None  # brings indexes up to date that ask for it after every write
+
+    @property
+    def load_hidden(self) -> LoadHidden:
+        """What files hide, as the caller sees the table."""
+        return self.overlay or self.dialect.load_hidden
+
+    def changer(self) -> DmlEngine:
+        if self.spark is not None:
+            return SparkChanger(self.spark)
+        return LocalChanger(self.env, self.zone)
+
+
+@dataclass(frozen=True)
+class DmlStep:
+    """A change that was carried out and is not committed."""
+
+    operation: str
+    parameters: Mapping[str, Any]
+    asked: DmlRequest
+    done: Effect
+    metrics: Mapping[str, int]
+    shape: TableDefinition | None = None  # what the table becomes; None: as it is
+    rebases: bool = True  # where others come first, their rows are looked at and not only their files
+
+    def touched(self) -> Touched | None:
+        """What it did row by row; None where that cannot be asked again."""
+        if not (self.rebases and _is_repeatable(self.asked)):
+            return None
+        counts = "numTargetRowsDeleted" if self.asked.source is not None else "numDeletedRows"
+        return touched(self.asked, self.done, deletes=counts)
+
+
+def delete_asked(state: TableState, condition: Value | None, caller: ExecutionContext) -> DmlRequest:
+    """A DELETE, understood."""
+    shape = caller.dialect.shape_of(state)
+    _writable(state, shape, caller.dialect)
+    metadata = metadata_named([text_of(condition)], state.snapshot, shape.schema, caller.alias)
+    predicate, exact = predicate_of(condition, with_metadata(state.snapshot, shape.schema, metadata), caller)
+    return DmlRequest(
+        state.snapshot,
+        (Clause(Side.ALONE, condition),),
+        shape.schema,
+        caller.dialect.mode_of(state, caller.mode, "delete"),
+        caller.dialect.storing(state, shape, feeds=caller.feeds),
+        predicate=predicate,
+        is_exact=exact,
+        alias=caller.alias,
+        metadata=metadata,
+        more=caller.pruners(state, ALWAYS),
+    )
+
+
+def update_asked(
+    state: TableState, condition: Value | None, sets: Mapping[str, Value] | None, caller: ExecutionContext
+) -> DmlRequest:
+    """An UPDATE, understood."""
+    shape = caller.dialect.shape_of(state)
+    _writable(state, shape, caller.dialect)
+    if not sets:
+        raise Invalid("update needs the columns to set and their values, as in update('id = 1', {'name': \"'x'\"})")
+    values = [text_of(value) for value in sets.values()]
+    metadata = metadata_named([text_of(condition), *values], state.snapshot, shape.schema, caller.alias)
+    refuse_made_up(values, state.snapshot, metadata, caller.alias)
+    predicate, _ = predicate_of(condition, with_metadata(state.snapshot, shape.schema, metadata), caller)
+    clause = Clause(Side.ALONE, condition, assignments(sets, shape.schema, caller.alias))
+    return DmlRequest(
+        state.snapshot,
+        (clause,),
+        shape.schema,
+        caller.dialect.mode_of(state, caller.mode, "update"),
+        caller.dialect.storing(state, shape, feeds=caller.feeds),
+        predicate=predicate,
+        alias=caller.alias,
+        metadata=metadata,
+        more=caller.pruners(state, ALWAYS),
+    )
+
+
+def delete(state: TableState, condition: Value | None, caller: ExecutionContext) -> Changed:
+    """Take rows out."""
+    started = caller.env.now_ms()
+    return seen(state, caller) or commit(state, deleted(state, condition, caller), caller, started=started)
+
+
+def deleted(state: TableState, condition: Value | None, caller: ExecutionContext) -> DmlStep:
+    """Take rows out, up to the commit."""
+    asked = delete_asked(state, condition, caller)
+    done = effect(asked, caller.changer(), caller.load_hidden, caller.env.now_ms)
+    metrics = {"numDeletedRows": done.deleted, "numCopiedRows": done.copied, **file_metrics(done)}
+    return DmlStep("DELETE", _parameters(condition), asked, done, metrics)
+
+
+def update(
+    state: TableState, condition: Value | None, sets: Mapping[str, Value] | None, caller: ExecutionContext
+) -> Changed:
+    """Change columns of rows."""
+    started = caller.env.now_ms()
+    return seen(state, caller) or commit(state, updated(state, condition, sets, caller), caller, started=started)
+
+
+def updated(
+    state: TableState, condition: Value | None, sets: Mapping[str, Value] | None, caller: ExecutionContext
+) -> DmlStep:
+    """Change columns of rows, up to the commit."""
+    asked = update_asked(state, condition, sets, caller)
+    done = effect(asked, caller.changer(), caller.load_hidden, caller.env.now_ms)
+    metrics = {"numUpdatedRows": done.updated, "numCopiedRows": done.copied, **file_metrics(done)}
+    return DmlStep("UPDATE", _parameters(condition), asked, done, metrics)
+
+
+def planned(asked: DmlRequest, operation: str, caller: ExecutionContext, *, notes: tuple[str, ...] = ()) -> ChangePlan:
+    """What a change would do."""
+    found = preview(asked, caller.changer(), caller.load_hidden)
+    notes = (*notes, *(text for one in asked.more if (text := told_by(one, Want(asked.snapshot)))))
+    known = {s.key: s for s in found.strategies}
+    files = asked.snapshot.files
+    touched = files.among(known)
+    predicted = 0.0
+    copied = 0
+    for key, size, rows in zip(
+        touched.column("key").to_pylist(),
+        touched.column("size").to_pylist(),
+        touched.num_records.to_pylist(),
+        strict=True,
+    ):
+        left = (known[key].of or 0) - known[key].rows if known[key].how == "rewritten" else 0
+        copied += left
+        updated = len(found.taken[0].get(key, ()))
+        predicted += size / rows * (left + updated) if rows else 0
+    return ChangePlan(
+        operation,
+        found.strategies,
+        {"updated": found.updated, "deleted": found.deleted, "inserted": found.inserted, "copied": copied},
+        found.searched,
+        int(predicted),
+        tuple(f"new column {f.name}" for f in asked.schema.fields if asked.snapshot.schema.find(f.name) is None),
+        notes,
+    )
+
+
+def seen(state: TableState, caller: ExecutionContext) -> Changed | None:
+    """The answer to a change that the table has already, as the version of an application says; None: it has not."""
+    if not is_seen(state, caller.said, caller.dialect):
+        return None
+    return Changed(None, {}, 0, before=state, spark=caller.spark, dialect=caller.dialect)
+
+
+def commit(state: TableState, step: DmlStep, caller: ExecutionContext, *, started: int) -> Changed:
+    """Make what was carried out true."""
+    asked, done, shape, metrics = step.asked, step.done, step.shape, step.metrics
+    tags = {KEEPS_ROW_IDS: "true"} if state.snapshot.identity is not None else {}
+    if done.marks:
+        tags |= {HANDS_OUT_NUMBERS: "true"} if shape is None else {}
+        base = shape or caller.dialect.shape_of(state)
+        shape = replace(base, schema=advanced(base.schema, done.marks))
+    if done.is_nothing and shape is None:
+        return Changed(None, metrics, 0, None, done.strategies, done, state, caller.spark, caller.dialect)
+    times = {
+        "scanTimeMs": done.scan_ms,
+        "rewriteTimeMs": done.rewrite_ms,
+        "executionTimeMs": caller.env.now_ms() - started,
+    }
+    reads: Reads = AllRows() if asked.predicate == ALWAYS else RowsWhere(asked.predicate)
+    mutation = Mutation(
+        step.operation,
+        step.parameters,
+        {**metrics, **times},
+        added=done.staged,
+        removed=done.removed.table,
+        hidden=done.hidden,
+        feed=done.feed,
+        reads=reads,
+        shape=shape,
+        app=caller.said.app,
+        user_metadata=caller.said.user_metadata,
+        tags=tags,
+    )
+    rows = step.touched()
+    redo = None if rows is None else Redo(rows, caller.changer(), caller.dialect.load_hidden)
+    location, dialect = state.snapshot.location, caller.dialect
+    level = caller.level or dialect.level_of(state, step.operation)
+    landed = land(state, location, mutation, caller.env, redo=redo, level=level, dialect=dialect)
+    metrics = landed.metrics or mutation.metrics
+    return Changed(landed.version, metrics, landed.attempts, None, done.strategies, done, state, caller.spark, dialect)
+
+
+def _is_repeatable(asked: DmlRequest) -> bool:
+    conditions = [c.condition for c in asked.clauses if c.condition is not None]
+    conditions += [] if asked.source is None else [asked.source.on]
+    values = [one.value for c in asked.clauses for one in c.sets or ()]
+    return is_repeatable([text_of(c) for c in conditions], [text_of(v) for v in values])
+
+
+def file_metrics(done: Effect, *, of: str = "") -> dict[str, int]:
+    """What a change did to files, as commits tell it; `of` is what stands before the noun."""
+    files = done.removed
+    dvs = pc.sum(pc.is_valid(files.column("dv"))).as_py() or 0 if len(files) else 0
+    return {
+        f"num{of}FilesAdded" if of else "numAddedFiles": done.staged.num_rows,
+        f"num{of}FilesRemoved" if of else "numRemovedFiles": len(files),
+        f"num{of}BytesAdded" if of else "numAddedBytes": pc.sum(done.staged.column("size")).as_py() or 0,
+        f"num{of}BytesRemoved" if of else "numRemovedBytes": pc.sum(files.column("size")).as_py() or 0,
+        f"num{of}DeletionVectorsAdded": len(done.hidden),
+        f"num{of}DeletionVectorsRemoved": dvs,
+        f"num{of}ChangeFilesAdded" if of else "numAddedChangeFiles": done.feed.num_rows,
+        f"num{of}FilesScanned" if of else "numScannedFiles": done.searched,
+    }
+
+
+def kind_metrics(asked: DmlRequest, done: Effect) -> dict[str, int]:
+    """The rows that a merge took by the kind of clause; left out where two kinds share a count."""
+    told = {}
+    for what, total, deletes in (("Updated", done.updated, False), ("Deleted", done.deleted, True)):
+        sides = {clause.side for clause in asked.of_target if (clause.sets is None) is deletes}
+        if len(sides) < 2:
+            told[f"numTargetRowsMatched{what}"] = total if Side.MATCHED in sides else 0
+            told[f"numTargetRowsNotMatchedBySource{what}"] = total if Side.ALONE in sides else 0
+    return told
+
+
+def text_of(expression: Value | None) -> str:
+    """An expression for people, and for what is understood of it."""
+    if expression is None:
+        return "true"
+    return sql_of(expression) if isinstance(expression, Column) else expression
+
+
+def _writable(state: TableState, shape: TableDefinition, dialect: Dialect) -> None:
+    dialect.check_writable(state)
+    refuse_append_only(shape, state.snapshot.location)
+
+
+def predicate_of(condition: Value | None, schema: Struct, caller: ExecutionContext) -> tuple[Predicate, bool]:
+    """What is understood of a condition, and whether that is all of it."""
+    if condition is None:
+        return ALWAYS, True
+    text = text_of(condition)
+    on = understand(text, schema, Struct(()), caller.alias, None, zone=caller.zone)
+    return on.target_only, on.is_understood and UNREADABLE not in text
+
+
+def _parameters(condition: Value | None) -> Mapping[str, Any]:
+    return {"predicate": json.dumps([] if condition is None else [text_of(condition)])}

@@ -1,0 +1,1 @@
+"""Making, refreshing and asking indexes."""

@@ -1,0 +1,298 @@
+"""The nearest rows by a column of vectors, for users.
+
+1. Rows are of the version that the table object has pinned, as for `take` and `lookup`; `refresh()` moves it.
+2. Every distance is exact, and rows that no index answers for are looked at; only entries of an approximate index can
+   be missed, and `recall` tells how many.
+3. Rows come nearest first; of rows at one distance the lowest row id first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+
+from holdfast.engines.local.scan import LocalRunner
+from holdfast.engines.spark.conditions import stated_or_none, stated_without_spark
+from holdfast.engines.spark.scan.id_bitmap import id_bitmap
+from holdfast.engines.spark.scan.native import SparkRunner
+from holdfast.errors import Invalid, NoRowIdentity
+from holdfast.formats.delta.deletion_vectors import load_hidden
+from holdfast.index.search import Indexes, pays
+from holdfast.index.tail import TailPart, whole_of
+from holdfast.index.vector.column import odd_lengths, queries_of, refuse_no_vectors
+from holdfast.index.vector.metric import Metric, Near, Numbers
+from holdfast.index.vector.nearest import NearestRequest, RowsOf, VectorRows, nearest, route
+from holdfast.index.vector.options import Method
+from holdfast.index.vector.recall import found_share, some_vectors
+from holdfast.index.vector.rows import LocalVectorRows
+from holdfast.index.vector.spark import SparkVectorRows, nearest_in
+from holdfast.model.snapshot import Snapshot
+from holdfast.plan.scan.request import Condition, Request, known_columns, refuse_unknown
+from holdfast.predicate.evaluate import matches
+from holdfast.predicate.records import columns_of, conjunction
+from holdfast.rows.columns import ROW_ID
+from holdfast.schema.types import Field
+from holdfast.verbs.index import maintain as reindexing
+from holdfast.verbs.index.delta import IndexVerbs
+from holdfast.verbs.index.lookup import Metadata, Timestamp
+from holdfast.verbs.index.pinned_readers import Pin
+from holdfast.verbs.read.open_table import OpenTable
+
+DISTANCE, QUERY = "_distance", "_query"
+_ID = "__hf_row_id"
+
+
+@dataclass(frozen=True)
+class NearestPlan:
+    """How `nearest` would find its answer. Printing it shows it."""
+
+    metric: str
+    index: str | None  # None: every row is looked at
+    method: str | None
+    entries: int
+    tail_rows: int  # looked at beside the index, at most
+    probes: int | None  # lists that are visited; None: there are none
+    candidates: int | None  # entries that are compared exactly; None: all
+    why: Mapping[str, str]  # of each index that is not used
+
+    def __str__(self) -> str:
+        if self.index is None:
+            lines = [f"every row is looked at ({self.metric}): no vector index can be used"]
+        else:
+            lists = "" if self.probes is None else f", {self.probes} lists of them visited"
+            compared = "all" if self.candidates is None else f"{self.candidates} candidates"
+            lines = [
+                f"by the index {self.index} ({self.method}, {self.metric}): {self.entries} entries{lists}, "
+                f"{compared} compared exactly",
+                f"  beside it {self.tail_rows} rows are looked at",
+            ]
+        return "\n".join([*lines, *(f"  not by {name}: {reason}" for name, reason in self.why.items())])
+
+    __repr__ = __str__
+
+
+class NearestVerbs(IndexVerbs):
+    """Verbs about nearness."""
+
+    def nearest(
+        self,
+        column: str,
+        vector: Any,
+        k: int = 10,
+        where: str | None = None,
+        version: int | str | None = None,
+        nprobe: int | None = None,
+        refine: int | None = None,
+        columns: Sequence[str] | None = None,
+        metric: str | None = None,
+        timestamp: Timestamp | None = None,
+        metadata: Metadata = (),
+    ) -> pa.Table:
+        """The k rows whose vectors are nearest, with their `_distance`, nearest first; of those that satisfy `where`.
+
+        Several vectors are answered together: `_query` then says which one a row is near to, counted from zero.
+        `metric` is l2, cosine or dot; without it that of the index, else l2. `nprobe` is how many lists of an index are
+        visited, `refine` how many candidates for each row asked for are compared exactly.
+        """
+        text = stated_without_spark(where, "nearest(where=)")
+        pin = self._pinned(version, timestamp)
+        snapshot = _tracked(pin)
+        ask, several = _asked(snapshot, column, vector, k, metric, nprobe, refine)
+        self._check_output(pin, columns, metadata, several)
+        condition = self.handle.local_condition(text, snapshot, ())
+        indexes = reindexing.opened(pin, self.handle.state)
+        allowed = None if condition is None else _allowed(indexes, condition)
+        found = nearest(indexes, ask, route(indexes, ask), allowed, _local_rows(snapshot))
+        return _table(pin, found, columns, metadata, several=several)
+
+    def nearestDF(
+        self,
+        column: str,
+        vector: Any,
+        k: int = 10,
+        where: str | Column | None = None,
+        version: int | str | None = None,
+        nprobe: int | None = None,
+        refine: int | None = None,
+        columns: Sequence[str] | None = None,
+        metric: str | None = None,
+        timestamp: Timestamp | None = None,
+        metadata: Metadata = (),
+    ) -> DataFrame:
+        """The same rows as a DataFrame: Spark evaluates `where` and looks at the rows that no index answers for."""
+        given = stated_or_none(where, "nearestDF(where=)")
+        spark = self.handle.session()
+        pin = self._pinned(version, timestamp)
+        snapshot = _tracked(pin)
+        ask, several = _asked(snapshot, column, vector, k, metric, nprobe, refine)
+        self._check_output(pin, columns, metadata, several)
+        condition = self.handle.condition(given, snapshot, ())
+        indexes = reindexing.opened(pin, self.handle.state)
+        way = route(indexes, ask)
+
+        def rows(columns: Sequence[str]) -> DataFrame:
+            request = Request(columns, condition, {ROW_ID: _ID})
+            return self.handle.opened(pin.state).scan(request, SparkRunner(spark))
+
+        def rows_of(field: Field, parts: Sequence[TailPart]) -> VectorRows:
+            return SparkVectorRows(spark, snapshot, field, parts)
+
+        if way.index is None:
+            found, odd = nearest_in(rows([ask.column.name]), ask.queries, ask.k, way.metric)
+            if odd:
+                raise odd_lengths(ask.column.name, odd, ask.queries.shape[1])
+        else:
+            allowed = None
+            if condition is not None:
+                allowed = np.frombuffer(id_bitmap(rows([]), _ID).to_array(), np.uint64).astype(np.int64)
+            found = nearest(indexes, ask, way, allowed, rows_of)
+        return spark.createDataFrame(_table(pin, found, columns, metadata, several=several))
+
+    def explainNearest(
+        self,
+        column: str,
+        vector: Any,
+        k: int = 10,
+        version: int | str | None = None,
+        nprobe: int | None = None,
+        refine: int | None = None,
+        metric: str | None = None,
+        timestamp: Timestamp | None = None,
+    ) -> NearestPlan:
+        """How `nearest` with the same arguments would find its answer, and why not otherwise."""
+        pin = self._pinned(version, timestamp)
+        ask, _ = _asked(_tracked(pin), column, vector, k, metric, nprobe, refine)
+        indexes = reindexing.opened(pin, self.handle.state)
+        way = route(indexes, ask)
+        if way.index is None:
+            return NearestPlan(way.metric.value, None, None, 0, indexes.rows(), None, None, way.why)
+        trained = way.segments[0].trained if way.segments else None
+        lists = trained is not None and trained.method.has_lists
+        probes = None if trained is None or not lists else min(nprobe or trained.probes, trained.lists)
+        method = None if trained is None else trained.method.value
+        return NearestPlan(
+            way.metric.value,
+            way.index.name,
+            method,
+            way.index.entries,
+            way.tail.most_rows,
+            probes,
+            None if trained is None or trained.method is Method.FLAT else ask.effort,
+            way.why,
+        )
+
+    def recall(
+        self,
+        column: str,
+        sample: int = 100,
+        k: int = 10,
+        nprobe: int | None = None,
+        refine: int | None = None,
+        metric: str | None = None,
+    ) -> float:
+        """The share of the k nearest rows that `nearest` finds, by the vectors of some rows, each without itself.
+
+        Every row is looked at once for comparison: on Spark where the table was opened with a session.
+        """
+        pin, caller = self._pinned(), self._caller()
+        snapshot = _tracked(pin)
+        ids, queries = some_vectors(pin.reader, _field(snapshot, column), sample, caller.env.rng.getrandbits(32))
+        if not len(ids):
+            raise Invalid(f"no row has a vector in {column}, so there is no recall")
+        ask, _ = _asked(snapshot, column, queries, k + 1, metric, nprobe, refine)
+        indexes = reindexing.opened(pin, self.handle.state)
+        way, local = route(indexes, ask), _local_rows(snapshot)
+        got = nearest(indexes, ask, way, None, local)
+        whole = whole_of(snapshot, load_hidden)
+        rows = (
+            local(ask.column, whole)
+            if caller.spark is None
+            else SparkVectorRows(caller.spark, snapshot, ask.column, whole)
+        )
+        exact, _ = rows.nearest(ask.queries, k + 1, way.metric, None)
+        return float(np.mean([found_share(g, e, own, k) for g, e, own in zip(got, exact, ids.tolist(), strict=True)]))
+
+    def _check_output(self, pin: Pin, columns: Sequence[str] | None, metadata: Metadata, several: bool) -> None:
+        """Refuse what cannot come out, before anything is searched."""
+        spec = pin.reader.read_spec(columns, metadata)
+        given = {f.name for f in spec.fields} | set(spec.metadata.values())
+        for name in (DISTANCE, *((QUERY,) if several else ())):
+            if name in given:
+                raise Invalid(f"the answer has a column {name} of its own: leave the table's out with columns=[...]")
+
+
+def _tracked(pin: Pin) -> Snapshot:
+    snapshot = pin.state.snapshot
+    if snapshot.identity is None:
+        raise NoRowIdentity(
+            f"rows are found by their ids, which the table at {snapshot.location.url} does not have: call "
+            "enableRowTracking(), which rewrites nothing"
+        )
+    return snapshot
+
+
+def _local_rows(snapshot: Snapshot) -> RowsOf:
+    return lambda field, parts: LocalVectorRows(snapshot, field, parts)
+
+
+def _field(snapshot: Snapshot, column: str) -> Field:
+    known = known_columns(snapshot, ())
+    refuse_unknown([column], known)
+    field = snapshot.schema.find(column)
+    assert field is not None, "what is not unknown is there"
+    refuse_no_vectors(field)
+    return field
+
+
+def _asked(
+    snapshot: Snapshot,
+    column: str,
+    vector: Any,
+    k: Any,
+    metric: str | None,
+    nprobe: Any,
+    refine: Any,
+) -> tuple[NearestRequest, bool]:
+    """What is asked for, and whether by several vectors."""
+    field = _field(snapshot, column)
+    queries, several = queries_of(vector, field.name)
+    for name, value in (("k", k), ("nprobe", nprobe), ("refine", refine)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise Invalid(f"{name}= is a whole number from 1 on, not {value!r}")
+    known = {each.value: each for each in Metric}
+    if metric is not None and metric not in known:
+        raise Invalid(f"metric= is one of {', '.join(known)}, not {metric!r}")
+    return NearestRequest(field, queries, k, None if metric is None else known[metric], nprobe, refine), several
+
+
+def _allowed(indexes: Indexes, condition: Condition) -> Numbers:
+    """The ids of rows that satisfy a condition, ascending: through an index where that pays, else by a scan."""
+    reader = indexes.reader
+    choice, _ = indexes.choose(condition.predicate)
+    if choice is not None and pays(choice.hits, indexes.rows()):
+        files, positions = indexes.places(choice)
+        left = conjunction(choice.asked.left)
+        rows = reader.take_at(files, positions, sorted({c[0] for c in columns_of(left)}), {ROW_ID: _ID})
+        rows = rows.filter(matches(rows, left)) if choice.asked.left else rows
+    else:
+        rows = OpenTable(reader.snapshot, load_hidden).scan(Request([], condition, {ROW_ID: _ID}), LocalRunner())
+    ids: Numbers = np.sort(rows.column(_ID).to_numpy())
+    return ids
+
+
+def _table(
+    pin: Pin, found: Sequence[Near], columns: Sequence[str] | None, metadata: Metadata, *, several: bool
+) -> pa.Table:
+    """The rows that were found, query by query, with their distances."""
+    ids = np.concatenate([near.ids for near in found])
+    located = pin.reader.locate(ids)
+    rows = pin.reader.take_at(located.files, located.positions, columns, metadata)
+    if several:
+        which = np.repeat(np.arange(len(found)), [len(near) for near in found])
+        rows = rows.append_column(QUERY, pa.array(which))
+    return rows.append_column(DISTANCE, pa.array(np.concatenate([near.distances for near in found])))

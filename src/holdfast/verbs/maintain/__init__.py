@@ -1,0 +1,1 @@
+"""Compaction, clustering, vacuum, restore, erasure and checks."""

@@ -1,0 +1,51 @@
+"""What follows a write by itself: a refresh of indexes and a bounded compaction, where the table asks for them.
+
+1. The write is committed before anything of this begins, and stands whatever comes of it.
+2. What was done, and what went wrong, is in the result of the write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+
+from pyarrow import ArrowException
+from pyspark.errors import PySparkException
+
+from holdfast.errors import TableError
+from holdfast.plan.maintain.auto import Auto, budget_of, due
+from holdfast.plan.scan.request import partition_fields
+from holdfast.verbs.dml.delete_update import Changed, ExecutionContext
+from holdfast.verbs.dml.write import Written
+from holdfast.verbs.maintain.clustering import clustered_by
+from holdfast.verbs.maintain.optimize import limits_of, run_bins
+from holdfast.verbs.open.dialect import TableState
+
+Done = TypeVar("Done", Written, Changed)
+
+
+def after(state: TableState, done: Done, caller: ExecutionContext) -> Done:
+    """The result of a write, with what followed it; `state` is the one the write began with."""
+    if done.version is None:
+        return done
+    if caller.reindex is not None:
+        caller.reindex()
+    try:
+        followed = _followed(state, caller)
+    except (TableError, PySparkException, ArrowException, OSError) as error:
+        followed = Auto(trouble=str(error))
+    return done if followed is None else replace(done, auto=followed)
+
+
+def _followed(before: TableState, caller: ExecutionContext) -> Auto | None:
+    budget = budget_of(before.snapshot.properties)
+    if budget is None:
+        return None
+    state = caller.dialect.commits(before.snapshot.location, before).newest(before)
+    assert state is not None, "a table that was written is there"
+    partitions = [f.physical_name for f in partition_fields(state.snapshot)]
+    bins = due(state.snapshot.files, partitions, clustered_by(state), limits_of(state, caller.dialect), budget)
+    ends = caller.env.now_ms() + 1000 * budget.max_seconds
+    done = run_bins(state, bins, caller, is_over=lambda: caller.env.now_ms() >= ends, auto=True)
+    trouble = [*done.lost, *([f"{done.left} bins would have begun too late"] if done.left else [])]
+    return Auto(done.versions, done.metrics, done.left + len(done.lost), "; ".join(trouble) or None)

@@ -1,0 +1,90 @@
+"""Restore, put together: load the earlier version, see that its files are still there, commit."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import replace
+
+from holdfast.env import Env
+from holdfast.errors import MissingFile
+from holdfast.formats.delta.commit.restamp import described, with_counts
+from holdfast.formats.delta.deletion_vectors import load_hidden
+from holdfast.formats.delta.protocol.features import check_writable, reader_features, writer_features
+from holdfast.formats.delta.state import DeltaState, load
+from holdfast.model.files import FileTable
+from holdfast.storage.location import Location
+from holdfast.storage.open import missing
+from holdfast.verbs.commit.retry import retried, retry_of
+from holdfast.verbs.define.backfill import row_counts
+from holdfast.verbs.define.drop_feature_commits import without_ids
+from holdfast.verbs.dml.delete_update import Changed
+from holdfast.verbs.dml.write import land, refuse_append_only
+from holdfast.verbs.maintain.restore_mutation import differing, restored, restored_shape
+from holdfast.verbs.open.delta_dialect import DELTA
+from holdfast.verbs.open.delta_handle import DeltaHandle
+from holdfast.verbs.open.handle import TableBase
+from holdfast.verbs.open.moment import moment_ms
+from holdfast.verbs.open.versions import refuse_vacuumed
+
+
+def restore(state: DeltaState, env: Env, *, version: int | None = None, timestamp_ms: int | None = None) -> Changed:
+    """Bring an earlier version back."""
+    location = state.snapshot.location
+    check_writable(state.protocol, table=location.url)
+    then = load(location, version=version, timestamp_ms=timestamp_ms)
+    refuse_vacuumed(state, then)
+    removed, back = differing(state.snapshot, then.snapshot)
+    if len(removed):
+        refuse_append_only(DELTA.shape_of(state), location)
+    # Files come back with vectors and columns as they are, so what was dropped that reads them comes back too.
+    lacking = reader_features(then.protocol) - reader_features(state.protocol)
+    shape = restored_shape(DELTA.shape_of(state), replace(DELTA.shape_of(then), features=lacking))
+    if not len(removed) and not len(back) and shape is None:
+        return Changed(None, {"numRemovedFiles": 0, "numRestoredFiles": 0}, before=state)
+    _refuse_missing(location, back, then.version)
+    load_hidden(location, back)  # vectors come back too: they must be there and whole
+    moment = None
+    if timestamp_ms is not None:
+        moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC).isoformat()
+    asked = {"version": version, "timestamp": moment}
+    files = described(back)
+    files = with_counts(files, row_counts(location, files, {}))
+    if "rowTracking" not in writer_features(state.protocol):
+        files = without_ids(files)
+    mutation = restored(state.snapshot, then.snapshot, removed, files, shape, asked)
+    landed = land(state, location, mutation, env, dialect=DELTA)
+    return Changed(landed.version, mutation.metrics, landed.attempts, before=state)
+
+
+def _refuse_missing(location: Location, files: FileTable, version: int) -> None:
+    """Refuse a version whose files are gone: a restored table must be readable."""
+    gone = list(missing(location, files.column("key").to_pylist()))  # one look per file
+    if gone:
+        raise MissingFile(
+            f"version {version} of {location.url} cannot be restored: {len(gone)} of its files are gone, such as "
+            f"{gone[0]} (a vacuum removes files of old versions)",
+            path=gone[0],
+        )
+
+
+class RestoreVerbs(TableBase):
+    """Verbs that bring back what was."""
+
+    handle: DeltaHandle
+
+    def restoreToVersion(self, version: int) -> Changed:
+        """Bring back the rows of an earlier version, each with the id and version it had then."""
+        return self._restored(version=version)
+
+    def restoreToTimestamp(self, timestamp: str | datetime.datetime) -> Changed:
+        """Bring back the rows of the version that was current at a time."""
+        return self._restored(timestamp_ms=moment_ms(timestamp, zone=self._caller().zone))
+
+    def _restored(self, *, version: int | None = None, timestamp_ms: int | None = None) -> Changed:
+        """Restore; and again where others only moved rows meanwhile: nothing of a restore is written but its commit."""
+        env = self._caller().env
+
+        def run() -> Changed:
+            return restore(self.handle.newest(), env, version=version, timestamp_ms=timestamp_ms)
+
+        return retried(run, retry_of(None), env)

@@ -1,0 +1,1 @@
+"""Publishing a table into another one."""

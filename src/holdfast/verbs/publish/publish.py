@@ -1,0 +1,195 @@
+"""Publish a table into another one: the same rows, under the same ids, in one commit per publication.
+
+1. What was published so far is what the other table says itself; publishing again brings what is new since, and
+   nothing where nothing is.
+2. Where another writer comes first, the other table is looked at anew: rows that are stored already are used again if
+   they still are what it lacks, and not where another publisher brought them.
+3. A table that somebody else changed rows of since is refused; one whose rows were only moved is not.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any
+
+from holdfast.engines.local.publish import LocalPublisher
+from holdfast.engines.spark.publish import SparkPublisher
+from holdfast.errors import Conflict, Invalid, LimitReached, NoRowIdentity
+from holdfast.model.mutation import Committed, TableDefinition
+from holdfast.model.publication import Publication
+from holdfast.model.snapshot import Snapshot
+from holdfast.plan.dml.write import ENABLE_DELETION_VECTORS
+from holdfast.plan.publish.columns import plain, refuse_missing, refuse_renamed
+from holdfast.plan.publish.rows import Publisher, Storage
+from holdfast.schema.constraints import demands, pinned
+from holdfast.schema.enforce import fit
+from holdfast.schema.evolve import evolve
+from holdfast.schema.properties import truth
+from holdfast.schema.types import Struct
+from holdfast.terminal import phase
+from holdfast.verbs.commit.staged import refuse_lost
+from holdfast.verbs.dml.delete_update import ExecutionContext
+from holdfast.verbs.dml.verbs import RowVerbs
+from holdfast.verbs.dml.write import refuse_append_only
+from holdfast.verbs.open.dialect import TableState
+from holdfast.verbs.publish.mutation import (
+    Brought,
+    Difference,
+    Origin,
+    Published,
+    brought,
+    difference,
+    located,
+    mutation_of,
+    told,
+)
+
+_ATTEMPTS = 100
+
+
+class PublishVerbs(RowVerbs):
+    """Verbs that bring the rows of a table into another, and tell what a table has of others."""
+
+    @abstractmethod
+    def _origin(self, upto: int | None) -> Origin:
+        """The table as it is published, up to a version."""
+
+    @abstractmethod
+    def _published(self, state: Any) -> Publication | None:
+        """What a state of this table has of another table."""
+
+    @abstractmethod
+    def _changed_since(self, state: Any, publication: Publication) -> tuple[int, str] | None:
+        """A version, and what it did, in which somebody changed rows since they were published."""
+
+    def _refuse_types(self, schema: Struct) -> None:
+        """Refuse columns that no table of this format has, as far as nothing else does."""
+
+    def publish(self, target: PublishVerbs, *, upto: int | None = None, afresh: bool = False) -> Published:
+        """Bring what another table lacks of this one's rows into it, in one commit, under the ids they have here.
+
+        Everything up to the version `upto` is brought, without it up to the newest. What was published before is known
+        there, so only rows that changed since are read and written. `afresh` puts all rows in the place of whatever
+        is there.
+        """
+        if not isinstance(target, PublishVerbs):
+            raise Invalid(f"a table is published into an IcebergTable or a DeltaTable, not a {type(target).__name__}")
+        origin, caller = self._origin(upto), target._caller()
+        if origin.location == target.handle.newest().snapshot.location.url:
+            raise Invalid(f"{origin.location} cannot be published into itself")
+        spark = self._caller().spark
+        publisher: Publisher = LocalPublisher(caller.env, caller.zone) if spark is None else SparkPublisher(spark)
+        return _Publishing(origin, target, publisher, caller, afresh).run()
+
+    def published(self) -> Publication | None:
+        """Which table's rows were published into this one, and how far; None where none were."""
+        return self._published(self.handle.newest())
+
+
+@dataclass
+class _Publishing:
+    """A publication on its way; what it worked out for one attempt serves the next, if it is about the same."""
+
+    origin: Origin
+    target: PublishVerbs
+    publisher: Publisher
+    caller: ExecutionContext
+    afresh: bool
+    _found: tuple[Publication | None, Difference] | None = None  # since what
+    _brought: tuple[Publication | None, Storage, Brought] | None = None  # since what, stored how
+
+    def run(self) -> Published:
+        origin, dialect = self.origin, self.caller.dialect
+        for lost in range(_ATTEMPTS):
+            state = self.target.handle.newest()
+            since = None if self.afresh else self._since(state)
+            if since is not None and since.version >= origin.last:
+                return Published(None, None)
+            shape, what = self._bring(state, since)
+            snapshot = state.snapshot
+            hidden = located(snapshot, what.gone.all, self.publisher, dialect.load_hidden)
+            mutation = mutation_of(origin, since, snapshot, what, hidden, shape)
+            with phase("committing"):
+                format_ = dialect.commits(snapshot.location, state)
+                env, keeps_ms = self.caller.env, format_.keeps_ms(state)
+                refuse_lost(snapshot, mutation, env, keeps_ms=keeps_ms, vacuumed=lost > 0)
+                outcome = format_.attempt(state, mutation, env)
+            if isinstance(outcome, Committed):
+                dialect.tend(snapshot.location, state, outcome.version, self.caller.env)
+                return told(mutation, outcome.version)
+        raise LimitReached(f"lost {_ATTEMPTS} races in a row; try again when fewer writers are at work")
+
+    def _since(self, state: TableState) -> Publication | None:
+        """What the other table has so far; refused where it is not as it was published."""
+        snapshot, found = state.snapshot, self.target._published(state)
+        where, origin = snapshot.location.url, self.origin
+        if found is None:
+            if len(snapshot.files) or (snapshot.identity is not None and snapshot.identity.high_water >= 0):
+                raise Invalid(
+                    f"{where} has, or had, rows that were not published to it, whose ids may be those of others: "
+                    "publish into a new table, or with afresh=True, which takes them out"
+                )
+            return None
+        if found.table != origin.table:
+            raise Invalid(
+                f"{where} has the rows of {found.location}, and {origin.location} is another table, or was replaced "
+                "since: publish into a table of its own, or with afresh=True"
+            )
+        changed = self.target._changed_since(state, found)
+        if changed is not None:
+            raise Conflict(
+                f"version {changed[0]} of {where} ({changed[1]}) changed rows since version {found.version} of "
+                f"{origin.location} was published to it, so it is no copy any more: take that back, or publish with "
+                "afresh=True, which puts all rows there anew"
+            )
+        return found
+
+    def _bring(self, state: TableState, since: Publication | None) -> tuple[TableDefinition | None, Brought]:
+        """What the other table becomes, None where it stays as it is, and the rows as it stores them."""
+        origin, dialect = self.origin, self.caller.dialect
+        dialect.check_writable(state)
+        _refuse_untracked(state.snapshot)
+        if self._found is None or self._found[0] != since:
+            self._found = since, difference(origin, since)
+        found = self._found[1]
+        if found.before is not None:
+            refuse_renamed(found.before, origin.snapshot.schema, state.snapshot.schema, source=origin.location)
+        incoming, old = plain(origin.snapshot.schema), dialect.shape_of(state)
+        self.target._refuse_types(incoming)
+        kept = pinned(old.schema, old.properties)
+        schema = evolve(old.schema, incoming, add_columns=True, widen_types=True, pinned=kept)
+        shape = old if schema == old.schema else dialect.grown(state, old, schema, self.caller.env)
+        storage = self._storage(state, shape, incoming)
+        if self._brought is None or self._brought[:2] != (since, storage):
+            self._brought = since, storage, brought(found, storage, self.publisher)
+        what = self._brought[2]
+        if what.gone.all or (since is None and len(state.snapshot.files)):
+            refuse_append_only(shape, storage.location)
+        if what.gone.all:
+            _refuse_unhiding(state.snapshot)
+        return None if shape is old else shape, what
+
+    def _storage(self, state: TableState, shape: TableDefinition, incoming: Struct) -> Storage:
+        location = state.snapshot.location
+        fitted = fit(incoming, shape.schema)
+        refuse_missing(fitted, source=self.origin.location, target=location.url)
+        spec = self.caller.dialect.storing(state, shape, feeds=False).data
+        # A row is as new there as the commit that brings it, which is what a row without a version says.
+        spec = replace(spec, version_column=None, version_field=None)
+        return Storage(fitted, demands(shape.schema, shape.properties, fitted), spec, location)
+
+
+def _refuse_untracked(snapshot: Snapshot) -> None:
+    if snapshot.identity is None or snapshot.identity.id_column is None:
+        raise NoRowIdentity(
+            f"{snapshot.location.url} has no row ids, which rows that are published to it keep: {snapshot.to_track}"
+        )
+
+
+def _refuse_unhiding(snapshot: Snapshot) -> None:
+    if not (snapshot.hides or truth(snapshot.properties.get(ENABLE_DELETION_VECTORS))):
+        raise Invalid(
+            f"rows that changed are hidden in {snapshot.location.url} by deletion vectors, which it does not have "
+            f"enabled: set the property {ENABLE_DELETION_VECTORS}=true there"
+        )

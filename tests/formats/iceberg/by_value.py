@@ -1,0 +1,58 @@
+"""Rows of a table in a catalog deleted by value, as engines that stream upserts do it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from holdfast import IcebergTable
+from holdfast.env import system
+from holdfast.formats.iceberg.catalog.commit import attempt
+from holdfast.formats.iceberg.commit.attempt import SnapshotAttempt
+from holdfast.formats.iceberg.commit.manifests import ManifestWriting, listed_before
+from holdfast.formats.iceberg.commit.schemas import tuple_schema
+from holdfast.formats.iceberg.metadata.manifests import DELETES, EQUALITY_DELETES
+from holdfast.formats.iceberg.metadata.types import stored_names
+from holdfast.model.mutation import Committed
+from holdfast.parquet.fit import stored_field
+
+
+def delete_by_value(table: IcebergTable, rows: pa.Table) -> None:
+    """One commit with an equality delete of these rows, everywhere: the spec it is of must not partition."""
+    source, state = table.handle.source, table.handle.newest()
+    assert source is not None
+    schema, metadata = state.snapshot.schema, state.metadata
+    ids = [f.field_id for name in rows.column_names if (f := schema.find(name)) is not None and f.field_id is not None]
+    spec_id = next(number for number, spec in state.contents.shape.specs.items() if spec.is_unpartitioned)
+    name = system().new_uuid()
+    raw = metadata.schema_of(None, "here")
+    writing = ManifestWriting(state, name.int >> 65, metadata.last_sequence_number + 1, str(name), raw)
+    fields = [stored_field(f.name, f.type, number) for f, number in zip(rows.schema, ids, strict=True)]
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows.cast(pa.schema(fields)), sink, store_schema=False)
+    path = f"{metadata.location}/data/{name}-equal.parquet"
+    writing.put(path, bytes(sink.getvalue()))
+    entry = {
+        "content": EQUALITY_DELETES,
+        "file_path": path,
+        "file_format": "PARQUET",
+        "partition": {},
+        "record_count": rows.num_rows,
+        "file_size_in_bytes": len(sink.getvalue()),
+        "equality_ids": ids,
+    }
+    tuples = tuple_schema(state.contents.shape.specs[spec_id], stored_names(raw))
+    made = writing.manifest(DELETES, spec_id, tuples, [writing.added(entry)])
+    listing, first, count = writing.manifest_list([made, *listed_before(state)])
+    new = SnapshotAttempt(
+        snapshot_id=writing.snapshot_id,
+        parent=None if state.entry is None else state.entry.snapshot_id,
+        sequence=writing.sequence,
+        timestamp_ms=max(system().now_ms(), metadata.last_updated_ms),
+        manifest_list=listing,
+        summary={"operation": "delete", "added-equality-deletes": str(rows.num_rows)},
+        schema_id=metadata.current_schema_id,
+        first_row_id=first,
+        added_rows=count,
+    )
+    assert attempt(source, state, new, system()) == Committed(writing.snapshot_id)
