@@ -57,7 +57,7 @@ def _materialized(path: Path, file: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.everywhere
-def test_the_three_commits_of_document_003_merge_on_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_insert_an_update_and_a_delete_merge_on_read(spark: SparkSession, tmp_path: Path) -> None:
     people = [("jack", "apple"), ("sarah", "kiwi"), ("john", "fig")]
     table = _table(spark, tmp_path, people, "name string, fruit string")
     (a,) = _live(tmp_path)
@@ -71,7 +71,7 @@ def test_the_three_commits_of_document_003_merge_on_read(spark: SparkSession, tm
     assert _rows(table) == [("jack", "banana", 0, 2), ("sarah", "kiwi", 1, 1)]
 
 
-def test_the_three_commits_of_document_003_copy_on_write(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_insert_an_update_and_a_delete_copy_on_write(spark: SparkSession, tmp_path: Path) -> None:
     people = [("jack", "apple"), ("sarah", "kiwi"), ("john", "fig")]
     table = _table(spark, tmp_path, people, "name string, fruit string", enableDeletionVectors="false")
     table.update("name = 'jack'", {"fruit": "'banana'"})

@@ -1,4 +1,4 @@
-"""The six scenarios of the row-tracking document, on tables laid down by hand, on both runners."""
+"""Row ids of tables laid down by hand: one file, several, across commits, checkpoints and log compaction."""
 
 from __future__ import annotations
 

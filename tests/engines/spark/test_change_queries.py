@@ -1,4 +1,4 @@
-"""Document 003: its three commits, in both strategies, through the feed, the four kinds, and all its streams."""
+"""An insert, an update and a delete, in both strategies: the change data feed, the four change queries, and streams."""
 
 from __future__ import annotations
 
