@@ -18,8 +18,8 @@ from holdfast.formats.delta.history.pins import pins_of
 from holdfast.formats.delta.history.vacuums import missing_file
 from holdfast.formats.delta.state import DeltaState, load
 from holdfast.model.snapshot import Snapshot
-from holdfast.storage.instead import Ways, advice
 from holdfast.storage.location import Location
+from holdfast.storage.no_table_advice import Ways, advice
 from holdfast.storage.open import open_location
 from holdfast.verbs.open.delta import open_delta
 from holdfast.verbs.open.moment import moment_ms

@@ -17,7 +17,7 @@ from holdfast.errors import TableError
 from holdfast.index.segment import META, META_BYTES, Meta
 from holdfast.parquet.runs import ROW_ID, ROW_IDS
 from holdfast.parquet.source import open_source
-from holdfast.storage.border import MALFORMED, json_record
+from holdfast.storage.error_mapping import MALFORMED, json_record
 from holdfast.storage.location import Location
 
 

@@ -23,7 +23,7 @@ import msgspec
 from holdfast.errors import Invalid
 from holdfast.model.snapshot import Snapshot
 from holdfast.schema.types import Field, to_json
-from holdfast.storage.border import MALFORMED_JSON, reason_of
+from holdfast.storage.error_mapping import MALFORMED_JSON, reason_of
 from holdfast.storage.location import is_inside
 
 DOMAIN = "holdfast.index."

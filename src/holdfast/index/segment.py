@@ -21,7 +21,7 @@ import pyarrow as pa
 from holdfast.errors import Damaged
 from holdfast.index.registry import SegmentRef
 from holdfast.storage.base import LARGEST_BYTES, NotFound, TooLarge
-from holdfast.storage.border import json_record
+from holdfast.storage.error_mapping import json_record
 from holdfast.storage.location import Location, is_inside
 
 META = "meta.json"

@@ -31,7 +31,7 @@ from holdfast.errors import TableError
 from holdfast.model.files import DV, FILES, FileTable, NoStats, Slab, hiding
 from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
 from holdfast.storage.arrays import mask, strings
-from holdfast.storage.border import parsing
+from holdfast.storage.error_mapping import parsing
 from holdfast.storage.location import Location
 
 Numbers: TypeAlias = NDArray[np.int64]

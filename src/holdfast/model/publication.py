@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import msgspec
 
 from holdfast.errors import Damaged
-from holdfast.storage.border import MALFORMED_JSON
+from holdfast.storage.error_mapping import MALFORMED_JSON
 
 MOST = 100
 PUBLISHES = "PUBLISH"  # the operation of a commit that brings rows of another table under their ids

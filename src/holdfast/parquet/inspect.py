@@ -24,7 +24,7 @@ from holdfast.parquet.pages.footer import read_footer
 from holdfast.parquet.source import open_source
 from holdfast.rows.words import mask
 from holdfast.storage.base import ObjectStore
-from holdfast.storage.border import parsing
+from holdfast.storage.error_mapping import parsing
 
 LOOKED = pa.schema(
     [

@@ -37,7 +37,7 @@ from holdfast.schema.arrow import arrow_schema, arrow_type
 from holdfast.schema.types import LONG, Field, Struct
 from holdfast.storage.arrays import positions
 from holdfast.storage.base import NotFound
-from holdfast.storage.border import parsing
+from holdfast.storage.error_mapping import parsing
 
 BATCH_ROWS = 65536
 _TIME = pa.timestamp("us", "UTC")

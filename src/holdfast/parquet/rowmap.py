@@ -27,7 +27,7 @@ from holdfast.parquet.source import open_source
 from holdfast.rows.rowmap import DERIVED, RowMap
 from holdfast.rows.stamp import LARGEST_ID
 from holdfast.storage.base import ObjectStore
-from holdfast.storage.border import parsing
+from holdfast.storage.error_mapping import parsing
 
 ROW_MAP = "holdfast.rowMap"  # in the footer of a file
 _BATCH = 1 << 17

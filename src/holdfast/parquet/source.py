@@ -13,7 +13,7 @@ import pyarrow as pa
 from holdfast.errors import Damaged, MissingFile
 from holdfast.parquet.pages.footer import FOOTER_GUESS
 from holdfast.storage.base import NotFound, ObjectStore
-from holdfast.storage.border import file_system
+from holdfast.storage.error_mapping import file_system
 from holdfast.storage.local import opened
 
 WHOLE = 4 * 1024 * 1024  # up to here one get is quicker than several ranges

@@ -28,7 +28,7 @@ from holdfast.schema.properties import CONSTRAINT
 from holdfast.schema.show import Path, path_text
 from holdfast.schema.tokens import quoted as quoted
 from holdfast.schema.types import Array, DataType, Field, Map, Struct
-from holdfast.storage.border import MALFORMED_JSON
+from holdfast.storage.error_mapping import MALFORMED_JSON
 
 INVARIANTS = "delta.invariants"
 CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from holdfast.errors import Damaged, Unsupported
 from holdfast.schema.arrow import arrow_type
 from holdfast.schema.types import DataType, Decimal, Primitive
-from holdfast.storage.border import MALFORMED
+from holdfast.storage.error_mapping import MALFORMED
 
 _INTEGER = re.compile(r"[+-]?\d{1,40}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,5})?", re.ASCII)

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from holdfast.errors import Damaged, Unsupported
-from holdfast.storage.border import MALFORMED, MALFORMED_JSON, damage
+from holdfast.storage.error_mapping import MALFORMED, MALFORMED_JSON, damage
 
 DEEPEST = 100  # levels of structs, arrays and maps
 MAPPING_ID = "delta.columnMapping.id"

@@ -92,3 +92,8 @@ class ObjectStore(Protocol):
 
     def delete(self, key: str) -> None:
         """Remove; removing what is not there is no error."""
+
+
+def is_on_this_machine(store: ObjectStore) -> bool:
+    """Whether a request to the store costs no network round trip."""
+    return store.url.startswith(("file://", "memory://"))

@@ -8,8 +8,8 @@ forced to disk, and only then given their name.
    half written.
 3. put_if_absent takes the name by a hard link, which one writer alone can do. Where a file system has no hard links
    the name is first claimed by an empty file, which a reader may meet for a moment.
-4. Before the name is given nothing has happened, so a failure says what to do before trying again (see `border`);
-   after it, it is OutcomeUnknown.
+4. Before the file has its name nothing has happened, so a failure is one of `error_mapping`'s; after that it is
+   OutcomeUnknown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import BinaryIO
 from holdfast.env import Env, system
 from holdfast.errors import Damaged, Invalid, OutcomeUnknown
 from holdfast.storage.base import LARGEST_BYTES, NotFound, ObjectMeta, check_size
-from holdfast.storage.border import NOTHING_THERE, file_system, refused
+from holdfast.storage.error_mapping import NO_SUCH_FILE, file_system, os_error_as_table_error
 
 TEMPORARY = ".holdfast-tmp"
 
@@ -112,7 +112,7 @@ class LocalStore:
         except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as error:
-            raise refused(error, "delete", path) from error
+            raise os_error_as_table_error(error, "delete", path) from error
         settle(path)
 
     @contextmanager
@@ -233,7 +233,7 @@ def _file_meta(key: str) -> ObjectMeta | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise refused(error, "read", path) from error
+        raise os_error_as_table_error(error, "read", path) from error
     return _meta(key, found) if stat.S_ISREG(found.st_mode) else None
 
 
@@ -243,5 +243,5 @@ def _listing(directory: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in NOTHING_THERE:
-            raise refused(error, "list", f"/{directory}") from error
+        if error.errno not in NO_SUCH_FILE:
+            raise os_error_as_table_error(error, "list", f"/{directory}") from error

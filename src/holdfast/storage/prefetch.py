@@ -14,8 +14,7 @@ from functools import cache
 from itertools import islice
 from typing import TypeVar
 
-from holdfast.storage.base import ObjectStore
-from holdfast.storage.near import is_near
+from holdfast.storage.base import ObjectStore, is_on_this_machine
 
 AHEAD = 16
 
@@ -25,7 +24,7 @@ B = TypeVar("B")
 
 def each(store: ObjectStore, fetch: Callable[[A], B], wanted: Sequence[A]) -> Iterator[B]:
     """What `fetch` gives for each of `wanted`, which it reads from the store."""
-    if len(wanted) < 2 or is_near(store):
+    if len(wanted) < 2 or is_on_this_machine(store):
         yield from map(fetch, wanted)
         return
     with ThreadPoolExecutor(AHEAD) as pool:
@@ -40,7 +39,7 @@ def each(store: ObjectStore, fetch: Callable[[A], B], wanted: Sequence[A]) -> It
 @contextmanager
 def beside(store: ObjectStore, fetch: Callable[[], B]) -> Iterator[Callable[[], B]]:
     """What `fetch` reads from the store, read while the body reads other things, when the body asks for it."""
-    if is_near(store):
+    if is_on_this_machine(store):
         yield cache(fetch)
         return
     with ThreadPoolExecutor(1) as pool:

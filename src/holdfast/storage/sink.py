@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from holdfast.errors import Unavailable
 from holdfast.storage.base import ObjectStore
-from holdfast.storage.border import file_system
+from holdfast.storage.error_mapping import file_system
 from holdfast.storage.local import TEMPORARY, LocalStore, make_directory, settle, take_name
 from holdfast.storage.location import Location
 from holdfast.storage.remote import RemoteStore, Upload

@@ -28,7 +28,7 @@ from holdfast.plan.scan.tasks import planned_files, read_spec
 from holdfast.rows.columns import ROW_COMMIT_VERSION, ROW_ID, ROW_INDEX
 from holdfast.rows.words import mask
 from holdfast.schema.arrow import arrow_type
-from holdfast.storage.near import is_near
+from holdfast.storage.base import is_on_this_machine
 from holdfast.storage.open import place
 
 TARGET_PREFIX, SOURCE_PREFIX = "target.", "source."
@@ -70,7 +70,7 @@ def files_of(plan: ScanPlan, hidden: HiddenRows, wanted: RowColumns) -> Iterator
         return pa.RecordBatch.from_arrays([batch.column(at) for at in places], labels)
 
     location = plan.snapshot.location
-    if not is_near(location.store):
+    if not is_on_this_machine(location.store):
         with closing(side_by_side(location, spec, planned_files(plan, hidden), _AT_ONCE)) as files:
             for planned, batches in files:
                 yield planned.key, map(labelled, batches)

@@ -28,7 +28,7 @@ from holdfast.model.files import FileTable
 from holdfast.model.snapshot import HiddenRows
 from holdfast.rows import bitmap, z85
 from holdfast.storage.base import NotFound
-from holdfast.storage.border import parsing
+from holdfast.storage.error_mapping import parsing
 from holdfast.storage.location import Location
 
 FILE_VERSION = 1

@@ -24,7 +24,7 @@ from holdfast.schema.properties import (
     truth,
 )
 from holdfast.schema.types import MAPPING_ID, MAPPING_NAME, Array, DataType, Field, Map, Struct, parse_schema
-from holdfast.storage.border import json_record
+from holdfast.storage.error_mapping import json_record
 
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
 CLUSTERING_DOMAIN = "delta.clustering"

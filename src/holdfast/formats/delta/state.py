@@ -28,7 +28,7 @@ from holdfast.formats.delta.shape import clustering_of, identity_of, partitions_
 from holdfast.model.files import Slab
 from holdfast.model.snapshot import Resolve, Snapshot
 from holdfast.storage.base import ObjectMeta
-from holdfast.storage.border import parsing
+from holdfast.storage.error_mapping import parsing
 from holdfast.storage.location import Location
 
 _log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from holdfast.formats.iceberg.metadata.types import NAME_MAPPING, mapped_names, 
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import Bucketed, Placement, Resolve, RowIdentity, Snapshot
 from holdfast.schema.types import Struct
-from holdfast.storage.border import parsing
+from holdfast.storage.error_mapping import parsing
 from holdfast.storage.open import open_location, place
 
 NO_SNAPSHOT = -1

@@ -31,7 +31,7 @@ from holdfast.parquet.runs import ROW_ID, ROW_IDS, ROWS, VERSION, footer_sum
 from holdfast.parquet.source import open_source
 from holdfast.rows.keys import Interval, Numbers, SortedCodes, SortedTexts, keys_of
 from holdfast.storage.base import NotFound
-from holdfast.storage.border import parsing
+from holdfast.storage.error_mapping import parsing
 from holdfast.storage.location import Location
 
 TOP = "top.parquet"

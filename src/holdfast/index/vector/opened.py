@@ -25,7 +25,7 @@ from holdfast.index.vector.coder import Coder, Trained
 from holdfast.index.vector.fill import ENTRIES, FLAT, LISTS, ROW_ID, VERSION
 from holdfast.index.vector.metric import Matrix, Numbers, Points
 from holdfast.model.snapshot import Snapshot
-from holdfast.storage.border import MALFORMED
+from holdfast.storage.error_mapping import MALFORMED
 from holdfast.storage.location import Location
 
 QUANTIZER = "ivf.faiss"

@@ -17,7 +17,7 @@ from holdfast.parquet.orc import OrcFile
 from holdfast.parquet.pages.footer import read_footer
 from holdfast.parquet.source import open_source
 from holdfast.storage.base import ObjectStore
-from holdfast.storage.border import parsing
+from holdfast.storage.error_mapping import parsing
 
 _BATCH = 1 << 17  # rows of an ORC file that are looked at together
 

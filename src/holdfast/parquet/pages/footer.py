@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from holdfast.errors import Damaged, MissingFile, Unsupported
 from holdfast.storage.base import NotFound, ObjectStore
-from holdfast.storage.border import parsing
+from holdfast.storage.error_mapping import parsing
 
 FOOTER_GUESS = 64 * 1024
 _TRAILER = 8  # the footer's length, then the magic

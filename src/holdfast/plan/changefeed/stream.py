@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from holdfast.errors import Invalid
 from holdfast.model.commits import CommitRange
 from holdfast.plan.changefeed.query import ChangeKind, ChangeQuery
-from holdfast.storage.border import MALFORMED_JSON
+from holdfast.storage.error_mapping import MALFORMED_JSON
 
 MOST_FILES = 1000  # per batch, where nothing is said; as in delta-spark
 STORAGE = "storage."  # what options of the store are called

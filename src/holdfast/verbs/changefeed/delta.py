@@ -24,7 +24,7 @@ from holdfast.formats.delta.deletion_vectors import load_hidden
 from holdfast.formats.delta.history.commit_range import Moment, Point, read_range, versions_between
 from holdfast.formats.delta.state import DeltaState, load
 from holdfast.plan.changefeed.query import ChangeKind, ChangeQuery, check_wanted, no_changes
-from holdfast.storage.border import MALFORMED_JSON
+from holdfast.storage.error_mapping import MALFORMED_JSON
 from holdfast.verbs.changefeed.apply import applied_up_to, apply_rows, refuse_unpaired
 from holdfast.verbs.changefeed.change_set import ToldChanges, key_names, wanted_of
 from holdfast.verbs.changefeed.query import planned, planned_feed

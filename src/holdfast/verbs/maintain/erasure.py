@@ -21,7 +21,7 @@ from pyroaring import BitMap64
 from holdfast.errors import Invalid
 from holdfast.model.versions import Versions
 from holdfast.storage.base import NotFound
-from holdfast.storage.border import json_record
+from holdfast.storage.error_mapping import json_record
 from holdfast.storage.location import Location
 from holdfast.verbs.maintain.vacuum_files import moment
 

@@ -19,7 +19,7 @@ import msgspec
 from holdfast.env import Env
 from holdfast.errors import Invalid, OutcomeUnknown, TableError
 from holdfast.storage.base import NotFound
-from holdfast.storage.border import MALFORMED_JSON
+from holdfast.storage.error_mapping import MALFORMED_JSON
 from holdfast.storage.location import Location
 
 DIRECTORY = ("_holdfast", "lease")

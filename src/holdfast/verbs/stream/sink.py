@@ -39,7 +39,7 @@ from holdfast.schema.constraints import Demand, demands
 from holdfast.schema.enforce import Fit, Numbered, fit
 from holdfast.schema.types import Struct
 from holdfast.storage.base import NotFound
-from holdfast.storage.border import json_record
+from holdfast.storage.error_mapping import json_record
 from holdfast.storage.leftovers import delete_one
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location

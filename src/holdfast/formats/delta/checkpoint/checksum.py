@@ -21,7 +21,7 @@ from holdfast.formats.delta.log.file_names import LAST_CHECKPOINT, LOG
 from holdfast.formats.delta.log.settings import CompleteSettings
 from holdfast.schema.properties import TXN_RETENTION
 from holdfast.storage.base import NotFound, ObjectMeta, TooLarge
-from holdfast.storage.border import MALFORMED_JSON, reason_of
+from holdfast.storage.error_mapping import MALFORMED_JSON, reason_of
 from holdfast.storage.location import Location
 
 HINT_BYTES, CHECKSUM_BYTES = 16 << 20, 256 << 20  # that a hint and a `.crc` file have at most; writers leave out more

@@ -34,7 +34,7 @@ from holdfast.formats.delta.stats.reader import JsonStats, StructStats
 from holdfast.model.files import FILES, Slab, StatsSource
 from holdfast.storage.arrays import longs, mask, strings
 from holdfast.storage.base import NotFound, ObjectMeta
-from holdfast.storage.border import MALFORMED_JSON, reason_of
+from holdfast.storage.error_mapping import MALFORMED_JSON, reason_of
 from holdfast.storage.location import Location
 from holdfast.storage.prefetch import each
 

@@ -69,7 +69,7 @@ from holdfast.schema.properties import (
 from holdfast.schema.storable import refuse_feed_columns
 from holdfast.schema.types import render_schema
 from holdfast.storage.base import NotFound
-from holdfast.storage.border import MALFORMED
+from holdfast.storage.error_mapping import MALFORMED
 from holdfast.storage.location import Location
 
 ENGINE = f"Holdfast/{__version__}"

@@ -12,7 +12,7 @@ from holdfast.formats.delta.log.file_names import first_name
 from holdfast.formats.delta.log.listing import list_log, log_url, read_lines
 from holdfast.formats.delta.state import DeltaState
 from holdfast.model.publication import Publication, Publishing, publication_of
-from holdfast.storage.border import json_record
+from holdfast.storage.error_mapping import json_record
 
 DOMAIN = "holdfast.published"
 

@@ -30,7 +30,7 @@ from holdfast.model.files import DV, FILES, FileTable
 from holdfast.model.mutation import RESTAMPED
 from holdfast.parquet.pages.footer import read_footer
 from holdfast.storage.arrays import strings
-from holdfast.storage.border import MALFORMED_JSON
+from holdfast.storage.error_mapping import MALFORMED_JSON
 from holdfast.storage.location import Location
 
 _READERS = 16

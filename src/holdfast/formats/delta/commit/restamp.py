@@ -22,7 +22,7 @@ from holdfast.model.files import FileTable
 from holdfast.model.mutation import RESTAMPED
 from holdfast.schema.properties import ENABLE_ROW_TRACKING, ROW_TRACKING_SUSPENDED, truth
 from holdfast.storage.arrays import longs, mask, strings, truths
-from holdfast.storage.border import MALFORMED_JSON
+from holdfast.storage.error_mapping import MALFORMED_JSON
 
 _NEEDED = frozenset(("rowTracking", "domainMetadata"))
 

@@ -16,7 +16,7 @@ import msgspec
 from holdfast.errors import Damaged, Invalid
 from holdfast.formats.delta.protocol.features import writer_features
 from holdfast.formats.delta.state import DeltaState
-from holdfast.storage.border import MALFORMED_JSON
+from holdfast.storage.error_mapping import MALFORMED_JSON
 
 PINS_DOMAIN = "holdfast.pins"
 

@@ -30,7 +30,7 @@ from holdfast.model.mutation import TAKES_FILES
 from holdfast.model.versions import Versions
 from holdfast.storage.arrays import mask
 from holdfast.storage.base import NotFound, TooLarge
-from holdfast.storage.border import MALFORMED_JSON
+from holdfast.storage.error_mapping import MALFORMED_JSON
 from holdfast.storage.location import Location
 from holdfast.storage.open import missing
 

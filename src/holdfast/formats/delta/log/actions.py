@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 from holdfast.errors import Damaged
-from holdfast.storage.border import MALFORMED_JSON, reason_of
+from holdfast.storage.error_mapping import MALFORMED_JSON, reason_of
 
 Long: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # what fits the columns
 

@@ -28,10 +28,9 @@ from holdfast.formats.delta.log.file_names import (
     parse_log_name,
 )
 from holdfast.formats.delta.log.segment import LogListing, read_listing
-from holdfast.storage.base import NotFound, ObjectMeta
-from holdfast.storage.instead import advice
+from holdfast.storage.base import NotFound, ObjectMeta, is_on_this_machine
 from holdfast.storage.location import Location
-from holdfast.storage.near import is_near
+from holdfast.storage.no_table_advice import advice
 from holdfast.storage.prefetch import each
 
 BY_NAME = 64  # commits at most that are asked for one by one; beyond them, listing a directory costs less
@@ -66,7 +65,7 @@ def list_next(location: Location, version: int, known: ObjectMeta | None) -> Log
     name. The known one is asked for last: a log is cleaned from its oldest commit on, so while that one is there, none
     after it was there and is gone.
     """
-    if known is None or not is_near(location.store):
+    if known is None or not is_on_this_machine(location.store):
         return None
     following: list[ObjectMeta] = []
     while (meta := _head(location, commit_name(version + len(following) + 1))) is not None:

@@ -24,7 +24,7 @@ from holdfast.formats.delta.state import DeltaState
 from holdfast.model.files import FileTable
 from holdfast.schema.properties import DEFAULTS, DELETED_FILE_RETENTION, span_ms
 from holdfast.storage.arrays import positions
-from holdfast.storage.border import MALFORMED_JSON
+from holdfast.storage.error_mapping import MALFORMED_JSON
 from holdfast.storage.location import Location
 
 

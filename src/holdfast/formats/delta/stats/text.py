@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from holdfast.storage.border import MALFORMED_JSON
+from holdfast.storage.error_mapping import MALFORMED_JSON
 
 SLICE_BYTES = 1 << 20
 _WORKERS = min(8, os.cpu_count() or 1)

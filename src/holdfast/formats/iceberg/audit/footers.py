@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from holdfast.errors import Damaged, Unsupported
 from holdfast.formats.iceberg.metadata.paths import Paths
 from holdfast.parquet.pages.footer import columns, read_footer
-from holdfast.storage.border import parsing
+from holdfast.storage.error_mapping import parsing
 from holdfast.storage.open import place
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.formats.iceberg.metadata.file import MAIN, ROW_IDS_SINCE, TableMetadata
 from holdfast.schema.properties import number
-from holdfast.storage.border import json_record
+from holdfast.storage.error_mapping import json_record
 
 _KEPT, _KEPT_DEFAULT = "write.metadata.previous-versions-max", "100"
 _NUMBERED = re.compile(r"(\d+)-[0-9a-fA-F-]{36}(\.gz)?\.metadata\.json(\.gz)?")

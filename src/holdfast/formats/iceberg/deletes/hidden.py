@@ -37,7 +37,7 @@ from holdfast.parquet.source import open_source
 from holdfast.rows import bitmap
 from holdfast.schema.types import FILE_NAMES, LONG, MAPPING_ID, STRING, Field, Struct
 from holdfast.storage.base import NotFound
-from holdfast.storage.border import parsing
+from holdfast.storage.error_mapping import parsing
 from holdfast.storage.location import Location
 from holdfast.storage.open import place
 

@@ -19,7 +19,7 @@ from holdfast.formats.iceberg.metadata.files import ManifestShape, files_of
 from holdfast.formats.iceberg.metadata.manifests import Listed, Manifest, list_of, manifests_of, read_manifest
 from holdfast.formats.iceberg.metadata.paths import Paths
 from holdfast.model.files import FileTable, Slab
-from holdfast.storage.border import parsing
+from holdfast.storage.error_mapping import parsing
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.errors import Damaged, MissingFile, Unsupported
 from holdfast.storage.base import NotFound, ObjectStore
-from holdfast.storage.border import json_record, parsing
+from holdfast.storage.error_mapping import json_record, parsing
 
 NEWEST = 3
 ROW_IDS_SINCE = 3  # format version

@@ -28,7 +28,7 @@ from holdfast.formats.iceberg.metadata.values import partition_values
 from holdfast.model.files import DV, FILES, PARTITION, PLACED, FileTable, Slab
 from holdfast.schema.arrow import arrow_type
 from holdfast.schema.types import DataType, Field, Primitive, Struct, leaves
-from holdfast.storage.border import MALFORMED
+from holdfast.storage.error_mapping import MALFORMED
 
 _NOBODY = pa.scalar(None, pa.int64())
 _METRICS = ("record_count", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")

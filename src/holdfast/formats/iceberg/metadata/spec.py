@@ -18,7 +18,7 @@ from typing import Any
 from holdfast.errors import Damaged, Unsupported
 from holdfast.formats.iceberg.metadata.types import primitive
 from holdfast.schema.types import DataType
-from holdfast.storage.border import parsing
+from holdfast.storage.error_mapping import parsing
 
 FIRST_FIELD_ID = 1000  # of partition fields in tables that do not number them
 _PARAMETER = re.compile(r"(bucket|truncate)\[(\d{1,10})\]")

@@ -32,7 +32,7 @@ from holdfast.schema.types import (
     Primitive,
     Struct,
 )
-from holdfast.storage.border import json_record, parsing
+from holdfast.storage.error_mapping import json_record, parsing
 
 NAME_MAPPING = "schema.name-mapping.default"
 _PLAIN = {

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from holdfast.errors import Damaged
 from holdfast.schema.arrow import arrow_type
 from holdfast.schema.types import DataType, Decimal, Primitive
-from holdfast.storage.border import MALFORMED
+from holdfast.storage.error_mapping import MALFORMED
 
 _WIDTHS = {  # of a type's bounds, widest first: files older than a promotion have the narrower one
     "int": ("<i4",),

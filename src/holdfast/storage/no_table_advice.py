@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from holdfast.storage.border import file_system
+from holdfast.storage.error_mapping import file_system
 from holdfast.storage.location import Location
 
 LOOKED_AT = 2000

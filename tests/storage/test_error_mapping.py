@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.errors import Damaged, Invalid, TableError, Unavailable
 from holdfast.storage.base import NotFound
-from holdfast.storage.border import MALFORMED, file_system, json_record, parsing
+from holdfast.storage.error_mapping import MALFORMED, file_system, json_record, parsing
 
 
 class Record(msgspec.Struct):

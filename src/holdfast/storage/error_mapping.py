@@ -1,13 +1,10 @@
-"""The border to what others hand over: a file system that refuses, and bytes of a file that are no record.
+"""Turns exceptions of the file system and of decoders into errors of `holdfast.errors`.
 
-Beyond it there are values of ours and errors of the tree, nothing else.
-
-1. What a file system says becomes the error that says what to do next: nothing is there (NotFound), this user or this
-   name is at fault (Invalid), the disk is full or does not answer (Unavailable).
-2. A name that is too long is the name of no file: reading it finds nothing, writing it is Invalid.
-3. What goes wrong while bytes become records means that the bytes are Damaged. The exceptions that mean so are a closed
-   list. An assertion is not among them, and what is an error of the tree already passes as it is.
-4. Works in Spark's Python workers, which may lack msgspec: only what decodes JSON needs it.
+1. An OSError becomes the error that says what to do next: NotFound (no such file), Invalid (this user may not, or the
+   name cannot be) or Unavailable (the disk is full or does not answer).
+2. A name that is too long is the name of no file: reading it raises NotFound, writing it raises Invalid.
+3. An exception of MALFORMED while bytes are decoded means that the bytes are Damaged. AssertionError is not in that
+   list, and a TableError passes unchanged.
 """
 
 from __future__ import annotations
@@ -44,16 +41,16 @@ MALFORMED: tuple[type[Exception], ...] = (
 
 MALFORMED_JSON: tuple[type[Exception], ...] = (msgspec.MsgspecError, *MALFORMED)
 
-NOTHING_THERE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO}
+NO_SUCH_FILE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _NO_NAME = {errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR}
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
-def refused(error: OSError, verb: str, path: str) -> TableError:
+def os_error_as_table_error(error: OSError, verb: str, path: str) -> TableError:
     """What a file system said, as an error of the tree; `verb` is read, list, write or delete."""
     reason = error.strerror or str(error)
-    if verb == "read" and error.errno in NOTHING_THERE:
+    if verb == "read" and error.errno in NO_SUCH_FILE:
         return NotFound(path.removeprefix("/"), url="file://")
     if error.errno in _DENIED:
         return Invalid(f"cannot {verb} {path}: {reason}; let this user {verb} it, or run as another user")
@@ -70,7 +67,7 @@ def file_system(verb: str, path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise refused(error, verb, path) from error
+        raise os_error_as_table_error(error, verb, path) from error
 
 
 @contextmanager
@@ -81,7 +78,7 @@ def parsing(path: str, what: str = "cannot be read", *, remedy: str = "restore i
     except OSError as error:
         # Arrow reports bytes it cannot read in this class too, but only a file system gives a number.
         if error.errno is not None:
-            raise refused(error, "read", path) from error
+            raise os_error_as_table_error(error, "read", path) from error
         raise damage(path, what, error, remedy=remedy) from error
     except MALFORMED as error:
         raise damage(path, what, error, remedy=remedy) from error
