@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 
 from holdfast import DeltaTable, IcebergTable
-from holdfast.formats.iceberg.catalog.commit_io import through_stores
+from holdfast.formats.iceberg.catalog.store_io import through_stores
 from tests.disk.delta_tables import KINDS, plain
 
 STORE = "memory://disk"

@@ -130,7 +130,7 @@ def test_metadata_of_iceberg_that_grows_or_descends_from_itself(tmp_path: Path) 
     metadata["snapshots"][0]["parent-snapshot-id"] = metadata["snapshots"][0]["snapshot-id"]
     path.write_text(json.dumps(metadata))
     with pytest.raises(Damaged, match="descends from itself"):
-        list(IcebergTable.forMetadata(None, str(path)).handle.newest().metadata.line(metadata_entry(path)))
+        list(IcebergTable.forMetadata(None, str(path)).handle.newest().metadata.ancestry(metadata_entry(path)))
     for schema in (DEEP, json.dumps(nested(HALF_DEEP))):
         path.write_text(json.dumps(metadata).replace('"schemas": [', f'"schemas": [{schema}, '))
         with pytest.raises(Damaged):

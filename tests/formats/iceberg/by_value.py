@@ -9,10 +9,10 @@ from holdfast import IcebergTable
 from holdfast.env import system
 from holdfast.formats.iceberg.catalog.commit import attempt
 from holdfast.formats.iceberg.commit.attempt import SnapshotAttempt
-from holdfast.formats.iceberg.commit.manifests import ManifestWriting, listed_before
-from holdfast.formats.iceberg.commit.schemas import tuple_schema
+from holdfast.formats.iceberg.commit.avro_schemas import tuple_schema
+from holdfast.formats.iceberg.commit.manifest_writer import ManifestWriter, manifest_list_rows
 from holdfast.formats.iceberg.metadata.manifests import DELETES, EQUALITY_DELETES
-from holdfast.formats.iceberg.metadata.types import stored_names
+from holdfast.formats.iceberg.metadata.types import type_names
 from holdfast.model.mutation import Committed
 from holdfast.parquet.fit import stored_field
 
@@ -23,10 +23,10 @@ def delete_by_value(table: IcebergTable, rows: pa.Table) -> None:
     assert source is not None
     schema, metadata = state.snapshot.schema, state.metadata
     ids = [f.field_id for name in rows.column_names if (f := schema.find(name)) is not None and f.field_id is not None]
-    spec_id = next(number for number, spec in state.contents.shape.specs.items() if spec.is_unpartitioned)
+    spec_id = next(number for number, spec in state.contents.types.specs.items() if spec.is_unpartitioned)
     name = system().new_uuid()
     raw = metadata.schema_of(None, "here")
-    writing = ManifestWriting(state, name.int >> 65, metadata.last_sequence_number + 1, str(name), raw)
+    writing = ManifestWriter(state, name.int >> 65, metadata.last_sequence_number + 1, str(name), raw)
     fields = [stored_field(f.name, f.type, number) for f, number in zip(rows.schema, ids, strict=True)]
     sink = pa.BufferOutputStream()
     pq.write_table(rows.cast(pa.schema(fields)), sink, store_schema=False)
@@ -41,9 +41,9 @@ def delete_by_value(table: IcebergTable, rows: pa.Table) -> None:
         "file_size_in_bytes": len(sink.getvalue()),
         "equality_ids": ids,
     }
-    tuples = tuple_schema(state.contents.shape.specs[spec_id], stored_names(raw))
+    tuples = tuple_schema(state.contents.types.specs[spec_id], type_names(raw))
     made = writing.manifest(DELETES, spec_id, tuples, [writing.added(entry)])
-    listing, first, count = writing.manifest_list([made, *listed_before(state)])
+    listing, first, count = writing.manifest_list([made, *manifest_list_rows(state)])
     new = SnapshotAttempt(
         snapshot_id=writing.snapshot_id,
         parent=None if state.entry is None else state.entry.snapshot_id,

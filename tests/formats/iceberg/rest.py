@@ -28,7 +28,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.typedef import IcebergBaseModel
 
-from holdfast.formats.iceberg.catalog.commit_io import through_stores
+from holdfast.formats.iceberg.catalog.store_io import through_stores
 from tests.support.gateway import address
 
 _OF_A_NEW_TABLE = (AddSnapshotUpdate, SetSnapshotRefUpdate, SetPropertiesUpdate)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast.formats.iceberg.avro.reader import read_container
-from holdfast.formats.iceberg.avro.writer import container
-from holdfast.formats.iceberg.commit.manifests import tuple_schema
+from holdfast.formats.iceberg.avro.writer import write_container
+from holdfast.formats.iceberg.commit.manifest_writer import stored_tuple_schema
 
 TUPLE = {"type": "record", "name": "r102", "fields": [{"name": "kind", "type": ["null", "string"], "field-id": 1000}]}
 
@@ -39,7 +39,7 @@ def entry_schema(*, file_may_be_null: bool = False, tuple_may_be_null: bool = Fa
 def test_records_that_may_be_null_are_looked_into(file_may_be_null: bool, tuple_may_be_null: bool) -> None:
     schema = entry_schema(file_may_be_null=file_may_be_null, tuple_may_be_null=tuple_may_be_null)
     entry = {"status": 1, "data_file": {"file_path": "f", "sort_order_id": 7, "partition": {"kind": "a"}}}
-    data = container(schema, [entry], {}, sync=bytes(16))
+    data = write_container(schema, [entry], {}, sync=bytes(16))
     found = read_container(data, wanted={"status", "file_path", "partition"}, where="m.avro").records
     assert found.to_pylist() == [{"status": 1, "data_file": {"file_path": "f", "partition": {"kind": "a"}}}]
 
@@ -49,4 +49,4 @@ def test_records_that_may_be_null_are_looked_into(file_may_be_null: bool, tuple_
 def test_tuples_that_may_be_null_are_stored_again(file_may_be_null: bool, tuple_may_be_null: bool) -> None:
     schema = entry_schema(file_may_be_null=file_may_be_null, tuple_may_be_null=tuple_may_be_null)
     written = json.dumps(schema).encode()
-    assert tuple_schema(written) == TUPLE
+    assert stored_tuple_schema(written) == TUPLE

@@ -21,15 +21,15 @@ from hypothesis import strategies as st
 
 from holdfast.errors import Damaged, Unsupported
 from holdfast.formats.iceberg.avro import records as avro_records
+from holdfast.formats.iceberg.avro.layouts import Record
 from holdfast.formats.iceberg.avro.reader import read_container
-from holdfast.formats.iceberg.avro.values import Record
 from holdfast.formats.iceberg.avro.window import AvroWindow
-from holdfast.formats.iceberg.avro.writer import container
-from holdfast.formats.iceberg.commit.manifests import tuple_schema as stored_schema
-from holdfast.formats.iceberg.commit.schemas import entry_schema, tuple_schema
-from holdfast.formats.iceberg.metadata.manifests import DATA, Manifest, read_manifest
+from holdfast.formats.iceberg.avro.writer import write_container
+from holdfast.formats.iceberg.commit.avro_schemas import entry_schema, tuple_schema
+from holdfast.formats.iceberg.commit.manifest_writer import stored_tuple_schema
+from holdfast.formats.iceberg.metadata.manifests import DATA, ManifestFile, read_manifest
+from holdfast.formats.iceberg.metadata.partition_spec import PartitionField, PartitionSpec, Transform
 from holdfast.formats.iceberg.metadata.paths import Paths
-from holdfast.formats.iceberg.metadata.spec import PartField, Spec, Transform
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from tests.formats.iceberg.test_avro_reader import (
@@ -219,11 +219,11 @@ def test_a_type_may_be_meant_by_its_name() -> None:
     tuple_ = {"a": uuid, "b": uuid, "c": b"\0\0\1\0", "d": b"\xff\xff\xff\xff"}
     file = {"content": 0, "file_path": "p", "file_format": "x", "partition": tuple_}
     entry = {"status": 1, "data_file": {**file, "record_count": 1, "file_size_in_bytes": 1}}
-    data = container(schema, [entry, entry], {}, sync=bytes(16))
+    data = write_container(schema, [entry, entry], {}, sync=bytes(16))
     assert len(list(fastavro.reader(io.BytesIO(data)))) == 2
     read = read_container(data, where="m.avro")
     assert read.records.field("data_file").field("partition").to_pylist() == [tuple_, tuple_]
-    assert stored_schema(read.notes["avro.schema"])["fields"] == fields
+    assert stored_tuple_schema(read.notes["avro.schema"])["fields"] == fields
     other = {"type": "record", "name": "r", "namespace": "n.s", "fields": one("long")}
     spaced = file_of([{"name": "x", "type": other}, {"name": "y", "type": "n.s.r"}], 1, b"\x02\x04")
     assert read_container(spaced, where="m.avro").records.to_pylist() == [{"x": {"v": 1}, "y": {"v": 2}}]
@@ -231,8 +231,8 @@ def test_a_type_may_be_meant_by_its_name() -> None:
 
 def test_tuples_of_two_columns_of_one_type_have_a_schema_that_others_take() -> None:
     for spelled in ("uuid", "decimal(9, 2)", "fixed[7]"):
-        fields = tuple(PartField(n, 1000 + n, f"p{n}", Transform("identity")) for n in (1, 2))
-        schema = entry_schema(tuple_schema(Spec(0, fields), {1: spelled, 2: spelled}), 3)
+        fields = tuple(PartitionField(n, 1000 + n, f"p{n}", Transform("identity")) for n in (1, 2))
+        schema = entry_schema(tuple_schema(PartitionSpec(0, fields), {1: spelled, 2: spelled}), 3)
         fastavro.parse_schema(schema)  # refuses a name that is defined twice
 
 
@@ -345,6 +345,6 @@ def test_a_manifest_of_other_types_is_damaged(changed: dict[str, Any], body: byt
     types = {"status": "int", "sequence_number": ["null", "long"], "data_file": EMPTY} | changed
     store = MemoryStore("avro")
     store.put("t/m.avro", file_of([{"name": name, "type": type_} for name, type_ in types.items()], 1, body))
-    manifest = Manifest("memory://avro/t/m.avro", DATA, 0, 1, None, None)
+    manifest = ManifestFile("memory://avro/t/m.avro", DATA, 0, 1, None, None)
     with pytest.raises(Damaged, match=r"m\.avro"):
         read_manifest(Paths(Location(store, "t")), manifest)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from holdfast import IcebergTable, between
 from holdfast.errors import Conflict, Invalid, NoRowIdentity, Unsupported
-from holdfast.formats.iceberg.history.resurrected_rows import came_back
+from holdfast.formats.iceberg.history.resurrected_rows import why_rows_may_be_back
 from tests.formats.iceberg.by_value import delete_by_value
 from tests.support.depth import DEPTH
 
@@ -116,11 +116,11 @@ def test_only_what_was_written_is_indexed_again(tmp_path: Path) -> None:
     assert (info.entries, info.segments) == (21, 2)
     state = table.handle.newest()
     assert state.entry is not None
-    assert came_back(state, 1) is None
+    assert why_rows_may_be_back(state, 1) is None
     catalog = load_catalog("holdfast", type="sql", uri=f"sqlite:///{tmp_path}/c.db")
     assert "holdfast.index.id" in catalog.load_table("db.t").properties
     table.restoreToVersion(state.metadata.snapshots[0].snapshot_id)
-    assert "RESTORE" in str(came_back(table.handle.newest(), 1))
+    assert "RESTORE" in str(why_rows_may_be_back(table.handle.newest(), 1))
     delete_by_value(table, pa.table({"id": [3]}))
     assert table.lookup(id=3).num_rows == 0
     with pytest.raises(Unsupported, match="by value"):

@@ -25,8 +25,8 @@ from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, Set
 from holdfast import IcebergTable
 from holdfast.errors import ConcurrentDeleteRead, ConcurrentWrite
 from holdfast.formats.iceberg.commit.loop import IcebergFormat
-from holdfast.formats.iceberg.metadata.manifests import list_of, manifests_of
-from holdfast.formats.iceberg.state import moved
+from holdfast.formats.iceberg.metadata.manifests import manifest_files, read_manifest_list
+from holdfast.formats.iceberg.state import time_travel
 from holdfast.storage import open as opening
 from holdfast.storage.memory import MemoryStore
 from tests.support.depth import examples
@@ -74,8 +74,11 @@ def _referred(table: IcebergTable) -> set[str]:
     paths = [state.metadata_path, *(entry["metadata-file"] for entry in state.metadata.metadata_log)]
     for entry in state.metadata.snapshots:
         assert entry.manifest_list is not None
-        then = moved(state, version=entry.snapshot_id)
-        paths += [entry.manifest_list, *(one.path for one in manifests_of(entry, list_of(state.paths, entry)))]
+        then = time_travel(state, version=entry.snapshot_id)
+        paths += [
+            entry.manifest_list,
+            *(one.path for one in manifest_files(entry, read_manifest_list(state.paths, entry))),
+        ]
         paths += then.contents.deletes.table["file_path"].to_pylist()
     return {path.rpartition("/")[2] for path in paths}
 

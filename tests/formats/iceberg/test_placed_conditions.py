@@ -18,8 +18,8 @@ from pyiceberg.transforms import BucketTransform
 
 from holdfast import IcebergTable, Invalid
 from holdfast.errors import Unsupported
-from holdfast.formats.iceberg.metadata.partition_bounds import enclosing
-from holdfast.formats.iceberg.metadata.spec import parse_transform
+from holdfast.formats.iceberg.metadata.partition_bounds import source_bounds
+from holdfast.formats.iceberg.metadata.partition_spec import parse_transform
 from holdfast.parquet.placing import PlacedBy, transformed
 from holdfast.plan.scan.buckets import hashed, murmur3
 from holdfast.schema.types import Primitive
@@ -174,7 +174,7 @@ def test_ranges_reach_as_far_as_the_type(unit: str, name: str) -> None:
     """Values are whatever others wrote: where a unit begins or ends at no moment of the type, its end is not known."""
     numbers = pa.array([-(2**31), -(2**31) + 1, -292_279, -1, 0, 1, 292_277, 2**31 - 1], pa.int32())
     values = numbers.cast(pa.date32()) if unit == "day" else numbers
-    found = enclosing(values, parse_transform(unit), Primitive(name))
+    found = source_bounds(values, parse_transform(unit), Primitive(name))
     if (unit, name) == ("hour", "date"):
         assert found is None
         return

@@ -19,7 +19,7 @@ from holdfast import IcebergTable
 from holdfast.errors import Damaged, NotATable, OutcomeUnknown, Unavailable
 from holdfast.formats.iceberg.catalog.pointer import move_pointer
 from holdfast.formats.iceberg.commit.next_metadata import metadata_after, name_after
-from holdfast.formats.iceberg.metadata.file import parse_metadata
+from holdfast.formats.iceberg.metadata.table_metadata import parse_metadata
 from tests.support.depth import examples
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string())])

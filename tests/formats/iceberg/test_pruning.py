@@ -15,7 +15,7 @@ from pyiceberg import types as ice
 from pyiceberg.transforms import BucketTransform
 
 from holdfast import IcebergTable
-from holdfast.formats.iceberg.metadata.types import primitive
+from holdfast.formats.iceberg.metadata.types import parse_primitive
 from holdfast.plan.scan.buckets import hashed
 from holdfast.schema.arrow import arrow_type
 from tests.formats.iceberg.smith import Smith, column, identity
@@ -124,7 +124,7 @@ KINDS: dict[str, tuple[Any, st.SearchStrategy[Any]]] = {
 def test_buckets_are_those_of_pyiceberg(kind: str, data: st.DataObject) -> None:
     type_, values = KINDS[kind]
     value = data.draw(values)
-    target = arrow_type(primitive(kind, column="c", where="t"))
+    target = arrow_type(parse_primitive(kind, column="c", where="t"))
     scalar = pa.scalar(value, pa.int32()).cast(target) if kind == "date" else pa.scalar(value, target)
     found = hashed(scalar)
     assert found is not None

@@ -17,7 +17,7 @@ import pytest
 from holdfast import IcebergTable
 from holdfast.errors import Invalid, Unavailable
 from holdfast.formats.iceberg.commit.loop import IcebergFormat
-from holdfast.formats.iceberg.commit.manifests import ManifestWriting
+from holdfast.formats.iceberg.commit.manifest_writer import ManifestWriter
 from holdfast.model.finding import FindingKind
 from tests.formats.iceberg.smith import Entry, Smith, column
 from tests.formats.iceberg.test_defaults import registered
@@ -312,16 +312,16 @@ def test_a_change_that_a_repair_overtakes(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_fault_leaves_the_table_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     table = damaged(tmp_path, 3)
     before, entries, rows = table.version, entries_of(table), ids(table)
-    put, puts = ManifestWriting.put, []
+    put, puts = ManifestWriter.put, []
 
-    def failing(self: ManifestWriting, path: str, data: bytes) -> None:
+    def failing(self: ManifestWriter, path: str, data: bytes) -> None:
         puts.append(path)
         if len(puts) > at:
             raise Unavailable("the disk is gone")
         put(self, path, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ManifestWriting, "put", failing)
+        patch.setattr(ManifestWriter, "put", failing)
         with pytest.raises(Unavailable, match="the disk is gone"):
             table.check(repair=True)
     assert len(puts) == at + 1

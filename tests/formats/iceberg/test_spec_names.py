@@ -12,7 +12,12 @@ from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
 from holdfast import IcebergTable
-from holdfast.formats.iceberg.metadata.spec import PartField, Spec, parse_transform, union_of
+from holdfast.formats.iceberg.metadata.partition_spec import (
+    PartitionField,
+    PartitionSpec,
+    parse_transform,
+    unified_fields,
+)
 from tests.formats.iceberg.smith import Smith, column, identity
 from tests.support.gateway import address, io_settings
 
@@ -64,11 +69,11 @@ PLACES = {
 
 
 def test_the_newest_field_keeps_the_name() -> None:
-    def spec(number: int, *fields: tuple[int, str, str]) -> Spec:
-        return Spec(number, tuple(PartField(2, i, name, parse_transform(t)) for i, name, t in fields))
+    def spec(number: int, *fields: tuple[int, str, str]) -> PartitionSpec:
+        return PartitionSpec(number, tuple(PartitionField(2, i, name, parse_transform(t)) for i, name, t in fields))
 
-    def named(*specs: Spec) -> list[tuple[int, str]]:
-        union = union_of({one.spec_id: one for one in specs}, {2: "string"}, where="t")
+    def named(*specs: PartitionSpec) -> list[tuple[int, str]]:
+        union = unified_fields({one.spec_id: one for one in specs}, {2: "string"}, where="t")
         return [(f.field_id, f.name) for f in union]
 
     one = spec(0, (1000, "x", "truncate[1]"))

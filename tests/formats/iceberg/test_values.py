@@ -14,10 +14,10 @@ from pyiceberg import transforms as theirs
 from pyiceberg import types as ice
 from pyiceberg.conversions import to_bytes
 
-from holdfast.formats.iceberg.metadata.partition_bounds import enclosing
-from holdfast.formats.iceberg.metadata.spec import parse_transform
-from holdfast.formats.iceberg.metadata.types import primitive
-from holdfast.formats.iceberg.metadata.values import bounds_of, default_value
+from holdfast.formats.iceberg.metadata.partition_bounds import source_bounds
+from holdfast.formats.iceberg.metadata.partition_spec import parse_transform
+from holdfast.formats.iceberg.metadata.single_values import decode_bounds, default_value
+from holdfast.formats.iceberg.metadata.types import parse_primitive
 from holdfast.schema.arrow import arrow_type
 from tests.support.depth import examples
 
@@ -52,23 +52,29 @@ def test_bounds_read_as_they_were_written(kind: str, data: st.DataObject) -> Non
     blobs = pa.array([None if v is None else to_bytes(type_, v) for v in wanted], pa.binary())
     # A slice, because columns of manifests come as such.
     padded = pa.concat_arrays([pa.array([b"xx"], pa.binary()), blobs]).slice(1)
-    got = bounds_of(padded, kind, primitive(kind, column="c", where="t"))
-    assert got.type == arrow_type(primitive(kind, column="c", where="t"))
+    got = decode_bounds(padded, kind, parse_primitive(kind, column="c", where="t"))
+    assert got.type == arrow_type(parse_primitive(kind, column="c", where="t"))
     assert [plain(v) for v in got] == wanted
 
 
 def test_bounds_from_before_a_promotion() -> None:
     narrow = pa.array([to_bytes(ice.IntegerType(), -5), to_bytes(ice.LongType(), 2**40)], pa.binary())
-    assert bounds_of(narrow, "long", primitive("long", column="c", where="t")).to_pylist() == [-5, 2**40]
+    assert decode_bounds(narrow, "long", parse_primitive("long", column="c", where="t")).to_pylist() == [-5, 2**40]
     floats = pa.array([to_bytes(ice.FloatType(), 1.5), to_bytes(ice.DoubleType(), 0.1)], pa.binary())
-    assert bounds_of(floats, "double", primitive("double", column="c", where="t")).to_pylist() == [1.5, 0.1]
+    assert decode_bounds(floats, "double", parse_primitive("double", column="c", where="t")).to_pylist() == [1.5, 0.1]
 
 
 def test_what_cannot_be_a_bound_is_not_known() -> None:
     odd = pa.array([b"", b"abc", b"\x01" * 20], pa.binary())
-    assert bounds_of(odd, "int", primitive("int", column="c", where="t")).null_count == 3
-    assert bounds_of(odd, "decimal(9, 2)", primitive("decimal(9, 2)", column="c", where="t")).is_null()[2].as_py()
-    assert bounds_of(pa.array([b"\xff"]), "string", primitive("string", column="c", where="t")).null_count == 1
+    assert decode_bounds(odd, "int", parse_primitive("int", column="c", where="t")).null_count == 3
+    assert (
+        decode_bounds(odd, "decimal(9, 2)", parse_primitive("decimal(9, 2)", column="c", where="t"))
+        .is_null()[2]
+        .as_py()
+    )
+    assert (
+        decode_bounds(pa.array([b"\xff"]), "string", parse_primitive("string", column="c", where="t")).null_count == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,13 +98,13 @@ def test_a_partition_value_encloses_what_it_was_made_of(kind: str, transform: st
     )
     placed = theirs.parse_transform(transform).transform(type_)(value)
     parsed = parse_transform(transform)
-    ours = primitive(kind, column="c", where="t")
-    result = arrow_type(primitive(parsed.result(kind), column="c", where="t"))
+    ours = parse_primitive(kind, column="c", where="t")
+    result = arrow_type(parse_primitive(parsed.result(kind), column="c", where="t"))
     stored = (
         pa.array([placed, None], pa.int64()).cast(pa.int32()) if pa.types.is_date(result) else pa.array([placed, None])
     )
     stored = stored.cast(pa.int64()).view(result) if pa.types.is_timestamp(result) else stored.cast(result)
-    found = enclosing(stored, parsed, ours)
+    found = source_bounds(stored, parsed, ours)
     assert found is not None
     low, high = found
     assert not low[1].is_valid
@@ -110,9 +116,9 @@ def test_a_partition_value_encloses_what_it_was_made_of(kind: str, transform: st
 def test_defaults() -> None:
     def read(raw: Any, kind: str) -> Any:
         value = default_value(
-            raw, kind, primitive(kind, column="c", where="t"), "initial-default", column="c", where="t"
+            raw, kind, parse_primitive(kind, column="c", where="t"), "initial-default", column="c", where="t"
         )
-        return pa.scalar(value, arrow_type(primitive(kind, column="c", where="t"))).as_py()
+        return pa.scalar(value, arrow_type(parse_primitive(kind, column="c", where="t"))).as_py()
 
     assert read("2003-10-20", "date") == datetime.date(2003, 10, 20)
     assert read("00:00:00.012345", "time") == datetime.time(0, 0, 0, 12345)

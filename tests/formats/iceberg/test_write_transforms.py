@@ -23,7 +23,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from holdfast.formats.iceberg.metadata.spec import parse_transform as ours
+from holdfast.formats.iceberg.metadata.partition_spec import parse_transform as ours
 from holdfast.parquet.placing import PlacedBy, placed_runs, transformed
 from tests.support.depth import examples
 

@@ -12,15 +12,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from holdfast.errors import Invalid, UnknownVersion
-from holdfast.formats.iceberg.deletes.hidden import Hidden
-from holdfast.formats.iceberg.metadata.carried import ROW_ID_COLUMN, ROW_ID_FIELD
+from holdfast.formats.iceberg.deletes.reader import DeleteReader
 from holdfast.formats.iceberg.metadata.contents import LazyFiles, SnapshotContents
-from holdfast.formats.iceberg.metadata.file import MAIN, ROW_IDS_SINCE, SnapshotEntry, TableMetadata, read_metadata
-from holdfast.formats.iceberg.metadata.files import ManifestShape, leaf_ids
-from holdfast.formats.iceberg.metadata.manifests import Listed
+from holdfast.formats.iceberg.metadata.file_table import ManifestTypes, leaf_ids
+from holdfast.formats.iceberg.metadata.manifests import ManifestEntries
+from holdfast.formats.iceberg.metadata.partition_spec import PartitionSpec, parse_specs, unified_fields
 from holdfast.formats.iceberg.metadata.paths import Paths, relocated
-from holdfast.formats.iceberg.metadata.spec import Spec, specs_of, union_of
-from holdfast.formats.iceberg.metadata.types import NAME_MAPPING, mapped_names, stored_names, struct_of, to_map_names
+from holdfast.formats.iceberg.metadata.row_id_metrics import ROW_ID_COLUMN, ROW_ID_FIELD
+from holdfast.formats.iceberg.metadata.table_metadata import (
+    MAIN,
+    ROW_IDS_SINCE,
+    SnapshotEntry,
+    TableMetadata,
+    read_metadata,
+)
+from holdfast.formats.iceberg.metadata.types import (
+    NAME_MAPPING,
+    name_mapping_hint,
+    parse_name_mapping,
+    parse_schema,
+    type_names,
+)
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import Bucketed, Placement, Resolve, RowIdentity, Snapshot
 from holdfast.schema.types import Struct
@@ -41,7 +53,7 @@ class IcebergState:
     entry: SnapshotEntry | None  # None: the table has no snapshot
     paths: Paths
     contents: SnapshotContents  # its manifests and files, read when they are first asked for
-    hidden: Hidden
+    hidden: DeleteReader
 
     @property
     def version(self) -> int:
@@ -71,26 +83,26 @@ def load(
         location = replace(location, spelled=file.spelled)  # the user's spelling, whatever the writer's was
     if not moves and "://" not in metadata.location and not metadata.location.startswith("/"):
         moves = {metadata.location: location.url}  # a relative path, which counts from where this process is
-    return state_of(metadata, metadata_path, Paths(location, moves).with_own(metadata.properties))
+    return build_state(metadata, metadata_path, Paths(location, moves).with_own(metadata.properties))
 
 
-def reloaded(state: IcebergState, metadata_path: str) -> IcebergState:
+def reload(state: IcebergState, metadata_path: str) -> IcebergState:
     """The same table by another metadata file of it; manifests that were read are not read again."""
     paths = state.paths
     # Whoever keeps the table's name says where its metadata is, as when the table was opened.
     store, key = place(paths.anywhere.location, paths.anywhere.key(metadata_path))
     metadata = read_metadata(store, key, state.metadata)
-    return state_of(metadata, metadata_path, paths.with_own(metadata.properties), known=state.contents.read)
+    return build_state(metadata, metadata_path, paths.with_own(metadata.properties), known=state.contents.read)
 
 
-def state_of(
+def build_state(
     metadata: TableMetadata,
     metadata_path: str,
     paths: Paths,
     *,
     at: SnapshotEntry | None = None,
     schema_id: int | None = None,
-    known: Mapping[str, Listed] | None = None,
+    known: Mapping[str, ManifestEntries] | None = None,
 ) -> IcebergState:
     """The table at a snapshot, by default the current one; `known` are manifests that were read before."""
     with parsing(metadata_path, "describes no table"):
@@ -103,21 +115,23 @@ def _state_of(
     paths: Paths,
     at: SnapshotEntry | None,
     schema_id: int | None,
-    known: Mapping[str, Listed] | None,
+    known: Mapping[str, ManifestEntries] | None,
 ) -> IcebergState:
     entry = at or _current(metadata, where)
     raw = metadata.schema_of(schema_id, where)
-    names = mapped_names(metadata.properties, where=where)
-    schema = struct_of(raw, names, where=where)
-    specs = specs_of(metadata.partition_specs, where=where)
+    names = parse_name_mapping(metadata.properties, where=where)
+    schema = parse_schema(raw, names, where=where)
+    specs = parse_specs(metadata.partition_specs, where=where)
     shape = _shape(metadata, raw, schema, specs, where)
     contents = SnapshotContents(paths, entry, shape, where, dict(known or {}))
     snapshot = _snapshot(metadata, entry, paths, schema, shape, LazyFiles(contents))
-    schemas = [schema, *(struct_of(one, names, where=where) for one in reversed(metadata.schemas))]
-    return IcebergState(snapshot, metadata, where, entry, paths, contents, Hidden(contents, snapshot, schemas))
+    schemas = [schema, *(parse_schema(one, names, where=where) for one in reversed(metadata.schemas))]
+    return IcebergState(snapshot, metadata, where, entry, paths, contents, DeleteReader(contents, snapshot, schemas))
 
 
-def moved(state: IcebergState, *, version: int | str | None = None, timestamp_ms: int | None = None) -> IcebergState:
+def time_travel(
+    state: IcebergState, *, version: int | str | None = None, timestamp_ms: int | None = None
+) -> IcebergState:
     """The same table at a snapshot, by its id or the name of a branch or tag, or as it was at a moment."""
     if version is not None and timestamp_ms is not None:
         raise Invalid("ask for a version or for a timestamp, not for both")
@@ -139,15 +153,15 @@ def moved(state: IcebergState, *, version: int | str | None = None, timestamp_ms
         schema_id = entry.schema_id
     else:
         return state
-    return state_of(metadata, where, state.paths, at=entry, schema_id=schema_id, known=state.contents.read)
+    return build_state(metadata, where, state.paths, at=entry, schema_id=schema_id, known=state.contents.read)
 
 
 def _shape(
-    metadata: TableMetadata, raw: Mapping[str, object], schema: Struct, specs: Mapping[int, Spec], where: str
-) -> ManifestShape:
-    current = stored_names(metadata.schema_of(None, where))
-    spelled = stored_names(raw)
-    return ManifestShape(specs, union_of(specs, current, where=where), leaf_ids(schema, spelled))
+    metadata: TableMetadata, raw: Mapping[str, object], schema: Struct, specs: Mapping[int, PartitionSpec], where: str
+) -> ManifestTypes:
+    current = type_names(metadata.schema_of(None, where))
+    spelled = type_names(raw)
+    return ManifestTypes(specs, unified_fields(specs, current, where=where), leaf_ids(schema, spelled))
 
 
 def _snapshot(
@@ -155,7 +169,7 @@ def _snapshot(
     entry: SnapshotEntry | None,
     paths: Paths,
     schema: Struct,
-    shape: ManifestShape,
+    shape: ManifestTypes,
     files: FileTable,
 ) -> Snapshot:
     return Snapshot(
@@ -170,12 +184,12 @@ def _snapshot(
         properties=metadata.properties,
         placement=Placement(shape.tuple_type, _identities(shape), _buckets(metadata, shape)),
         hides=metadata.format_version >= 2,
-        to_name="" if NAME_MAPPING in metadata.properties else to_map_names(schema),
+        to_name="" if NAME_MAPPING in metadata.properties else name_mapping_hint(schema),
         to_track="rows have ids from format version 3 on: upgrade the table to it",
     )
 
 
-def _identities(shape: ManifestShape) -> dict[int, dict[int, str]]:
+def _identities(shape: ManifestTypes) -> dict[int, dict[int, str]]:
     """The fields of tuples that equal a column: by the column's id, then by spec."""
     names = {f.field_id: f.name for f in shape.union}
     made: dict[int, dict[int, str]] = {}
@@ -186,9 +200,9 @@ def _identities(shape: ManifestShape) -> dict[int, dict[int, str]]:
     return made
 
 
-def _buckets(metadata: TableMetadata, shape: ManifestShape) -> tuple[Bucketed, ...]:
+def _buckets(metadata: TableMetadata, shape: ManifestTypes) -> tuple[Bucketed, ...]:
     """Columns that are bucketed by a hash of what Holdfast has for a value: not so UUIDs, which are texts here."""
-    spelled = stored_names(metadata.schema_of(None, metadata.location))
+    spelled = type_names(metadata.schema_of(None, metadata.location))
     return tuple(
         Bucketed(f.source_id, f.name, f.transform.parameter)
         for f in shape.union

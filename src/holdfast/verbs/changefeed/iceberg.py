@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import Unsupported
-from holdfast.formats.iceberg.history.commit_range import read_stretch
+from holdfast.formats.iceberg.history.commit_range import read_commit_range
 from holdfast.formats.iceberg.metadata.types import NAME_MAPPING
 from holdfast.formats.iceberg.state import IcebergState
 from holdfast.index.reader import PinnedReader
@@ -48,7 +48,7 @@ class IcebergReadingById(TableBase):
         wanted = wanted_of(kind, keys, include_deleted=includeDeleted, drop_unchanged=dropUnchanged)
         state = self.handle.newest()
         refuse_imported(state)
-        plan = planned(read_stretch(state, start, end), wanted, self.handle.dialect.load_hidden)
+        plan = planned(read_commit_range(state, start, end), wanted, self.handle.dialect.load_hidden)
         return ToldChanges(start, state.version if end is None else end, kind, plan, self.handle.spark)
 
     def take(

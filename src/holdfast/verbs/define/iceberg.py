@@ -15,10 +15,10 @@ from typing import Any
 from holdfast.errors import Invalid, MissingFile
 from holdfast.formats.iceberg.catalog.alter import change_columns
 from holdfast.formats.iceberg.catalog.tables import CatalogTable
-from holdfast.formats.iceberg.catalog.upgrade import set_properties, upgraded
-from holdfast.formats.iceberg.commit.restore import coming_back
-from holdfast.formats.iceberg.metadata.reshape import renamed
-from holdfast.formats.iceberg.state import IcebergState, moved
+from holdfast.formats.iceberg.catalog.upgrade import set_properties, upgrade
+from holdfast.formats.iceberg.commit.restore import files_to_restore
+from holdfast.formats.iceberg.metadata.schema_evolution import renamed
+from holdfast.formats.iceberg.state import IcebergState, time_travel
 from holdfast.model.mutation import AllRows, Mutation
 from holdfast.schema.types import DataType, Field, Struct
 from holdfast.storage.open import missing
@@ -69,7 +69,7 @@ class IcebergAltering(TableBase):
         From version 3 on rows have ids; those of the table get theirs at once, in a commit that changes nothing else.
         """
         state, source = self._writable()
-        self.handle.state = upgraded(source, state, formatVersion, self.handle.env)
+        self.handle.state = upgrade(source, state, formatVersion, self.handle.env)
         return self.handle.state.metadata.format_version
 
     def setProperties(self, properties: Mapping[str, str]) -> None:
@@ -79,7 +79,7 @@ class IcebergAltering(TableBase):
             if not version.isdigit():
                 raise Invalid(f"format-version is a number, not {version!r}")
             state, source = self._writable()
-            self.handle.state = upgraded(source, state, int(version), self.handle.env, wanted)
+            self.handle.state = upgrade(source, state, int(version), self.handle.env, wanted)
         else:
             self._change_properties(wanted, ())
 
@@ -104,7 +104,7 @@ class IcebergAltering(TableBase):
         def run() -> Changed:
             state = self.handle.newest()
             caller.dialect.check_writable(state)
-            return _restore(state, moved(state, **to), caller)
+            return _restore(state, time_travel(state, **to), caller)
 
         return retried(run, retry_of(None), caller.env)
 
@@ -146,7 +146,7 @@ def _commented(f: Field, comment: str | None) -> Field:
 
 def _restore(state: IcebergState, then: IcebergState, caller: ExecutionContext) -> Changed:
     """Bring an earlier snapshot back."""
-    gone, back, paths = coming_back(state, then)
+    gone, back, paths = files_to_restore(state, then)
     metrics = {"numRemovedFiles": gone, "numRestoredFiles": back}
     if then.version == state.version:
         return Changed(None, metrics, before=state, dialect=caller.dialect)

@@ -73,7 +73,7 @@ class IcebergWriting(RowVerbs, IcebergAltering):
     def _is_partitioned(self) -> bool:
         """Whether rows that are written now have partitions, which they can take the place of."""
         state = self.handle.newest()
-        return not state.contents.shape.specs[state.metadata.default_spec_id].is_unpartitioned
+        return not state.contents.types.specs[state.metadata.default_spec_id].is_unpartitioned
 
     def _write(self, rows: DataFrame | pa.Table, how: WriteOptions, mode: str | None = None) -> Written:
         state, caller = self.handle.newest(), self._caller(mode)

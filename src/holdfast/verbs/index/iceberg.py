@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from holdfast.engines.local.scan import LocalRunner
 from holdfast.errors import Conflict, Invalid, NoRowIdentity, Unsupported
 from holdfast.formats.iceberg.catalog.upgrade import set_properties
-from holdfast.formats.iceberg.history.resurrected_rows import came_back
+from holdfast.formats.iceberg.history.resurrected_rows import why_rows_may_be_back
 from holdfast.formats.iceberg.state import IcebergState
 from holdfast.index.keyed import condition_of
 from holdfast.index.kinds import IndexKind, Site
@@ -68,7 +68,7 @@ class _Indexed:
         return registered(self.state.metadata.properties)
 
     def since(self, sequence: int) -> Since:
-        why = came_back(self.state, sequence)
+        why = why_rows_may_be_back(self.state, sequence)
         return Steady() if why is None else Unsteady(why)
 
 

@@ -16,10 +16,10 @@ from holdfast.engines.local.file_inspection import LocalLooker
 from holdfast.engines.spark.scan.file_inspection import SparkLooker
 from holdfast.errors import LimitReached
 from holdfast.formats.iceberg.audit.metadata import MetadataChecked, check_metadata
-from holdfast.formats.iceberg.history.commit_range import as_told
+from holdfast.formats.iceberg.history.commit_range import at_sequence_number
 from holdfast.formats.iceberg.history.trail import trail
-from holdfast.formats.iceberg.metadata.file import MAIN
-from holdfast.formats.iceberg.state import IcebergState, moved
+from holdfast.formats.iceberg.metadata.table_metadata import MAIN
+from holdfast.formats.iceberg.state import IcebergState, time_travel
 from holdfast.model.finding import FindingKind, listed
 from holdfast.model.mutation import Committed, Mutation
 from holdfast.plan.changefeed.biography import Biography
@@ -92,7 +92,7 @@ class IcebergChecking(TableBase):
         if ref is None or ref.snapshot_id != checked.version:
             return
         format_ = replace(self.handle.dialect.committing(newest), branch=branch)
-        state = newest if branch == MAIN else moved(newest, version=branch)
+        state = newest if branch == MAIN else time_travel(newest, version=branch)
         outcome = format_.attempt(state, mutation, self._caller().env)
         if isinstance(outcome, Committed):
             where = "" if branch == MAIN else f"branch {branch}, "
@@ -114,4 +114,4 @@ class IcebergChecking(TableBase):
         Versions are the sequence numbers of snapshots. Files are opened only where the row may have been in them.
         """
         state = self.handle.newest()
-        return life(as_told(state), lambda: trail(state), rowId, self.handle.dialect.load_hidden)
+        return life(at_sequence_number(state), lambda: trail(state), rowId, self.handle.dialect.load_hidden)

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from holdfast.formats.iceberg.audit.metadata import HeadChecked, check_head
 from holdfast.formats.iceberg.commit.summary import REPAIR
-from holdfast.formats.iceberg.metadata.file import MAIN, TableMetadata
-from holdfast.formats.iceberg.state import IcebergState, moved
+from holdfast.formats.iceberg.metadata.table_metadata import MAIN, TableMetadata
+from holdfast.formats.iceberg.state import IcebergState, time_travel
 from holdfast.model.files import FileTable
 from holdfast.model.finding import Finding, FindingKind
 from holdfast.model.mutation import AllRows, Mutation
@@ -118,7 +118,7 @@ def heads_of(
     for names in _by_snapshot(state.metadata):
         branches, tags = names
         name = next((one for one in (*branches, *tags) if one != MAIN), MAIN)
-        then = state if (not branches and not tags) or MAIN in branches else moved(state, version=name)
+        then = state if (not branches and not tags) or MAIN in branches else time_travel(state, version=name)
         checked = check_head(then, footers=footers)
         files = None
         if checked.is_readable:

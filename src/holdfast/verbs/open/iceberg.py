@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from holdfast.formats.iceberg.metadata.narrow import narrowed
+from holdfast.formats.iceberg.metadata.manifest_pruning import prune_manifests
 from holdfast.formats.iceberg.state import IcebergState
 from holdfast.index.by_row_id import ByRowId
 from holdfast.index.reader import PinnedReader
@@ -20,7 +20,7 @@ def open_iceberg(state: IcebergState) -> OpenTable:
         state.snapshot,
         state.hidden.load,
         lambda: pruners_of(state),
-        lambda where: open_iceberg(narrowed(state, where)),
+        lambda where: open_iceberg(prune_manifests(state, where)),
     )
 
 

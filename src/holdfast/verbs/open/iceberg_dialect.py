@@ -15,12 +15,12 @@ from holdfast.errors import Invalid, Unsupported
 from holdfast.formats.iceberg.catalog.tables import CatalogTable
 from holdfast.formats.iceberg.commit.attempt import DATA_FOLDER
 from holdfast.formats.iceberg.commit.loop import IcebergFormat
-from holdfast.formats.iceberg.commit.same_partitions import beside
+from holdfast.formats.iceberg.commit.same_partitions import in_same_partitions
 from holdfast.formats.iceberg.commit.staging import missing_source, placed_by
 from holdfast.formats.iceberg.deletes.scope import POSITIONS
-from holdfast.formats.iceberg.metadata.reshape import numbered, refuse_reshaping
-from holdfast.formats.iceberg.metadata.types import stored_names
-from holdfast.formats.iceberg.state import IcebergState, moved
+from holdfast.formats.iceberg.metadata.schema_evolution import check_evolution, with_field_ids
+from holdfast.formats.iceberg.metadata.types import type_names
+from holdfast.formats.iceberg.state import IcebergState, time_travel
 from holdfast.model.files import FileTable
 from holdfast.model.mutation import TableDefinition
 from holdfast.model.snapshot import HiddenRows
@@ -78,15 +78,15 @@ class IcebergDialect(Dialect):
         return TableDefinition(state.snapshot.schema, properties=state.snapshot.properties)
 
     def grown(self, state: IcebergState, shape: TableDefinition, schema: Struct, env: Env) -> TableDefinition:
-        made = numbered(schema, state.metadata.last_column_id)
-        refuse_reshaping(shape.schema, made, state.contents.shape.specs, where=state.metadata.location)
+        made = with_field_ids(schema, state.metadata.last_column_id)
+        check_evolution(shape.schema, made, state.contents.types.specs, where=state.metadata.location)
         return replace(shape, schema=made)
 
     def widens(self, state: IcebergState) -> bool:
         return False
 
     def beside(self, state: IcebergState, staged: pa.Table) -> pa.BooleanArray:
-        return beside(state, staged)
+        return in_same_partitions(state, staged)
 
     def mode_of(self, state: IcebergState, asked: str | None, verb: str) -> DmlMode:
         said = asked or state.metadata.properties.get(f"write.{verb}.mode", DmlMode.COPY_ON_WRITE.value)
@@ -106,7 +106,7 @@ class IcebergDialect(Dialect):
     def storing(
         self, state: IcebergState, shape: TableDefinition, *, carried: bool = True, feeds: bool = True
     ) -> Storing:
-        properties, spec = state.metadata.properties, state.contents.shape.specs[state.metadata.default_spec_id]
+        properties, spec = state.metadata.properties, state.contents.types.specs[state.metadata.default_spec_id]
         measured = [fields for fields, type_ in leaves(shape.schema) if not isinstance(type_, Array | Map)][:_MEASURED]
         ids = {_path(fields): fields[-1].field_id for fields in measured if fields[-1].field_id is not None}
         identity = state.snapshot.identity if carried else None
@@ -167,7 +167,7 @@ class IcebergDialect(Dialect):
             state = self.seen()
             if state.metadata.snapshot(snapshot_id) is None and self.source is not None:
                 state = self.source.newest(state)
-            self._states[snapshot_id] = moved(state, version=snapshot_id)
+            self._states[snapshot_id] = time_travel(state, version=snapshot_id)
         return self._states[snapshot_id]
 
 
@@ -179,10 +179,10 @@ def _refuse_columns(state: IcebergState) -> None:
     """Say which column cannot be written as the table has it."""
     metadata, where = state.metadata, state.metadata.location
     raw = metadata.schema_of(None, state.metadata_path)
-    for spelled in stored_names(raw).values():
+    for spelled in type_names(raw).values():
         if spelled in ("uuid", "unknown", "variant", "timestamp_ns", "timestamptz_ns") or spelled.startswith("fixed"):
             raise Unsupported(f"{where} has a column of {spelled}, which Holdfast reads and does not write")
-    spec = state.contents.shape.specs[metadata.default_spec_id]
+    spec = state.contents.types.specs[metadata.default_spec_id]
     if (lost := missing_source(spec, state.snapshot.schema)) is not None:
         raise Invalid(f"{where} is partitioned by {lost}, whose column is gone: give it another partition spec first")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from holdfast.formats.iceberg.catalog.tables import CatalogTable
-from holdfast.formats.iceberg.state import IcebergState, moved
+from holdfast.formats.iceberg.state import IcebergState, time_travel
 from holdfast.index.reader import PinnedReader
 from holdfast.schema.properties import isolation as level_named
 from holdfast.verbs.dml.delete_update import ExecutionContext
@@ -36,7 +36,7 @@ class IcebergHandle(Handle):
 
     def at(self, version: Version, timestamp: Timestamp) -> IcebergState:
         moment = None if timestamp is None else moment_ms(timestamp, zone=self.zone)
-        return moved(self.newest(), version=version, timestamp_ms=moment)
+        return time_travel(self.newest(), version=version, timestamp_ms=moment)
 
     def open(self, version: Version = None, timestamp: Timestamp = None) -> OpenTable:
         return self.opened(self.at(version, timestamp))

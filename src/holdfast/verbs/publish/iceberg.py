@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from holdfast.errors import Invalid
 from holdfast.formats.iceberg.commit.published import changed_since, first_after, published_into
-from holdfast.formats.iceberg.history.commit_range import read_stretch
-from holdfast.formats.iceberg.state import IcebergState, moved
+from holdfast.formats.iceberg.history.commit_range import read_commit_range
+from holdfast.formats.iceberg.state import IcebergState, time_travel
 from holdfast.model.commits import CommitRange
 from holdfast.model.publication import Publication
 from holdfast.plan.publish.columns import plain
@@ -66,11 +66,11 @@ class IcebergPublishing(IcebergWriting, PublishVerbs):
             raise Invalid(f"{found.metadata.location} has no snapshot, so there are no rows to publish")
         last = found.entry
         # Columns as the snapshot has them: what was done to columns since comes with the next.
-        state = moved(found, version=last.snapshot_id)
+        state = time_travel(found, version=last.snapshot_id)
 
         def since(sequence: int) -> CommitRange:
             refuse_imported(state)
-            return read_stretch(state, first_after(state, sequence), last.snapshot_id)
+            return read_commit_range(state, first_after(state, sequence), last.snapshot_id)
 
         dialect = self.handle.dialect
         return Origin(state.table_id, last.sequence_number, state.snapshot, dialect.load_hidden, since)

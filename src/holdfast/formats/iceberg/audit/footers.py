@@ -18,7 +18,7 @@ from holdfast.storage.error_mapping import parsing
 from holdfast.storage.open import place
 
 
-def one_value(paths: Paths, entry: Mapping[str, Any], field_id: int) -> float | None:
+def only_value(paths: Paths, entry: Mapping[str, Any], field_id: int) -> float | None:
     """The only number in a column of a file, the column being one of the table's own; None: not known."""
     store, key = place(paths.location, paths.key(entry["file_path"]))
     try:

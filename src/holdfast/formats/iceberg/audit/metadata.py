@@ -19,13 +19,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import Damaged, Invalid, MissingFile
-from holdfast.formats.iceberg.audit.tuples import Tuples, check_tuples
+from holdfast.formats.iceberg.audit.partition_values import PartitionCheck, check_partition_values
 from holdfast.formats.iceberg.commit.summary import totals_of
-from holdfast.formats.iceberg.deletes.hidden import delete_file
-from holdfast.formats.iceberg.deletes.scope import dangling, refers_to
-from holdfast.formats.iceberg.metadata.file import ROW_IDS_SINCE, SnapshotEntry, TableMetadata
-from holdfast.formats.iceberg.metadata.manifests import Listed, list_of, manifests_of, miscounted, read_manifest
-from holdfast.formats.iceberg.metadata.path_match import places_of
+from holdfast.formats.iceberg.deletes.reader import open_delete_file
+from holdfast.formats.iceberg.deletes.scope import dangling, referenced_files
+from holdfast.formats.iceberg.metadata.manifests import (
+    ManifestEntries,
+    count_mismatch,
+    manifest_files,
+    read_manifest,
+    read_manifest_list,
+)
+from holdfast.formats.iceberg.metadata.paths import path_indices
+from holdfast.formats.iceberg.metadata.table_metadata import ROW_IDS_SINCE, SnapshotEntry, TableMetadata
 from holdfast.formats.iceberg.state import IcebergState
 from holdfast.model.finding import Finding, FindingKind
 from holdfast.parquet.read import columns_and_rows
@@ -52,7 +58,7 @@ class HeadChecked:
 
     findings: tuple[Finding, ...]
     is_readable: bool  # whether its files can be listed
-    tuples: Tuples
+    tuples: PartitionCheck
     totals_wrong: bool  # in its summary
     miscounted: int  # manifests of it that its list counts otherwise
 
@@ -72,12 +78,12 @@ def check_metadata(state: IcebergState) -> MetadataChecked:
 def check_head(state: IcebergState, *, footers: bool) -> HeadChecked:
     """Check what the snapshot of a state says of its files; `footers` lets it open data files."""
     found: list[Finding] = []
-    is_readable, tuples, wrong = True, Tuples(), 0
+    is_readable, tuples, wrong = True, PartitionCheck(), 0
     try:
         if state.entry is not None:
             found += _totals(state)
-            tuples = check_tuples(state, footers=footers)
-            wrong = sum(miscounted(one) is not None for one in state.contents.listed)
+            tuples = check_partition_values(state, footers=footers)
+            wrong = sum(count_mismatch(one) is not None for one in state.contents.listed)
             found += tuples.findings
             found += _deletes(state)
     except Damaged as error:
@@ -130,13 +136,13 @@ def _metadata_keys(state: IcebergState) -> Iterator[str]:
 
 
 def _snapshot(
-    state: IcebergState, entry: SnapshotEntry, seen: dict[str, Listed]
+    state: IcebergState, entry: SnapshotEntry, seen: dict[str, ManifestEntries]
 ) -> Iterator[tuple[Finding | None, pa.Array]]:
     """What is wrong with the manifests of a snapshot, and the keys of the files they list; `seen` are read already."""
     nothing = strings([])
     heads = {ref.snapshot_id for ref in state.metadata.refs.values() if ref.type == "branch"}
     try:
-        manifests = manifests_of(entry, list_of(state.paths, entry))
+        manifests = manifest_files(entry, read_manifest_list(state.paths, entry))
     except (Damaged, Invalid) as error:
         yield _unreadable(error, entry), nothing
         return
@@ -150,7 +156,7 @@ def _snapshot(
                 continue
         yield None, strings([state.paths.key(manifest.path)])
         yield None, state.paths.anywhere.keys(known.entries["file_path"].combine_chunks())
-        wrong = miscounted(known)
+        wrong = count_mismatch(known)
         if wrong is not None:
             what = f"the list of snapshot {entry.snapshot_id} says that {manifest.path} has {wrong}"
             repair = "counts anew in a new snapshot" if entry.snapshot_id in heads else None
@@ -174,8 +180,8 @@ def _deletes(state: IcebergState) -> Iterator[Finding]:
             yield wrong
     loose: set[str] = set(deletes.table["file_path"].to_pylist())
     if len(files):
-        about = refers_to(deletes.table)
-        lost = np.asarray(pc.is_valid(about)) & (places_of(files["path"].combine_chunks(), about) < 0)
+        about = referenced_files(deletes.table)
+        lost = np.asarray(pc.is_valid(about)) & (path_indices(files["path"].combine_chunks(), about) < 0)
         single = deletes.table.filter(pa.array(lost))["file_path"].to_pylist()
         loose = {*dangling(files, deletes).to_pylist(), *single}
     if loose:
@@ -202,7 +208,7 @@ def _absent(state: IcebergState, row: Mapping[str, Any]) -> Finding | None:
 
 def _blind(state: IcebergState, row: Mapping[str, Any]) -> Finding | None:
     """Deletes by value that lack a column they compare, which is then compared as null."""
-    source, task = delete_file(state.paths, row)
+    source, task = open_delete_file(state.paths, row)
     try:
         nodes, rows = columns_and_rows(source, task)
     except Damaged as error:

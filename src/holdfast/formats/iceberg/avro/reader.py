@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.errors import Damaged, Unsupported
-from holdfast.formats.iceberg.avro.layout import record_of
+from holdfast.formats.iceberg.avro.layouts import Record
 from holdfast.formats.iceberg.avro.records import read_records
-from holdfast.formats.iceberg.avro.values import Record
 from holdfast.formats.iceberg.avro.window import AvroWindow, Malformed, Places, number_at
+from holdfast.formats.iceberg.avro.writer_schema import record_layout
 
 LIMIT_BYTES, LIMIT_RATIO = 32 << 20, 100
 PART_BYTES = 1 << 20  # blocks are decoded together up to this size, and what was walked is made into columns
@@ -77,7 +77,7 @@ def read_container(data: bytes, *, wanted: Collection[str] | None = None, where:
         raise Damaged(f"{where} cannot be read as Avro: {error}; restore it", path=where) from error
 
 
-def read_alike(files: Sequence[bytes]) -> tuple[Container, list[int]] | None:
+def read_same_schema(files: Sequence[bytes]) -> tuple[Container, list[int]] | None:
     """The records of files as those of one, and how many each has: a file costs its records and little else.
 
     None where their writers gave them different schemas, or where one is to be looked at by itself.
@@ -89,7 +89,7 @@ def read_alike(files: Sequence[bytes]) -> tuple[Container, list[int]] | None:
         if len({(notes.get("avro.schema"), notes.get("avro.codec")) for notes, _ in heads}) != 1:
             return None
         notes, _ = heads[0]
-        record = record_of(msgspec.json.decode(notes["avro.schema"]), None, "")
+        record = record_layout(msgspec.json.decode(notes["avro.schema"]), None, "")
         unpack = _codec(notes.get("avro.codec", b"null").decode(), "")
         pieces, counts = list[bytes](), list[int]()
         for data, (_, start) in zip(files, heads, strict=True):
@@ -108,7 +108,7 @@ def _read(data: bytes, wanted: Collection[str] | None, where: str) -> Container:
     notes, start = _notes(data)
     if "avro.schema" not in notes:
         raise Malformed("its header has no schema")
-    record = record_of(msgspec.json.decode(notes["avro.schema"]), wanted, where)
+    record = record_layout(msgspec.json.decode(notes["avro.schema"]), wanted, where)
     unpack = _codec(notes.get("avro.codec", b"null").decode(), where)
     limit = LIMIT_BYTES + LIMIT_RATIO * len(data)
     parts: list[pa.StructArray] = []

@@ -18,13 +18,13 @@ from contextlib import suppress
 import numpy as np
 import pyarrow as pa
 
-from holdfast.formats.iceberg.avro.values import (
+from holdfast.formats.iceberg.avro.layouts import (
     Blobs,
     Booleans,
     FixedWidth,
     Layout,
     Lists,
-    Maybe,
+    Nullable,
     Record,
     Step,
     WholeNumbers,
@@ -106,7 +106,7 @@ def _list_levels(layout: Layout) -> int:
     match layout:
         case Lists():
             return 1 + _list_levels(layout.inner)
-        case Maybe():
+        case Nullable():
             return _list_levels(layout.inner)
         case Record():
             return max((_list_levels(member.layout) for member in layout.members), default=0)
@@ -128,7 +128,7 @@ class _Lead:
                 return True
             case Record():
                 return any(self.reaches_text(member.layout) for member in layout.members)
-            case Maybe(inner=Record()):
+            case Nullable(inner=Record()):
                 self._take(lambda _, at: at + 1, re.escape(bytes([layout.there])))
                 return self.reaches_text(layout.inner)
             case _:
@@ -148,7 +148,7 @@ def _backwards(layout: Layout) -> bytes:
             return rb"[\x00\x01]"
         case FixedWidth():
             return b".{%d}" % layout.least
-        case Maybe():
+        case Nullable():
             there, absent = (re.escape(bytes([branch])) for branch in (layout.there, layout.absent))
             # What a byte of choice follows has ended: no number goes on there. Atomic, so that no schema is slow.
             return b"(?>" + _backwards(layout.inner) + there + rb"(?![\x80-\xff])|" + absent + b")"

@@ -19,7 +19,9 @@ SYNC_BYTES = 16
 _Write: TypeAlias = Callable[[bytearray, Any], None]
 
 
-def container(schema: Any, records: Iterable[Mapping[str, Any]], notes: Mapping[str, str], *, sync: bytes) -> bytes:
+def write_container(
+    schema: Any, records: Iterable[Mapping[str, Any]], notes: Mapping[str, str], *, sync: bytes
+) -> bytes:
     """The bytes of a file."""
     assert len(sync) == SYNC_BYTES, "a sync marker has sixteen bytes"
     head = {"avro.schema": json.dumps(schema), "avro.codec": "deflate", **notes}

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from holdfast.errors import Conflict
 from holdfast.formats.iceberg.catalog.commit import UNCLEAR, reshaping, send, unanswered
 from holdfast.formats.iceberg.catalog.tables import CatalogTable
-from holdfast.formats.iceberg.metadata.reshape import numbered, refuse_reshaping, schema_json
+from holdfast.formats.iceberg.metadata.schema_evolution import check_evolution, schema_json, with_field_ids
 from holdfast.formats.iceberg.state import IcebergState
 from holdfast.schema.types import Struct
 
@@ -22,8 +22,8 @@ def change_columns(source: CatalogTable, state: IcebergState, change: Callable[[
     """Give a table the columns that `change` makes of those it has; gives the table as it is then."""
     for _ in range(_ATTEMPTS):
         metadata, old = state.metadata, state.snapshot.schema
-        new = numbered(change(old), metadata.last_column_id)
-        refuse_reshaping(old, new, state.contents.shape.specs, where=metadata.location)
+        new = with_field_ids(change(old), metadata.last_column_id)
+        check_evolution(old, new, state.contents.types.specs, where=metadata.location)
         schema = schema_json(metadata, new, state.metadata_path)
         if schema["schema-id"] == metadata.current_schema_id:
             return state

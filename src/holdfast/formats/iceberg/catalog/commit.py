@@ -12,48 +12,44 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchTableError,
+    RESTError,
+)
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    AssertCurrentSchemaId,
+    AssertLastAssignedFieldId,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    SetCurrentSchemaUpdate,
+    SetSnapshotRefUpdate,
+    TableRequirement,
+    TableUpdate,
+    ValidatableTableRequirement,
+)
+from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast.env import Env
-from holdfast.errors import OutcomeUnknown, TableError, Unavailable, Unsupported
+from holdfast.errors import OutcomeUnknown, TableError, Unavailable
 from holdfast.formats.iceberg.catalog.pointer import has_pointer, move_pointer
 from holdfast.formats.iceberg.catalog.tables import CatalogTable
 from holdfast.formats.iceberg.commit.attempt import SnapshotAttempt
-from holdfast.formats.iceberg.commit.manifests import metadata_folder
+from holdfast.formats.iceberg.commit.drafts import Drafts
+from holdfast.formats.iceberg.commit.manifest_writer import metadata_folder
 from holdfast.formats.iceberg.commit.next_metadata import metadata_after, name_after
-from holdfast.formats.iceberg.commit.reuse import Drafts
-from holdfast.formats.iceberg.metadata.file import MAIN, Ref
-from holdfast.formats.iceberg.metadata.file import TableMetadata as OurMetadata
+from holdfast.formats.iceberg.metadata.table_metadata import MAIN, SnapshotRef
+from holdfast.formats.iceberg.metadata.table_metadata import TableMetadata as OurMetadata
 from holdfast.formats.iceberg.state import IcebergState
 from holdfast.model.mutation import Committed, Outcome, VersionTaken
 from holdfast.storage.open import place
-
-try:
-    from pyiceberg.catalog import MetastoreCatalog
-    from pyiceberg.exceptions import (
-        CommitFailedException,
-        CommitStateUnknownException,
-        NoSuchTableError,
-        RESTError,
-    )
-    from pyiceberg.table import Table
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.table.snapshots import Snapshot
-    from pyiceberg.table.update import (
-        AddSchemaUpdate,
-        AddSnapshotUpdate,
-        AssertCurrentSchemaId,
-        AssertLastAssignedFieldId,
-        AssertRefSnapshotId,
-        AssertTableUUID,
-        SetCurrentSchemaUpdate,
-        SetSnapshotRefUpdate,
-        TableRequirement,
-        TableUpdate,
-        ValidatableTableRequirement,
-    )
-    from sqlalchemy.exc import SQLAlchemyError
-except ImportError as _error:
-    raise Unsupported("writing Iceberg tables needs pyiceberg: pip install 'holdfast[iceberg]'") from _error
 
 UNCLEAR = (CommitStateUnknownException, RESTError, OSError, SQLAlchemyError)
 
@@ -136,7 +132,7 @@ def _sent(
     return send(source, state, updates, head, *same)
 
 
-def _kept(ref: Ref | None) -> dict[str, Any]:
+def _kept(ref: SnapshotRef | None) -> dict[str, Any]:
     """What a branch says of itself beside its snapshot."""
     if ref is None:
         return {"type": "branch"}

@@ -9,18 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from holdfast.errors import Invalid, Unavailable, Unsupported
-from holdfast.formats.iceberg.catalog.tables import CatalogTable
-from holdfast.formats.iceberg.metadata.reshape import first_schema
-from holdfast.schema.types import Struct
+from pyiceberg.exceptions import CommitFailedException, RESTError, TableAlreadyExistsError
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import parse_transform
 
-try:
-    from pyiceberg.exceptions import CommitFailedException, RESTError, TableAlreadyExistsError
-    from pyiceberg.partitioning import PartitionField, PartitionSpec
-    from pyiceberg.schema import Schema
-    from pyiceberg.transforms import parse_transform
-except ImportError as _error:
-    raise Unsupported("writing Iceberg tables needs pyiceberg: pip install 'holdfast[iceberg]'") from _error
+from holdfast.errors import Invalid, Unavailable
+from holdfast.formats.iceberg.catalog.tables import CatalogTable
+from holdfast.formats.iceberg.metadata.schema_evolution import new_table_schema
+from holdfast.schema.types import Struct
 
 VERSIONS = (2, 3)
 FORMAT_VERSION = "format-version"
@@ -46,7 +43,7 @@ def create_table(
     catalog, name = source.catalog, source.catalog.identifier_to_tuple(source.identifier)
     if len(name) < 2:
         raise Invalid(f"a table of a catalog is named by namespace and name, as in 'db.{name[-1]}'")
-    made = Schema.model_validate(first_schema(schema))
+    made = Schema.model_validate(new_table_schema(schema))
     spec = PartitionSpec(*(_partition_field(text, made, at) for at, text in enumerate(partitioned_by)))
     try:
         catalog.create_namespace_if_not_exists(name[:-1])

@@ -12,14 +12,9 @@ from __future__ import annotations
 
 from typing import Any, TypeGuard
 
-from holdfast.errors import Unsupported
-
-try:
-    from pyiceberg.catalog import Catalog
-    from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-    from sqlalchemy import ColumnElement, select, update
-except ImportError as _error:
-    raise Unsupported("Iceberg tables of a catalog need pyiceberg: pip install 'holdfast[iceberg]'") from _error
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from sqlalchemy import ColumnElement, select, update
 
 _OURS = ("load_table", "commit_table")  # what is done here in the catalog's place
 

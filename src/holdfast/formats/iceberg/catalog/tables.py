@@ -12,18 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.errors import Damaged, Invalid, NotATable, Unavailable, Unsupported
-from holdfast.formats.iceberg.catalog.commit_io import OPTIONS, through_stores
-from holdfast.formats.iceberg.catalog.pointer import has_pointer, pointer
-from holdfast.formats.iceberg.state import IcebergState, load, reloaded
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError, RESTError, ValidationError
+from sqlalchemy.exc import SQLAlchemyError
 
-try:
-    from pyiceberg.catalog import Catalog, load_catalog
-    from pyiceberg.catalog.sql import SqlCatalog
-    from pyiceberg.exceptions import NoSuchTableError, RESTError, ValidationError
-    from sqlalchemy.exc import SQLAlchemyError
-except ImportError as _error:
-    raise Unsupported("reading Iceberg tables needs pyiceberg: pip install 'holdfast[iceberg]'") from _error
+from holdfast.errors import Damaged, Invalid, NotATable, Unavailable
+from holdfast.formats.iceberg.catalog.pointer import has_pointer, pointer
+from holdfast.formats.iceberg.catalog.store_io import OPTIONS, through_stores
+from holdfast.formats.iceberg.state import IcebergState, load, reload
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ class CatalogTable:
         """The table as the catalog has it now; the same state where nothing was committed since."""
         place, properties = self._found()
         if state is not None:
-            return state if place == state.metadata_path else reloaded(state, place)
+            return state if place == state.metadata_path else reload(state, place)
         options = self.storage_options
         if options is None:
             options = {ours: properties[theirs] for theirs, ours in OPTIONS.items() if theirs in properties}

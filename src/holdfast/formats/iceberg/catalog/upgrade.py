@@ -10,29 +10,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.update import (
+    RemovePropertiesUpdate,
+    SetPropertiesUpdate,
+    TableUpdate,
+    UpgradeFormatVersionUpdate,
+    _apply_table_update,
+)
+from pyiceberg.typedef import IcebergBaseModel
+
 from holdfast.env import Env
-from holdfast.errors import Conflict, Invalid, Unsupported
+from holdfast.errors import Conflict, Invalid
 from holdfast.formats.iceberg.catalog.commit import UNCLEAR, attempt, send, unanswered
 from holdfast.formats.iceberg.catalog.tables import CatalogTable
 from holdfast.formats.iceberg.commit.attempt import prepare
-from holdfast.formats.iceberg.metadata.file import NEWEST, ROW_IDS_SINCE
 from holdfast.formats.iceberg.metadata.manifests import DELETES
+from holdfast.formats.iceberg.metadata.table_metadata import NEWEST, ROW_IDS_SINCE
 from holdfast.formats.iceberg.state import IcebergState
 from holdfast.model.mutation import Mutation
-
-try:
-    from pyiceberg.catalog import MetastoreCatalog
-    from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
-    from pyiceberg.table.update import (
-        RemovePropertiesUpdate,
-        SetPropertiesUpdate,
-        TableUpdate,
-        UpgradeFormatVersionUpdate,
-        _apply_table_update,
-    )
-    from pyiceberg.typedef import IcebergBaseModel
-except ImportError as _error:
-    raise Unsupported("writing Iceberg tables needs pyiceberg: pip install 'holdfast[iceberg]'") from _error
 
 _ATTEMPTS = 100
 
@@ -56,7 +53,7 @@ _register: Any = _apply_table_update.register
 _register(UpgradeUpdate, _apply)
 
 
-def upgraded(
+def upgrade(
     source: CatalogTable, state: IcebergState, version: int, env: Env, properties: Mapping[str, str] | None = None
 ) -> IcebergState:
     """Bring a table to a format version, and set properties in the same commit; gives it as it is then."""

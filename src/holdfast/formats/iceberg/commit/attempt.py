@@ -21,21 +21,27 @@ import pyarrow.compute as pc
 from holdfast import __version__
 from holdfast.env import Env
 from holdfast.errors import Unsupported
-from holdfast.formats.iceberg.commit.hide import Placed, delete_files, hides, outdated, placed
-from holdfast.formats.iceberg.commit.manifests import ManifestWriting, listed_before
-from holdfast.formats.iceberg.commit.published import published
-from holdfast.formats.iceberg.commit.repair import mended, mended_totals
-from holdfast.formats.iceberg.commit.restore import restored
-from holdfast.formats.iceberg.commit.reuse import Drafts, ManifestPlan, Row
-from holdfast.formats.iceberg.commit.schemas import tuple_schema
+from holdfast.formats.iceberg.commit.avro_schemas import tuple_schema
+from holdfast.formats.iceberg.commit.drafts import Drafts, ManifestPlan, ManifestRow
+from holdfast.formats.iceberg.commit.manifest_writer import ManifestWriter, manifest_list_rows
+from holdfast.formats.iceberg.commit.position_deletes import (
+    FilePartition,
+    delete_files,
+    partitions_of,
+    superseded,
+    unite_positions,
+)
+from holdfast.formats.iceberg.commit.published import publication_summary
+from holdfast.formats.iceberg.commit.repair import repaired_manifests, repaired_totals
+from holdfast.formats.iceberg.commit.restore import restored_manifests
 from holdfast.formats.iceberg.commit.staging import data_files
 from holdfast.formats.iceberg.commit.summary import APP, KEEPS_IDS, OPERATION, SnapshotTally, operation_of, summary_of
 from holdfast.formats.iceberg.deletes.scope import dangling
-from holdfast.formats.iceberg.metadata.file import ROW_IDS_SINCE
-from holdfast.formats.iceberg.metadata.manifests import DATA, DELETES, Listed
-from holdfast.formats.iceberg.metadata.reshape import refuse_reshaping, schema_json
-from holdfast.formats.iceberg.metadata.types import stored_names
-from holdfast.formats.iceberg.state import IcebergState, moved
+from holdfast.formats.iceberg.metadata.manifests import DATA, DELETES, ManifestEntries
+from holdfast.formats.iceberg.metadata.schema_evolution import check_evolution, schema_json
+from holdfast.formats.iceberg.metadata.table_metadata import ROW_IDS_SINCE
+from holdfast.formats.iceberg.metadata.types import type_names
+from holdfast.formats.iceberg.state import IcebergState, time_travel
 from holdfast.model.files import FILES
 from holdfast.model.mutation import KEEPS_ROW_IDS, Mutation
 from holdfast.schema.properties import number, truth
@@ -72,12 +78,12 @@ def prepare(state: IcebergState, mutation: Mutation, env: Env, drafts: Drafts | 
     drafts = Drafts() if drafts is None else drafts
     name = drafts.begin(env)
     schema = _schema(state, mutation)
-    writing = ManifestWriting(state, name.int >> 65, metadata.last_sequence_number + 1, str(name), schema, drafts)
+    writing = ManifestWriter(state, name.int >> 65, metadata.last_sequence_number + 1, str(name), schema, drafts)
     before = {} if state.entry is None else state.entry.summary
     files: frozenset[str] = frozenset()
     if mutation.mends:
-        tally, manifests = SnapshotTally(), list(mended(writing, mutation.counts))
-        before = {**before, **{k: str(n) for k, n in mended_totals(state, mutation.counts).items() if k in before}}
+        tally, manifests = SnapshotTally(), list(repaired_manifests(writing, mutation.counts))
+        before = {**before, **{k: str(n) for k, n in repaired_totals(state, mutation.counts).items() if k in before}}
     elif mutation.back_to is None:
         plan = drafts.planned(state.version, mutation) or _Made(state, mutation, writing).plan()
         drafts.plan = state.version, plan
@@ -85,7 +91,7 @@ def prepare(state: IcebergState, mutation: Mutation, env: Env, drafts: Drafts | 
         manifests = [*plan.added, *_kept(writing, plan)]
     else:
         tally = SnapshotTally()
-        manifests = list(restored(writing, moved(state, version=mutation.back_to), tally))
+        manifests = list(restored_manifests(writing, time_travel(state, version=mutation.back_to), tally))
     path, first, count = writing.manifest_list(manifests, mark=mutation.mark)
     parent = state.entry
     notes = {
@@ -95,7 +101,7 @@ def prepare(state: IcebergState, mutation: Mutation, env: Env, drafts: Drafts | 
         **({KEEPS_IDS: "true"} if mutation.tags.get(KEEPS_ROW_IDS) == "true" else {}),
         **({} if mutation.app is None else {f"{APP}{mutation.app.app_id}": str(mutation.app.version)}),
         **({} if mutation.user_metadata is None else {"user-metadata": mutation.user_metadata}),
-        **published(mutation, parent, writing.sequence),
+        **publication_summary(mutation, parent, writing.sequence),
     }
     said = summary_of(tally, before, is_first=parent is None)
     return SnapshotAttempt(
@@ -127,7 +133,7 @@ def _schema(state: IcebergState, mutation: Mutation) -> Mapping[str, Any]:
     if mutation.shape is None:
         raw = metadata.schema_of(None, where)
         return {**raw, "schema-id": metadata.current_schema_id}
-    refuse_reshaping(state.snapshot.schema, mutation.shape.schema, state.contents.shape.specs, where=metadata.location)
+    check_evolution(state.snapshot.schema, mutation.shape.schema, state.contents.types.specs, where=metadata.location)
     return schema_json(metadata, mutation.shape.schema, where)
 
 
@@ -138,16 +144,16 @@ def _refuse(state: IcebergState, mutation: Mutation) -> None:
         raise Unsupported(f"{mutation.operation} is nothing that the Iceberg table at {where} can keep")
 
 
-def _kept(writing: ManifestWriting, plan: ManifestPlan) -> Iterator[Row]:
+def _kept(writing: ManifestWriter, plan: ManifestPlan) -> Iterator[ManifestRow]:
     """Manifests that were there: as they are, or without what goes, or many small ones of a spec as one."""
     state, drafts = writing.state, writing.drafts
     whole = []
-    for row in listed_before(state):
+    for row in manifest_list_rows(state):
         if (again := plan.replaced.get(row["manifest_path"])) is not None:
             yield again
         else:
             whole.append(row)
-    rows: dict[str, Row] = {row["manifest_path"]: row for row in whole}
+    rows: dict[str, ManifestRow] = {row["manifest_path"]: row for row in whole}
     there = {one for one in state.contents.manifests if one.path in rows}
     for sources, merged in drafts.merged:
         if sources <= there:
@@ -155,18 +161,18 @@ def _kept(writing: ManifestWriting, plan: ManifestPlan) -> Iterator[Row]:
             rows = _instead(rows, {one.path for one in sources}, merged)
     for spec_id, paths in _small(writing, rows.values()):
         some = [one for one in state.contents.manifests if one.path in paths]
-        merged = writing.merged(some, state.contents.shape.specs[spec_id])
+        merged = writing.merged(some, state.contents.types.specs[spec_id])
         drafts.merged.append((frozenset(some), merged))
         rows = _instead(rows, paths, merged)
     yield from rows.values()
 
 
-def _instead(rows: Mapping[str, Row], gone: Collection[str], merged: Row) -> dict[str, Row]:
+def _instead(rows: Mapping[str, ManifestRow], gone: Collection[str], merged: ManifestRow) -> dict[str, ManifestRow]:
     left = {path: row for path, row in rows.items() if path not in gone}
     return {**left, merged["manifest_path"]: merged}
 
 
-def _small(writing: ManifestWriting, rows: Iterable[Row]) -> Iterator[tuple[int, frozenset[str]]]:
+def _small(writing: ManifestWriter, rows: Iterable[ManifestRow]) -> Iterator[tuple[int, frozenset[str]]]:
     """Small data manifests that are to be one, by their paths, spec by spec.
 
     Who lost an attempt leaves that to others, as long as it can: it takes time, in which more would come.
@@ -175,7 +181,7 @@ def _small(writing: ManifestWriting, rows: Iterable[Row]) -> Iterator[tuple[int,
     least = max(number(_MERGE_FROM, properties.get(_MERGE_FROM, "100")), 2)
     if not truth(properties.get(_MERGES, "true")):
         return
-    small: dict[int, list[Row]] = {}
+    small: dict[int, list[ManifestRow]] = {}
     for row in rows:
         # Those of this transaction have been merged already, or have no ids yet.
         has_ids = writing.version < ROW_IDS_SINCE or row.get("first_row_id") is not None
@@ -187,7 +193,7 @@ def _small(writing: ManifestWriting, rows: Iterable[Row]) -> Iterator[tuple[int,
             yield spec_id, frozenset(row["manifest_path"] for row in _worthwhile(some, least))
 
 
-def _worthwhile(small: Sequence[Row], least: int) -> Sequence[Row]:
+def _worthwhile(small: Sequence[ManifestRow], least: int) -> Sequence[ManifestRow]:
     """All but a few of the newest, which others may be about to change again; and but those that have more files than
     all smaller ones together, so that no file is written again and again."""
     by_age = sorted(small, key=lambda row: int(row["sequence_number"]))
@@ -197,20 +203,20 @@ def _worthwhile(small: Sequence[Row], least: int) -> Sequence[Row]:
     return ordered
 
 
-def _files(row: Row) -> int:
+def _files(row: ManifestRow) -> int:
     return int(row["added_files_count"] + row["existing_files_count"])
 
 
 class _Made:
     """What a mutation does to the manifests of a state."""
 
-    def __init__(self, state: IcebergState, mutation: Mutation, writing: ManifestWriting) -> None:
+    def __init__(self, state: IcebergState, mutation: Mutation, writing: ManifestWriter) -> None:
         self.state, self.mutation, self.writing = state, mutation, writing
         self.tally = SnapshotTally()
-        self.sources = stored_names(writing.schema)
-        self.spec = state.contents.shape.specs[state.metadata.default_spec_id]
+        self.sources = type_names(writing.schema)
+        self.spec = state.contents.types.specs[state.metadata.default_spec_id]
         self.location = state.metadata.location.rstrip("/")
-        self.hides = hides(state, mutation.hidden)
+        self.hides = unite_positions(state, mutation.hidden)
         keys = {*mutation.removed.column("key").to_pylist(), *self.hides.emptied}
         files = state.snapshot.files.table if keys else FILES.empty_table()
         gone = files.filter(pc.is_in(files["key"], value_set=strings(sorted(keys)))) if keys else files.slice(0, 0)
@@ -225,7 +231,7 @@ class _Made:
         replaced = dict(self._replaced()) if len(self.changed) else {}
         return ManifestPlan(self.mutation, added, replaced, self.tally.counts, frozenset(self.files))
 
-    def _added(self) -> Iterator[Row]:
+    def _added(self) -> Iterator[ManifestRow]:
         """The manifest of new data files."""
         staged = self.mutation.added
         if self.mutation.covered:
@@ -237,12 +243,12 @@ class _Made:
         self.tally.added(files)
         yield self.writing.of_new(DATA, self.spec.spec_id, tuple_schema(self.spec, self.sources), files)
 
-    def _hidden(self) -> Iterator[Row]:
+    def _hidden(self) -> Iterator[ManifestRow]:
         """Manifests of new deletes, one per spec."""
         own, places = self._covered()
         hidden = {**self.hides.united, **own}
-        places |= placed(self.state, list(self.hides.united))
-        by_spec: dict[int, list[tuple[Placed, Mapping[str, Any]]]] = {}
+        places |= partitions_of(self.state, list(self.hides.united))
+        by_spec: dict[int, list[tuple[FilePartition, Mapping[str, Any]]]] = {}
         folder = f"{self.location}/{DATA_FOLDER}"
         for place, file in delete_files(self.writing, hidden, places, folder):
             by_spec.setdefault(place.spec_id, []).append((place, file))
@@ -253,7 +259,7 @@ class _Made:
             files = [{**file, "partition": _fitted(place, tuples)} for place, file in made]
             yield self.writing.of_new(DELETES, spec_id, tuples, files)
 
-    def _replaced(self) -> Iterator[tuple[str, Row]]:
+    def _replaced(self) -> Iterator[tuple[str, ManifestRow]]:
         """Manifests without what goes, by the path of what they were."""
         for one in self.state.contents.listed:
             gone = self._gone(one)
@@ -261,10 +267,10 @@ class _Made:
                 self.tally.removed(one, gone)
                 yield one.manifest.path, self.writing.without(one, gone.tolist())
 
-    def _gone(self, one: Listed) -> Any:
+    def _gone(self, one: ManifestEntries) -> Any:
         if one.manifest.content == DELETES:
             about_none = pc.is_in(one.entries["file_path"].combine_chunks(), value_set=self.dangling)
-            return outdated(one, self.changed) | about_none.to_numpy(zero_copy_only=False)
+            return superseded(one, self.changed) | about_none.to_numpy(zero_copy_only=False)
         if not len(one) or not len(self.removed):
             return np.zeros(len(one), np.bool_)
         return pc.is_in(one.entries["file_path"].combine_chunks(), value_set=self.removed).to_numpy(
@@ -283,7 +289,7 @@ class _Made:
         with_ids = self.writing.version >= ROW_IDS_SINCE
         return data_files(staged, self.spec, self.sources, self.location, with_ids=with_ids)
 
-    def _covered(self) -> tuple[dict[str, Any], dict[str, Placed]]:
+    def _covered(self) -> tuple[dict[str, Any], dict[str, FilePartition]]:
         """Rows of its own new files that a transaction hides, and where these files are placed."""
         hidden, places = {}, {}
         if not self.mutation.covered:
@@ -298,7 +304,7 @@ class _Made:
             positions = self.mutation.covered.get(key)
             if positions and len(positions) < file["record_count"]:
                 hidden[file["file_path"]] = positions
-                places[file["file_path"]] = Placed(self.spec.spec_id, tuples, file["partition"])
+                places[file["file_path"]] = FilePartition(self.spec.spec_id, tuples, file["partition"])
         return hidden, places
 
 
@@ -306,7 +312,7 @@ def _told(staged: pa.Table) -> tuple[Sequence[str], Sequence[int]]:
     return staged["key"].to_pylist(), staged["num_records"].to_pylist()
 
 
-def _fitted(place: Placed, tuples: Mapping[str, Any]) -> Mapping[str, Any]:
+def _fitted(place: FilePartition, tuples: Mapping[str, Any]) -> Mapping[str, Any]:
     """A tuple under the names of another manifest of the same spec."""
     if place.tuples is tuples or place.tuples == tuples:
         return place.value

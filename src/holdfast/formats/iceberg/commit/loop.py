@@ -8,10 +8,10 @@ from holdfast.env import Env
 from holdfast.formats.iceberg.catalog.commit import attempt
 from holdfast.formats.iceberg.catalog.tables import CatalogTable
 from holdfast.formats.iceberg.commit.attempt import prepare
-from holdfast.formats.iceberg.commit.reuse import Drafts
+from holdfast.formats.iceberg.commit.drafts import Drafts
 from holdfast.formats.iceberg.commit.summary import APP
-from holdfast.formats.iceberg.commit.winners import since, stands_beside
-from holdfast.formats.iceberg.metadata.file import MAIN
+from holdfast.formats.iceberg.commit.winners import appended_manifests, winners_since
+from holdfast.formats.iceberg.metadata.table_metadata import MAIN
 from holdfast.formats.iceberg.state import IcebergState
 from holdfast.model.mutation import Came, Committed, Mutation, Outcome
 from holdfast.model.snapshot import Snapshot
@@ -47,9 +47,9 @@ class IcebergFormat:
         """The table as it is now, and the snapshots that came."""
         newest = self.newest(state)
         if self.drafts.plan is not None:
-            is_same = stands_beside(state, newest) is not None
+            is_same = appended_manifests(state, newest) is not None
             self.drafts.carry(state.version, newest.version if is_same else None)
-        return newest, since(state, newest)
+        return newest, winners_since(state, newest)
 
     def abandon(self, state: IcebergState) -> None:
         """Delete what attempts wrote that all lost."""
@@ -61,5 +61,5 @@ class IcebergFormat:
 
     def app_version(self, state: IcebergState, app_id: str) -> int | None:
         """How far an application has written, as the newest snapshot that speaks of it says."""
-        told = (entry.summary.get(f"{APP}{app_id}") for entry in state.metadata.line(state.entry))
+        told = (entry.summary.get(f"{APP}{app_id}") for entry in state.metadata.ancestry(state.entry))
         return next((int(version) for version in told if version is not None), None)

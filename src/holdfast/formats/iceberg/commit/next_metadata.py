@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.formats.iceberg.metadata.file import MAIN, ROW_IDS_SINCE, TableMetadata
+from holdfast.formats.iceberg.metadata.table_metadata import MAIN, ROW_IDS_SINCE, TableMetadata
 from holdfast.schema.properties import number
 from holdfast.storage.error_mapping import json_record
 

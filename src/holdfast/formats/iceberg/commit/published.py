@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from holdfast.errors import UnknownVersion
 from holdfast.formats.iceberg.commit.summary import OPERATION
-from holdfast.formats.iceberg.metadata.file import SnapshotEntry
+from holdfast.formats.iceberg.metadata.table_metadata import SnapshotEntry
 from holdfast.formats.iceberg.state import IcebergState
 from holdfast.model.mutation import Mutation
 from holdfast.model.publication import VERSIONS, Publication, publication_of
@@ -19,7 +19,7 @@ PREFIX = "holdfast.published."
 _MOVES_ROWS = "replace"
 
 
-def published(mutation: Mutation, parent: SnapshotEntry | None, sequence: int) -> dict[str, str]:
+def publication_summary(mutation: Mutation, parent: SnapshotEntry | None, sequence: int) -> dict[str, str]:
     """What the summary of a snapshot with this sequence number says of publications."""
     if mutation.publishes is not None:
         return {f"{PREFIX}{name}": text for name, text in mutation.publishes.landed(sequence).told().items()}
@@ -30,7 +30,7 @@ def published(mutation: Mutation, parent: SnapshotEntry | None, sequence: int) -
 
 def published_into(state: IcebergState) -> Publication | None:
     """What the table has of another one; None where no snapshot that is left says it has any."""
-    for entry in state.metadata.line(state.entry):
+    for entry in state.metadata.ancestry(state.entry):
         if f"{PREFIX}{VERSIONS}" in entry.summary:
             told = {n.removeprefix(PREFIX): text for n, text in entry.summary.items() if n.startswith(PREFIX)}
             return publication_of(told, where=f"snapshot {entry.snapshot_id} of {state.metadata.location}")
@@ -39,7 +39,7 @@ def published_into(state: IcebergState) -> Publication | None:
 
 def changed_since(state: IcebergState) -> tuple[int, str] | None:
     """The last snapshot, and what it is called, that changed rows and published none; None where none did."""
-    for entry in state.metadata.line(state.entry):
+    for entry in state.metadata.ancestry(state.entry):
         if f"{PREFIX}{VERSIONS}" in entry.summary:
             return None
         if entry.operation != _MOVES_ROWS:
@@ -50,7 +50,7 @@ def changed_since(state: IcebergState) -> tuple[int, str] | None:
 def first_after(state: IcebergState, sequence: int) -> int:
     """The id of the snapshot after the one with a sequence number, on the way to the one a state is at."""
     after = None
-    for entry in state.metadata.line(state.entry):
+    for entry in state.metadata.ancestry(state.entry):
         if entry.sequence_number == sequence and after is not None:
             return after.snapshot_id
         after = entry

@@ -12,28 +12,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from holdfast.formats.iceberg.audit.tuples import check_tuples
-from holdfast.formats.iceberg.commit.manifests import ManifestWriting, listed_before
+from holdfast.formats.iceberg.audit.partition_values import check_partition_values
+from holdfast.formats.iceberg.commit.manifest_writer import ManifestWriter, manifest_list_rows
 from holdfast.formats.iceberg.commit.summary import totals_of
-from holdfast.formats.iceberg.metadata.manifests import DATA, Listed, miscounted
+from holdfast.formats.iceberg.metadata.manifests import DATA, ManifestEntries, count_mismatch
 from holdfast.formats.iceberg.state import IcebergState
 
 Counts = Mapping[str, int]  # rows by file key
 
 
-def mended(writing: ManifestWriting, counts: Counts) -> Iterator[Mapping[str, Any]]:
+def repaired_manifests(writing: ManifestWriter, counts: Counts) -> Iterator[Mapping[str, Any]]:
     """The manifests of the state that is written on, with the tuples that files prove and these row counts."""
     state = writing.state
-    exact = check_tuples(state, footers=True).exact or {}
+    exact = check_partition_values(state, footers=True).exact or {}
     listed = {one.manifest.path: one for one in state.contents.listed}
-    for row in listed_before(state):
+    for row in manifest_list_rows(state):
         one = listed[row["manifest_path"]]
         rows = _rows(state, one, counts)
-        is_wrong = one.manifest.path in exact or miscounted(one) is not None or any(n is not None for n in rows)
+        is_wrong = one.manifest.path in exact or count_mismatch(one) is not None or any(n is not None for n in rows)
         yield writing.retold(one, exact.get(one.manifest.path, {}), rows) if is_wrong else row
 
 
-def mended_totals(state: IcebergState, counts: Counts) -> dict[str, int]:
+def repaired_totals(state: IcebergState, counts: Counts) -> dict[str, int]:
     """What the totals of a snapshot must be once its files have these row counts."""
     totals = totals_of(state.contents.listed)
     for one in state.contents.listed if counts else ():
@@ -42,7 +42,7 @@ def mended_totals(state: IcebergState, counts: Counts) -> dict[str, int]:
     return totals
 
 
-def _rows(state: IcebergState, one: Listed, counts: Counts) -> list[int | None]:
+def _rows(state: IcebergState, one: ManifestEntries, counts: Counts) -> list[int | None]:
     """The row counts of a manifest's files that are put right; None: as it is said."""
     if not counts or one.manifest.content != DATA:
         return [None] * len(one)

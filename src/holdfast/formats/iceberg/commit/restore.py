@@ -17,20 +17,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from holdfast.formats.iceberg.commit.manifests import ManifestWriting, listed_before
+from holdfast.formats.iceberg.commit.manifest_writer import ManifestWriter, manifest_list_rows
 from holdfast.formats.iceberg.commit.summary import SnapshotTally
-from holdfast.formats.iceberg.commit.winners import names_of
-from holdfast.formats.iceberg.metadata.groups import groups_of
-from holdfast.formats.iceberg.metadata.manifests import DELETES, Listed
+from holdfast.formats.iceberg.commit.winners import file_names
+from holdfast.formats.iceberg.metadata.manifests import DELETES, ManifestEntries
+from holdfast.formats.iceberg.metadata.partition_groups import partition_groups
 from holdfast.formats.iceberg.state import IcebergState
 
 
-def restored(writing: ManifestWriting, then: IcebergState, tally: SnapshotTally) -> Iterator[Mapping[str, Any]]:
+def restored_manifests(
+    writing: ManifestWriter, then: IcebergState, tally: SnapshotTally
+) -> Iterator[Mapping[str, Any]]:
     """The manifests of a snapshot with the files of `then`; those of the state that is written on lead to it."""
     now = writing.state
     difference = _Difference(now, then)
     going = {one.manifest.path: (one, gone) for one, gone in difference.going}
-    for row in listed_before(now):
+    for row in manifest_list_rows(now):
         one, gone = going[row["manifest_path"]]
         if not gone.any():
             yield row
@@ -43,7 +45,7 @@ def restored(writing: ManifestWriting, then: IcebergState, tally: SnapshotTally)
             yield writing.again(one, back.tolist())
 
 
-def coming_back(now: IcebergState, then: IcebergState) -> tuple[int, int, pa.Array]:
+def files_to_restore(now: IcebergState, then: IcebergState) -> tuple[int, int, pa.Array]:
     """How many data files a restore takes away and brings back; and the paths of all files that come back."""
     difference = _Difference(now, then)
     counts = (
@@ -59,16 +61,16 @@ class _Difference:
 
     def __init__(self, now: IcebergState, then: IcebergState) -> None:
         ours, theirs = now.contents.listed, then.contents.listed
-        groups = groups_of((*ours, *theirs), now.contents.shape.specs, where=now.metadata_path)
+        groups = partition_groups((*ours, *theirs), now.contents.types.specs, where=now.metadata_path)
         names = [_placed(one, group) for one, group in zip((*ours, *theirs), groups, strict=True)]
         kept, wanted = _joined(names[: len(ours)]), _joined(names[len(ours) :])
         self.going = [(one, _beyond(own, wanted)) for one, own in zip(ours, names, strict=False)]
         self.coming = [(one, _beyond(own, kept)) for one, own in zip(theirs, names[len(ours) :], strict=True)]
 
 
-def _placed(one: Listed, group: NDArray[np.int64]) -> pa.Array:
+def _placed(one: ManifestEntries, group: NDArray[np.int64]) -> pa.Array:
     """What tells the entries of a manifest from others: the file and the partition it is said to be in."""
-    return pc.binary_join_element_wise(names_of(one.entries), pa.array(group).cast(pa.string()), "@")
+    return pc.binary_join_element_wise(file_names(one.entries), pa.array(group).cast(pa.string()), "@")
 
 
 def _joined(names: Sequence[pa.Array]) -> pa.Array:

@@ -12,15 +12,15 @@ import pyarrow.compute as pc
 
 from holdfast.errors import Invalid
 from holdfast.formats.iceberg.commit.staging import value_of
-from holdfast.formats.iceberg.metadata.groups import combined, numbered
-from holdfast.formats.iceberg.metadata.values import partition_values
+from holdfast.formats.iceberg.metadata.partition_groups import pair_codes, value_codes
+from holdfast.formats.iceberg.metadata.single_values import decode_partition_values
 from holdfast.formats.iceberg.state import IcebergState
 from holdfast.model.files import PARTITION
 
 
-def beside(state: IcebergState, staged: pa.Table) -> pa.BooleanArray:
+def in_same_partitions(state: IcebergState, staged: pa.Table) -> pa.BooleanArray:
     """Which of a table's files are of a partition that staged files are of."""
-    files, shape = state.snapshot.files.table, state.contents.shape
+    files, shape = state.snapshot.files.table, state.contents.types
     spec, where = shape.specs[state.metadata.default_spec_id], state.metadata.location
     if spec.is_unpartitioned:
         raise Invalid(f"dynamic partition overwrite needs a partitioned table, and {where} is none")
@@ -38,5 +38,5 @@ def beside(state: IcebergState, staged: pa.Table) -> pa.BooleanArray:
         if f.field_id in placed:
             raw = pa.array([value_of(text.get(str(f.field_id)), f.spelled) for text in texts])
             own = pc.struct_field(files[PARTITION].combine_chunks(), f.name)
-            codes = combined(codes, numbered([own, partition_values(raw, f.spelled, f.type)]))
+            codes = pair_codes(codes, value_codes([own, decode_partition_values(raw, f.spelled, f.type)]))
     return pa.array(np.isin(codes[: files.num_rows], codes[files.num_rows :]))

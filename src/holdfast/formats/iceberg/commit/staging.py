@@ -14,17 +14,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from holdfast.formats.iceberg.commit.schemas import decimal_bytes, safe_name
-from holdfast.formats.iceberg.metadata.carried import measured_ids
-from holdfast.formats.iceberg.metadata.manifests import ROWS
-from holdfast.formats.iceberg.metadata.spec import Spec
+from holdfast.formats.iceberg.commit.avro_schemas import decimal_bytes, safe_name
+from holdfast.formats.iceberg.metadata.manifests import DATA_FILE
+from holdfast.formats.iceberg.metadata.partition_spec import PartitionSpec
+from holdfast.formats.iceberg.metadata.row_id_metrics import row_id_metrics
 from holdfast.parquet.placing import PlacedBy, unscaled
 from holdfast.schema.types import Struct
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 
 
-def placed_by(spec: Spec, schema: Struct) -> tuple[PlacedBy, ...]:
+def placed_by(spec: PartitionSpec, schema: Struct) -> tuple[PlacedBy, ...]:
     """How rows are placed by a spec; a void field says nothing of where they go."""
     found = dict(_by_id(schema))
     return tuple(
@@ -34,30 +34,30 @@ def placed_by(spec: Spec, schema: Struct) -> tuple[PlacedBy, ...]:
     )
 
 
-def missing_source(spec: Spec, schema: Struct) -> str | None:
+def missing_source(spec: PartitionSpec, schema: Struct) -> str | None:
     """The name of a partition field that has no column any more."""
     found = dict(_by_id(schema))
     return next((f.name for f in spec.fields if f.transform.kind != "void" and f.source_id not in found), None)
 
 
 def data_files(
-    staged: pa.Table, spec: Spec, sources: Mapping[int, str], location: str, *, with_ids: bool
+    staged: pa.Table, spec: PartitionSpec, sources: Mapping[int, str], location: str, *, with_ids: bool
 ) -> Iterator[dict[str, Any]]:
     """What manifests say of each staged file, in their order; `with_ids` also of the row ids that it carries."""
     for row in staged.to_pylist():  # one per file
         yield {
-            "content": ROWS,
+            "content": DATA_FILE,
             "file_path": f"{location}/{row['key']}",
             "file_format": "PARQUET",
             "partition": tuple_of(spec, sources, dict(row["partition_values"] or ())),
             "record_count": row["num_records"],
             "file_size_in_bytes": row["size"],
             "sort_order_id": 0,
-            **_metrics({**json.loads(row["stats"] or "{}"), **(measured_ids(row) if with_ids else {})}),
+            **_metrics({**json.loads(row["stats"] or "{}"), **(row_id_metrics(row) if with_ids else {})}),
         }
 
 
-def tuple_of(spec: Spec, sources: Mapping[int, str], texts: Mapping[str, str | None]) -> dict[str, Any]:
+def tuple_of(spec: PartitionSpec, sources: Mapping[int, str], texts: Mapping[str, str | None]) -> dict[str, Any]:
     """A tuple as Avro holds it, by the names of its fields."""
     return {
         safe_name(f.name): value_of(texts.get(str(f.field_id)), f.transform.result(sources[f.source_id]))

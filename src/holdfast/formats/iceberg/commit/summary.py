@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from holdfast.formats.iceberg.metadata.manifests import DELETES, EQUALITY_DELETES, Listed
+from holdfast.formats.iceberg.metadata.manifests import DELETES, EQUALITY_DELETES, ManifestEntries
 
 OPERATION = "holdfast.operation"
 KEEPS_IDS = "holdfast.keeps-row-ids"
@@ -52,15 +52,15 @@ class SnapshotTally:
             self.counts["added-position-deletes"] += file["record_count"]
             self.counts["added-files-size"] += file["content_size_in_bytes"] if vector else file["file_size_in_bytes"]
 
-    def removed(self, listed: Listed, gone: NDArray[np.bool_]) -> None:
+    def removed(self, listed: ManifestEntries, gone: NDArray[np.bool_]) -> None:
         """Entries of a manifest that go."""
         self._counted(listed, gone, {"all": "removed", "data": "deleted"})
 
-    def restored(self, listed: Listed, back: NDArray[np.bool_]) -> None:
+    def restored(self, listed: ManifestEntries, back: NDArray[np.bool_]) -> None:
         """Entries of an earlier manifest that come back."""
         self._counted(listed, back, {"all": "added", "data": "added"})
 
-    def _counted(self, listed: Listed, chosen: NDArray[np.bool_], words: Mapping[str, str]) -> None:
+    def _counted(self, listed: ManifestEntries, chosen: NDArray[np.bool_], words: Mapping[str, str]) -> None:
         entries, word = listed.entries.filter(chosen), words["all"]
         rows = pc.sum(entries["record_count"]).as_py() or 0
         sizes = pc.sum(pc.coalesce(entries["content_size_in_bytes"], entries["file_size_in_bytes"])).as_py() or 0
@@ -80,7 +80,7 @@ class SnapshotTally:
         self.counts[f"{word}-position-deletes"] += rows - values
 
 
-def totals_of(listed: Iterable[Listed]) -> dict[str, int]:
+def totals_of(listed: Iterable[ManifestEntries]) -> dict[str, int]:
     """What the totals of a snapshot with these manifests must be."""
     totals = dict.fromkeys(("total-data-files", "total-records", "total-delete-files"), 0)
     for one in listed:

@@ -25,24 +25,24 @@ from numpy.typing import NDArray
 
 from holdfast.errors import Conflict
 from holdfast.formats.iceberg.commit.summary import APP, KEEPS_IDS, OPERATION, REPAIR
-from holdfast.formats.iceberg.deletes.scope import DeleteFiles, lost_by, refers_to
+from holdfast.formats.iceberg.deletes.scope import DeleteFiles, have_equality_deletes, referenced_files
 from holdfast.formats.iceberg.metadata.contents import LazyFiles
-from holdfast.formats.iceberg.metadata.file import SnapshotEntry
-from holdfast.formats.iceberg.metadata.manifests import DATA, DELETES, Manifest
-from holdfast.formats.iceberg.metadata.path_match import places_of
-from holdfast.formats.iceberg.state import IcebergState, moved
+from holdfast.formats.iceberg.metadata.manifests import DATA, DELETES, ManifestFile
+from holdfast.formats.iceberg.metadata.paths import path_indices
+from holdfast.formats.iceberg.metadata.table_metadata import SnapshotEntry
+from holdfast.formats.iceberg.state import IcebergState, time_travel
 from holdfast.model.files import FileTable, Slab
 from holdfast.model.mutation import Came, Winner
 
 
-def since(old: IcebergState, new: IcebergState) -> Came:
+def winners_since(old: IcebergState, new: IcebergState) -> Came:
     """Every snapshot after `old` up to `new`, oldest first; a change of the schema alone is told as one too."""
     chain = _between(old, new)
     came = _appended(old, new, chain) or _compared(old, new, chain)
     return came if _shape(old) == _shape(new) else replace(came, winners=(*came.winners, _reshaped(new)))
 
 
-def stands_beside(old: IcebergState, new: IcebergState) -> tuple[Manifest, ...] | None:
+def appended_manifests(old: IcebergState, new: IcebergState) -> tuple[ManifestFile, ...] | None:
     """The manifests that came, where they are of data and all that had files stayed as they were; else None."""
     if old.entry is None or new.entry is None or _shape(old) != _shape(new):
         return None
@@ -52,7 +52,7 @@ def stands_beside(old: IcebergState, new: IcebergState) -> tuple[Manifest, ...] 
     return came if stayed and all(one.content == DATA for one in came) else None
 
 
-def _is_empty(state: IcebergState, manifest: Manifest) -> bool:
+def _is_empty(state: IcebergState, manifest: ManifestFile) -> bool:
     """Whether a manifest has no live file, so that the next list leaves it out."""
     known = state.contents.read.get(manifest.path)
     return manifest.files == 0 and (known is None or not len(known))
@@ -61,7 +61,7 @@ def _is_empty(state: IcebergState, manifest: Manifest) -> bool:
 def _compared(old: IcebergState, new: IcebergState, chain: Sequence[SnapshotEntry]) -> Came:
     winners, before = list[Winner](), old
     for entry in chain:
-        after = new if entry.snapshot_id == new.version else moved(new, version=entry.snapshot_id)
+        after = new if entry.snapshot_id == new.version else time_travel(new, version=entry.snapshot_id)
         winners.append(_Compared(before, after, entry))
         before = after
     return Came(tuple(winners), _Together(winners))
@@ -71,8 +71,8 @@ def _appended(old: IcebergState, new: IcebergState, chain: Sequence[SnapshotEntr
     """What came where it is appends alone; None: that is not told by the newest list."""
     if any(entry.operation != "append" for entry in chain):
         return None
-    manifests = stands_beside(old, new)
-    by_snapshot: dict[int | None, list[Manifest]] = {entry.snapshot_id: [] for entry in chain}
+    manifests = appended_manifests(old, new)
+    by_snapshot: dict[int | None, list[ManifestFile]] = {entry.snapshot_id: [] for entry in chain}
     if manifests is None or any(one.added_by not in by_snapshot for one in manifests):
         return None
     for one in manifests:
@@ -88,7 +88,7 @@ def _appended(old: IcebergState, new: IcebergState, chain: Sequence[SnapshotEntr
 
 def _between(old: IcebergState, new: IcebergState) -> list[SnapshotEntry]:
     chain: list[SnapshotEntry] = []
-    for entry in new.metadata.line(new.entry):
+    for entry in new.metadata.ancestry(new.entry):
         if entry.snapshot_id == old.version:
             return chain[::-1]
         chain.append(entry)
@@ -100,7 +100,7 @@ def _between(old: IcebergState, new: IcebergState) -> list[SnapshotEntry]:
     return chain[::-1]
 
 
-def touched(before: IcebergState, after: IcebergState) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def changed_files(before: IcebergState, after: IcebergState) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which files of the one state went and which of the other came; a file whose deletes changed did both."""
     was, now = before.snapshot.files.table, after.snapshot.files.table
     old, new = was["key"].combine_chunks(), now["key"].combine_chunks()
@@ -137,7 +137,7 @@ class _Compared(Winner):
     @cached_property
     def _touched(self) -> tuple[FileTable, frozenset[str]]:
         before, after = _apart(*self._states)
-        left, came = touched(before, after)
+        left, came = changed_files(before, after)
         gone = before.snapshot.files.table["key"].filter(pa.array(left))
         return after.snapshot.files.filter(pa.array(came)), frozenset(gone.to_pylist())
 
@@ -179,23 +179,25 @@ def _apart(before: IcebergState, after: IcebergState) -> tuple[IcebergState, Ice
     return _without(before, both), _without(after, both)
 
 
-def _without(state: IcebergState, manifests: set[Manifest]) -> IcebergState:
+def _without(state: IcebergState, manifests: set[ManifestFile]) -> IcebergState:
     contents = state.contents.only(one for one in state.contents.manifests if one not in manifests)
     return replace(state, contents=contents, snapshot=replace(state.snapshot, files=LazyFiles(contents)))
 
 
-def _deletes(state: IcebergState) -> set[Manifest]:
+def _deletes(state: IcebergState) -> set[ManifestFile]:
     return {one for one in state.contents.manifests if one.content == DELETES}
 
 
 def _by_value(now: pa.Table, was: DeleteFiles, is_: DeleteFiles) -> bool:
     """Whether deletes by value came or went that count for a live file."""
-    return any(len(some) and lost_by(now, some).any() for some in (_beyond(is_, was), _beyond(was, is_)))
+    return any(len(some) and have_equality_deletes(now, some).any() for some in (_beyond(is_, was), _beyond(was, is_)))
 
 
 def _beyond(some: DeleteFiles, others: DeleteFiles) -> DeleteFiles:
     """Delete files of the one that the other has not."""
-    return DeleteFiles(some.table.filter(pc.invert(pc.is_in(names_of(some.table), value_set=names_of(others.table)))))
+    return DeleteFiles(
+        some.table.filter(pc.invert(pc.is_in(file_names(some.table), value_set=file_names(others.table))))
+    )
 
 
 def _rehidden(now: pa.Table, was: DeleteFiles, is_: DeleteFiles) -> NDArray[np.bool_]:
@@ -207,8 +209,8 @@ def _rehidden(now: pa.Table, was: DeleteFiles, is_: DeleteFiles) -> NDArray[np.b
         changed = _beyond(some, others).by_position
         if not changed.num_rows:
             continue
-        about = refers_to(changed)
-        places = places_of(now["path"].combine_chunks(), about)
+        about = referenced_files(changed)
+        places = path_indices(now["path"].combine_chunks(), about)
         touched[places[places >= 0]] = True
         if about.null_count:
             several = changed.filter(pc.is_null(about))["group"]
@@ -219,19 +221,19 @@ def _rehidden(now: pa.Table, was: DeleteFiles, is_: DeleteFiles) -> NDArray[np.b
 def _reached_anew(was: pa.Table, now: pa.Table, old: DeleteFiles, new: DeleteFiles) -> NDArray[np.bool_]:
     """Files that position deletes about several files came to apply to, or no longer do, because tuples changed."""
     touched = np.zeros(now.num_rows, np.bool_)
-    several, before = (some.positions.filter(pc.is_null(refers_to(some.positions))) for some in (new, old))
+    several, before = (some.positions.filter(pc.is_null(referenced_files(some.positions))) for some in (new, old))
     if not several.num_rows or not before.num_rows or not was.num_rows:
         return touched
     at = pc.index_in(now["key"].combine_chunks(), value_set=was["key"].combine_chunks())
     groups = (now["group"].to_numpy(), was["group"].combine_chunks().take(at).to_numpy(zero_copy_only=False))
-    same = pc.index_in(names_of(several), value_set=names_of(before)).to_pylist()
+    same = pc.index_in(file_names(several), value_set=file_names(before)).to_pylist()
     for group, place in zip(several["group"].to_pylist(), same, strict=True):  # one per delete file of a repair
         if place is not None:
             touched |= (groups[0] == group) != (groups[1] == before["group"][place].as_py())
     return touched
 
 
-def names_of(entries: pa.Table) -> pa.Array:
+def file_names(entries: pa.Table) -> pa.Array:
     """What tells files apart: several vectors are in one."""
     offsets = pc.fill_null(entries["content_offset"].cast(pa.string()), "")
     return pc.binary_join_element_wise(entries["file_path"], offsets, "@").combine_chunks()

@@ -21,7 +21,7 @@ from holdfast.schema.types import Array, Field, Map, Struct
 _NO_TUPLE = pa.struct([])
 
 
-def gone_by_value(
+def equality_delete_set(
     snapshot: Snapshot, schemas: Sequence[Struct], ids: Sequence[int], everywhere: bool, entries: pa.Table, paths: Paths
 ) -> GoneByValue:
     """Equality deletes over the same columns; `schemas` are those a column may be of, the one to prefer first."""

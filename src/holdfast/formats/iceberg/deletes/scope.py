@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from holdfast.errors import Damaged, Unsupported
-from holdfast.formats.iceberg.metadata.manifests import ENTRIES, EQUALITY_DELETES, POSITION_DELETES, Listed
-from holdfast.formats.iceberg.metadata.metrics import picked
-from holdfast.formats.iceberg.metadata.path_match import same_files
-from holdfast.formats.iceberg.metadata.spec import Spec
+from holdfast.formats.iceberg.metadata.manifests import ENTRIES, EQUALITY_DELETES, POSITION_DELETES, ManifestEntries
+from holdfast.formats.iceberg.metadata.metrics import metric_of
+from holdfast.formats.iceberg.metadata.partition_spec import PartitionSpec
+from holdfast.formats.iceberg.metadata.paths import match_paths
 from holdfast.model.files import DV
 
 PUFFIN, POSITIONS = "puffin", "positions"  # how hidden positions are stored
@@ -66,7 +66,7 @@ class DeleteFiles:
 
 
 def delete_files(
-    listed: Sequence[Listed], groups: Sequence[NDArray[np.int64]], specs: Mapping[int, Spec]
+    listed: Sequence[ManifestEntries], groups: Sequence[NDArray[np.int64]], specs: Mapping[int, PartitionSpec]
 ) -> DeleteFiles:
     """The entries of all delete manifests."""
     tables = []
@@ -83,15 +83,15 @@ def delete_files(
     return DeleteFiles(pa.schema([*ENTRIES, *(pa.field(n, t) for n, t in extra)]).empty_table())
 
 
-def refers_to(positions: pa.Table) -> pa.Array:
+def referenced_files(positions: pa.Table) -> pa.Array:
     """The data file that each position-delete file is about, where it is about one: said, or told by equal bounds."""
-    low = picked(positions["lower_bounds"], FILE_PATH_ID)
-    high = picked(positions["upper_bounds"], FILE_PATH_ID)
+    low = metric_of(positions["lower_bounds"], FILE_PATH_ID)
+    high = metric_of(positions["upper_bounds"], FILE_PATH_ID)
     single = pc.if_else(pc.equal(low, high), low, pa.scalar(None, pa.binary())).cast(pa.string())
     return pc.coalesce(positions["referenced_data_file"].combine_chunks(), single)
 
 
-def hidden_by(files: pa.Table, deletes: DeleteFiles, *, at: int | None, where: str) -> pa.Array:
+def dv_column(files: pa.Table, deletes: DeleteFiles, *, at: int | None, where: str) -> pa.Array:
     """The `dv` of every data file; of position-delete files it says that those of snapshot `at` may hide rows."""
     vectors = _vectors(files, deletes.vectors, where)
     if not (positions := deletes.positions).num_rows:
@@ -106,7 +106,7 @@ def _vectors(files: pa.Table, vectors: pa.Table, where: str) -> pa.Array:
     if not vectors.num_rows:
         return pa.nulls(files.num_rows, DV)
     _check_descriptors(vectors)
-    matches = same_files(files["path"].combine_chunks(), vectors["referenced_data_file"].combine_chunks())
+    matches = match_paths(files["path"].combine_chunks(), vectors["referenced_data_file"].combine_chunks())
     _check_placed(files, vectors, matches, where)
     matches = [(f, v) for f, v in _in_time(files, vectors, matches)]
     by_file = np.full(files.num_rows, -1, np.int64)
@@ -138,12 +138,12 @@ def _check_descriptors(vectors: pa.Table) -> None:
 
 def _touched(files: pa.Table, positions: pa.Table, where: str) -> NDArray[np.bool_]:
     """Data files that some position-delete file may speak of."""
-    about = refers_to(positions)
+    about = referenced_files(positions)
     one = pc.is_valid(about)
     single = positions.filter(one)
     touched = np.zeros(files.num_rows, np.bool_)
     if single.num_rows:
-        matches = same_files(files["path"].combine_chunks(), about.filter(one))
+        matches = match_paths(files["path"].combine_chunks(), about.filter(one))
         _check_placed(files, single, matches, where)
         touched[[f for f, _ in _in_time(files, single, matches)]] = True
     several = positions.filter(pc.invert(one))
@@ -152,7 +152,7 @@ def _touched(files: pa.Table, positions: pa.Table, where: str) -> NDArray[np.boo
     return touched
 
 
-def lost_by(files: pa.Table, deletes: DeleteFiles) -> NDArray[np.bool_]:
+def have_equality_deletes(files: pa.Table, deletes: DeleteFiles) -> NDArray[np.bool_]:
     """Data files that some equality delete applies to."""
     lost = np.zeros(files.num_rows, np.bool_)
     equality, sequences = deletes.equality, _numbers(files, "sequence")
@@ -167,7 +167,7 @@ def lost_by(files: pa.Table, deletes: DeleteFiles) -> NDArray[np.bool_]:
 def dangling(files: pa.Table, deletes: DeleteFiles) -> pa.Array:
     """The paths of delete files, other than those about one data file, that apply to none of these files."""
     by_value = pc.equal(deletes.table["content"], EQUALITY_DELETES)
-    several = deletes.table.filter(pc.or_(by_value, pc.is_null(refers_to(deletes.table))))
+    several = deletes.table.filter(pc.or_(by_value, pc.is_null(referenced_files(deletes.table))))
     stamps, own = _numbers(several, "sequence_number"), _numbers(several, "group")
     sequences, groups = _numbers(files, "sequence"), _numbers(files, "group")
     oldest = np.full(int(max(groups.max(initial=-1), own.max(initial=-1))) + 1, _NEVER, np.int64)

@@ -15,25 +15,25 @@ import pyarrow.compute as pc
 
 from holdfast.errors import Invalid, NoRowIdentity, UnknownVersion, Unsupported
 from holdfast.formats.iceberg.commit.summary import OPERATION
-from holdfast.formats.iceberg.commit.winners import touched
-from holdfast.formats.iceberg.metadata.file import SnapshotEntry
-from holdfast.formats.iceberg.state import IcebergState, moved
+from holdfast.formats.iceberg.commit.winners import changed_files
+from holdfast.formats.iceberg.metadata.table_metadata import SnapshotEntry
+from holdfast.formats.iceberg.state import IcebergState, time_travel
 from holdfast.model.commits import MOVED, CommitFacts, CommitRange, Described
 from holdfast.model.files import FILES, FileTable, Slab
 from holdfast.model.snapshot import Snapshot
 
 
-def read_stretch(newest: IcebergState, start: int, end: int | None) -> CommitRange:
+def read_commit_range(newest: IcebergState, start: int, end: int | None) -> CommitRange:
     """The snapshots from one to another, both included, both of one line of descent."""
     entries = _chain(newest, start, newest.version if end is None else end)
     parent = entries[0].parent_snapshot_id
     if parent is not None and newest.metadata.snapshot(parent) is None:
         raise UnknownVersion(f"snapshot {parent}, before {start}, is gone: begin with a later one", version=start)
-    before = None if parent is None else moved(newest, version=parent)
+    before = None if parent is None else time_travel(newest, version=parent)
     at, first, facts = before, None, list[CommitFacts]()
     added, removed = [MOVED.empty_table()], [MOVED.empty_table()]
     for entry in entries:
-        state = moved(newest, version=entry.snapshot_id)
+        state = time_travel(newest, version=entry.snapshot_id)
         _refuse(state)
         described = _described(state)
         changed = first is None or at is None or described != _described(at)
@@ -46,8 +46,8 @@ def read_stretch(newest: IcebergState, start: int, end: int | None) -> CommitRan
     assert at is not None, "a stretch has a snapshot"
     assert first is not None, "a stretch has a snapshot"
     return CommitRange(
-        None if before is None else as_told(before),
-        as_told(at),
+        None if before is None else at_sequence_number(before),
+        at_sequence_number(at),
         tuple(facts),
         first,
         pa.concat_tables(added),
@@ -85,7 +85,7 @@ def _moves(before: IcebergState | None, after: IcebergState, entry: SnapshotEntr
     if before is None:
         every = np.ones(len(after.snapshot.files), np.bool_)
         return _moved(after, every, entry), MOVED.empty_table()
-    left, came = touched(before, after)
+    left, came = changed_files(before, after)
     return _moved(after, came, entry), _moved(before, left, entry)
 
 
@@ -126,7 +126,7 @@ def _described(state: IcebergState) -> Described:
     return Described(state.snapshot.schema, (), state.snapshot.identity is not None, False)
 
 
-def as_told(state: IcebergState) -> Snapshot:
+def at_sequence_number(state: IcebergState) -> Snapshot:
     """A state by its sequence number; its files hold all columns, so where they are placed does not matter."""
     sequence = 0 if state.entry is None else state.entry.sequence_number
     slabs = tuple(Slab(slab.files.select(FILES.names), slab.stats) for slab in state.snapshot.files.slabs)

@@ -13,9 +13,9 @@ from holdfast.formats.iceberg.state import IcebergState
 _NEVER_BACK = frozenset({"WRITE", "DELETE", "UPDATE", "MERGE", "OPTIMIZE", "REORG"})
 
 
-def came_back(after: IcebergState, sequence: int) -> str | None:
+def why_rows_may_be_back(after: IcebergState, sequence: int) -> str | None:
     """Why rows may have come back since a sequence number; None where none did."""
-    for entry in after.metadata.line(after.entry):
+    for entry in after.metadata.ancestry(after.entry):
         if entry.sequence_number == sequence:
             return None
         if entry.sequence_number < sequence:

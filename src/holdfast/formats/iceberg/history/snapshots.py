@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from holdfast.formats.iceberg.metadata.file import TableMetadata
+from holdfast.formats.iceberg.metadata.table_metadata import TableMetadata
 from holdfast.storage.arrays import maps
 
 HISTORY = pa.schema(

@@ -17,22 +17,22 @@ from numpy.typing import NDArray
 
 from holdfast.errors import Unsupported
 from holdfast.formats.iceberg.commit.summary import OPERATION
-from holdfast.formats.iceberg.commit.winners import touched
+from holdfast.formats.iceberg.commit.winners import changed_files
 from holdfast.formats.iceberg.deletes.scope import POSITIONS
-from holdfast.formats.iceberg.metadata.file import SnapshotEntry
 from holdfast.formats.iceberg.metadata.manifests import DATA
-from holdfast.formats.iceberg.state import IcebergState, moved
+from holdfast.formats.iceberg.metadata.table_metadata import SnapshotEntry
+from holdfast.formats.iceberg.state import IcebergState, time_travel
 from holdfast.model.files import DV, FILES, FileTable, Slab
 from holdfast.model.touch import Touch, Trail
 
 
 def trail(newest: IcebergState) -> Trail:
     """What is left of the commits of a table whose rows have ids."""
-    line = newest.metadata.line(newest.entry)
-    entries = list(takewhile(lambda entry: _has_ids(moved(newest, version=entry.snapshot_id)), line))[::-1]
+    line = newest.metadata.ancestry(newest.entry)
+    entries = list(takewhile(lambda entry: _has_ids(time_travel(newest, version=entry.snapshot_id)), line))[::-1]
     if not entries or entries[0].parent_snapshot_id is None:
         return Trail(None, FileTable(), _touches(newest, None, entries))
-    first = moved(newest, version=entries[0].snapshot_id)
+    first = time_travel(newest, version=entries[0].snapshot_id)
     return Trail(entries[0].sequence_number, told(first), _touches(newest, first, entries[1:]))
 
 
@@ -51,7 +51,7 @@ def _has_ids(state: IcebergState) -> bool:
 
 def _touches(newest: IcebergState, before: IcebergState | None, entries: Sequence[SnapshotEntry]) -> Iterator[Touch]:
     for entry in entries:
-        state = moved(newest, version=entry.snapshot_id)
+        state = time_travel(newest, version=entry.snapshot_id)
         yield _touch(before, state, entry)
         before = state
 
@@ -66,7 +66,7 @@ def _touch(before: IcebergState | None, after: IcebergState, entry: SnapshotEntr
     if before is None:
         added, removed = told(after), FILES.empty_table()
     else:
-        left, came = touched(before, after)
+        left, came = changed_files(before, after)
         added, removed = told(after, came), told(before, left).table
     vectors = pc.struct_field(removed["dv"].combine_chunks(), "id")
     return Touch(

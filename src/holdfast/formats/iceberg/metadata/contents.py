@@ -14,10 +14,16 @@ import pyarrow as pa
 
 from holdfast.formats.iceberg.deletes.scope import DeleteFiles
 from holdfast.formats.iceberg.metadata.fetch import each
-from holdfast.formats.iceberg.metadata.file import SnapshotEntry
-from holdfast.formats.iceberg.metadata.files import ManifestShape, files_of
-from holdfast.formats.iceberg.metadata.manifests import Listed, Manifest, list_of, manifests_of, read_manifest
+from holdfast.formats.iceberg.metadata.file_table import ManifestTypes, build_file_table
+from holdfast.formats.iceberg.metadata.manifests import (
+    ManifestEntries,
+    ManifestFile,
+    manifest_files,
+    read_manifest,
+    read_manifest_list,
+)
 from holdfast.formats.iceberg.metadata.paths import Paths
+from holdfast.formats.iceberg.metadata.table_metadata import SnapshotEntry
 from holdfast.model.files import FileTable, Slab
 from holdfast.storage.error_mapping import parsing
 
@@ -28,23 +34,23 @@ class SnapshotContents:
 
     paths: Paths
     entry: SnapshotEntry | None
-    shape: ManifestShape
+    types: ManifestTypes
     where: str
-    read: dict[str, Listed] = field(default_factory=dict, repr=False)  # by path; grows as manifests are read
-    chosen: tuple[Manifest, ...] | None = field(default=None, repr=False)  # None: all of the snapshot's
+    read: dict[str, ManifestEntries] = field(default_factory=dict, repr=False)  # by path; grows as manifests are read
+    chosen: tuple[ManifestFile, ...] | None = field(default=None, repr=False)  # None: all of the snapshot's
 
     @cached_property
-    def manifests(self) -> tuple[Manifest, ...]:
+    def manifests(self) -> tuple[ManifestFile, ...]:
         if self.chosen is not None:
             return self.chosen
-        return () if self.entry is None else manifests_of(self.entry, self.records)
+        return () if self.entry is None else manifest_files(self.entry, self.records)
 
     @cached_property
     def records(self) -> pa.StructArray | None:
         """The list of the manifests as it is stored; None where there is none."""
-        return None if self.entry is None else list_of(self.paths, self.entry)
+        return None if self.entry is None else read_manifest_list(self.paths, self.entry)
 
-    def only(self, manifests: Iterable[Manifest]) -> SnapshotContents:
+    def only(self, manifests: Iterable[ManifestFile]) -> SnapshotContents:
         """Some of the manifests."""
         return replace(self, chosen=tuple(manifests))
 
@@ -54,21 +60,21 @@ class SnapshotContents:
         return "listed" in self.__dict__
 
     @cached_property
-    def listed(self) -> tuple[Listed, ...]:
+    def listed(self) -> tuple[ManifestEntries, ...]:
         """The live entries of every manifest, in the order of the list."""
         new = [m for m in self.manifests if m.path not in self.read or self.read[m.path].manifest != m]
         for manifest, found in zip(new, each(self.paths.location, self._read, new), strict=True):
             self.read[manifest.path] = found
         return tuple(self.read[m.path] for m in self.manifests)
 
-    def manifest(self, manifest: Manifest) -> Listed:
+    def manifest(self, manifest: ManifestFile) -> ManifestEntries:
         """The live entries of one manifest."""
         known = self.read.get(manifest.path)
         if known is None or known.manifest != manifest:
             known = self.read[manifest.path] = self._read(manifest)
         return known
 
-    def _read(self, manifest: Manifest) -> Listed:
+    def _read(self, manifest: ManifestFile) -> ManifestEntries:
         return read_manifest(self.paths, manifest)
 
     @cached_property
@@ -83,7 +89,7 @@ class SnapshotContents:
     def _files(self) -> tuple[FileTable, DeleteFiles]:
         at = None if self.entry is None else self.entry.snapshot_id
         with parsing(self.where, "has manifests that make no table", remedy="read an earlier snapshot"):
-            return files_of(self.paths, self.listed, self.shape, at=at, where=self.where)
+            return build_file_table(self.paths, self.listed, self.types, at=at, where=self.where)
 
 
 class LazyFiles(FileTable):

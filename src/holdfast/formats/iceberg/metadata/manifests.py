@@ -22,15 +22,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import Damaged, MissingFile
+from holdfast.formats.iceberg.avro.layouts import FIELD_ID
 from holdfast.formats.iceberg.avro.reader import read_container
-from holdfast.formats.iceberg.avro.values import FIELD_ID
-from holdfast.formats.iceberg.metadata.file import SnapshotEntry
 from holdfast.formats.iceberg.metadata.paths import Paths
+from holdfast.formats.iceberg.metadata.table_metadata import SnapshotEntry
 from holdfast.storage.base import LARGEST_BYTES, NotFound
 from holdfast.storage.open import place
 
 DATA, DELETES = 0, 1  # contents of a manifest
-ROWS, POSITION_DELETES, EQUALITY_DELETES = 0, 1, 2  # contents of a file
+DATA_FILE, POSITION_DELETES, EQUALITY_DELETES = 0, 1, 2  # contents of a file
 _DELETED = 2  # status of an entry
 _SPEC_DIGITS = 10
 _ANY_MANIFEST, _LENGTHS = 256 << 20, 16  # bytes that a manifest may have whatever its list says, and how many lengths
@@ -60,7 +60,7 @@ _ENTRY_FIELDS = frozenset({*ENTRIES.names, "status", "snapshot_id", "partition"}
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class FieldSummary:
     """What a list says of one partition field over all files of a manifest; bounds are single values as bytes."""
 
     contains_null: bool
@@ -70,7 +70,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ManifestFile:
     """A manifest as a list of them tells; `spec_id` is None in tables of version 1 that have no list."""
 
     path: str
@@ -81,15 +81,15 @@ class Manifest:
     length: int | None
     files: int | None = None  # live ones; None: not said
     rows: int | None = None  # of these
-    partitions: tuple[Summary, ...] | None = None  # of its files' tuples, a field of the spec each; None: not said
+    partitions: tuple[FieldSummary, ...] | None = None  # of its files' tuples, a field of the spec each; None: not said
     added_by: int | None = None  # the snapshot that wrote it, which entries inherit that say none
 
 
 @dataclass(frozen=True)
-class Listed:
+class ManifestEntries:
     """The live entries of a manifest: a table with the columns of ENTRIES, and their partition tuples as stored."""
 
-    manifest: Manifest
+    manifest: ManifestFile
     spec_id: int
     entries: pa.Table
     partitions: pa.StructArray
@@ -118,16 +118,16 @@ class Listed:
         return None if at is None or at < 0 else at
 
 
-def list_of(paths: Paths, snapshot: SnapshotEntry) -> pa.StructArray | None:
+def read_manifest_list(paths: Paths, snapshot: SnapshotEntry) -> pa.StructArray | None:
     """The list of a snapshot's manifests, as it is stored; None where the snapshot names them itself."""
     where = snapshot.manifest_list
-    return None if where is None else read_container(fetched(paths, where), where=where).records
+    return None if where is None else read_container(fetch_file(paths, where), where=where).records
 
 
-def manifests_of(snapshot: SnapshotEntry, records: pa.StructArray | None) -> tuple[Manifest, ...]:
+def manifest_files(snapshot: SnapshotEntry, records: pa.StructArray | None) -> tuple[ManifestFile, ...]:
     """The manifests of a snapshot, in the order of its list."""
     if records is None or snapshot.manifest_list is None:
-        return tuple(Manifest(path, DATA, None, 0, None, None) for path in snapshot.manifests)
+        return tuple(ManifestFile(path, DATA, None, 0, None, None) for path in snapshot.manifests)
     where = snapshot.manifest_list
     found = []
     for row in records.to_pylist():  # one per manifest
@@ -135,7 +135,7 @@ def manifests_of(snapshot: SnapshotEntry, records: pa.StructArray | None) -> tup
         content = row.get("content") or DATA
         first = row.get("first_row_id") if content == DATA else None
         found.append(
-            Manifest(
+            ManifestFile(
                 row["manifest_path"],
                 content,
                 row.get("partition_spec_id", 0),
@@ -185,19 +185,21 @@ def _live(row: Mapping[str, Any], what: str, where: str) -> int | None:
     return sum(known) if len(known) == len(counts) else None
 
 
-def _summaries(told: Sequence[Mapping[str, Any]] | None) -> tuple[Summary, ...] | None:
+def _summaries(told: Sequence[Mapping[str, Any]] | None) -> tuple[FieldSummary, ...] | None:
     if told is None:
         return None
     return tuple(
-        Summary(bool(one["contains_null"]), one.get("contains_nan"), one.get("lower_bound"), one.get("upper_bound"))
+        FieldSummary(
+            bool(one["contains_null"]), one.get("contains_nan"), one.get("lower_bound"), one.get("upper_bound")
+        )
         for one in told
     )
 
 
-def read_manifest(paths: Paths, manifest: Manifest) -> Listed:
+def read_manifest(paths: Paths, manifest: ManifestFile) -> ManifestEntries:
     """The live entries of a manifest."""
     most = LARGEST_BYTES if manifest.length is None else max(_ANY_MANIFEST, _LENGTHS * manifest.length)
-    data = fetched(paths, manifest.path, most)
+    data = fetch_file(paths, manifest.path, most)
     found = read_container(data, wanted=_ENTRY_FIELDS, where=manifest.path)
     spec_id = _spec_id(found.notes, manifest)
     _check_content(found.notes, manifest)
@@ -210,7 +212,7 @@ def read_manifest(paths: Paths, manifest: Manifest) -> Listed:
     if status.null_count or (len(status) and not 0 <= pc.min(status).as_py() <= pc.max(status).as_py() <= _DELETED):
         raise Damaged(f"{manifest.path} has an entry of no known status; restore it", path=manifest.path)
     columns = {f.name: _column(files, f, manifest.path) for f in ENTRIES}
-    columns["content"] = pc.fill_null(columns["content"], ROWS)
+    columns["content"] = pc.fill_null(columns["content"], DATA_FILE)
     columns["sequence_number"] = _sequence(found.records, status, manifest)
     live = pc.not_equal(status, _DELETED)
     columns["first_row_id"] = _first_row_ids(columns, live, manifest)
@@ -225,10 +227,10 @@ def read_manifest(paths: Paths, manifest: Manifest) -> Listed:
     if (missing := pc.index(pc.is_null(entries["sequence_number"]), True).as_py()) >= 0:
         file = entries["file_path"][missing].as_py()
         raise Damaged(f"{manifest.path} gives no sequence number for {file}, which it did not add", path=manifest.path)
-    return Listed(manifest, spec_id, entries, partitions, found.notes["avro.schema"])
+    return ManifestEntries(manifest, spec_id, entries, partitions, found.notes["avro.schema"])
 
 
-def miscounted(one: Listed) -> str | None:
+def count_mismatch(one: ManifestEntries) -> str | None:
     """What a list says otherwise of a manifest than the manifest does."""
     manifest = one.manifest
     rows = pc.sum(one.entries["record_count"]).as_py() or 0
@@ -239,7 +241,7 @@ def miscounted(one: Listed) -> str | None:
     return None
 
 
-def _check_whole(entries: pa.Table, size: int, manifest: Manifest) -> None:
+def _check_whole(entries: pa.Table, size: int, manifest: ManifestFile) -> None:
     """Whether a manifest of some bytes has all live entries that the list over it speaks of."""
     what, said, count = "live files", manifest.files, entries.num_rows
     if said is None:
@@ -254,7 +256,7 @@ def _check_whole(entries: pa.Table, size: int, manifest: Manifest) -> None:
         )
 
 
-def _check_entries(entries: pa.Table, manifest: Manifest) -> None:
+def _check_entries(entries: pa.Table, manifest: ManifestFile) -> None:
     """Whether each entry says what it must, and is of the kind that its manifest lists."""
     where = manifest.path
     for name in _REQUIRED:
@@ -264,11 +266,11 @@ def _check_entries(entries: pa.Table, manifest: Manifest) -> None:
     kinds = {*pc.unique(entries["content"]).to_pylist()}
     if manifest.content == DELETES and not kinds <= {POSITION_DELETES, EQUALITY_DELETES}:
         raise Damaged(f"{where} lists other files among delete files; restore it", path=where)
-    if manifest.content != DELETES and not kinds <= {ROWS}:
+    if manifest.content != DELETES and not kinds <= {DATA_FILE}:
         raise Damaged(f"{where} lists delete files among data files; restore it", path=where)
 
 
-def fetched(paths: Paths, path: str, most: int = LARGEST_BYTES) -> bytes:
+def fetch_file(paths: Paths, path: str, most: int = LARGEST_BYTES) -> bytes:
     """The bytes of a metadata file that the table refers to, which are not more than some."""
     store, key = place(paths.location, paths.key(path))
     try:
@@ -302,7 +304,7 @@ def _column(records: pa.StructArray, field: pa.Field, where: str) -> pa.Array:
         raise Damaged(f"{where} has a {field.name} of {found.type}; restore it", path=where) from error
 
 
-def _spec_id(notes: Mapping[str, bytes], manifest: Manifest) -> int:
+def _spec_id(notes: Mapping[str, bytes], manifest: ManifestFile) -> int:
     """The spec of a manifest: the list says it, or the manifest itself; if both do, they agree."""
     where = manifest.path
     noted = notes.get("partition-spec-id", b"0" if manifest.spec_id is None else b"%d" % manifest.spec_id)
@@ -319,7 +321,7 @@ def _spec_id(notes: Mapping[str, bytes], manifest: Manifest) -> int:
     return int(noted)
 
 
-def _check_content(notes: Mapping[str, bytes], manifest: Manifest) -> None:
+def _check_content(notes: Mapping[str, bytes], manifest: ManifestFile) -> None:
     """Whether a manifest that says what it lists says what the list of manifests does."""
     expected = b"deletes" if manifest.content == DELETES else b"data"
     noted = notes.get("content", expected)
@@ -333,7 +335,7 @@ def _check_content(notes: Mapping[str, bytes], manifest: Manifest) -> None:
         )
 
 
-def _sequence(records: pa.StructArray, status: pa.Array, manifest: Manifest) -> pa.Array:
+def _sequence(records: pa.StructArray, status: pa.Array, manifest: ManifestFile) -> pa.Array:
     """Data sequence numbers: an added file without one has its manifest's; version 1 has none but 0."""
     if _field(records, "sequence_number") is None:
         return pa.array(np.zeros(len(records), np.int64))
@@ -343,7 +345,7 @@ def _sequence(records: pa.StructArray, status: pa.Array, manifest: Manifest) -> 
     return pc.if_else(pc.and_(pc.is_null(own), inherits), pa.scalar(manifest.sequence_number, pa.int64()), own)
 
 
-def _first_row_ids(columns: dict[str, pa.Array], live: pa.Array, manifest: Manifest) -> pa.Array:
+def _first_row_ids(columns: dict[str, pa.Array], live: pa.Array, manifest: ManifestFile) -> pa.Array:
     own = columns["first_row_id"]
     if manifest.first_row_id is None:
         return pa.nulls(len(own), pa.int64())

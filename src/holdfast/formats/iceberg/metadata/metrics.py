@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.formats.iceberg.metadata.partition_bounds import enclosing
-from holdfast.formats.iceberg.metadata.spec import UnionField
-from holdfast.formats.iceberg.metadata.values import bounds_of
+from holdfast.formats.iceberg.metadata.partition_bounds import source_bounds
+from holdfast.formats.iceberg.metadata.partition_spec import UnifiedField
+from holdfast.formats.iceberg.metadata.single_values import decode_bounds
 from holdfast.model.files import Bounds, FileStats, LeafPath, StatsSource
 from holdfast.schema.arrow import arrow_type
 from holdfast.schema.types import DataType
@@ -41,7 +41,7 @@ class ManifestStats:
     entries: pa.Table  # record_count, null_value_counts, nan_value_counts, lower_bounds, upper_bounds
     partition: pa.StructArray  # with the fields of the union
     placed: frozenset[int]  # ids of the partition fields these files have
-    union: tuple[UnionField, ...]
+    union: tuple[UnifiedField, ...]
     leaves: LeafIds
 
     def __len__(self) -> int:
@@ -65,22 +65,22 @@ class ManifestStats:
             nothing = pa.nulls(len(self), target)
             return Bounds(nothing, nothing, pa.nulls(len(self), pa.int64()))
         spelled = self.leaves.spelled[number]
-        low = bounds_of(picked(self.entries["lower_bounds"], number), spelled, type_)
-        high = bounds_of(picked(self.entries["upper_bounds"], number), spelled, type_)
+        low = decode_bounds(metric_of(self.entries["lower_bounds"], number), spelled, type_)
+        high = decode_bounds(metric_of(self.entries["upper_bounds"], number), spelled, type_)
         if pa.types.is_floating(target):
             # Bounds leave NaN out, which sorts above all numbers: where there may be one, nothing is above it.
-            certain = pc.equal(picked(self.entries["nan_value_counts"], number), 0)
+            certain = pc.equal(metric_of(self.entries["nan_value_counts"], number), 0)
             high = pc.if_else(pc.fill_null(certain, False), high, pa.scalar(None, target))
-        known = Bounds(low, high, picked(self.entries["null_value_counts"], number))
+        known = Bounds(low, high, metric_of(self.entries["null_value_counts"], number))
         for f in self.union:
             if f.source_id == number and f.field_id in self.placed:
                 values = self.partition.field(f.name)
-                known = _narrowed(known, enclosing(values, f.transform, type_), values, f, counts)
+                known = _narrowed(known, source_bounds(values, f.transform, type_), values, f, counts)
         return known
 
 
 def _narrowed(
-    known: Bounds, within: tuple[pa.Array, pa.Array] | None, values: pa.Array, f: UnionField, counts: pa.Array
+    known: Bounds, within: tuple[pa.Array, pa.Array] | None, values: pa.Array, f: UnifiedField, counts: pa.Array
 ) -> Bounds:
     """What is known, together with what a partition value says."""
     nulls = known.null_count
@@ -107,7 +107,7 @@ def _is_ordered(type_: pa.DataType) -> bool:
     return bool(types.is_integer(type_) or types.is_date(type_) or types.is_timestamp(type_) or types.is_decimal(type_))
 
 
-def picked(pairs: pa.ChunkedArray, number: int) -> pa.Array:
+def metric_of(pairs: pa.ChunkedArray, number: int) -> pa.Array:
     """The value under one key in each file's pairs; null where it has none."""
     lists = pairs.combine_chunks()
     flat = lists.flatten()

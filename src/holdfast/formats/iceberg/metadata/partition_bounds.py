@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from holdfast.formats.iceberg.metadata.spec import Transform
+from holdfast.formats.iceberg.metadata.partition_spec import Transform
 from holdfast.schema.types import DataType, Decimal, Primitive
 
 _UNITS = {"year": "Y", "month": "M", "day": "D", "hour": "h"}
 
 
-def enclosing(values: pa.Array, transform: Transform, type_: DataType) -> tuple[pa.Array, pa.Array] | None:
+def source_bounds(values: pa.Array, transform: Transform, type_: DataType) -> tuple[pa.Array, pa.Array] | None:
     """Lowest and highest values of a column of this type, per partition value; None where there is no telling."""
     match transform.kind:
         case "identity":

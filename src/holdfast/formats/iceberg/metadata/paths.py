@@ -15,8 +15,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from holdfast.errors import Invalid
 from holdfast.storage.location import Location, canonical_scheme
@@ -49,7 +51,7 @@ class Paths:
     def key(self, path: str) -> str:
         """The file key of one path."""
         moved = relocated(path, self.relocate)
-        store, rest = split(moved)
+        store, rest = split_store(moved)
         segments = [s for s in rest.split("/") if s not in ("", ".")]
         own = self.location.store.url
         other = store not in ("", own)
@@ -96,7 +98,7 @@ class Paths:
         """The same, and what lies where properties of the table put its files, in its own store."""
         named = [relocated(properties[name].rstrip("/"), self.relocate) for name in _OWN_PATHS if name in properties]
         base = self.location.store.url
-        urls = [f"{store or base}{inside}" for store, inside in map(split, named) if inside.strip("/")]
+        urls = [f"{store or base}{inside}" for store, inside in map(split_store, named) if inside.strip("/")]
         own = [url for url in urls if url.startswith(f"{base}/") and ".." not in url.split("/")]
         if not own or self.location.allow_outside is True:
             return self
@@ -107,7 +109,7 @@ class Paths:
         """What a path below the table's directory may begin with."""
         moved = [old for old, new in self.relocate.items() if self._is_root(new)]
         spelled = moved or [self.location.url, *self._spelled()]
-        locals_ = [split(path)[1] for path in spelled if split(path)[0] in ("", "file://")]
+        locals_ = [split_store(path)[1] for path in spelled if split_store(path)[0] in ("", "file://")]
         also = [f"{start}{path}" for path in locals_ for start in ("file://", "file:", "") if path.startswith("/")]
         return [f"{path.rstrip('/')}/" for path in dict.fromkeys([*spelled, *also])]
 
@@ -115,7 +117,7 @@ class Paths:
         return [one.spark_path() for one in (self.location, *self.location.spellings())]
 
     def _is_root(self, path: str) -> bool:
-        store, rest = split(path)
+        store, rest = split_store(path)
         return store in ("", self.location.store.url) and rest.strip("/") == self.location.directory
 
     def _below(self, paths: pa.Array, prefix: str) -> pa.Array:
@@ -127,16 +129,16 @@ class Paths:
 
 def relocated(path: str, relocate: Mapping[str, str]) -> str:
     """A path with the longest prefix that was moved in its new place."""
-    store, inside = split(path)
+    store, inside = split_store(path)
     for old in sorted(relocate, key=len, reverse=True):
-        old_store, prefix = split(_plain(old))
+        old_store, prefix = split_store(_plain(old))
         same_store = store == old_store or {store, old_store} == {"", "file://"}
         if same_store and (inside == prefix or inside.startswith(f"{prefix}/")):
             return _plain(relocate[old]) + inside[len(prefix) :]
     return path
 
 
-def split(path: str) -> tuple[str, str]:
+def split_store(path: str) -> tuple[str, str]:
     """Scheme and authority as a store's URL has them, empty where a path names none, and the path inside."""
     found = _SPELLED.fullmatch(path)
     if found is None:
@@ -147,14 +149,49 @@ def split(path: str) -> tuple[str, str]:
     return f"{scheme}://{authority}", found[3]
 
 
-def parts(paths: pa.Array) -> tuple[pa.Array, pa.Array]:
+def split_stores(paths: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Stores (empty where none is named) and paths inside them, of many paths."""
     found = pc.extract_regex(paths, _STORE)
     spelled = pc.struct_field(found, "store").dictionary_encode()
     # A store is a handful of texts among any number of files.
-    stores = [split(f"{text}/")[0] if text else "" for text in spelled.dictionary.to_pylist()]
+    stores = [split_store(f"{text}/")[0] if text else "" for text in spelled.dictionary.to_pylist()]
     return pa.array(stores, pa.string()).take(spelled.indices), pc.struct_field(found, "path")
 
 
 def _plain(prefix: str) -> str:
     return prefix.rstrip("/") or "/"
+
+
+def match_paths(files: pa.Array, named: pa.Array) -> list[tuple[int, int]]:
+    """Which files are named: pairs of a place in `files` and one in `named`; each of `named` at most once."""
+    places = path_indices(files, named)
+    return [(int(f), int(n)) for n, f in enumerate(places.tolist()) if f >= 0]
+
+
+def path_indices(files: pa.Array, named: pa.Array) -> NDArray[np.int64]:
+    """The place in `files` of each of the named, -1 where it is not among them; names repeat often."""
+    encoded = named.dictionary_encode()
+    found = _distinct(files, encoded.dictionary)
+    indices = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
+    if not len(found):
+        return np.full(len(named), -1, np.int64)
+    places: NDArray[np.int64] = np.where(indices >= 0, found[indices], -1)
+    return places
+
+
+def _distinct(files: pa.Array, named: pa.Array) -> NDArray[np.int64]:
+    exact = _index(named, files)
+    if (exact >= 0).all() or not len(files):
+        return exact
+    own_stores, own_paths = split_stores(files)
+    stores, paths = split_stores(named)
+    by_path = _index(paths, own_paths)
+    theirs = own_stores.take(pa.array(np.maximum(by_path, 0)))
+    nameless = pc.or_(pc.equal(stores, ""), pc.equal(theirs, ""))
+    alike = pc.or_(nameless, pc.equal(stores, theirs)).to_numpy(zero_copy_only=False)
+    return np.where(exact >= 0, exact, np.where(alike, by_path, -1))
+
+
+def _index(values: pa.Array, among: pa.Array) -> NDArray[np.int64]:
+    found: NDArray[np.int64] = pc.fill_null(pc.index_in(values, value_set=among), -1).to_numpy(zero_copy_only=False)
+    return found.astype(np.int64)

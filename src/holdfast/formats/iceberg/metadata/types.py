@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from holdfast.errors import Unsupported
-from holdfast.formats.iceberg.metadata.values import default_value
+from holdfast.formats.iceberg.metadata.single_values import default_value
 from holdfast.parquet.fit import NESTED_IDS
 from holdfast.schema.types import (
     DEEPEST,
@@ -58,13 +58,13 @@ _FIXED = re.compile(r"fixed\[\s*(\d+)\s*\]")
 Names = Mapping[int, tuple[str, ...]]
 
 
-def struct_of(schema: Mapping[str, Any], names: Names | None, *, where: str) -> Struct:
+def parse_schema(schema: Mapping[str, Any], names: Names | None, *, where: str) -> Struct:
     """The columns of a schema; `names` are those of a name mapping, None where the table has none."""
     with parsing(where, "has a malformed schema"):
         return _struct(schema, names, where, 0)
 
 
-def mapped_names(properties: Mapping[str, str], *, where: str) -> Names | None:
+def parse_name_mapping(properties: Mapping[str, str], *, where: str) -> Names | None:
     """What files without field ids may call each field, by field id; None where the table does not say."""
     text = properties.get(NAME_MAPPING)
     if text is None:
@@ -84,7 +84,7 @@ def mapped_names(properties: Mapping[str, str], *, where: str) -> Names | None:
     return found
 
 
-def to_map_names(schema: Struct) -> str:
+def name_mapping_hint(schema: Struct) -> str:
     """What to do about a file without field ids: the name mapping that finds columns by the names they have today."""
     text = msgspec.json.encode([_mapped(f) for f in schema.fields]).decode()
     return (
@@ -117,7 +117,7 @@ def _mapped_inside(type_: DataType, path: str, nested: Mapping[str, int]) -> lis
     return made
 
 
-def primitive(name: str, *, column: str, where: str) -> DataType:
+def parse_primitive(name: str, *, column: str, where: str) -> DataType:
     """A type that is one word."""
     if found := _PLAIN.get(name):
         return found
@@ -128,7 +128,7 @@ def primitive(name: str, *, column: str, where: str) -> DataType:
     raise Unsupported(f"the column {column} of {where} has the type {name}, which Holdfast does not read")
 
 
-def stored_names(schema: Mapping[str, Any]) -> dict[int, str]:
+def type_names(schema: Mapping[str, Any]) -> dict[int, str]:
     """The type of every field that is one word, by field id, as the schema spells it."""
     found: dict[int, str] = {}
 
@@ -176,7 +176,7 @@ def _type(
 ) -> DataType:
     """`path` leads from the nearest field to the type; `nested` takes the ids of what is no field on the way."""
     if isinstance(raw, str):
-        return primitive(raw, column=column, where=where)
+        return parse_primitive(raw, column=column, where=where)
     if depth > DEEPEST:
         raise RecursionError
     match raw["type"]:
@@ -193,6 +193,6 @@ def _type(
             value = _type(raw["value"], names, where, depth + 1, f"{column}.value", f"{path}.value", nested)
             return Map(key, value, not raw.get("value-required", False))
         case str() as name:
-            return primitive(name, column=column, where=where)
+            return parse_primitive(name, column=column, where=where)
         case _:
             return _type(raw["type"], names, where, depth + 1, column, path, nested)

@@ -15,11 +15,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from holdfast.errors import Damaged
-from holdfast.formats.iceberg.metadata.manifests import Listed
-from holdfast.formats.iceberg.metadata.spec import Spec
+from holdfast.formats.iceberg.metadata.manifests import ManifestEntries
+from holdfast.formats.iceberg.metadata.partition_spec import PartitionSpec
 
 
-def groups_of(listed: Sequence[Listed], specs: Mapping[int, Spec], *, where: str) -> list[NDArray[np.int64]]:
+def partition_groups(
+    listed: Sequence[ManifestEntries], specs: Mapping[int, PartitionSpec], *, where: str
+) -> list[NDArray[np.int64]]:
     """The number of each file's group, manifest by manifest."""
     found: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * len(listed)
     start = 0
@@ -35,21 +37,21 @@ def groups_of(listed: Sequence[Listed], specs: Mapping[int, Spec], *, where: str
     return found
 
 
-def _codes(listed: Sequence[Listed], spec: Spec) -> NDArray[np.int64]:
+def _codes(listed: Sequence[ManifestEntries], spec: PartitionSpec) -> NDArray[np.int64]:
     codes = np.zeros(sum(map(len, listed)), np.int64)
     for f in spec.fields:
         if f.transform.kind != "void":
             values = [_stored(one, f.field_id, f.name) for one in listed]
-            codes = combined(codes, numbered(values))
+            codes = pair_codes(codes, value_codes(values))
     return codes
 
 
-def _stored(one: Listed, field_id: int, name: str) -> pa.Array:
+def _stored(one: ManifestEntries, field_id: int, name: str) -> pa.Array:
     found = one.partition_column(field_id, name)
     return pa.nulls(len(one)) if found is None else found
 
 
-def numbered(arrays: Iterable[pa.Array]) -> NDArray[np.int64]:
+def value_codes(arrays: Iterable[pa.Array]) -> NDArray[np.int64]:
     """Numbers of values over several arrays: equal where values are, as tuples compare them."""
     kept = [_comparable(array) for array in arrays]
     types = {array.type for array in kept if not pa.types.is_null(array.type)}
@@ -69,8 +71,8 @@ def _comparable(array: pa.Array) -> pa.Array:
     return pa.array(np.where(np.isnan(numbers), np.nan, numbers).view(np.int64), mask=absent)
 
 
-def combined(codes: NDArray[np.int64], more: NDArray[np.int64]) -> NDArray[np.int64]:
+def pair_codes(codes: NDArray[np.int64], more: NDArray[np.int64]) -> NDArray[np.int64]:
     """Numbers of pairs."""
     pairs = codes * (int(more.max(initial=0)) + 1) + more
-    numbered: NDArray[np.intp] = np.unique(pairs, return_inverse=True)[1]
-    return numbered.astype(np.int64)
+    inverse: NDArray[np.intp] = np.unique(pairs, return_inverse=True)[1]
+    return inverse.astype(np.int64)

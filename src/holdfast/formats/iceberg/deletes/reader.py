@@ -24,12 +24,11 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from holdfast.errors import Damaged, MissingFile, Unsupported
-from holdfast.formats.iceberg.deletes.equality_deletes import gone_by_value
-from holdfast.formats.iceberg.deletes.scope import POSITIONS, PUFFIN, equality_sets, refers_to
+from holdfast.formats.iceberg.deletes.equality_deletes import equality_delete_set
+from holdfast.formats.iceberg.deletes.scope import POSITIONS, PUFFIN, equality_sets, referenced_files
 from holdfast.formats.iceberg.metadata.contents import SnapshotContents
 from holdfast.formats.iceberg.metadata.fetch import each
-from holdfast.formats.iceberg.metadata.path_match import places_of
-from holdfast.formats.iceberg.metadata.paths import Paths
+from holdfast.formats.iceberg.metadata.paths import Paths, path_indices
 from holdfast.model.files import FileTable, may_lose
 from holdfast.model.snapshot import GoneByValue, HiddenRows, Snapshot
 from holdfast.parquet.read import FileTask, ReadSpec, check_rows, columns_and_rows, read_batches
@@ -69,7 +68,7 @@ class _Vector:
 
 
 @dataclass(frozen=True)
-class Hidden:
+class DeleteReader:
     """How the hidden rows of a snapshot's files are found."""
 
     contents: SnapshotContents
@@ -88,12 +87,12 @@ class Hidden:
         for _ in each(self.paths.location, self._check_by_value, entries):
             pass
         return tuple(
-            gone_by_value(self.snapshot, self.schemas, ids, everywhere, files, self.paths)
+            equality_delete_set(self.snapshot, self.schemas, ids, everywhere, files, self.paths)
             for ids, everywhere, files in sets
         )
 
     def _check_by_value(self, entry: Mapping[str, Any]) -> None:
-        source, task = delete_file(self.paths, entry)
+        source, task = open_delete_file(self.paths, entry)
         _, rows = columns_and_rows(source, task)
         check_rows(min(rows, entry["record_count"]), task)  # hand-made tables have more, and read well elsewhere
 
@@ -147,9 +146,9 @@ class Hidden:
         found = [BitMap64() for _ in range(len(files))]
         chosen = self._concerning(table)
         entries = chosen.to_pylist()
-        reads = each(self.paths.location, partial(positions_in, self.paths), entries)
+        reads = each(self.paths.location, partial(read_position_deletes, self.paths), entries)
         for entry, read in zip(entries, reads, strict=True):
-            places = places_of(paths, read["file_path"].combine_chunks())
+            places = path_indices(paths, read["file_path"].combine_chunks())
             at = np.maximum(places, 0)
             counts = (places >= 0) & (sequences[at] <= entry["sequence_number"]) & (groups[at] == entry["group"])
             _added(found, places[counts], read["pos"].to_numpy()[counts])
@@ -161,19 +160,19 @@ class Hidden:
     def _concerning(self, files: pa.Table) -> pa.Table:
         """The position-delete files that may name one of these files."""
         positions = self.contents.deletes.positions
-        about = refers_to(positions)
-        named = places_of(files["path"].combine_chunks(), about) >= 0
+        about = referenced_files(positions)
+        named = path_indices(files["path"].combine_chunks(), about) >= 0
         grouped = pc.is_in(positions["group"], value_set=files["group"].combine_chunks().unique())
         several = np.asarray(pc.is_null(about)) & np.asarray(grouped.combine_chunks())
         return positions.filter(pa.array(named | several))
 
 
-def positions_in(paths: Paths, entry: Mapping[str, Any]) -> pa.Table:
+def read_position_deletes(paths: Paths, entry: Mapping[str, Any]) -> pa.Table:
     """What a file of position deletes holds: `file_path` and `pos`."""
     if entry["file_format"] not in ("parquet", "orc"):
         what = f"{entry['file_path']} holds position deletes as {entry['file_format']}"
         raise Unsupported(f"{what}, which Holdfast does not read")
-    source, task = delete_file(paths, entry)
+    source, task = open_delete_file(paths, entry)
     try:
         batches = list(read_batches(source, ReadSpec(fields=_DELETE_COLUMNS, by_id=True, is_whole=True), task))
     except Unsupported as error:  # a column of another type
@@ -184,7 +183,7 @@ def positions_in(paths: Paths, entry: Mapping[str, Any]) -> pa.Table:
     return read.drop_null()
 
 
-def delete_file(paths: Paths, entry: Mapping[str, Any]) -> tuple[Any, FileTask]:
+def open_delete_file(paths: Paths, entry: Mapping[str, Any]) -> tuple[Any, FileTask]:
     """A delete file, open, and what its manifest says of it."""
     path, size = entry["file_path"], entry["file_size_in_bytes"]
     store, name = place(paths.location, paths.key(path))

@@ -16,13 +16,13 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.formats.iceberg.deletes.hidden import Hidden
+from holdfast.formats.iceberg.deletes.reader import DeleteReader
 from holdfast.formats.iceberg.metadata.contents import LazyFiles
-from holdfast.formats.iceberg.metadata.files import ManifestShape
-from holdfast.formats.iceberg.metadata.manifests import Manifest, Summary
-from holdfast.formats.iceberg.metadata.partition_bounds import enclosing
-from holdfast.formats.iceberg.metadata.spec import UnionField
-from holdfast.formats.iceberg.metadata.values import bounds_of
+from holdfast.formats.iceberg.metadata.file_table import ManifestTypes
+from holdfast.formats.iceberg.metadata.manifests import FieldSummary, ManifestFile
+from holdfast.formats.iceberg.metadata.partition_bounds import source_bounds
+from holdfast.formats.iceberg.metadata.partition_spec import UnifiedField
+from holdfast.formats.iceberg.metadata.single_values import decode_bounds
 from holdfast.formats.iceberg.state import IcebergState
 from holdfast.predicate.bounds import Known, Range, may_match
 from holdfast.predicate.records import Column, Predicate, tested_columns
@@ -32,16 +32,16 @@ from holdfast.schema.types import DataType, Field, Struct
 _NO_ORDER = ("bucket", "void")
 
 
-def narrowed(state: IcebergState, where: Predicate) -> IcebergState:
+def prune_manifests(state: IcebergState, where: Predicate) -> IcebergState:
     """The same table without manifests in which no row can satisfy a condition; as it is where nothing is gained."""
     contents = state.contents
-    if contents.is_listed or not contents.shape.union:
+    if contents.is_listed or not contents.types.union:
         return state
     manifests = contents.manifests
     columns = [(column, f) for column in tested_columns(where) if (f := _field(state.snapshot.schema, column))]
     known: dict[Column, Known] = {}
     for column, f in columns:
-        if (told := _range(manifests, contents.shape, f)) is not None:
+        if (told := _range(manifests, contents.types, f)) is not None:
             known[column] = told
     if not known or not manifests:
         return state
@@ -51,7 +51,7 @@ def narrowed(state: IcebergState, where: Predicate) -> IcebergState:
         return state
     fewer = replace(contents, chosen=kept)
     snapshot = replace(state.snapshot, files=LazyFiles(fewer))
-    return replace(state, snapshot=snapshot, contents=fewer, hidden=Hidden(fewer, snapshot, state.hidden.schemas))
+    return replace(state, snapshot=snapshot, contents=fewer, hidden=DeleteReader(fewer, snapshot, state.hidden.schemas))
 
 
 def _field(schema: Struct, column: Column) -> Field | None:
@@ -65,7 +65,7 @@ def _field(schema: Struct, column: Column) -> Field | None:
     return found
 
 
-def _range(manifests: Sequence[Manifest], shape: ManifestShape, column: Field) -> Range | None:
+def _range(manifests: Sequence[ManifestFile], shape: ManifestTypes, column: Field) -> Range | None:
     """What lists say of a column, manifest by manifest; None where no partition field is made of it."""
     target = arrow_type(column.type)
     low = high = pa.nulls(len(manifests), target)
@@ -87,7 +87,9 @@ def _range(manifests: Sequence[Manifest], shape: ManifestShape, column: Field) -
     return Range(low, high, nulls)
 
 
-def _told(manifests: Sequence[Manifest], shape: ManifestShape, f: UnionField) -> tuple[list[int], list[Summary]]:
+def _told(
+    manifests: Sequence[ManifestFile], shape: ManifestTypes, f: UnifiedField
+) -> tuple[list[int], list[FieldSummary]]:
     """The manifests whose list speaks of a partition field, and what it says."""
     places = {
         spec_id: place
@@ -104,14 +106,14 @@ def _told(manifests: Sequence[Manifest], shape: ManifestShape, f: UnionField) ->
     return at, told
 
 
-def _enclosed(told: Sequence[Summary], f: UnionField, type_: DataType, *, end: int) -> pa.Array | None:
+def _enclosed(told: Sequence[FieldSummary], f: UnifiedField, type_: DataType, *, end: int) -> pa.Array | None:
     """The lowest, or highest, value of a column that bounds of a partition field stand for."""
     blobs = pa.array([(one.low, one.high)[end] for one in told], pa.binary())
-    found = enclosing(bounds_of(blobs, f.spelled, f.type), f.transform, type_)
+    found = source_bounds(decode_bounds(blobs, f.spelled, f.type), f.transform, type_)
     return None if found is None else found[end]
 
 
-def _nulls(one: Summary, manifest: Manifest, target: pa.DataType) -> int | None:
+def _nulls(one: FieldSummary, manifest: ManifestFile, target: pa.DataType) -> int | None:
     """How many rows are null, as far as it is said: none of them, or all."""
     if not one.contains_null:
         return 0

@@ -22,13 +22,15 @@ from pyroaring import BitMap64
 
 from holdfast.env import Env
 from holdfast.errors import TableError
-from holdfast.formats.iceberg.metadata.manifests import Manifest
+from holdfast.formats.iceberg.metadata.manifests import ManifestFile
 from holdfast.formats.iceberg.metadata.paths import Paths
 from holdfast.model.mutation import Mutation
 from holdfast.storage.open import place
 
 REUSED_MS = 3_600_000
-Row: TypeAlias = Mapping[str, Any]  # what a list says of a manifest; None for a sequence number: that of the commit
+ManifestRow: TypeAlias = Mapping[
+    str, Any
+]  # what a list says of a manifest; None for a sequence number: that of the commit
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,8 @@ class ManifestPlan:
     """What a mutation does to manifests: those it adds, and those that stand in the place of earlier ones, by path."""
 
     mutation: Mutation
-    added: tuple[Row, ...]
-    replaced: Mapping[str, Row]
+    added: tuple[ManifestRow, ...]
+    replaced: Mapping[str, ManifestRow]
     counts: Mapping[str, int]  # what it adds and removes, for the summary
     files: frozenset[str]  # that it refers to, beyond these manifests
 
@@ -48,8 +50,8 @@ class Drafts:
 
     name: UUID | None = None
     attempts: int = 0
-    manifests: dict[Hashable, Row] = field(default_factory=dict)
-    merged: list[tuple[frozenset[Manifest], Row]] = field(default_factory=list)
+    manifests: dict[Hashable, ManifestRow] = field(default_factory=dict)
+    merged: list[tuple[frozenset[ManifestFile], ManifestRow]] = field(default_factory=list)
     vectors: dict[str, tuple[BitMap64, Any, Mapping[str, Any]]] = field(default_factory=dict)  # by path of a data file
     written: list[str] = field(default_factory=list)
     plan: tuple[int, ManifestPlan] | None = None  # and the version it holds for
@@ -64,7 +66,7 @@ class Drafts:
         self.attempts += 1
         return self.name
 
-    def once(self, key: Hashable, make: Callable[[], Row]) -> Row:
+    def once(self, key: Hashable, make: Callable[[], ManifestRow]) -> ManifestRow:
         """A manifest, written unless it was."""
         if key not in self.manifests:
             self.manifests[key] = make()

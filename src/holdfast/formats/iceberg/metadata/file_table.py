@@ -17,14 +17,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from holdfast.errors import Damaged
-from holdfast.formats.iceberg.deletes.scope import DeleteFiles, delete_files, hidden_by, lost_by
-from holdfast.formats.iceberg.metadata.carried import notes_of
-from holdfast.formats.iceberg.metadata.groups import groups_of
-from holdfast.formats.iceberg.metadata.manifests import DELETES, Listed
+from holdfast.formats.iceberg.deletes.scope import DeleteFiles, delete_files, dv_column, have_equality_deletes
+from holdfast.formats.iceberg.metadata.manifests import DELETES, ManifestEntries
 from holdfast.formats.iceberg.metadata.metrics import LeafIds, ManifestStats
+from holdfast.formats.iceberg.metadata.partition_groups import partition_groups
+from holdfast.formats.iceberg.metadata.partition_spec import PartitionSpec, UnifiedField
 from holdfast.formats.iceberg.metadata.paths import Paths
-from holdfast.formats.iceberg.metadata.spec import Spec, UnionField
-from holdfast.formats.iceberg.metadata.values import partition_values
+from holdfast.formats.iceberg.metadata.row_id_metrics import row_id_tags
+from holdfast.formats.iceberg.metadata.single_values import decode_partition_values
 from holdfast.model.files import DV, FILES, PARTITION, PLACED, FileTable, Slab
 from holdfast.schema.arrow import arrow_type
 from holdfast.schema.types import DataType, Field, Primitive, Struct, leaves
@@ -35,11 +35,11 @@ _METRICS = ("record_count", "null_value_counts", "nan_value_counts", "lower_boun
 
 
 @dataclass(frozen=True)
-class ManifestShape:
+class ManifestTypes:
     """What files are told by: the specs, the union of their fields, and the columns statistics are about."""
 
-    specs: Mapping[int, Spec]
-    union: tuple[UnionField, ...]
+    specs: Mapping[int, PartitionSpec]
+    union: tuple[UnifiedField, ...]
     leaves: LeafIds
 
     @property
@@ -56,15 +56,15 @@ def leaf_ids(schema: Struct, spelled: Mapping[int, str]) -> LeafIds:
     return LeafIds(found, spelled)
 
 
-def files_of(
-    paths: Paths, listed: Sequence[Listed], shape: ManifestShape, *, at: int | None, where: str
+def build_file_table(
+    paths: Paths, listed: Sequence[ManifestEntries], shape: ManifestTypes, *, at: int | None, where: str
 ) -> tuple[FileTable, DeleteFiles]:
     """The data files and the delete files of these manifests, which are those of the snapshot `at`."""
     data = merged([one for one in listed if one.manifest.content != DELETES and len(one)])
     removing = merged([one for one in listed if one.manifest.content == DELETES and len(one)])
     groups: list[NDArray[np.int64]] | None = None
     if removing:
-        groups = groups_of([*data, *removing], shape.specs, where=where)
+        groups = partition_groups([*data, *removing], shape.specs, where=where)
     tables = [_table(paths, one, shape, None if groups is None else groups[at]) for at, one in enumerate(data)]
     deletes = delete_files(removing, () if groups is None else groups[len(data) :], shape.specs)
     if len(deletes) and tables:
@@ -82,9 +82,9 @@ def files_of(
     return FileTable(tuple(map(Slab, tables, stats))), deletes
 
 
-def merged(listed: Sequence[Listed]) -> list[Listed]:
+def merged(listed: Sequence[ManifestEntries]) -> list[ManifestEntries]:
     """Manifests of one spec, and tuples of one type, as one: work costs some time per piece, however small."""
-    alike: dict[tuple[int, tuple[int, ...], pa.DataType], list[Listed]] = {}
+    alike: dict[tuple[int, tuple[int, ...], pa.DataType], list[ManifestEntries]] = {}
     for one in listed:
         alike.setdefault((one.spec_id, tuple(one.partition_ids), one.partitions.type), []).append(one)
     return [
@@ -99,7 +99,7 @@ def merged(listed: Sequence[Listed]) -> list[Listed]:
     ]
 
 
-def _table(paths: Paths, one: Listed, shape: ManifestShape, groups: NDArray[np.int64] | None) -> pa.Table:
+def _table(paths: Paths, one: ManifestEntries, shape: ManifestTypes, groups: NDArray[np.int64] | None) -> pa.Table:
     count, entries = len(one), one.entries
     spelled, first = entries["file_path"].combine_chunks(), entries["first_row_id"].combine_chunks()
     sequence = entries["sequence_number"].combine_chunks()
@@ -113,7 +113,7 @@ def _table(paths: Paths, one: Listed, shape: ManifestShape, groups: NDArray[np.i
         "sequence": sequence,
         "format": entries["file_format"].combine_chunks(),
         "group": pa.nulls(count, pa.int64()) if groups is None else pa.array(groups),
-        "tags": notes_of(entries),
+        "tags": row_id_tags(entries),
     }
     columns = [made.get(f.name) for f in (*FILES, *PLACED)]
     filled = [
@@ -124,7 +124,7 @@ def _table(paths: Paths, one: Listed, shape: ManifestShape, groups: NDArray[np.i
     return pa.Table.from_arrays([*filled, tuples], schema=schema)
 
 
-def tuples_of(one: Listed, shape: ManifestShape) -> pa.StructArray:
+def tuples_of(one: ManifestEntries, shape: ManifestTypes) -> pa.StructArray:
     """The partition tuples of a manifest in the type of the union; what its spec lacks is null."""
     placed = _placed(one, shape)
     named = {f.field_id: f.name for f in shape.specs[one.spec_id].fields}
@@ -144,13 +144,13 @@ def tuples_of(one: Listed, shape: ManifestShape) -> pa.StructArray:
 
 def _typed(stored: pa.Array, spelled: str, type_: DataType, *, where: str) -> pa.Array:
     try:
-        return partition_values(stored, spelled, type_)
+        return decode_partition_values(stored, spelled, type_)
     except MALFORMED as error:
         shown = type_.name if isinstance(type_, Primitive) else spelled
         raise Damaged(f"{where} has partition values that are no {shown}: {error}", path=where) from error
 
 
-def _placed(one: Listed, shape: ManifestShape) -> frozenset[int]:
+def _placed(one: ManifestEntries, shape: ManifestTypes) -> frozenset[int]:
     if one.spec_id not in shape.specs:
         path = one.manifest.path
         raise Damaged(f"{path} is of partition spec {one.spec_id}, which the metadata does not have", path=path)
@@ -162,8 +162,8 @@ def _hiding(tables: Sequence[pa.Table], deletes: DeleteFiles, snapshot_id: int |
     if snapshot_id is not None and snapshot_id >= 2**63:
         raise Damaged(f"{where} has the snapshot {snapshot_id}, which is no signed 64-bit number", path=where)
     whole = pa.concat_tables([t.select(["path", "sequence", "group"]) for t in tables])
-    found = hidden_by(whole, deletes, at=snapshot_id, where=where)
-    losing = pc.if_else(pa.array(lost_by(whole, deletes)), pa.scalar(snapshot_id, pa.int64()), _NOBODY)
+    found = dv_column(whole, deletes, at=snapshot_id, where=where)
+    losing = pc.if_else(pa.array(have_equality_deletes(whole, deletes)), pa.scalar(snapshot_id, pa.int64()), _NOBODY)
     names = tables[0].column_names
     at, by_value = names.index("dv"), names.index("lost_by")
     done, start = [], 0

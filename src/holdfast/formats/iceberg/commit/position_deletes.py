@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from holdfast.errors import Damaged
-from holdfast.formats.iceberg.commit.manifests import ManifestWriting, tuple_at, tuple_schema
+from holdfast.formats.iceberg.commit.manifest_writer import ManifestWriter, stored_tuple_schema, tuple_at
 from holdfast.formats.iceberg.commit.puffin import puffin
-from holdfast.formats.iceberg.deletes.scope import FILE_PATH_ID, refers_to
-from holdfast.formats.iceberg.metadata.manifests import DELETES, POSITION_DELETES, Listed
-from holdfast.formats.iceberg.metadata.path_match import places_of
+from holdfast.formats.iceberg.deletes.scope import FILE_PATH_ID, referenced_files
+from holdfast.formats.iceberg.metadata.manifests import DELETES, POSITION_DELETES, ManifestEntries
+from holdfast.formats.iceberg.metadata.paths import path_indices
 from holdfast.formats.iceberg.state import IcebergState
 from holdfast.parquet.fit import stored_field
 from holdfast.storage.arrays import strings
@@ -43,7 +43,7 @@ _POSITIONS = pa.schema(
 
 
 @dataclass(frozen=True)
-class Hides:
+class HiddenPositions:
     """What an attempt hides, and what it finds to have no row left."""
 
     united: Mapping[str, BitMap64] = field(default_factory=dict)  # all hidden positions, by path of the data file
@@ -52,7 +52,7 @@ class Hides:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class FilePartition:
     """A data file's own spec and tuple."""
 
     spec_id: int
@@ -60,10 +60,10 @@ class Placed:
     value: Mapping[str, Any]
 
 
-def hides(state: IcebergState, hidden: Mapping[str, BitMap64]) -> Hides:
+def unite_positions(state: IcebergState, hidden: Mapping[str, BitMap64]) -> HiddenPositions:
     """Unite positions to hide with those hidden at this snapshot."""
     if not hidden:
-        return Hides()
+        return HiddenPositions()
     touched = state.snapshot.files.among(hidden)
     if len(touched) != len(hidden):
         missing = sorted(set(hidden) - set(touched.column("key").to_pylist()))
@@ -82,38 +82,38 @@ def hides(state: IcebergState, hidden: Mapping[str, BitMap64]) -> Hides:
         else:
             united[path] = positions
             before[path] = len(old.get(key, ()))
-    return Hides(united, frozenset(emptied), before)
+    return HiddenPositions(united, frozenset(emptied), before)
 
 
-def outdated(listed: Listed, about: pa.Array) -> NDArray[np.bool_]:
+def superseded(listed: ManifestEntries, about: pa.Array) -> NDArray[np.bool_]:
     """Entries of a manifest that are about one of these data files alone."""
     if listed.manifest.content != DELETES or not len(listed) or not len(about):
         return np.zeros(len(listed), np.bool_)
     by_position = pc.equal(listed.entries["content"], POSITION_DELETES).to_numpy(zero_copy_only=False)
-    found: NDArray[np.bool_] = by_position & (places_of(about, refers_to(listed.entries)) >= 0)
+    found: NDArray[np.bool_] = by_position & (path_indices(about, referenced_files(listed.entries)) >= 0)
     return found
 
 
-def placed(state: IcebergState, paths: Sequence[str]) -> dict[str, Placed]:
+def partitions_of(state: IcebergState, paths: Sequence[str]) -> dict[str, FilePartition]:
     """The specs and tuples of live data files."""
     wanted = strings(list(paths))
-    found: dict[str, Placed] = {}
+    found: dict[str, FilePartition] = {}
     for listed in state.contents.listed:
         if listed.manifest.content == DELETES or not len(listed):
             continue
         rows = np.flatnonzero(pc.is_in(listed.entries["file_path"].combine_chunks(), value_set=wanted))
         if not len(rows):
             continue
-        tuples, spec = tuple_schema(listed.written_as), state.contents.shape.specs[listed.spec_id]
+        tuples, spec = stored_tuple_schema(listed.written_as), state.contents.types.specs[listed.spec_id]
         for row in rows.tolist():  # one per touched file
             path = listed.entries["file_path"][row].as_py()
-            found[path] = Placed(listed.spec_id, tuples, tuple_at(listed, row, spec, tuples))
+            found[path] = FilePartition(listed.spec_id, tuples, tuple_at(listed, row, spec, tuples))
     return found
 
 
 def delete_files(
-    writing: ManifestWriting, hidden: Mapping[str, BitMap64], places: Mapping[str, Placed], folder: str
-) -> Iterator[tuple[Placed, Mapping[str, Any]]]:
+    writing: ManifestWriter, hidden: Mapping[str, BitMap64], places: Mapping[str, FilePartition], folder: str
+) -> Iterator[tuple[FilePartition, Mapping[str, Any]]]:
     """Write what hides these rows; gives each data file's place and what a manifest says of its deletes."""
     known = writing.drafts.vectors
     new = {path: rows for path, rows in hidden.items() if known.get(path, ())[:2] != (rows, places[path])}
@@ -125,7 +125,7 @@ def delete_files(
 
 
 def _position_files(
-    writing: ManifestWriting, hidden: Mapping[str, BitMap64], places: Mapping[str, Placed], folder: str
+    writing: ManifestWriter, hidden: Mapping[str, BitMap64], places: Mapping[str, FilePartition], folder: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     for path, positions in hidden.items():  # one per touched file
         data, told = _position_file(path, positions)
@@ -135,7 +135,7 @@ def _position_files(
 
 
 def _vectors(
-    writing: ManifestWriting, hidden: Mapping[str, BitMap64], places: Mapping[str, Placed], folder: str
+    writing: ManifestWriter, hidden: Mapping[str, BitMap64], places: Mapping[str, FilePartition], folder: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     data, blobs = puffin(list(hidden.items()))
     name = f"{folder}/{writing.name}-{len(writing.drafts.written):05d}-deletes.puffin"
@@ -145,7 +145,7 @@ def _vectors(
         yield path, _told(path, places[path], "PUFFIN", name, len(data), len(positions)) | where
 
 
-def _told(path: str, place: Placed, form: str, name: str, size: int, count: int) -> dict[str, Any]:
+def _told(path: str, place: FilePartition, form: str, name: str, size: int, count: int) -> dict[str, Any]:
     return {
         "content": POSITION_DELETES,
         "file_path": name,

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from holdfast.errors import Invalid, Unsupported
-from holdfast.formats.iceberg.metadata.file import TableMetadata
-from holdfast.formats.iceberg.metadata.spec import Spec
-from holdfast.formats.iceberg.metadata.types import struct_of
+from holdfast.formats.iceberg.metadata.partition_spec import PartitionSpec
+from holdfast.formats.iceberg.metadata.table_metadata import TableMetadata
+from holdfast.formats.iceberg.metadata.types import parse_schema
 from holdfast.parquet.fit import NESTED_IDS
 from holdfast.schema.types import MAPPING_ID, Array, DataType, Decimal, Field, Map, Primitive, Struct
 
@@ -41,12 +41,12 @@ class _Numbers:
         return self.last
 
 
-def numbered(schema: Struct, last_id: int) -> Struct:
+def with_field_ids(schema: Struct, last_id: int) -> Struct:
     """The columns, new ones with ids above `last_id`."""
     return _numbered(schema, _Numbers(last_id))
 
 
-def first_schema(schema: Struct) -> dict[str, Any]:
+def new_table_schema(schema: Struct) -> dict[str, Any]:
     """The schema of a new table, as metadata says it."""
     made = _numbered(schema, _Numbers(0, anew=True))
     return {"type": "struct", "schema-id": 0, "fields": [_field(f, {}) for f in made.fields]}
@@ -75,7 +75,7 @@ def schema_json(metadata: TableMetadata, schema: Struct, where: str) -> dict[str
     return {**made, "schema-id": newest + 1}
 
 
-def refuse_reshaping(old: Struct, new: Struct, specs: Mapping[int, Spec], *, where: str) -> None:
+def check_evolution(old: Struct, new: Struct, specs: Mapping[int, PartitionSpec], *, where: str) -> None:
     """Say what the format does not let a table become."""
     was, is_ = dict(_by_id(old, "")), dict(_by_id(new, ""))
     used = {f.source_id: f.name for spec in specs.values() for f in spec.fields if f.transform.kind != "void"}
@@ -103,7 +103,7 @@ def refuse_reshaping(old: Struct, new: Struct, specs: Mapping[int, Spec], *, whe
 
 def as_read(raw: Mapping[str, Any], *, where: str) -> Struct:
     """The columns that a schema says, as they will be read."""
-    return struct_of(raw, None, where=where)
+    return parse_schema(raw, None, where=where)
 
 
 def _numbered(schema: Struct, numbers: _Numbers) -> Struct:

@@ -141,7 +141,7 @@ class Nulls:
         return pa.nulls(len(at)), at
 
 
-class Maybe:
+class Nullable:
     """Values that may be null: a byte says first whether one is there."""
 
     least = 1

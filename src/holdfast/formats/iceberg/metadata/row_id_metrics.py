@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.formats.iceberg.metadata.metrics import picked
-from holdfast.formats.iceberg.metadata.values import bounds_of
+from holdfast.formats.iceberg.metadata.metrics import metric_of
+from holdfast.formats.iceberg.metadata.single_values import decode_bounds
 from holdfast.rows.rowmap import ROW_IDS, checksum
 from holdfast.schema.types import LONG
 from holdfast.storage.arrays import strings
@@ -27,7 +27,7 @@ from holdfast.storage.arrays import strings
 ROW_ID_FIELD, ROW_ID_COLUMN = 2147483540, "_row_id"
 
 
-def measured_ids(staged: Mapping[str, Any]) -> dict[str, list[Any]]:
+def row_id_metrics(staged: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Metrics of a staged file's row ids: values, nulls, both bounds as hex, and none that are no numbers."""
     rows, told = staged["num_records"], staged["carried"]
     if told is None:
@@ -39,13 +39,13 @@ def measured_ids(staged: Mapping[str, Any]) -> dict[str, list[Any]]:
     return {str(ROW_ID_FIELD): [rows, int(missing), *bounds, None]}
 
 
-def notes_of(entries: pa.Table) -> pa.Array:
+def row_id_tags(entries: pa.Table) -> pa.Array:
     """What is noted of each file for whoever looks for rows by id, as tags; null where nothing is known."""
-    nulls = picked(entries["null_value_counts"], ROW_ID_FIELD).cast(pa.int64())
+    nulls = metric_of(entries["null_value_counts"], ROW_ID_FIELD).cast(pa.int64())
     if nulls.null_count == len(nulls):
         return pa.nulls(len(nulls), pa.map_(pa.string(), pa.string()))
     low, high = (
-        bounds_of(picked(entries[name], ROW_ID_FIELD), "long", LONG).cast(pa.string())
+        decode_bounds(metric_of(entries[name], ROW_ID_FIELD), "long", LONG).cast(pa.string())
         for name in ("lower_bounds", "upper_bounds")
     )
     sizes = entries["file_size_in_bytes"].combine_chunks().cast(pa.string())

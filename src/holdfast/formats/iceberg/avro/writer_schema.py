@@ -14,15 +14,15 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.errors import Unsupported
-from holdfast.formats.iceberg.avro.values import (
+from holdfast.formats.iceberg.avro.layouts import (
     Blobs,
     Booleans,
     FixedWidth,
     Floats,
     Layout,
     Lists,
-    Maybe,
     Member,
+    Nullable,
     Nulls,
     Record,
     WholeNumbers,
@@ -32,7 +32,7 @@ from holdfast.formats.iceberg.avro.window import Malformed
 LIMIT_FIELDS, LIMIT_DEPTH, LIMIT_EMPTY = 4096, 16, 16
 
 
-def record_of(schema: Any, wanted: Collection[str] | None, where: str) -> Record:
+def record_layout(schema: Any, wanted: Collection[str] | None, where: str) -> Record:
     """The layout of a file's records."""
     layout = _Schema(where).layout(schema, wanted, 0)
     if not isinstance(layout, Record):
@@ -89,9 +89,9 @@ class _Schema:
         if len(schema) != 2 or len(others) != 1 or isinstance(others[0], list):
             raise Unsupported(f"{self._where} has a field that is one of {len(schema)} types, which no manifest has")
         inner = self.layout(others[0], wanted, depth + 1)
-        if isinstance(inner, Maybe):
+        if isinstance(inner, Nullable):
             raise Malformed("its schema has a choice within a choice")
-        return Maybe(inner, there=2, absent=0) if schema[0] == "null" else Maybe(inner, there=0, absent=2)
+        return Nullable(inner, there=2, absent=0) if schema[0] == "null" else Nullable(inner, there=0, absent=2)
 
     def _record(self, fields: Any, wanted: Collection[str] | None, depth: int) -> Record:
         if not isinstance(fields, list) or not all(map(_is_field, fields)):
@@ -109,7 +109,7 @@ class _Schema:
         """Records are looked into, whatever their names, those that may be null too, as BigQuery has them."""
         is_wanted = wanted is None or field["name"] in wanted
         layout = self.layout(field["type"], None if is_wanted else wanted, depth + 1)
-        inner = layout.inner if isinstance(layout, Maybe) else layout
+        inner = layout.inner if isinstance(layout, Nullable) else layout
         number = field.get("field-id")
         field_id = None if number is None else str(number).encode()
         return Member(field["name"], field_id, layout, is_wanted or isinstance(inner, Record))

@@ -83,7 +83,7 @@ def _shown(spelled: Any) -> Any:
     return spelled["type"] if isinstance(spelled, dict) else spelled
 
 
-def bounds_of(blobs: pa.Array, spelled: str, type_: DataType) -> pa.Array:
+def decode_bounds(blobs: pa.Array, spelled: str, type_: DataType) -> pa.Array:
     """Bounds as values of a column's type; `spelled` is the type in Iceberg's word."""
     target = arrow_type(type_)
     if spelled in _WIDTHS:
@@ -98,7 +98,7 @@ def bounds_of(blobs: pa.Array, spelled: str, type_: DataType) -> pa.Array:
     return pa.nulls(len(blobs), target)
 
 
-def partition_values(raw: pa.Array, spelled: str, type_: DataType) -> pa.Array:
+def decode_partition_values(raw: pa.Array, spelled: str, type_: DataType) -> pa.Array:
     """Partition values as Avro holds them, as values of their type."""
     target = arrow_type(type_)
     if raw.type == target:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.errors import Damaged, Unsupported
-from holdfast.formats.iceberg.metadata.types import primitive
+from holdfast.formats.iceberg.metadata.types import parse_primitive
 from holdfast.schema.types import DataType
 from holdfast.storage.error_mapping import parsing
 
@@ -50,7 +50,7 @@ class Transform:
 
 
 @dataclass(frozen=True, slots=True)
-class PartField:
+class PartitionField:
     """A field of a spec."""
 
     source_id: int
@@ -60,11 +60,11 @@ class PartField:
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class PartitionSpec:
     """A way to place files."""
 
     spec_id: int
-    fields: tuple[PartField, ...]
+    fields: tuple[PartitionField, ...]
 
     @property
     def is_unpartitioned(self) -> bool:
@@ -72,7 +72,7 @@ class Spec:
 
 
 @dataclass(frozen=True, slots=True)
-class UnionField:
+class UnifiedField:
     """A field of the union: of which id, made from which column, and of what type."""
 
     field_id: int
@@ -90,15 +90,15 @@ def parse_transform(text: str) -> Transform:
     return Transform(_PLURALS.get(text, text))
 
 
-def specs_of(raw: Sequence[Mapping[str, Any]], *, where: str) -> dict[int, Spec]:
+def parse_specs(raw: Sequence[Mapping[str, Any]], *, where: str) -> dict[int, PartitionSpec]:
     """The specs of a table, by id."""
     with parsing(where, "has a malformed partition spec"):
-        return {int(s.get("spec-id", 0)): Spec(int(s.get("spec-id", 0)), _fields(s["fields"])) for s in raw}
+        return {int(s.get("spec-id", 0)): PartitionSpec(int(s.get("spec-id", 0)), _fields(s["fields"])) for s in raw}
 
 
-def _fields(raw: Sequence[Mapping[str, Any]]) -> tuple[PartField, ...]:
+def _fields(raw: Sequence[Mapping[str, Any]]) -> tuple[PartitionField, ...]:
     return tuple(
-        PartField(
+        PartitionField(
             int(f["source-id"] if "source-id" in f else f["source-ids"][0]),
             int(f.get("field-id", FIRST_FIELD_ID + at)),
             str(f["name"]),
@@ -108,10 +108,12 @@ def _fields(raw: Sequence[Mapping[str, Any]]) -> tuple[PartField, ...]:
     )
 
 
-def union_of(specs: Mapping[int, Spec], sources: Mapping[int, str], *, where: str) -> tuple[UnionField, ...]:
+def unified_fields(
+    specs: Mapping[int, PartitionSpec], sources: Mapping[int, str], *, where: str
+) -> tuple[UnifiedField, ...]:
     """The union over all specs; `sources` are the types of the current schema's columns, by field id."""
-    named: dict[int, PartField] = {}
-    typed: dict[int, PartField] = {}
+    named: dict[int, PartitionField] = {}
+    typed: dict[int, PartitionField] = {}
     for spec in sorted(specs.values(), key=lambda s: -s.spec_id):
         for f in spec.fields:
             if not f.transform.is_known:
@@ -146,7 +148,7 @@ def _unique(names: Mapping[int, str]) -> dict[int, str]:
     return given
 
 
-def _union_field(name: str, f: PartField, sources: Mapping[int, str], where: str) -> UnionField:
+def _union_field(name: str, f: PartitionField, sources: Mapping[int, str], where: str) -> UnifiedField:
     spelled = f.transform.result(sources[f.source_id])
-    type_ = primitive(spelled, column=name, where=where)
-    return UnionField(f.field_id, name, f.source_id, f.transform, spelled, type_)
+    type_ = parse_primitive(spelled, column=name, where=where)
+    return UnifiedField(f.field_id, name, f.source_id, f.transform, spelled, type_)

@@ -24,15 +24,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import Damaged, Unsupported
-from holdfast.formats.iceberg.avro.reader import read_alike, read_container
-from holdfast.formats.iceberg.avro.writer import SYNC_BYTES, container
+from holdfast.formats.iceberg.avro.reader import read_container, read_same_schema
+from holdfast.formats.iceberg.avro.writer import SYNC_BYTES, write_container
+from holdfast.formats.iceberg.commit.avro_schemas import entry_schema, list_schema
+from holdfast.formats.iceberg.commit.drafts import Drafts, ManifestRow
 from holdfast.formats.iceberg.commit.partition_summaries import summaries
-from holdfast.formats.iceberg.commit.reuse import Drafts, Row
-from holdfast.formats.iceberg.commit.schemas import entry_schema, list_schema
 from holdfast.formats.iceberg.metadata.fetch import each
-from holdfast.formats.iceberg.metadata.file import ROW_IDS_SINCE
-from holdfast.formats.iceberg.metadata.manifests import DATA, DELETES, Listed, Manifest, fetched
-from holdfast.formats.iceberg.metadata.spec import Spec
+from holdfast.formats.iceberg.metadata.manifests import DATA, DELETES, ManifestEntries, ManifestFile, fetch_file
+from holdfast.formats.iceberg.metadata.partition_spec import PartitionSpec
+from holdfast.formats.iceberg.metadata.table_metadata import ROW_IDS_SINCE
 from holdfast.formats.iceberg.state import IcebergState
 from holdfast.storage.open import place
 
@@ -46,7 +46,7 @@ _COUNTS = ("added", "existing", "deleted")
 
 
 @dataclass(frozen=True)
-class ManifestWriting:
+class ManifestWriter:
     """Where the manifests of one attempt go, and what they say of themselves."""
 
     state: IcebergState
@@ -82,7 +82,7 @@ class ManifestWriting:
             "format-version": str(self.version),
             "content": "deletes" if content == DELETES else "data",
         }
-        data = container(entry_schema(tuples, self.version), entries, notes, sync=_sync(self.name))
+        data = write_container(entry_schema(tuples, self.version), entries, notes, sync=_sync(self.name))
         self.put(path, data)
         known = (e.get("sequence_number") for e in entries if e["status"] != DELETED)
         return {
@@ -97,7 +97,9 @@ class ManifestWriting:
             **_counted(entries),
         }
 
-    def of_new(self, content: int, spec_id: int, tuples: Mapping[str, Any], files: Sequence[Mapping[str, Any]]) -> Row:
+    def of_new(
+        self, content: int, spec_id: int, tuples: Mapping[str, Any], files: Sequence[Mapping[str, Any]]
+    ) -> ManifestRow:
         """Write a manifest of new files; gives what the list says of it."""
         names: Hashable = tuple((file["file_path"], file.get("content_offset")) for file in files)
         entries = [self.added(file) for file in files]
@@ -108,7 +110,7 @@ class ManifestWriting:
     def _schema_id(self) -> int:
         return int(self.schema.get("schema-id", 0))
 
-    def without(self, listed: Listed, gone: Sequence[bool]) -> Row:
+    def without(self, listed: ManifestEntries, gone: Sequence[bool]) -> ManifestRow:
         """Write a manifest anew in which some of its live entries are deleted ones; gives what the list says of it."""
 
         def made() -> dict[str, Any]:
@@ -116,18 +118,20 @@ class ManifestWriting:
             entries = [
                 {**entry, **deleted} if dead else entry for entry, dead in zip(self._live(listed), gone, strict=True)
             ]
-            return self.manifest(listed.manifest.content, listed.spec_id, tuple_schema(listed.written_as), entries)
+            return self.manifest(
+                listed.manifest.content, listed.spec_id, stored_tuple_schema(listed.written_as), entries
+            )
 
         return self.drafts.once(("without", listed.manifest, tuple(gone), self._schema_id), made)
 
-    def again(self, listed: Listed, back: Sequence[bool]) -> dict[str, Any]:
+    def again(self, listed: ManifestEntries, back: Sequence[bool]) -> dict[str, Any]:
         """Write a manifest with some entries of another, which come back; gives what the list says of it."""
         new = {"status": ADDED, "snapshot_id": self.snapshot_id, "file_sequence_number": None}
         entries = [{**entry, **new} for entry, comes in zip(self._live(listed), back, strict=True) if comes]
-        return self.manifest(listed.manifest.content, listed.spec_id, tuple_schema(listed.written_as), entries)
+        return self.manifest(listed.manifest.content, listed.spec_id, stored_tuple_schema(listed.written_as), entries)
 
     def retold(
-        self, listed: Listed, exact: Mapping[str, pa.Array], counts: Sequence[int | None] | None = None
+        self, listed: ManifestEntries, exact: Mapping[str, pa.Array], counts: Sequence[int | None] | None = None
     ) -> dict[str, Any]:
         """Write a manifest anew with other values in its tuples, by the names they are stored under; null: as it is.
 
@@ -141,25 +145,25 @@ class ManifestWriting:
             for entry, value in zip(entries, values.to_pylist(), strict=True):  # one per file
                 if value is not None:
                     entry["data_file"]["partition"][name] = value
-        return self.manifest(listed.manifest.content, listed.spec_id, tuple_schema(listed.written_as), entries)
+        return self.manifest(listed.manifest.content, listed.spec_id, stored_tuple_schema(listed.written_as), entries)
 
-    def merged(self, some: Sequence[Manifest], spec: Spec) -> Row:
+    def merged(self, some: Sequence[ManifestFile], spec: PartitionSpec) -> ManifestRow:
         """Write manifests of one spec as one; gives what the list says of it."""
         alike = self._alike(some)
         if alike is not None:
             return self.manifest(DATA, spec.spec_id, *alike)
         listed = self.state.contents.only(some).listed
-        tuples, entries = tuple_schema(listed[0].written_as), []
+        tuples, entries = stored_tuple_schema(listed[0].written_as), []
         for one in listed:
             for row, entry in enumerate(self._live(one)):  # one per file
                 entry["data_file"]["partition"] = tuple_at(one, row, spec, tuples)
                 entries.append(entry)
         return self.manifest(DATA, spec.spec_id, tuples, entries)
 
-    def _alike(self, some: Sequence[Manifest]) -> tuple[Mapping[str, Any], list[dict[str, Any]]] | None:
+    def _alike(self, some: Sequence[ManifestFile]) -> tuple[Mapping[str, Any], list[dict[str, Any]]] | None:
         """The tuples and the live entries of manifests that one writer wrote, said outright; None: look at each."""
         paths = self.state.paths
-        read = read_alike(list(each(paths.location, lambda one: fetched(paths, one.path), some)))
+        read = read_same_schema(list(each(paths.location, lambda one: fetch_file(paths, one.path), some)))
         if read is None or "status" not in read[0].records.type.names:
             return None
         records, made = iter(read[0].records.to_pylist()), []
@@ -182,12 +186,12 @@ class ManifestWriting:
                 live += 1
             if live != manifest.files:
                 return None
-        return tuple_schema(read[0].notes["avro.schema"]), made
+        return stored_tuple_schema(read[0].notes["avro.schema"]), made
 
-    def _live(self, listed: Listed) -> list[dict[str, Any]]:
+    def _live(self, listed: ManifestEntries) -> list[dict[str, Any]]:
         """The live entries of a manifest as another one says them: outright, whatever they inherited."""
         manifest = listed.manifest
-        raw = read_container(fetched(self.state.paths, manifest.path), where=manifest.path).records
+        raw = read_container(fetch_file(self.state.paths, manifest.path), where=manifest.path).records
         live = raw.filter(pc.not_equal(raw.field("status"), DELETED)).to_pylist()
         sequences, row_ids = (listed.entries[name].to_pylist() for name in ("sequence_number", "first_row_id"))
         return [_outright(entry, manifest, *told) for entry, *told in zip(live, sequences, row_ids, strict=True)]
@@ -231,11 +235,11 @@ class ManifestWriting:
         }
         turn = max(1, self.drafts.attempts)
         path = f"{metadata_folder(self.state)}/snap-{self.snapshot_id}-{turn}-{self.name}.avro"
-        self.put(path, container(list_schema(self.version), rows, notes, sync=_sync(self.name)))
+        self.put(path, write_container(list_schema(self.version), rows, notes, sync=_sync(self.name)))
         return path, first, None if start is None or first is None else start - first
 
 
-def listed_before(state: IcebergState) -> list[dict[str, Any]]:
+def manifest_list_rows(state: IcebergState) -> list[dict[str, Any]]:
     """What the list of a state says of its manifests, those without a live file left out."""
     if state.entry is None:
         return []
@@ -252,7 +256,7 @@ def _holds(state: IcebergState, row: Mapping[str, Any]) -> bool:
     return len(state.contents.manifest(one)) > 0
 
 
-def _outright(entry: Mapping[str, Any], manifest: Manifest, sequence: int, first: int | None) -> dict[str, Any]:
+def _outright(entry: Mapping[str, Any], manifest: ManifestFile, sequence: int, first: int | None) -> dict[str, Any]:
     """A live entry as another manifest says it."""
     file, of_file, author = entry["data_file"], entry.get("file_sequence_number"), entry.get("snapshot_id")
     return {
@@ -264,7 +268,7 @@ def _outright(entry: Mapping[str, Any], manifest: Manifest, sequence: int, first
     }
 
 
-def tuple_schema(written_as: bytes) -> Mapping[str, Any]:
+def stored_tuple_schema(written_as: bytes) -> Mapping[str, Any]:
     """How the tuples of a manifest are stored, whose schema its writer said so."""
     schema = msgspec.json.decode(written_as)
     for name in ("data_file", "partition"):
@@ -275,7 +279,7 @@ def tuple_schema(written_as: bytes) -> Mapping[str, Any]:
     return record
 
 
-def tuple_at(listed: Listed, row: int, spec: Spec, tuples: Mapping[str, Any]) -> dict[str, Any]:
+def tuple_at(listed: ManifestEntries, row: int, spec: PartitionSpec, tuples: Mapping[str, Any]) -> dict[str, Any]:
     """The tuple of an entry, as a manifest with these tuples stores it."""
     names = {f.get("field-id"): f["name"] for f in tuples["fields"]}
     made = {}

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.formats.iceberg.metadata.spec import Spec
+from holdfast.formats.iceberg.metadata.partition_spec import PartitionSpec
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 _FIXED = re.compile(r"fixed\[\s*(\d+)\s*\]")
@@ -29,7 +29,7 @@ _PLAIN: dict[str, Any] = {
 }
 
 
-def tuple_schema(spec: Spec, sources: Mapping[int, str]) -> dict[str, Any]:
+def tuple_schema(spec: PartitionSpec, sources: Mapping[int, str]) -> dict[str, Any]:
     """The record of a spec's tuples; `sources` are the types of columns by field id, in Iceberg's words."""
     fields = [
         _field(

@@ -15,18 +15,14 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.errors import Unsupported
-from holdfast.formats.iceberg.metadata.file import ROW_IDS_SINCE
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.io import PY_IO_IMPL, FileIO, InputFile, InputStream, OutputFile, OutputStream
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.typedef import IcebergBaseModel
+
+from holdfast.formats.iceberg.metadata.table_metadata import ROW_IDS_SINCE
 from holdfast.storage.base import NotFound
 from holdfast.storage.open import open_location
-
-try:
-    from pyiceberg.catalog import Catalog, MetastoreCatalog
-    from pyiceberg.io import PY_IO_IMPL, FileIO, InputFile, InputStream, OutputFile, OutputStream
-    from pyiceberg.table.metadata import TableMetadata
-    from pyiceberg.typedef import IcebergBaseModel
-except ImportError as _error:
-    raise Unsupported("reading Iceberg tables needs pyiceberg: pip install 'holdfast[iceberg]'") from _error
 
 OPTIONS = {  # pyiceberg's names of storage settings, and ours
     "s3.endpoint": "aws_endpoint",

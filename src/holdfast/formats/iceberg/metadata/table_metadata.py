@@ -28,7 +28,7 @@ _LARGEST_RATIO = 256  # of metadata to its compressed form
 _Item = TypeVar("_Item")
 
 
-class Ref(msgspec.Struct, frozen=True, rename="kebab"):
+class SnapshotRef(msgspec.Struct, frozen=True, rename="kebab"):
     """A branch or a tag."""
 
     snapshot_id: int
@@ -57,7 +57,7 @@ class SnapshotEntry(msgspec.Struct, frozen=True, rename="kebab"):
         return self.summary.get("operation", "unknown")
 
 
-class LogEntry(msgspec.Struct, frozen=True, rename="kebab"):
+class SnapshotLogEntry(msgspec.Struct, frozen=True, rename="kebab"):
     """When a snapshot became the current one."""
 
     snapshot_id: int
@@ -83,8 +83,8 @@ class TableMetadata(msgspec.Struct, frozen=True, rename="kebab"):
     properties: Mapping[str, str] = {}
     current_snapshot_id: int | None = None
     snapshots: tuple[SnapshotEntry, ...] = ()
-    snapshot_log: tuple[LogEntry, ...] = ()
-    refs: Mapping[str, Ref] = {}
+    snapshot_log: tuple[SnapshotLogEntry, ...] = ()
+    refs: Mapping[str, SnapshotRef] = {}
     next_row_id: int | None = None
     metadata_log: tuple[dict[str, Any], ...] = ()
     statistics: tuple[dict[str, Any], ...] = ()
@@ -99,7 +99,7 @@ class TableMetadata(msgspec.Struct, frozen=True, rename="kebab"):
                 return schema
         raise Damaged(f"{where} speaks of schema {asked} but does not have it", path=where, expected=str(asked))
 
-    def line(self, entry: SnapshotEntry | None) -> Iterator[SnapshotEntry]:
+    def ancestry(self, entry: SnapshotEntry | None) -> Iterator[SnapshotEntry]:
         """A snapshot and those it descends from, as far as they are kept, the newest first."""
         seen: set[int] = set()
         before = reversed(self.snapshots)  # most often a parent stands right before its child
@@ -146,7 +146,7 @@ def parse_metadata(data: bytes, *, where: str, known: TableMetadata | None = Non
     found = msgspec.structs.replace(
         json_record(msgspec.json.encode(small), TableMetadata, path=where, what=_WHAT),
         snapshots=_grown("snapshots", raw, tuple[SnapshotEntry, ...], before, snapshots, where),
-        snapshot_log=_grown("snapshot-log", raw, tuple[LogEntry, ...], before, log, where),
+        snapshot_log=_grown("snapshot-log", raw, tuple[SnapshotLogEntry, ...], before, log, where),
         text=raw,
     )
     if not 1 <= found.format_version <= NEWEST:
@@ -196,7 +196,7 @@ def _in_full(found: TableMetadata, where: str) -> TableMetadata:
     snapshot_id = None if found.current_snapshot_id == -1 else found.current_snapshot_id
     refs = dict(found.refs)
     if snapshot_id is not None:
-        refs.setdefault(MAIN, Ref(snapshot_id))
+        refs.setdefault(MAIN, SnapshotRef(snapshot_id))
     return msgspec.structs.replace(
         found,
         schemas=schemas,

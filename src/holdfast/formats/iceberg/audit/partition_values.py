@@ -22,17 +22,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from holdfast.errors import Damaged, Unsupported
-from holdfast.formats.iceberg.audit.footers import one_value
-from holdfast.formats.iceberg.deletes.hidden import positions_in
-from holdfast.formats.iceberg.deletes.scope import refers_to
+from holdfast.formats.iceberg.audit.footers import only_value
+from holdfast.formats.iceberg.deletes.reader import read_position_deletes
+from holdfast.formats.iceberg.deletes.scope import referenced_files
 from holdfast.formats.iceberg.metadata.fetch import each
-from holdfast.formats.iceberg.metadata.manifests import DELETES, EQUALITY_DELETES, POSITION_DELETES, Listed
-from holdfast.formats.iceberg.metadata.metrics import picked
-from holdfast.formats.iceberg.metadata.path_match import places_of
-from holdfast.formats.iceberg.metadata.paths import Paths
-from holdfast.formats.iceberg.metadata.spec import PartField
-from holdfast.formats.iceberg.metadata.types import stored_names
-from holdfast.formats.iceberg.metadata.values import bounds_of
+from holdfast.formats.iceberg.metadata.manifests import DELETES, EQUALITY_DELETES, POSITION_DELETES, ManifestEntries
+from holdfast.formats.iceberg.metadata.metrics import metric_of
+from holdfast.formats.iceberg.metadata.partition_spec import PartitionField
+from holdfast.formats.iceberg.metadata.paths import Paths, path_indices
+from holdfast.formats.iceberg.metadata.single_values import decode_bounds
+from holdfast.formats.iceberg.metadata.types import type_names
 from holdfast.formats.iceberg.state import IcebergState
 from holdfast.model.finding import Finding, FindingKind
 from holdfast.schema.types import Primitive
@@ -46,7 +45,7 @@ Ask = Callable[[Mapping[str, Any]], float | None]  # what a file says, by its en
 
 
 @dataclass(frozen=True, slots=True)
-class Tuples:
+class PartitionCheck:
     """What is wrong with partition values, and what they must be."""
 
     findings: tuple[Finding, ...] = ()
@@ -59,32 +58,34 @@ class Tuples:
         return sum(len(a) - a.null_count for named in (self.exact or {}).values() for a in named.values())
 
 
-def check_tuples(state: IcebergState, *, footers: bool) -> Tuples:
+def check_partition_values(state: IcebergState, *, footers: bool) -> PartitionCheck:
     """Partition values of a snapshot that are not those of their files.
 
     `footers` lets it open files whose manifests keep no bounds of the column.
     """
-    spelled = stored_names(state.metadata.schema_of(None, state.metadata_path))
+    spelled = type_names(state.metadata.schema_of(None, state.metadata_path))
     findings: list[Finding] = []
     exact: dict[str, dict[str, pa.Array]] = {}
     rehides = False
-    for spec in state.contents.shape.specs.values():
+    for spec in state.contents.types.specs.values():
         for f in spec.fields:
             if f.transform.kind == "identity" and spelled.get(f.source_id) in _TYPES:
                 listed = [one for one in state.contents.listed if one.spec_id == spec.spec_id and len(one)]
-                ask = partial(one_value, state.paths, field_id=f.source_id) if footers else None
+                ask = partial(only_value, state.paths, field_id=f.source_id) if footers else None
                 column = _Column(state.paths, listed, f, spelled[f.source_id], ask)
                 findings += column.findings()
                 rehides |= column.rehides
                 for path, name, values in column.exact():
                     exact.setdefault(path, {})[name] = values
-    return Tuples(tuple(findings), exact, rehides)
+    return PartitionCheck(tuple(findings), exact, rehides)
 
 
 class _Side:
     """The entries of some manifests that have a partition field: their values, and what their bounds say."""
 
-    def __init__(self, paths: Paths, listed: Sequence[Listed], f: PartField, spelled: str, ask: Ask | None) -> None:
+    def __init__(
+        self, paths: Paths, listed: Sequence[ManifestEntries], f: PartitionField, spelled: str, ask: Ask | None
+    ) -> None:
         self.listed = [one for one in listed if _values(one, f) is not None]
         self.paths = _joined([one.entries["file_path"].combine_chunks() for one in self.listed], pa.string())
         self.stored = _joined([_values(one, f) for one in self.listed], pa.float64())
@@ -98,7 +99,7 @@ class _Side:
         # A manifest of before a float became a double has no room for more.
         self.proved = self.wrong & (_as_float(self.true) == self.values) & np.concatenate([*wide, np.zeros(0, bool)])
 
-    def parts(self, values: Doubles) -> Iterator[tuple[Listed, pa.Array]]:
+    def parts(self, values: Doubles) -> Iterator[tuple[ManifestEntries, pa.Array]]:
         """Values by manifest; NaN is null."""
         start = 0
         for one in self.listed:
@@ -110,7 +111,9 @@ class _Side:
 class _Column:
     """One partition field of a spec."""
 
-    def __init__(self, paths: Paths, listed: Sequence[Listed], f: PartField, spelled: str, ask: Ask | None) -> None:
+    def __init__(
+        self, paths: Paths, listed: Sequence[ManifestEntries], f: PartitionField, spelled: str, ask: Ask | None
+    ) -> None:
         self.paths, self.f = paths, f
         self.data, self.deletes = (
             _Side(paths, [one for one in listed if (one.manifest.content == DELETES) is removes], f, spelled, ask)
@@ -171,17 +174,17 @@ class _Column:
         if self.entries is None or not len(candidates):
             return {}
         chosen = self.entries.take(pa.array(candidates))
-        about = refers_to(chosen)
-        places = places_of(self.data.paths, about)
+        about = referenced_files(chosen)
+        places = path_indices(self.data.paths, about)
         names = zip(candidates.tolist(), about.is_valid().to_pylist(), places.tolist(), chosen.to_pylist(), strict=True)
         return {at: self._alike(at, np.array([place]) if one else self._places(row)) for at, one, place, row in names}
 
     def _places(self, entry: Mapping[str, Any]) -> NDArray[np.int64]:
         try:
-            read = positions_in(self.paths, entry)
+            read = read_position_deletes(self.paths, entry)
         except (Damaged, Unsupported):
             return _UNREADABLE
-        return places_of(self.data.paths, pc.unique(read["file_path"]))
+        return path_indices(self.data.paths, pc.unique(read["file_path"]))
 
     def _alike(self, at: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """Of places, those of live files whose value is, as a float, that of some deletes."""
@@ -256,33 +259,33 @@ def _as_float(values: Doubles) -> Doubles:
         return values.astype(np.float32).astype(np.float64)
 
 
-def _raw(one: Listed, f: PartField) -> pa.Array:
+def _raw(one: ManifestEntries, f: PartitionField) -> pa.Array:
     return one.partition_column(f.field_id, f.name)
 
 
-def _values(one: Listed, f: PartField) -> pa.Array | None:
+def _values(one: ManifestEntries, f: PartitionField) -> pa.Array | None:
     values = one.partition_column(f.field_id, f.name)
     return None if values is None or not pa.types.is_floating(values.type) else values.cast(pa.float64())
 
 
-def _single(one: Listed, f: PartField, spelled: str) -> pa.Array:
+def _single(one: ManifestEntries, f: PartitionField, spelled: str) -> pa.Array:
     """The one value that each file has in the column of a field, by its bounds; null where that is not known."""
     low, high = (
-        bounds_of(picked(one.entries[name], f.source_id), spelled, _TYPES[spelled]).cast(pa.float64())
+        decode_bounds(metric_of(one.entries[name], f.source_id), spelled, _TYPES[spelled]).cast(pa.float64())
         for name in ("lower_bounds", "upper_bounds")
     )
     others = [
-        pc.fill_null(pc.greater(picked(one.entries[name], f.source_id), 0), False)
+        pc.fill_null(pc.greater(metric_of(one.entries[name], f.source_id), 0), False)
         for name in ("null_value_counts", "nan_value_counts")
     ]
     is_one = pc.and_not(pc.fill_null(pc.equal(low, high), False), pc.or_(*others))
     return pc.if_else(is_one, low, pa.scalar(None, pa.float64()))
 
 
-def _asked(paths: Paths, one: Listed, f: PartField, known: pa.Array, ask: Ask) -> pa.Array:
+def _asked(paths: Paths, one: ManifestEntries, f: PartitionField, known: pa.Array, ask: Ask) -> pa.Array:
     """What is known of files, and what those say that have no bounds and a value that may be rounded."""
     values = _raw(one, f).cast(pa.float64()).to_numpy(zero_copy_only=False)
-    bare = [pc.is_null(picked(one.entries[name], f.source_id)) for name in ("lower_bounds", "nan_value_counts")]
+    bare = [pc.is_null(metric_of(one.entries[name], f.source_id)) for name in ("lower_bounds", "nan_value_counts")]
     holds = pc.and_(
         pc.not_equal(one.entries["content"], POSITION_DELETES), pc.equal(one.entries["file_format"], "parquet")
     )
