@@ -9,7 +9,7 @@ from holdfast.formats.delta.commit.due import DEFAULT_INTERVAL
 from holdfast.formats.delta.detail import describe, detail, settings_of
 from holdfast.formats.delta.log import cleanup
 from holdfast.formats.delta.log.actions import Protocol
-from holdfast.formats.delta.log.tombstones import remembered_ms
+from holdfast.formats.delta.log.tombstones import file_retention_ms
 from holdfast.formats.delta.protocol.reader_compatibility import DELTA_LAKE, FEATURES, VERSION_1, VERSION_2, readers_of
 from holdfast.formats.delta.state import load
 from holdfast.model.mutation import TableDefinition
@@ -41,7 +41,7 @@ def test_the_defaults_told_are_those_that_hold() -> None:
     assert DEFAULTS[CHECKPOINT_INTERVAL] == DEFAULT_INTERVAL
     log = HandLog()
     log.create()
-    untold = remembered_ms(load(log.location))
+    untold = file_retention_ms(load(log.location))
     assert untold == span_ms(DELETED_FILE_RETENTION, DEFAULTS[DELETED_FILE_RETENTION]) == 7 * 24 * 3_600_000
     assert DEFAULTS[LOG_RETENTION] == cleanup.DEFAULT_RETENTION
     assert isolation(DEFAULTS[ISOLATION_LEVEL]) is isolation(None)

@@ -19,7 +19,7 @@ from pyroaring import BitMap64
 from holdfast.env import fixed
 from holdfast.errors import Damaged, Invalid, MissingFile, Unsupported
 from holdfast.formats.delta.deletion_vectors import CLOSE_BYTES, DvFile, inline, load_hidden, pack
-from holdfast.formats.delta.log.actions import Vector
+from holdfast.formats.delta.log.actions import DeletionVector
 from holdfast.formats.delta.stats.reader import JsonStats
 from holdfast.model.files import DV, FILES, FileTable, Slab
 from holdfast.storage.local import LocalStore
@@ -53,7 +53,7 @@ def here(store: Counting) -> Location:
     return Location(store, "dir/table")
 
 
-def table(vectors: Mapping[str, Vector | None], rows: int | None = None) -> FileTable:
+def table(vectors: Mapping[str, DeletionVector | None], rows: int | None = None) -> FileTable:
     dvs = [
         v
         and {
@@ -72,7 +72,7 @@ def table(vectors: Mapping[str, Vector | None], rows: int | None = None) -> File
     return FileTable((Slab(pa.table(columns, schema=FILES), JsonStats(texts)),))
 
 
-def save(here: Location, file: DvFile) -> tuple[Vector, ...]:
+def save(here: Location, file: DvFile) -> tuple[DeletionVector, ...]:
     here.store.put(here.key(file.key), file.data)
     return file.vectors
 
@@ -88,8 +88,8 @@ def test_every_way_of_storing_loads_alike(here: Location, store: Counting) -> No
     (prefixed,) = save(here, pack([positions], uuid=UUID_A, prefix="ab"))
     assert prefixed.path_or_inline_dv == "ab^-aqEH.-t@S}K{vb[*k^"
     store.put("else where/v.bin", pack([positions], uuid=UUID_A).data)
-    absolute = Vector("p", "memory://t/else%20where/v.bin", relative.size_in_bytes, 4, 1)
-    spelled = Vector("i", "^Bg9^0rr910000000000iXQKl0rr91000935c8Xg000311onP9", 40, 4)  # by another engine
+    absolute = DeletionVector("p", "memory://t/else%20where/v.bin", relative.size_in_bytes, 4, 1)
+    spelled = DeletionVector("i", "^Bg9^0rr910000000000iXQKl0rr91000935c8Xg000311onP9", 40, 4)  # by another engine
     vectors = {"u": relative, "up": prefixed, "p": absolute, "i": inline(positions), "j": spelled, "none": None}
     with pytest.raises(Invalid, match="allow_outside"):
         load_hidden(here, table(vectors, rows=6))
@@ -110,7 +110,7 @@ def test_every_way_of_storing_loads_alike(here: Location, store: Counting) -> No
     ],
 )
 def test_both_spellings_of_a_short_last_group(here: Location, text: str, size: int, positions: list[int]) -> None:
-    vector = Vector("i", text, size, len(positions))
+    vector = DeletionVector("i", text, size, len(positions))
     assert load_hidden(here, table({"a": vector})).positions == {"a": BitMap64(positions)}
 
 
@@ -183,15 +183,15 @@ def test_a_descriptor_that_disagrees_is_noticed(here: Location, changes: dict[st
 @pytest.mark.parametrize(
     "vector",
     [
-        Vector("i", "00000", 40, 1),
-        Vector("i", "~~~~~", 4, 1),
+        DeletionVector("i", "00000", 40, 1),
+        DeletionVector("i", "~~~~~", 4, 1),
         msgspec.structs.replace(inline(BitMap64([1])), cardinality=2),
-        Vector("u", "short", 40, 1, 1),
-        Vector("u", '"' * 20, 40, 1, 1),
+        DeletionVector("u", "short", 40, 1, 1),
+        DeletionVector("u", '"' * 20, 40, 1, 1),
     ],
     ids=str,
 )
-def test_malformed_descriptors_name_the_data_file(here: Location, vector: Vector) -> None:
+def test_malformed_descriptors_name_the_data_file(here: Location, vector: DeletionVector) -> None:
     with pytest.raises(Damaged, match="part-1"):
         load_hidden(here, table({"part-1": vector}))
 
@@ -206,13 +206,13 @@ def test_positions_end_with_the_file(here: Location) -> None:
 
 def test_paths_of_vectors_are_not_trusted(here: Location) -> None:
     uuid = pack([BitMap64([1])], uuid=UUID_A).vectors[0].path_or_inline_dv
-    for vector in (Vector("p", "s3://other/v.bin", 40, 1, 1), Vector("u", "../x" + uuid, 40, 1, 1)):
+    for vector in (DeletionVector("p", "s3://other/v.bin", 40, 1, 1), DeletionVector("u", "../x" + uuid, 40, 1, 1)):
         with pytest.raises(Invalid, match="allow_outside"):
             load_hidden(here, table({"a": vector}))
     with pytest.raises(MissingFile):
-        load_hidden(here, table({"a": Vector("u", "/etc" + uuid, 40, 1, 1)}))
+        load_hidden(here, table({"a": DeletionVector("u", "/etc" + uuid, 40, 1, 1)}))
     with pytest.raises(Unsupported, match="'r'"):
-        load_hidden(here, table({"a": Vector("r", "x", 40, 1, 1)}))
+        load_hidden(here, table({"a": DeletionVector("r", "x", 40, 1, 1)}))
 
 
 def test_a_file_twice_is_damage(here: Location) -> None:
@@ -239,11 +239,11 @@ def test_all_golden_vectors() -> None:
     assert loaded >= 70
 
 
-def _vectors_named(log: Path) -> Iterator[Vector]:
+def _vectors_named(log: Path) -> Iterator[DeletionVector]:
     for commit in sorted(log.glob("*.json")):
         for line in commit.read_bytes().splitlines():
             with suppress(msgspec.DecodeError):  # some golden logs are damaged on purpose
                 raw = msgspec.json.decode(line)
                 found = raw.get("add", {}).get("deletionVector")
                 if found and found["storageType"] != "p":
-                    yield msgspec.convert(found, Vector)
+                    yield msgspec.convert(found, DeletionVector)

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from holdfast.errors import Damaged, MissingFile, Unsupported
-from holdfast.formats.delta.log.actions import Vector
+from holdfast.formats.delta.log.actions import DeletionVector
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import HiddenRows
 from holdfast.rows import bitmap, z85
@@ -69,7 +69,7 @@ class DvFile:
 
     key: str
     data: bytes
-    vectors: tuple[Vector, ...]
+    vectors: tuple[DeletionVector, ...]
 
 
 def pack(bitmaps: Sequence[BitMap64], *, uuid: UUID, prefix: str = "") -> DvFile:
@@ -78,15 +78,15 @@ def pack(bitmaps: Sequence[BitMap64], *, uuid: UUID, prefix: str = "") -> DvFile
     vectors = []
     for positions in bitmaps:
         blob = bitmap.encode(positions)
-        vectors.append(Vector("u", prefix + z85.encode_uuid(uuid), len(blob), len(positions), len(data)))
+        vectors.append(DeletionVector("u", prefix + z85.encode_uuid(uuid), len(blob), len(positions), len(data)))
         data += bitmap.frame(blob)
     return DvFile(_relative(prefix, uuid), bytes(data), tuple(vectors))
 
 
-def inline(positions: BitMap64) -> Vector:
+def inline(positions: BitMap64) -> DeletionVector:
     """A vector of these positions that stands in its own descriptor."""
     blob = bitmap.encode(positions)
-    return Vector("i", z85.encode(blob), len(blob), len(positions))
+    return DeletionVector("i", z85.encode(blob), len(blob), len(positions))
 
 
 @dataclass(frozen=True, slots=True)

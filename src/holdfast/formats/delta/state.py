@@ -18,10 +18,10 @@ from holdfast.formats.delta.checkpoint.tally import RunningTally
 from holdfast.formats.delta.log.actions import DomainMetadata, Line, Metadata, Protocol, Txn
 from holdfast.formats.delta.log.file_names import first_name
 from holdfast.formats.delta.log.listing import has_log, list_hinted, list_log, list_next, log_url, read_lines
-from holdfast.formats.delta.log.reader import Replayed, put_deltas, replay
+from holdfast.formats.delta.log.reader import Replayed, apply_deltas, replay
 from holdfast.formats.delta.log.replay import ActionLayer, LiveFiles
 from holdfast.formats.delta.log.segment import LogSegment
-from holdfast.formats.delta.log.settings import TableSettings, known
+from holdfast.formats.delta.log.settings import TableSettings, complete
 from holdfast.formats.delta.log.times import version_at, version_time
 from holdfast.formats.delta.protocol.features import check_readable
 from holdfast.formats.delta.shape import clustering_of, identity_of, partitions_of, resolve_of, schema_of
@@ -111,7 +111,7 @@ def _refreshed(state: DeltaState, commits: list[Sequence[Line]] | None) -> Delta
     old = TableSettings(state.protocol, state.metadata, state.txns, state.domains)
     try:
         lines = _noting(read_lines(location, tuple(deltas)), commits)
-        settings, layers, last = put_deltas(location, lines, old, state.layers, files=True)
+        settings, layers, last = apply_deltas(location, lines, old, state.layers, files=True)
     except Damaged:
         if commits is not None:
             commits.clear()
@@ -119,7 +119,7 @@ def _refreshed(state: DeltaState, commits: list[Sequence[Line]] | None) -> Delta
     segment = LogSegment(newest, state.segment.checkpoint, (*state.segment.deltas, *deltas))
     return _state(
         location,
-        Replayed(segment, listing, known(settings), LiveFiles(state.base, layers), last, state.snapshot.notes),
+        Replayed(segment, listing, complete(settings), LiveFiles(state.base, layers), last, state.snapshot.notes),
         before=state,
     )
 

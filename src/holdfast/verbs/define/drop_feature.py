@@ -27,9 +27,9 @@ from holdfast.formats.delta.checkpoint.writer import write_checkpoint
 from holdfast.formats.delta.commit.loop import DeltaFormat
 from holdfast.formats.delta.commit.restamp import described
 from holdfast.formats.delta.history.pins import pins_of
+from holdfast.formats.delta.log.actions import encode_path
 from holdfast.formats.delta.log.cleanup import clean_log
 from holdfast.formats.delta.log.listing import list_log
-from holdfast.formats.delta.log.spelling import path_of
 from holdfast.formats.delta.protocol.downgrade import PROTECTION, WIDENING, leaves_traces, refuse_kept
 from holdfast.formats.delta.protocol.features import check_writable
 from holdfast.formats.delta.protocol.traces import hides_rows, history_uses, loose_vectors, oldest_version
@@ -180,7 +180,7 @@ class _FeatureDrop:
             case "deletionVectors" if hides_rows(state):
                 return lambda: purge(state, self.caller, limits_of(state, self.caller.dialect))
             case "deletionVectors" if keys := loose_vectors(state):
-                return drop_feature.entombed(keys, [path_of(key) for key in keys])
+                return drop_feature.entombed(keys, [encode_path(key) for key in keys])
             case "rowTracking" if not truth(properties.get(ROW_TRACKING_SUSPENDED)):
                 return drop_feature.suspended(shape)
             case "rowTracking" if len(stamped := _stamped(state.snapshot)):

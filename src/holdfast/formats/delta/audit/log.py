@@ -32,13 +32,13 @@ from holdfast.formats.delta.checkpoint.checksum import (
 )
 from holdfast.formats.delta.checkpoint.reader import read_checkpoint
 from holdfast.formats.delta.log.actions import Line, decode_lines
-from holdfast.formats.delta.log.claims import count, hinted_otherwise
 from holdfast.formats.delta.log.columns import logical_ids
 from holdfast.formats.delta.log.file_names import LAST_CHECKPOINT, LOG, checksum_name, commit_name
 from holdfast.formats.delta.log.listing import list_all, log_url, read_bytes
-from holdfast.formats.delta.log.replay import ActionLayer, LiveFiles, layer_from, put
+from holdfast.formats.delta.log.replay import ActionLayer, LiveFiles, layer_from, push_layer
 from holdfast.formats.delta.log.segment import Checkpoint, LogListing
 from holdfast.formats.delta.log.settings import CompleteSettings, TableSettings, fold
+from holdfast.formats.delta.log.stated_counts import count, hint_miscounts
 from holdfast.formats.delta.log.tombstones import tombstones
 from holdfast.formats.delta.state import DeltaState
 from holdfast.model.files import FileTable, Slab
@@ -74,7 +74,7 @@ class _Trusted:
     whole: bool = True  # from the first commit on; else from a checkpoint, which may itself be wrong
 
     def after(self, lines: list[Line], location: Location) -> _Trusted:
-        layers = put(self.layers, layer_from(lines, location))
+        layers = push_layer(self.layers, layer_from(lines, location))
         return replace(self, settings=fold(self.settings, lines), layers=layers)
 
     @property
@@ -245,7 +245,7 @@ def _hint(location: Location, listing: LogListing, bad: tuple[Checkpoint, ...]) 
         what = f"points to version {hint.version}, which has no complete checkpoint"
     else:
         good = [c for c in listing.checkpoints if c.version == hint.version and c not in bad]
-        counted = (s for c in good for s in hinted_otherwise(hint, c, read_checkpoint(location.anywhere, c)))
+        counted = (s for c in good for s in hint_miscounts(hint, c, read_checkpoint(location.anywhere, c)))
         what = next((f"says {otherwise} in the checkpoint of version {hint.version}" for otherwise in counted), None)
     if what is not None:
         yield Finding(

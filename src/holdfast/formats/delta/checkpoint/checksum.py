@@ -1,6 +1,6 @@
 """Checks a log carries on itself: the sum in `_last_checkpoint`, and the `.crc` file of a version.
 
-1. Both are optional, and neither is needed to read a table. What follows from a contradiction is said in `claims`.
+1. Both are optional, and neither is needed to read a table. `log.stated_counts` decides what a contradiction means.
 2. The sum of a `_last_checkpoint` is over a canonical form of its JSON, so that spacing and key order do not matter.
 3. Schemas are compared as the JSON they are: two spellings of one schema do not contradict each other.
 """

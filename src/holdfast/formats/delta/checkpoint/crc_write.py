@@ -14,8 +14,8 @@ import msgspec
 
 from holdfast.errors import UnknownVersion
 from holdfast.formats.delta.checkpoint.tally import SIZE_BINS
+from holdfast.formats.delta.log.actions import Json, encode_action
 from holdfast.formats.delta.log.file_names import LOG, checksum_name, commit_name
-from holdfast.formats.delta.log.spelling import Json, spell
 from holdfast.formats.delta.log.times import in_commit_times
 from holdfast.formats.delta.protocol.features import reader_features
 from holdfast.formats.delta.state import DeltaState
@@ -54,12 +54,12 @@ def crc_body(state: DeltaState, *, txn_id: str | None = None) -> Json:
     if in_commit_times(state.protocol, state.metadata) is not None:
         body["inCommitTimestampOpt"] = state.snapshot.timestamp_ms
     if len(state.txns) <= MOST_TXNS:
-        body["setTransactions"] = [spell(txn) for txn in state.txns.values()]
+        body["setTransactions"] = [encode_action(txn) for txn in state.txns.values()]
     if len(state.domains) <= MOST_DOMAINS:
-        body["domainMetadata"] = [spell(domain) for domain in state.domains.values()]
+        body["domainMetadata"] = [encode_action(domain) for domain in state.domains.values()]
     body |= {
-        "metadata": spell(state.metadata),
-        "protocol": spell(state.protocol),
+        "metadata": encode_action(state.metadata),
+        "protocol": encode_action(state.protocol),
         "fileSizeHistogram": {
             "sortedBinBoundaries": SIZE_BINS,
             "fileCounts": tally.size_counts,

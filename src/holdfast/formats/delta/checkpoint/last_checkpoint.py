@@ -10,9 +10,9 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.formats.delta.checkpoint.checksum import Hint, canonical_md5, stored_hint
+from holdfast.formats.delta.log.actions import Json
 from holdfast.formats.delta.log.file_names import LAST_CHECKPOINT, LOG
 from holdfast.formats.delta.log.segment import LogListing
-from holdfast.formats.delta.log.spelling import Json
 from holdfast.storage.location import Location
 
 

@@ -19,8 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import Damaged
-from holdfast.formats.delta.log.actions import DomainMetadata, Metadata, Protocol, Txn
-from holdfast.formats.delta.log.spelling import Json, spell
+from holdfast.formats.delta.log.actions import DomainMetadata, Json, Metadata, Protocol, Txn, encode_action
 from holdfast.formats.delta.state import DeltaState
 from holdfast.formats.delta.stats.render import struct_type, structs_of, texts_of
 from holdfast.model.files import STRINGS, LeafPath
@@ -151,10 +150,10 @@ def plain_actions(
 ) -> list[Json]:
     """Every action of a checkpoint that is not about a file, as JSON values in their envelopes."""
     return [
-        {"protocol": spell(protocol)},
-        {"metaData": spell(metadata)},
-        *({"txn": spell(txn)} for txn in txns),
-        *({"domainMetadata": spell(domain)} for domain in domains),
+        {"protocol": encode_action(protocol)},
+        {"metaData": encode_action(metadata)},
+        *({"txn": encode_action(txn)} for txn in txns),
+        *({"domainMetadata": encode_action(domain)} for domain in domains),
     ]
 
 

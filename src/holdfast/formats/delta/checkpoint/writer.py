@@ -23,7 +23,7 @@ from holdfast.errors import Damaged, Invalid, UnknownVersion
 from holdfast.formats.delta.checkpoint.last_checkpoint import hint_body, point
 from holdfast.formats.delta.checkpoint.reader import Survey, survey
 from holdfast.formats.delta.checkpoint.rows import STRETCH, Plan, file_rows, plain_actions, plain_rows, plan_rows
-from holdfast.formats.delta.log.actions import Sidecar, Txn
+from holdfast.formats.delta.log.actions import Json, Sidecar, Txn, encode_action, encode_lines
 from holdfast.formats.delta.log.file_names import (
     LOG,
     SIDECARS,
@@ -34,8 +34,7 @@ from holdfast.formats.delta.log.file_names import (
 )
 from holdfast.formats.delta.log.listing import list_hinted
 from holdfast.formats.delta.log.segment import Checkpoint, LogListing, segments_from
-from holdfast.formats.delta.log.spelling import Json, lines, spell
-from holdfast.formats.delta.log.tombstones import remembered_ms, tombstones
+from holdfast.formats.delta.log.tombstones import file_retention_ms, tombstones
 from holdfast.formats.delta.protocol.features import reader_features, writer_features
 from holdfast.formats.delta.state import DeltaState
 from holdfast.schema.properties import PROTECTED_BEFORE, TXN_RETENTION, number, span_ms
@@ -124,8 +123,10 @@ def _policy(state: DeltaState, asked: Policy | None) -> Policy:
 
 def _content(state: DeltaState, listing: LogListing, now_ms: int) -> _Content:
     properties = state.metadata.properties
-    removed = tombstones(state, ways=segments_from(listing, at=state.version))
-    removed = removed.filter(pc.greater(pc.fill_null(removed.column("deleted_ms"), 0), now_ms - remembered_ms(state)))
+    removed = tombstones(state, segments=segments_from(listing, at=state.version))
+    removed = removed.filter(
+        pc.greater(pc.fill_null(removed.column("deleted_ms"), 0), now_ms - file_retention_ms(state))
+    )
     txns = list(state.txns.values())
     if (kept_for := properties.get(TXN_RETENTION)) is not None:
         oldest = now_ms - span_ms(TXN_RETENTION, kept_for)
@@ -174,7 +175,7 @@ def _write_v2(location: Location, content: _Content, listing: LogListing, env: E
         "numOfAddFiles": str(adds),
     }
     plain = [{"checkpointMetadata": {"version": version, "tags": tags}}, *content.plain]
-    top = lines([plain[0], *({"sidecar": spell(s)} for s in sidecars), *plain[1:]])
+    top = encode_lines([plain[0], *({"sidecar": encode_action(s)} for s in sidecars), *plain[1:]])
     name = unique_checkpoint_name(version, env.new_uuid())
     location.store.put(location.key(LOG, name), top)
     actions = len(plain) + len(sidecars) + content.files
@@ -183,7 +184,7 @@ def _write_v2(location: Location, content: _Content, listing: LogListing, env: E
     if len(plain) <= HINTED_ACTIONS:
         told["nonFileActions"] = plain
     if len(sidecars) <= HINTED_ACTIONS:
-        told["sidecarFiles"] = [spell(s) for s in sidecars]
+        told["sidecarFiles"] = [encode_action(s) for s in sidecars]
     point(location, version, hint_body(version, actions, size_bytes=size, adds=adds, v2=told), listing)
     names = (name, *(f"{SIDECARS}/{s.path}" for s in sidecars))
     return CheckpointWritten(version, names, actions, size, created=True)

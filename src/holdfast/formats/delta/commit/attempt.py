@@ -30,19 +30,20 @@ from holdfast.formats.delta.commit.compat import refuse_breaking
 from holdfast.formats.delta.commit.published import published
 from holdfast.formats.delta.commit.rehide import NOTHING, HiddenVectors, Rehidden, loosened, rehide
 from holdfast.formats.delta.log.actions import (
+    DeletionVector,
     DomainMetadata,
     FileAction,
     FormatAction,
     Metadata,
     Protocol,
     Txn,
-    Vector,
     commit_info,
     decode_lines,
+    encode_action,
+    encode_path,
 )
 from holdfast.formats.delta.log.columns import logical_ids
 from holdfast.formats.delta.log.file_names import LOG, commit_name
-from holdfast.formats.delta.log.spelling import path_of, spell
 from holdfast.formats.delta.log.times import in_commit_times
 from holdfast.formats.delta.protocol.downgrade import without
 from holdfast.formats.delta.protocol.features import check_writable, writer_features
@@ -112,12 +113,12 @@ def prepare(
     lines: list[dict[str, Any]] = [
         {"commitInfo": _info(state, mutation, metadata, now=now, moment=moment, txn_id=txn_id)},
         *([{"protocol": new_protocol}] if new_protocol else []),
-        *([{"metaData": spell(new_metadata)}] if new_metadata else []),
+        *([{"metaData": encode_action(new_metadata)}] if new_metadata else []),
         *([{"txn": Txn(mutation.app.app_id, mutation.app.version, now)}] if mutation.app else []),
-        *({"remove": spell(action)} for action in _removes(mutation, rehidden, state, now)),
-        *({"add": spell(action)} for action in _adds(mutation, rehidden, fresh, tracked, version)),
-        *({"cdc": spell(action)} for action in _feed(mutation)),
-        *({"domainMetadata": spell(domain)} for domain in _domains(mutation, fresh, tracked, state, version)),
+        *({"remove": encode_action(action)} for action in _removes(mutation, rehidden, state, now)),
+        *({"add": encode_action(action)} for action in _adds(mutation, rehidden, fresh, tracked, version)),
+        *({"cdc": encode_action(action)} for action in _feed(mutation)),
+        *({"domainMetadata": encode_action(domain)} for domain in _domains(mutation, fresh, tracked, state, version)),
     ]
     return CommitAttempt(version, b"\n".join(map(msgspec.json.encode, lines)) + b"\n", txn_id)
 
@@ -237,7 +238,7 @@ def _adds(
             continue  # no row of it is left
         laid = mutation.laid.get(row["key"], Laid())
         yield FileAction(
-            path=path_of(row["key"]),
+            path=encode_path(row["key"]),
             partition_values=dict(row["partition_values"] or ()),
             size=row["size"],
             modification_time=row["modified_ms"],
@@ -292,7 +293,7 @@ def _added_again(mutation: Mutation, row: Mapping[str, Any]) -> FileAction:
 def _feed(mutation: Mutation) -> Iterator[FileAction]:
     for row in mutation.feed.to_pylist():  # one per file
         yield FileAction(
-            path=path_of(row["key"]),
+            path=encode_path(row["key"]),
             partition_values=dict(row["partition_values"] or ()),
             size=row["size"],
             data_change=False,
@@ -339,10 +340,10 @@ def _logical(files: pa.Table) -> pa.Array:
     return logical_ids(files.column("key").combine_chunks(), pc.struct_field(files.column("dv").combine_chunks(), "id"))
 
 
-def _vector(dv: Mapping[str, Any] | None) -> Vector | None:
+def _vector(dv: Mapping[str, Any] | None) -> DeletionVector | None:
     if dv is None:
         return None
-    return Vector(dv["storage"], dv["path"], dv["size"], dv["cardinality"], dv["offset"])
+    return DeletionVector(dv["storage"], dv["path"], dv["size"], dv["cardinality"], dv["offset"])
 
 
 def _domains(

@@ -8,7 +8,7 @@ from holdfast.env import Env
 from holdfast.formats.delta.commit.attempt import attempt, prepare
 from holdfast.formats.delta.commit.rehide import HiddenVectors
 from holdfast.formats.delta.commit.winners import since
-from holdfast.formats.delta.log.tombstones import remembered_ms
+from holdfast.formats.delta.log.tombstones import file_retention_ms
 from holdfast.formats.delta.state import DeltaState, is_table, load, refresh
 from holdfast.model.mutation import Came, Mutation, Outcome
 from holdfast.model.snapshot import Snapshot
@@ -44,7 +44,7 @@ class DeltaFormat:
 
     def keeps_ms(self, state: DeltaState) -> int:
         """The table's own retention: a vacuum that keeps files for less says so in the log."""
-        return remembered_ms(state)
+        return file_retention_ms(state)
 
     def app_version(self, state: DeltaState, app_id: str) -> int | None:
         found = state.txns.get(app_id)

@@ -23,7 +23,7 @@ from pyroaring import BitMap64
 from holdfast.env import Env
 from holdfast.errors import Damaged, TableError
 from holdfast.formats.delta.deletion_vectors import load_hidden, pack
-from holdfast.formats.delta.log.actions import Vector
+from holdfast.formats.delta.log.actions import DeletionVector
 from holdfast.formats.delta.state import DeltaState
 from holdfast.formats.delta.stats.render import texts_of
 from holdfast.model.files import DV, FILES, FileTable
@@ -43,7 +43,7 @@ class Rehidden:
 
     gone: pa.Table  # with the columns of FILES
     again: pa.Table  # with the columns of RESTAMPED
-    born: Mapping[str, Vector] = field(default_factory=dict)  # of new files; one with no row left has none
+    born: Mapping[str, DeletionVector] = field(default_factory=dict)  # of new files; one with no row left has none
 
 
 # Not `empty_table`, which would load pandas with this module.
@@ -183,7 +183,7 @@ def _counts(location: Location, files: FileTable) -> list[int]:
     return [next(found) if count is None else count for count in told]
 
 
-def _described(vector: Vector) -> dict[str, Any]:
+def _described(vector: DeletionVector) -> dict[str, Any]:
     return {
         "id": vector.unique_id,
         "storage": vector.storage_type,

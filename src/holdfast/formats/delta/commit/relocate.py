@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from holdfast.errors import Unsupported
 from holdfast.formats.delta.deletion_vectors import vector_file
-from holdfast.formats.delta.log.actions import Vector
-from holdfast.formats.delta.log.spelling import path_of
+from holdfast.formats.delta.log.actions import DeletionVector, encode_path
 from holdfast.model.files import DV
 from holdfast.model.mutation import RESTAMPED
 from holdfast.storage.arrays import strings
@@ -61,7 +60,7 @@ def copied_to(source: Location, files: pa.Table, target: Location) -> Relocated:
             return _kept(dv)
         return _vector("p", target.spark_uri(names[file]), dv)
 
-    return Relocated(_renamed(files, lambda key: path_of(names[key]), moved, target), names)
+    return Relocated(_renamed(files, lambda key: encode_path(names[key]), moved, target), names)
 
 
 def _names(keys: list[str]) -> dict[str, str]:
@@ -97,5 +96,5 @@ def _kept(dv: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _vector(storage: str, path: str, dv: Mapping[str, Any]) -> dict[str, Any]:
-    vector = Vector(storage, path, dv["size"], dv["cardinality"], dv["offset"])
+    vector = DeletionVector(storage, path, dv["size"], dv["cardinality"], dv["offset"])
     return {**dv, "id": vector.unique_id, "storage": storage, "path": path}

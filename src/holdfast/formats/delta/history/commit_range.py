@@ -20,8 +20,8 @@ from holdfast.formats.delta.log.actions import FileAction, Line, commit_info
 from holdfast.formats.delta.log.columns import from_actions
 from holdfast.formats.delta.log.file_names import first_name
 from holdfast.formats.delta.log.listing import list_log, log_url, read_lines
-from holdfast.formats.delta.log.settings import CompleteSettings, TableSettings, fold, known
-from holdfast.formats.delta.log.times import file_times, in_commit_times, timeline, written_time
+from holdfast.formats.delta.log.settings import CompleteSettings, TableSettings, complete, fold
+from holdfast.formats.delta.log.times import file_times, in_commit_times, in_commit_timestamp, timeline
 from holdfast.formats.delta.shape import identity_of, partitions_of, resolve_of, schema_of
 from holdfast.formats.delta.state import DeltaState, load
 from holdfast.formats.delta.stats.reader import JsonStats
@@ -78,7 +78,7 @@ def read_range(before: DeltaState | None, after: DeltaState, *, start: int) -> C
     lines_of = read_lines(location, [listing.commits[v] for v in range(start, end + 1)])
     for version, lines in zip(range(start, end + 1), lines_of, strict=True):
         settings = fold(settings, lines)
-        now = known(settings)
+        now = complete(settings)
         described = any(line.meta_data is not None or line.protocol is not None for line in lines)
         told = _described(now, location) if described or first is None else None
         first = first or told
@@ -115,7 +115,7 @@ def _first(location: Location, newest: int, start: Point) -> int:
     if line.time_of(found) == start.ms:
         return found
     if found == line.versions[-1]:
-        raise UnknownVersion(f"nothing was committed to {location.url} at or after the start: {line.told()}")
+        raise UnknownVersion(f"nothing was committed to {location.url} at or after the start: {line.range_text()}")
     return found + 1
 
 
@@ -125,7 +125,7 @@ def _last(location: Location, newest: int, end: Point) -> int:
     line = timeline(location)
     found = line.last_at(end.ms)
     if found is None:
-        raise UnknownVersion(f"nothing was committed to {location.url} at or before the end: {line.told()}")
+        raise UnknownVersion(f"nothing was committed to {location.url} at or before the end: {line.range_text()}")
     return found
 
 
@@ -151,7 +151,7 @@ def _facts(
     info = commit_info(lines)
     tags, metrics = _mapping(info.get("tags")), _mapping(info.get("operationMetrics"))
     own = in_commit_times(settings.protocol, settings.metadata)
-    carried = written_time(lines) if own is not None and version >= own.version else None
+    carried = in_commit_timestamp(lines) if own is not None and version >= own.version else None
     operation = str(info.get("operation") or "an unnamed operation")
     changed = [_number(metrics.get(name)) for name in _MERGE_COUNTS]
     return CommitFacts(

@@ -29,7 +29,7 @@ from holdfast.formats.delta.log.actions import DomainMetadata
 from holdfast.formats.delta.log.listing import read_lines
 from holdfast.formats.delta.log.segment import LogListing, readable_versions, segments_from
 from holdfast.formats.delta.log.times import file_times
-from holdfast.formats.delta.log.tombstones import remembered_ms, removals, tombstones
+from holdfast.formats.delta.log.tombstones import file_retention_ms, tombstone_ids, tombstones
 from holdfast.formats.delta.state import DeltaState, load
 from holdfast.model.versions import Versions
 from holdfast.storage.arrays import strings
@@ -138,7 +138,7 @@ def _keep_recent(state: DeltaState, horizon: Horizon, left: _Idle) -> None:
     location, listing = state.snapshot.location, horizon.listing
     if not len(left.keys):
         return
-    removed = with_vectors(location, tombstones(state, ways=segments_from(listing, at=state.version)))
+    removed = with_vectors(location, tombstones(state, segments=segments_from(listing, at=state.version)))
     left.keep(_dated_after(removed, horizon.moment_ms))
     if not len(left.keys) or not horizon.recent:
         return
@@ -146,8 +146,8 @@ def _keep_recent(state: DeltaState, horizon: Horizon, left: _Idle) -> None:
     left.keep(file_keys(then), _configured(then.domains))
     if not len(left.keys):
         return
-    before = with_vectors(location, tombstones(then, ways=segments_from(listing, at=then.version)))
-    since = removed.filter(pc.invert(pc.is_in(removals(removed), value_set=removals(before))))
+    before = with_vectors(location, tombstones(then, segments=segments_from(listing, at=then.version)))
+    since = removed.filter(pc.invert(pc.is_in(tombstone_ids(removed), value_set=tombstone_ids(before))))
     left.keep(all_keys(since))
     left.keep(_dated_after(before, horizon.moment_ms))  # what checkpoints since have forgotten
     commits = horizon.recent
@@ -162,7 +162,7 @@ def _keep_recent(state: DeltaState, horizon: Horizon, left: _Idle) -> None:
 def _remembered_from(listing: LogListing, state: DeltaState, then: DeltaState) -> int:
     """The moment from which on no checkpoint has forgotten a removal that gives its time."""
     written = [meta.modified_ms for c in listing.checkpoints if c.version <= state.version for meta in c.files]
-    return max(written) - min(remembered_ms(state), remembered_ms(then)) + SKEW_MS if written else 0
+    return max(written) - min(file_retention_ms(state), file_retention_ms(then)) + SKEW_MS if written else 0
 
 
 def _dated_after(removed: pa.Table, moment_ms: int) -> pa.Array:

@@ -15,7 +15,7 @@ from holdfast.formats.delta.log.actions import FileAction, Line, commit_info, de
 from holdfast.formats.delta.log.columns import from_actions
 from holdfast.formats.delta.log.listing import list_all, log_url, read_bytes
 from holdfast.formats.delta.log.segment import LogListing, readable_versions
-from holdfast.formats.delta.log.times import file_times, written_time
+from holdfast.formats.delta.log.times import file_times, in_commit_timestamp
 from holdfast.formats.delta.state import load
 from holdfast.formats.delta.stats.reader import JsonStats
 from holdfast.model.files import FileTable, Slab
@@ -55,7 +55,7 @@ def _touch(location: Location, version: int, written_ms: int, lines: Sequence[Li
     anywhere = location.anywhere
     added = from_actions(adds, anywhere.file_keys(strings([action.path for action in adds])))
     vectors = [None if (dv := action.deletion_vector) is None else dv.unique_id for action in removes]
-    own = written_time(lines)
+    own = in_commit_timestamp(lines)
     return Touch(
         version,
         written_ms if own is None else own,

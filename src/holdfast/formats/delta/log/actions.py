@@ -1,31 +1,34 @@
-"""The actions of a log, as the records its JSON lines hold.
+"""The actions of a Delta log as records, decoded from JSON lines and encoded to them.
 
-Files are the many, so their records live only from a line to a column; the records of everything else are few and kept.
+Records of files live only until they become columns, because a table may have millions of files.
 
 1. Unknown actions and unknown fields are ignored; an absent field is null.
-2. A line that is not a JSON object of the right types is Damaged, naming the file and the line.
-3. commitInfo is free-form: it stays undecoded until something asks for it.
+2. A line that is not a JSON object of the right types is Damaged; the error names the file and the line.
+3. commitInfo is free-form: it stays undecoded until a caller reads it.
+4. A field that the protocol requires is written even where it has its default value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, TypeAlias
+from urllib.parse import quote
 
 import msgspec
 
 from holdfast.errors import Damaged
 from holdfast.storage.error_mapping import MALFORMED_JSON, reason_of
 
+Json: TypeAlias = dict[str, Any]
 Long: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # what fits the columns
 
 
 class _Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """How every action is spelled: camel case, nulls left out, unknown fields ignored."""
+    """The JSON form of every action: camel case, no nulls, unknown fields ignored."""
 
 
-class Vector(_Action, frozen=True):
-    """Where the positions hidden in a file are stored."""
+class DeletionVector(_Action, frozen=True):
+    """The descriptor of a deletion vector: where its positions are stored."""
 
     storage_type: str
     path_or_inline_dv: str
@@ -35,12 +38,12 @@ class Vector(_Action, frozen=True):
 
     @property
     def unique_id(self) -> str:
-        tail = "" if self.offset is None else f"@{self.offset}"
-        return f"{self.storage_type}{self.path_or_inline_dv}{tail}"
+        offset = "" if self.offset is None else f"@{self.offset}"
+        return f"{self.storage_type}{self.path_or_inline_dv}{offset}"
 
 
 class FileAction(_Action, frozen=True):
-    """What `add`, `remove` and `cdc` say of a file; each uses some of it."""
+    """An `add`, `remove` or `cdc` action; each uses some of the fields."""
 
     path: str
     partition_values: dict[str, str | None] | None = None
@@ -51,14 +54,14 @@ class FileAction(_Action, frozen=True):
     extended_file_metadata: bool | None = None
     stats: str | None = None
     tags: dict[str, str | None] | None = None
-    deletion_vector: Vector | None = None
+    deletion_vector: DeletionVector | None = None
     base_row_id: Long | None = None
     default_row_commit_version: Long | None = None
     clustering_provider: str | None = None
 
 
 class Protocol(_Action, frozen=True):
-    """What a client must know to read the table, and to write it."""
+    """The versions and features that a client needs to read and write the table."""
 
     min_reader_version: int
     min_writer_version: int
@@ -72,7 +75,7 @@ class FormatAction(_Action, frozen=True):
 
 
 class Metadata(_Action, frozen=True):
-    """The table's schema and settings."""
+    """The table's schema, partition columns and properties."""
 
     id: str | None = None
     name: str | None = None
@@ -85,12 +88,12 @@ class Metadata(_Action, frozen=True):
 
     @property
     def properties(self) -> dict[str, str]:
-        """The table's properties that have a value."""
+        """The table properties that are not null."""
         return {k: v for k, v in (self.configuration or {}).items() if v is not None}
 
 
 class Txn(_Action, frozen=True):
-    """How far an application has written."""
+    """The last version that an application wrote."""
 
     app_id: str
     version: Long
@@ -98,7 +101,7 @@ class Txn(_Action, frozen=True):
 
 
 class DomainMetadata(_Action, frozen=True):
-    """A named piece of state that travels with the table."""
+    """Configuration under a name, such as that of row tracking or clustering."""
 
     domain: str
     configuration: str | None = None
@@ -106,7 +109,7 @@ class DomainMetadata(_Action, frozen=True):
 
 
 class CheckpointMetadata(_Action, frozen=True):
-    """What marks a checkpoint as V2."""
+    """The action that marks a checkpoint as V2."""
 
     version: Long | None = None
     tags: dict[str, str | None] | None = None
@@ -144,19 +147,43 @@ def decode_lines(data: bytes, *, where: str) -> list[Line]:
     try:
         return _LINES.decode_lines(data)
     except MALFORMED_JSON:
-        return [_decode(line, number, where) for number, line in _numbered(data)]
+        numbered = enumerate(data.split(b"\n"), start=1)
+        return [_decode(line, number, where) for number, line in numbered if line.strip()]
+
+
+def encode_action(action: FileAction | Protocol | Metadata | Txn | DomainMetadata | Sidecar) -> Json:
+    """An action as a JSON value, without its envelope."""
+    encoded: Json = msgspec.to_builtins(action)
+    match action:
+        case FileAction():
+            return encoded | {"dataChange": action.data_change}
+        case Metadata(format=stored) if stored is not None:
+            return encoded | {"format": {"provider": stored.provider, "options": stored.options or {}}}
+        case DomainMetadata():
+            return encoded | {"removed": action.removed}
+        case Sidecar():
+            return encoded | {"sizeInBytes": action.size_in_bytes, "modificationTime": action.modification_time}
+        case _:
+            return encoded
+
+
+def encode_lines(actions: Iterable[Json]) -> bytes:
+    """Actions in their envelopes as the JSON lines of a log file."""
+    return b"".join(msgspec.json.encode(action) + b"\n" for action in actions)
+
+
+def encode_path(key: str) -> str:
+    """The URL-encoded path that the log stores for a file below the table's directory."""
+    return quote(key, safe="/!$&'()*+,;=@-._~")
 
 
 def commit_info(lines: Iterable[Line]) -> Mapping[str, Any]:
-    """What the writer of a commit said of it; empty where it said nothing that can be read."""
-    for line in lines:
-        if line.commit_info:
-            return decode_info(line.commit_info)
-    return {}
+    """The commitInfo of a commit; empty where there is none or it cannot be read."""
+    return next((decode_info(line.commit_info) for line in lines if line.commit_info), {})
 
 
 def decode_info(raw: msgspec.Raw | bytes) -> Mapping[str, Any]:
-    """A commitInfo as a mapping; one that is not an object, or cannot be read, counts as empty."""
+    """A commitInfo as a mapping; empty where it is not a JSON object."""
     try:
         decoded = msgspec.json.decode(raw)
     except MALFORMED_JSON:
@@ -164,13 +191,9 @@ def decode_info(raw: msgspec.Raw | bytes) -> Mapping[str, Any]:
     return decoded if isinstance(decoded, dict) else {}
 
 
-def _numbered(data: bytes) -> list[tuple[int, bytes]]:
-    return [(n, line) for n, line in enumerate(data.split(b"\n"), start=1) if line.strip()]
-
-
 def _decode(line: bytes, number: int, where: str) -> Line:
     try:
         return _LINES.decode(line)
     except MALFORMED_JSON as error:
-        reason = reason_of(error)
-        raise Damaged(f"line {number} of {where} is not a valid action: {reason}", path=where, offset=number) from error
+        message = f"line {number} of {where} is not a valid action: {reason_of(error)}"
+        raise Damaged(message, path=where, offset=number) from error

@@ -1,15 +1,15 @@
-"""Forgetting old versions: log files that nothing within the retention time needs.
+"""Deletes log files that no version within the log retention needs.
 
-The newest good checkpoint at or before the cutoff is kept, with its commit and everything after it; what is older goes.
-The cutoff is a midnight, so that there is something to do about once a day.
+The newest valid checkpoint at or before the cutoff is kept, with its commit and all later files. Older files are
+deleted. The cutoff is a midnight, so that there is something to delete about once a day.
 
-1. The checkpoint that is kept was read, whole, before anything goes, and says what the log states of it elsewhere;
-   without one nothing goes.
-2. The hint points to it or further before anything goes.
-3. Commits go first, oldest first, then checkpoints, then sidecars that no checkpoint left names: a crash at any moment
-   leaves every version from the kept one on as it was.
-4. Sidecars younger than a day stay: somebody may be about to name them.
-5. Everything from the checkpoint of the oldest pinned version on stays.
+1. Before anything is deleted, the kept checkpoint was read completely and agrees with the counts that the log states
+   of it. Without such a checkpoint nothing is deleted.
+2. Before anything is deleted, the hint points to the kept checkpoint or a newer one.
+3. Commits are deleted first, oldest first, then checkpoints, then sidecars that no remaining checkpoint names. So a
+   crash at any moment leaves every version from the kept one on readable.
+4. Sidecars younger than a day are kept: a checkpoint being written may name them.
+5. All files from the checkpoint of the oldest pinned version on are kept.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What may go, as names below the log in the order in which it may, and the checkpoint that makes it needless."""
+    """The names of files to delete, in order, and the checkpoint that replaces them."""
 
     names: tuple[str, ...] = ()
     kept: Checkpoint | None = None
 
 
 def clean_log(state: DeltaState, env: Env, *, upto_ms: int | None = None) -> Expired:
-    """Delete what `expired` lists; what was deleted."""
+    """Deletes the files that `expired` lists, and returns them."""
     location = state.snapshot.location
     plan = expired(state, env, upto_ms=upto_ms)
     if plan.kept is not None:
@@ -72,85 +72,85 @@ def clean_log(state: DeltaState, env: Env, *, upto_ms: int | None = None) -> Exp
 
 
 def expired(state: DeltaState, env: Env, *, upto_ms: int | None = None) -> Expired:
-    """The log files that are past their retention, or past a moment that the caller says; nothing is changed."""
+    """The log files that are older than the retention, or than `upto_ms`; nothing is changed."""
     location, properties, now_ms = state.snapshot.location, state.metadata.properties, env.now_ms()
     if upto_ms is None and not truth(properties.get(EXPIRED_LOG_CLEANUP), default=True):
         return Expired()
     cutoff = upto_ms
     if cutoff is None:
         cutoff = cutoff_ms(now_ms, span_ms(LOG_RETENTION, properties.get(LOG_RETENTION, DEFAULT_RETENTION)))
-    found = _listed(location, cutoff)
-    listing = read_listing(found, directory=log_url(location))
+    files = _log_files(location, cutoff)
+    listing = read_listing(files, directory=log_url(location))
     pinned = min(pins_of(state).values(), default=state.version)
     for checkpoint in candidates(listing, cutoff):
         if checkpoint.version > pinned:
             continue
-        names = older_names(found, checkpoint.version)
-        if not names or not _may_forget(state, checkpoint.version):
+        names = older_names(files, checkpoint.version)
+        if not names or not _may_delete_before(state, checkpoint.version):
             break
-        if _is_good(location, checkpoint):
-            return Expired((*names, *_loose_sidecars(state, listing, checkpoint.version, now_ms)), checkpoint)
+        if _is_valid(location, checkpoint):
+            return Expired((*names, *_unreferenced_sidecars(state, listing, checkpoint.version, now_ms)), checkpoint)
     return Expired()
 
 
 def cutoff_ms(now_ms: int, retention_ms: int) -> int:
-    """The midnight in UTC at or before the oldest moment to be kept."""
+    """The last midnight (UTC) at or before the start of the retention."""
     return (now_ms - retention_ms) // DAY_MS * DAY_MS
 
 
 def candidates(listing: LogListing, cutoff: int) -> Iterator[Checkpoint]:
-    """The checkpoints at or before the last version made by a moment, newest first."""
-    newest = max((version for version, made in file_times(listing).items() if made <= cutoff), default=-1)
+    """The checkpoints of versions that were committed before the cutoff, newest first."""
+    newest = max((version for version, time_ms in file_times(listing).items() if time_ms <= cutoff), default=-1)
     return (checkpoint for checkpoint in listing.checkpoints if checkpoint.version <= newest)
 
 
-def older_names(found: Sequence[ObjectMeta], kept: int) -> tuple[str, ...]:
-    """The names of log files that say nothing of a version from the kept one on, in the order in which they may go."""
-    commits, rest, checkpoints = [], [], []
-    for meta in found:
+def older_names(files: Sequence[ObjectMeta], kept: int) -> tuple[str, ...]:
+    """The names of log files that no version from the kept one on needs, in the order of deletion."""
+    commits, others, checkpoints = [], [], []
+    for meta in files:
         match parse_log_name(meta.name):
             case Commit(version) if version < kept:
                 commits.append(meta.name)
             case Checksum(version) if version < kept:
-                rest.append(meta.name)
+                others.append(meta.name)
             case CompactedLog(start, _) if start <= kept:
-                rest.append(meta.name)
+                others.append(meta.name)
             case ClassicCheckpoint(version) | PartCheckpoint(version) | UniqueCheckpoint(version) if version < kept:
                 checkpoints.append(meta.name)
             case _:
                 pass
-    return (*commits, *rest, *checkpoints)
+    return (*commits, *others, *checkpoints)
 
 
-def _listed(location: Location, cutoff: int) -> list[ObjectMeta]:
-    """The whole log, or its beginning where already the oldest commit is too young to go."""
+def _log_files(location: Location, cutoff: int) -> list[ObjectMeta]:
+    """The files of the log; only the first ones where even the oldest commit is newer than the cutoff."""
     try:
-        # Nothing is listed for a log that is younger than its retention: a file system would list all of it.
+        # Listing a local directory costs the same for one file as for all, so a young log is not listed.
         if location.store.head(location.key(LOG, commit_name(0))).modified_ms > cutoff:
             return []
     except NotFound:
-        pass  # it went long ago
-    found: list[ObjectMeta] = []
+        pass  # deleted by an earlier cleanup
+    files: list[ObjectMeta] = []
     commits = 0
     for meta in location.store.list_from(location.key(LOG), FIRST_NAME):
-        found.append(meta)
+        files.append(meta)
         if isinstance(parse_log_name(meta.name), Commit):
             commits += 1
             if commits == 1 and meta.modified_ms > cutoff:
                 break
-    return found
+    return files
 
 
-def _may_forget(state: DeltaState, kept: int) -> bool:
-    """Whether everything before a version may go: a protected stretch goes whole or not at all."""
+def _may_delete_before(state: DeltaState, kept: int) -> bool:
+    """Whether all versions before `kept` may be deleted: protected checkpoints are deleted together or not at all."""
     protected = state.metadata.properties.get(PROTECTED_BEFORE)
     if protected is None or "checkpointProtection" not in writer_features(state.protocol):
         return True
     return kept >= number(PROTECTED_BEFORE, protected)
 
 
-def _is_good(location: Location, checkpoint: Checkpoint) -> bool:
-    """Whether a version is read from its checkpoint, rather than around it."""
+def _is_valid(location: Location, checkpoint: Checkpoint) -> bool:
+    """Whether a reader of the version uses this checkpoint, rather than other files."""
     try:
         read_from = load(location, version=checkpoint.version).segment.checkpoint
     except Damaged:
@@ -158,17 +158,17 @@ def _is_good(location: Location, checkpoint: Checkpoint) -> bool:
     return read_from is not None and read_from.name == checkpoint.name
 
 
-def _loose_sidecars(state: DeltaState, listing: LogListing, kept: int, now_ms: int) -> list[str]:
-    """Old sidecars that no checkpoint from the kept version on names; none where one of those cannot be read."""
+def _unreferenced_sidecars(state: DeltaState, listing: LogListing, kept: int, now_ms: int) -> list[str]:
+    """Old sidecars that no checkpoint from the kept version on names; none where such a checkpoint cannot be read."""
     location = state.snapshot.location
-    has = reader_features(state.protocol) | writer_features(state.protocol)
-    if not has & {"v2Checkpoint", "checkpointProtection"}:  # a table that is protected may have had the other
+    features = reader_features(state.protocol) | writer_features(state.protocol)
+    if not features & {"v2Checkpoint", "checkpointProtection"}:  # dropping v2Checkpoint adds checkpointProtection
         return []
-    found = location.store.list_from(location.key(LOG, SIDECARS))
-    old = [meta.name for meta in found if meta.modified_ms < now_ms - DAY_MS]
+    sidecars = location.store.list_from(location.key(LOG, SIDECARS))
+    old = [meta.name for meta in sidecars if meta.modified_ms < now_ms - DAY_MS]
     if not old:
         return []
-    named: set[str] = set()
+    referenced: set[str] = set()
     for checkpoint in listing.checkpoints:
         if checkpoint.version < kept:
             continue
@@ -176,5 +176,5 @@ def _loose_sidecars(state: DeltaState, listing: LogListing, kept: int, now_ms: i
             paths = [sidecar.path.rpartition("/")[2] for sidecar in survey(location, checkpoint).sidecars]
         except Damaged:
             return []
-        named.update(paths, map(unquote, paths))
-    return [f"{SIDECARS}/{name}" for name in old if name not in named]
+        referenced.update(paths, map(unquote, paths))
+    return [f"{SIDECARS}/{name}" for name in old if name not in referenced]

@@ -1,7 +1,7 @@
-"""File actions as columns of FILES, from the records of JSON lines and from the structs of a checkpoint.
+"""Converts file actions, from commits or from checkpoints, to the Arrow columns of FILES.
 
-1. The result has the columns and types of FILES exactly, whatever the writer called the parts of a map.
-2. A logical file is known by its id: the file key, and the id of its vector when it has one.
+1. The result has the columns and types of FILES exactly, whatever names the writer gave to the fields of a map.
+2. The id of a logical file is its file key, and the id of its deletion vector where it has one.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.formats.delta.log.actions import FileAction, Vector
+from holdfast.formats.delta.log.actions import DeletionVector, FileAction
 from holdfast.model.files import DV, FILES
 from holdfast.storage.arrays import longs, maps, mask, strings
 
-ADD_COLUMNS = {  # FILES' names of what a checkpoint's `add` struct holds
+ADD_COLUMNS = {  # the column of FILES for each field of a checkpoint's `add` struct
     "path": "path",
     "size": "size",
     "modificationTime": "modified_ms",
@@ -27,7 +27,7 @@ ADD_COLUMNS = {  # FILES' names of what a checkpoint's `add` struct holds
     "clusteringProvider": "clustering_provider",
     "tags": "tags",
 }
-_SEPARATOR, _AT, _NOTHING = strings(["\0", "@", ""])  # as scalars; the first is in no path
+_SEPARATOR, _AT, _EMPTY = strings(["\0", "@", ""])  # as scalars; the first is in no path
 
 
 def from_actions(actions: Sequence[FileAction], keys: pa.Array) -> pa.Table:
@@ -39,7 +39,7 @@ def from_actions(actions: Sequence[FileAction], keys: pa.Array) -> pa.Table:
             longs([a.size for a in actions]),
             longs([a.modification_time for a in actions]),
             maps([a.partition_values for a in actions]),
-            _vectors([a.deletion_vector for a in actions]),
+            _dv_array([a.deletion_vector for a in actions]),
             longs([a.base_row_id for a in actions]),
             longs([a.default_row_commit_version for a in actions]),
             strings([a.clustering_provider for a in actions]),
@@ -49,54 +49,54 @@ def from_actions(actions: Sequence[FileAction], keys: pa.Array) -> pa.Table:
     )
 
 
-def from_struct(found: pa.StructArray, keys: pa.Array) -> pa.Table:
-    """The columns of `add` structs, none of them null; a field the writer left out is null."""
-    named = {ADD_COLUMNS[f.name]: found.field(i) for i, f in enumerate(found.type) if f.name in ADD_COLUMNS}
-    named["key"] = keys
-    if "dv" in named:
-        named["dv"] = _normal_vectors(named["dv"])
-    arrays = [_cast(named[f.name], f.type) if f.name in named else pa.nulls(len(found), f.type) for f in FILES]
+def from_struct(adds: pa.StructArray, keys: pa.Array) -> pa.Table:
+    """The columns of `add` structs, none of them null; a field that the file lacks is null."""
+    columns = {ADD_COLUMNS[f.name]: adds.field(i) for i, f in enumerate(adds.type) if f.name in ADD_COLUMNS}
+    columns["key"] = keys
+    if "dv" in columns:
+        columns["dv"] = _dv_from_struct(columns["dv"])
+    arrays = [_cast(columns[f.name], f.type) if f.name in columns else pa.nulls(len(adds), f.type) for f in FILES]
     return pa.Table.from_arrays(arrays, schema=FILES)
 
 
-def logical_ids(keys: pa.Array, vector_ids: pa.Array) -> pa.Array:
-    """What tells logical files apart."""
-    if vector_ids.null_count == len(vector_ids):
+def logical_ids(keys: pa.Array, dv_ids: pa.Array) -> pa.Array:
+    """The ids of logical files."""
+    if dv_ids.null_count == len(dv_ids):
         return keys
-    joined = pc.binary_join_element_wise(keys, vector_ids, _SEPARATOR)
+    joined = pc.binary_join_element_wise(keys, dv_ids, _SEPARATOR)
     return pc.coalesce(joined, keys)
 
 
-def _vectors(found: list[Vector | None]) -> pa.Array:
-    if not any(found):
-        return pa.nulls(len(found), DV)
+def _dv_array(vectors: list[DeletionVector | None]) -> pa.Array:
+    if not any(vectors):
+        return pa.nulls(len(vectors), DV)
     return pa.StructArray.from_arrays(
         [
-            strings([None if v is None else v.unique_id for v in found]),
-            strings([None if v is None else v.storage_type for v in found]),
-            strings([None if v is None else v.path_or_inline_dv for v in found]),
-            longs([None if v is None else v.offset for v in found]),
-            longs([None if v is None else v.size_in_bytes for v in found]),
-            longs([None if v is None else v.cardinality for v in found]),
+            strings([None if v is None else v.unique_id for v in vectors]),
+            strings([None if v is None else v.storage_type for v in vectors]),
+            strings([None if v is None else v.path_or_inline_dv for v in vectors]),
+            longs([None if v is None else v.offset for v in vectors]),
+            longs([None if v is None else v.size_in_bytes for v in vectors]),
+            longs([None if v is None else v.cardinality for v in vectors]),
         ],
         fields=list(DV),
-        mask=mask(np.fromiter((v is None for v in found), bool, len(found))),
+        mask=mask(np.fromiter((v is None for v in vectors), bool, len(vectors))),
     )
 
 
-def _normal_vectors(found: pa.StructArray) -> pa.Array:
-    if found.null_count == len(found):
-        return pa.nulls(len(found), DV)
-    has = {f.name for f in found.type}
+def _dv_from_struct(vectors: pa.StructArray) -> pa.Array:
+    if vectors.null_count == len(vectors):
+        return pa.nulls(len(vectors), DV)
+    present = {f.name for f in vectors.type}
 
     def part(name: str, type_: pa.DataType) -> pa.Array:
-        return _cast(pc.struct_field(found, name), type_) if name in has else pa.nulls(len(found), type_)
+        return _cast(pc.struct_field(vectors, name), type_) if name in present else pa.nulls(len(vectors), type_)
 
     storage, path = part("storageType", pa.string()), part("pathOrInlineDv", pa.string())
     offset = part("offset", pa.int64())
-    tail = pc.coalesce(pc.binary_join_element_wise(_AT, pc.cast(offset, pa.string()), _NOTHING), _NOTHING)
-    ids = pc.binary_join_element_wise(storage, path, tail, _NOTHING)
-    # Some writers spell "no vector" as a struct of nulls.
+    suffix = pc.coalesce(pc.binary_join_element_wise(_AT, pc.cast(offset, pa.string()), _EMPTY), _EMPTY)
+    ids = pc.binary_join_element_wise(storage, path, suffix, _EMPTY)
+    # Some writers store "no deletion vector" as a struct of nulls.
     return pa.StructArray.from_arrays(
         [ids, storage, path, offset, part("sizeInBytes", pa.int64()), part("cardinality", pa.int64())],
         fields=list(DV),
@@ -104,5 +104,5 @@ def _normal_vectors(found: pa.StructArray) -> pa.Array:
     )
 
 
-def _cast(found: pa.Array, type_: pa.DataType) -> pa.Array:
-    return found if found.type == type_ else found.cast(type_)
+def _cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    return values if values.type == type_ else values.cast(type_)

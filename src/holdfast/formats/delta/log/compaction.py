@@ -1,10 +1,10 @@
-"""Log compaction: the commits of a stretch of versions as one file that says what they say together.
+"""Writes log compactions: one file with the reconciled actions of a commit range.
 
 1. The file has the newest action of each logical file, application and domain, and the newest protocol and metaData,
-   each exactly as its commit spelled it.
-2. Removals stay, of files and of domains: they speak against what was true before the stretch.
-3. commitInfo and cdc stay in the commits, which are not touched.
-4. A stretch with a hole is refused.
+   each with the bytes of its commit.
+2. Removals of files and domains are kept: they cancel actions before the commit range.
+3. commitInfo and cdc stay in the commits, which are not changed.
+4. A commit range with a missing commit is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.storage.location import Location
 
 
 def write_log_compaction(location: Location, first: int, last: int) -> str:
-    """Write the compaction of the versions from `first` to `last`, both included, unless it is there; its name."""
+    """Writes the compaction of the versions `first` to `last` unless it exists; returns its name."""
     if not 0 <= first < last:
         raise Invalid(f"a log compaction goes from one version to a later one, not from {first} to {last}")
     commits = list_log(location, start=first_name(first)).commits
@@ -29,31 +29,29 @@ def write_log_compaction(location: Location, first: int, last: int) -> str:
             "is not in its log; choose versions whose commits are all there",
             version=hole,
         )
-    wanted = tuple(commits[version] for version in range(first, last + 1))
     newest: dict[tuple[str, str], bytes] = {}
-    for meta, data in read_bytes(location, wanted):
-        where = f"{log_url(location)}/{meta.name}"
-        spelled = [line for line in data.split(b"\n") if line.strip()]
-        actions = decode_lines(data, where=where)
-        for subject, line in zip(_subjects(location, actions), spelled, strict=True):
-            if subject is not None:
-                # Taken out first, so that actions stand in the order of their last mention.
-                newest.pop(subject, None)
-                newest[subject] = line.strip()
+    for meta, data in read_bytes(location, [commits[version] for version in range(first, last + 1)]):
+        lines = [line.strip() for line in data.split(b"\n") if line.strip()]
+        actions = decode_lines(data, where=f"{log_url(location)}/{meta.name}")
+        for action_id, line in zip(_action_ids(location, actions), lines, strict=True):
+            if action_id is not None:
+                # Popped first, so that the order is that of the newest actions.
+                newest.pop(action_id, None)
+                newest[action_id] = line
     name = compacted_name(first, last)
     location.store.put_if_absent(location.key(LOG, name), b"".join(line + b"\n" for line in newest.values()))
     return name
 
 
-def _subjects(location: Location, actions: list[Line]) -> list[tuple[str, str] | None]:
-    """What each action is about; None for one that no reader of a state asks for."""
+def _action_ids(location: Location, actions: list[Line]) -> list[tuple[str, str] | None]:
+    """What each action replaces the older actions of; None for one that is no part of a state."""
     files = [(n, action) for n, line in enumerate(actions) if (action := line.add or line.remove) is not None]
     keys = location.anywhere.file_keys(strings([action.path for _, action in files]))
-    vectors = strings([None if (dv := action.deletion_vector) is None else dv.unique_id for _, action in files])
-    found = [_setting(line) for line in actions]
-    for (n, _), logical in zip(files, logical_ids(keys, vectors).to_pylist(), strict=True):
-        found[n] = ("file", logical)
-    return found
+    dv_ids = strings([None if (dv := action.deletion_vector) is None else dv.unique_id for _, action in files])
+    ids = [_setting(line) for line in actions]
+    for (n, _), logical_id in zip(files, logical_ids(keys, dv_ids).to_pylist(), strict=True):
+        ids[n] = ("file", logical_id)
+    return ids
 
 
 def _setting(line: Line) -> tuple[str, str] | None:

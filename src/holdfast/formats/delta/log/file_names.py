@@ -1,7 +1,7 @@
-"""The files of a log directory, told apart by name, once.
+"""Names of the files in `_delta_log`, parsed and written.
 
 1. A version in a name is zero-padded to 20 digits, so the order of names is the order of versions.
-2. A name that is none of these is not ours and is ignored.
+2. A name of any other form is ignored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from uuid import UUID
 LOG = "_delta_log"
 SIDECARS = "_sidecars"
 LAST_CHECKPOINT = "_last_checkpoint"
-FIRST_NAME = "0" * 20  # where the names that begin with a version begin
+FIRST_NAME = "0" * 20  # no name that begins with a version sorts before it
 
 _NAME = re.compile(
     r"(?P<version>\d{20})\."
@@ -61,7 +61,7 @@ class PartCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class UniqueCheckpoint:
-    """A V2 checkpoint under a name of its own, so that writers never meet."""
+    """A V2 checkpoint, whose name contains a UUID so that two writers never use the same one."""
 
     version: int
     unique: str
@@ -70,7 +70,7 @@ class UniqueCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class LastCheckpoint:
-    """The hint where to start reading."""
+    """`_last_checkpoint`, the hint from which version to read."""
 
 
 LogName: TypeAlias = (
@@ -79,26 +79,26 @@ LogName: TypeAlias = (
 
 
 def parse_log_name(name: str) -> LogName | None:
-    """What a name in the log directory stands for; None for what is not part of a log."""
+    """The kind of log file that a name stands for; None for any other file."""
     if name == LAST_CHECKPOINT:
         return LastCheckpoint()
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         return None
-    version = int(found["version"])
-    if found["commit"]:
+    version = int(match["version"])
+    if match["commit"]:
         return Commit(version)
-    if found["checksum"]:
+    if match["checksum"]:
         return Checksum(version)
-    if found["end"]:
-        end = int(found["end"])
+    if match["end"]:
+        end = int(match["end"])
         return CompactedLog(version, end) if end > version else None
-    if found["classic"]:
+    if match["classic"]:
         return ClassicCheckpoint(version)
-    if found["part"]:
-        part, parts = int(found["part"]), int(found["parts"])
+    if match["part"]:
+        part, parts = int(match["part"]), int(match["parts"])
         return PartCheckpoint(version, part, parts) if 1 <= part <= parts else None
-    return UniqueCheckpoint(version, found["unique"], found["form"])
+    return UniqueCheckpoint(version, match["unique"], match["form"])
 
 
 def commit_name(version: int) -> str:
@@ -110,7 +110,7 @@ def checksum_name(version: int) -> str:
 
 
 def first_name(version: int) -> str:
-    """The least name any file of a version can have."""
+    """Where a listing starts that has every file of this version and later ones."""
     return f"{version:020d}"
 
 

@@ -1,10 +1,10 @@
-"""Reading a log directory: listing it, and fetching its files in order.
+"""Lists a log directory and reads its files in order.
 
-`_last_checkpoint` says where a listing may start, so that a log of a million commits costs a short listing. It is only
-a hint: one that is empty, torn, wrong or points nowhere is left aside, and everything is listed.
+`_last_checkpoint` names the version from which to list, so that the listing of a log of a million commits is short. It
+is only a hint: where it is empty, truncated, wrong or names no checkpoint, the whole log is listed.
 
-1. Files are handed over oldest first, a few fetched ahead.
-2. A file that was listed and is gone is Damaged, by name.
+1. Files are returned oldest first; a few of them are fetched ahead.
+2. A file that was listed and no longer exists is Damaged; the error names it.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from holdfast.storage.location import Location
 from holdfast.storage.no_table_advice import advice
 from holdfast.storage.prefetch import each
 
-BY_NAME = 64  # commits at most that are asked for one by one; beyond them, listing a directory costs less
+MAX_HEADS = 64  # above this many new commits, listing the directory costs less than one request per commit
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ListedLog:
-    """A listing, whether it reaches back to the start of the log, what was wrong with the hint, or what it says."""
+    """A listing, whether it covers the whole log, notes about an invalid hint, and the hint if it is valid."""
 
     listing: LogListing
     complete: bool
@@ -53,24 +53,22 @@ def log_url(location: Location) -> str:
 
 
 def list_log(location: Location, *, start: str = FIRST_NAME) -> LogListing:
-    """What the log directory holds from a name on."""
-    found = location.store.list_from(location.key(LOG), start)
-    return read_listing(found, directory=log_url(location))
+    """The files of the log directory from a name on."""
+    return read_listing(location.store.list_from(location.key(LOG), start), directory=log_url(location))
 
 
 def list_next(location: Location, version: int, known: ObjectMeta | None) -> LogListing | None:
-    """The log from a known commit on, where few have followed; None where only a listing can tell.
+    """The log from a known commit on, read without listing; None where a listing is needed.
 
-    A file system finds what is new in a directory by listing all of it, so there the next commits are asked for by
-    name. The known one is asked for last: a log is cleaned from its oldest commit on, so while that one is there, none
-    after it was there and is gone.
+    A local file system can only list a whole directory, so there the next commits are requested by name. The known
+    commit is requested last: cleanup deletes the oldest commits first, so while it exists, no later one was deleted.
     """
     if known is None or not is_on_this_machine(location.store):
         return None
     following: list[ObjectMeta] = []
     while (meta := _head(location, commit_name(version + len(following) + 1))) is not None:
         following.append(meta)
-        if len(following) == BY_NAME:
+        if len(following) == MAX_HEADS:
             return None
     is_hole = _head(location, commit_name(version + len(following) + 2)) is not None
     if is_hole or _head(location, known.name) != known:
@@ -87,7 +85,7 @@ def list_all(location: Location) -> ListedLog:
 
 
 def list_hinted(location: Location, *, at: int | None = None) -> ListedLog:
-    """The log from its last checkpoint on where the hint holds and is not newer than `at`, else the whole log."""
+    """The log from its last checkpoint on where the hint is valid and not newer than `at`, else the whole log."""
     match stored_hint(location):
         case None:
             return list_all(location)
@@ -103,7 +101,7 @@ def list_hinted(location: Location, *, at: int | None = None) -> ListedLog:
 
 
 def has_log(location: Location) -> bool:
-    """Whether any commit or checkpoint is there."""
+    """Whether the log has any commit or checkpoint."""
     for meta in location.store.list_from(location.key(LOG), FIRST_NAME):
         match parse_log_name(meta.name):
             case None | Checksum() | LastCheckpoint():
@@ -114,12 +112,12 @@ def has_log(location: Location) -> bool:
 
 
 def read_bytes(location: Location, files: Sequence[ObjectMeta]) -> Iterator[tuple[ObjectMeta, bytes]]:
-    """Files of the log and what they hold, in the order given."""
+    """Files of the log with their bytes, in the same order."""
     return zip(files, each(location.store, lambda meta: _get(location, meta), files), strict=True)
 
 
 def read_lines(location: Location, files: Sequence[ObjectMeta]) -> Iterator[list[Line]]:
-    """The actions of commits and compacted files, one list per file, in the order given."""
+    """The actions of commits and compacted files, one list per file, in the same order."""
     for meta, data in read_bytes(location, files):
         where = f"{log_url(location)}/{meta.name}"
         lines = decode_lines(data, where=where)
@@ -129,30 +127,30 @@ def read_lines(location: Location, files: Sequence[ObjectMeta]) -> Iterator[list
 
 
 def checksum_of(location: Location, listing: LogListing, version: int) -> VersionChecksum | None:
-    """What the checksum file of a version says, where there is one that can be read."""
+    """The checksum file of a version; None where there is none that can be read."""
     if version not in listing.checksums:
         return None
     try:
-        told = stored_checksum(location, listing.checksums[version])
+        checksum = stored_checksum(location, listing.checksums[version])
     except NotFound:
         return None
-    return told if isinstance(told, VersionChecksum) else None
+    return checksum if isinstance(checksum, VersionChecksum) else None
 
 
 def _check_reconciled(lines: Sequence[Line], where: str) -> None:
-    """Refuse a compacted file that speaks of a logical file twice: nothing says which of the two is newer."""
-    seen: set[tuple[str, str | None]] = set()
+    """Refuses a compacted file with two actions for a logical file: their order is unknown."""
+    logical_files: set[tuple[str, str | None]] = set()
     for line in lines:
         action = line.add or line.remove
         if action is None:
             continue
-        vector = action.deletion_vector
-        logical = (action.path, None if vector is None else vector.unique_id)
-        if logical in seen:
+        dv = action.deletion_vector
+        logical = (action.path, None if dv is None else dv.unique_id)
+        if logical in logical_files:
             raise Damaged(
                 f"{where} is not a compaction: it speaks of {action.path} more than once", path=where, found=action.path
             )
-        seen.add(logical)
+        logical_files.add(logical)
 
 
 def _get(location: Location, meta: ObjectMeta) -> bytes:

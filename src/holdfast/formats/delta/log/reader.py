@@ -1,11 +1,11 @@
-"""From a listing to what the log says: the best way first, and around whatever is damaged.
+"""Replays a listed log into the state of one version, avoiding damaged files where other files give the same version.
 
-1. A damaged file is dropped from the listing and the next best way is taken: another checkpoint of the version, an
-   older one, compacted files or commits from the start. Each detour leaves a note and a warning.
-2. When no way is left, the error is the first damage met, because that is what to repair.
-3. What the log states otherwise elsewhere is damage too, or a doubt (see `claims`): a state in doubt is taken only
-   where no other way is left.
-4. The version asked for never changes on the way.
+1. A damaged file is dropped from the listing and the next best segment is read: another checkpoint of the version, an
+   older one, compacted files, or all commits. Each time there is a note and a warning.
+2. When no segment is left, the error is the first damage, because that is the one to repair.
+3. A mismatch with the counts that the log states (see `stated_counts`) is damage too. A state whose mismatch is not
+   fatal is used where no other segment is left.
+4. The requested version never changes meanwhile.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from dataclasses import dataclass
 from holdfast.errors import Damaged
 from holdfast.formats.delta.checkpoint.reader import CheckpointContents, read_checkpoint, read_settings
 from holdfast.formats.delta.log.actions import Line
-from holdfast.formats.delta.log.claims import Doubt, claims_of
 from holdfast.formats.delta.log.listing import ListedLog, list_all, log_url, read_lines
-from holdfast.formats.delta.log.replay import ActionLayer, LiveFiles, layer_from, put
+from holdfast.formats.delta.log.replay import ActionLayer, LiveFiles, layer_from, push_layer
 from holdfast.formats.delta.log.segment import LogListing, LogSegment, missing_commit, segments_from, without
-from holdfast.formats.delta.log.settings import CompleteSettings, TableSettings, fold, known
+from holdfast.formats.delta.log.settings import CompleteSettings, TableSettings, complete, fold
+from holdfast.formats.delta.log.stated_counts import Mismatch, read_stated_counts
 from holdfast.model.files import Slab
 from holdfast.storage.base import ObjectMeta
 from holdfast.storage.location import Location
 from holdfast.storage.prefetch import beside
 
-LAYER_LINES = 8_192  # records of this many lines live at once, the rest is columns
+LAYER_LINES = 8_192  # actions that are records at a time, before they become columns
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What the log says of one version. `last` are the actions of the newest file read, in case it is the version's."""
+    """The state of one version; `last` are the actions of the newest file that was read."""
 
     segment: LogSegment
     listing: LogListing
@@ -45,16 +45,16 @@ class Replayed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Trouble:
-    """A file that could not be used, and why."""
+class _Unreadable:
+    """Files that cannot be used, and why."""
 
     files: tuple[ObjectMeta, ...]
     error: Damaged
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """What the files of a segment say; `contents` are those of its checkpoint, where files were asked for."""
+class _SegmentState:
+    """The state replayed from a segment; `contents` are those of its checkpoint, where live files are read."""
 
     segment: LogSegment
     contents: CheckpointContents | None
@@ -64,41 +64,41 @@ class _Read:
 
 
 def replay(location: Location, listed: ListedLog, *, at: int | None = None, files: bool = True) -> Replayed:
-    """What the log says of a version, the latest by default; without files when only settings are asked for."""
-    listing, complete = listed.listing, listed.complete
+    """The state of a version, the latest by default; only its settings where `files` is false."""
+    listing, is_whole = listed.listing, listed.complete
     target = listing.latest if at is None else at
-    detours: list[str] = []
-    first: Damaged | None = None
-    doubted: tuple[_Read, str] | None = None  # the best state in doubt, and why
+    notes: list[str] = []
+    first_error: Damaged | None = None
+    fallback: tuple[_SegmentState, str] | None = None  # the best state with a mismatch that is not fatal
     bad: set[str] = set()
     while True:
         segment = next(segments_from(listing, at=target), None)
-        if segment is None and not complete:
-            listing, complete = without(list_all(location).listing, bad), True
+        if segment is None and not is_whole:
+            listing, is_whole = without(list_all(location).listing, bad), True
             continue
         if segment is None:
-            if doubted is None:
-                raise first or missing_commit(listing, at=target)
-            return _replayed(doubted[0], listed, listing, [doubted[1]])
-        match _claimed(location, listed, listing, segment) if files else _read(location, segment, files):
-            case _Trouble(broken, damage):
-                first = first or damage
-                detours.append(f"{damage}; version {target} was read from other files of the log")
-            case (read, Doubt(stated, broken, refuses)):
+            if fallback is None:
+                raise first_error or missing_commit(listing, at=target)
+            return _report(fallback[0], listed, listing, [fallback[1]])
+        match _read_checked(location, listed, listing, segment) if files else _read(location, segment, files):
+            case _Unreadable(broken, error):
+                first_error = first_error or error
+                notes.append(f"{error}; version {target} was read from other files of the log")
+            case (state, Mismatch(statement, broken, is_fatal)):
                 if not broken:
-                    return _replayed(read, listed, listing, [*detours, stated])
-                if refuses:
-                    first = first or _contradicted(location, stated, broken)
-                elif doubted is None:
-                    doubted = read, stated
-                detours.append(f"{stated}; version {target} was read from other files of the log")
-            case _Read() as read:
-                return _replayed(read, listed, listing, detours)
+                    return _report(state, listed, listing, [*notes, statement])
+                if is_fatal:
+                    first_error = first_error or _mismatch_error(location, statement, broken)
+                elif fallback is None:
+                    fallback = state, statement
+                notes.append(f"{statement}; version {target} was read from other files of the log")
+            case _SegmentState() as state:
+                return _report(state, listed, listing, notes)
         bad |= {meta.name for meta in broken}
         listing = without(listing, bad)
 
 
-def put_deltas(
+def apply_deltas(
     location: Location,
     deltas: Iterator[list[Line]],
     settings: TableSettings,
@@ -108,27 +108,26 @@ def put_deltas(
 ) -> tuple[TableSettings, tuple[ActionLayer, ...], tuple[Line, ...]]:
     """Settings and layers after the actions of these commits and compacted files."""
     last: tuple[Line, ...] = ()
-    for stretch, last_of_stretch in _stretches(deltas):
-        settings = fold(settings, stretch)
+    for lines, last_lines in _batches(deltas):
+        settings, last = fold(settings, lines), last_lines
         if files:
-            layers = put(layers, layer_from(stretch, location))
-        last = last_of_stretch
+            layers = push_layer(layers, layer_from(lines, location))
     return settings, layers, last
 
 
-def _claimed(
+def _read_checked(
     location: Location, listed: ListedLog, listing: LogListing, segment: LogSegment
-) -> _Read | tuple[_Read, Doubt] | _Trouble:
-    """What the files of a segment say, and where the log states otherwise."""
-    with beside(location.store, lambda: claims_of(location, listing, listed.hint, segment)) as claims:
-        read = _read(location, segment, files=True)
-        if isinstance(read, _Trouble):
-            return read
-        doubt = claims().doubt(segment, read.contents, read.settings, read.files)
-    return read if doubt is None else (read, doubt)
+) -> _SegmentState | tuple[_SegmentState, Mismatch] | _Unreadable:
+    """The state of a segment, with its mismatch with the counts that the log states, if any."""
+    with beside(location.store, lambda: read_stated_counts(location, listing, listed.hint, segment)) as stated_counts:
+        state = _read(location, segment, files=True)
+        if isinstance(state, _Unreadable):
+            return state
+        mismatch = stated_counts().mismatch(segment, state.contents, state.settings, state.files)
+    return state if mismatch is None else (state, mismatch)
 
 
-def _read(location: Location, segment: LogSegment, files: bool) -> _Read | _Trouble:
+def _read(location: Location, segment: LogSegment, files: bool) -> _SegmentState | _Unreadable:
     settings = TableSettings()
     base: tuple[Slab, ...] = ()
     contents = None
@@ -140,43 +139,43 @@ def _read(location: Location, segment: LogSegment, files: bool) -> _Read | _Trou
             else:
                 settings = read_settings(location, segment.checkpoint)
         except Damaged as error:
-            return _Trouble(segment.checkpoint.files, error)
+            return _Unreadable(segment.checkpoint.files, error)
     try:
         deltas = read_lines(location, segment.deltas)
-        settings, layers, last = put_deltas(location, deltas, settings, (), files=files)
+        settings, layers, last = apply_deltas(location, deltas, settings, (), files=files)
     except Damaged as error:
         broken = tuple(m for m in segment.deltas if error.path == f"{log_url(location)}/{m.name}")
         if not broken:
             raise
-        return _Trouble(broken, error)
-    if settings.protocol is None or settings.metadata is None:
-        nothing = _lacking(location, segment, settings)
+        return _Unreadable(broken, error)
+    if not settings.is_complete:
+        incomplete = _incomplete_error(location, segment, settings)
         if segment.checkpoint is None:
-            raise nothing
-        return _Trouble(segment.checkpoint.files, nothing)
-    return _Read(segment, contents, known(settings), LiveFiles(base, layers), last)
+            raise incomplete
+        return _Unreadable(segment.checkpoint.files, incomplete)
+    return _SegmentState(segment, contents, complete(settings), LiveFiles(base, layers), last)
 
 
-def _replayed(read: _Read, listed: ListedLog, listing: LogListing, notes: list[str]) -> Replayed:
+def _report(state: _SegmentState, listed: ListedLog, listing: LogListing, notes: list[str]) -> Replayed:
     for note in notes:
         _log.warning("%s", note)
-    return Replayed(read.segment, listing, read.settings, read.files, read.last, (*listed.notes, *notes))
+    return Replayed(state.segment, listing, state.settings, state.files, state.last, (*listed.notes, *notes))
 
 
-def _contradicted(location: Location, stated: str, suspects: tuple[ObjectMeta, ...]) -> Damaged:
+def _mismatch_error(location: Location, statement: str, suspects: tuple[ObjectMeta, ...]) -> Damaged:
     names = ", ".join(meta.name for meta in suspects[:3])
     return Damaged(
-        f"{stated}: {names} lost something, and no other files of the log lead to this version; put the right files "
+        f"{statement}: {names} lost something, and no other files of the log lead to this version; put the right files "
         "back, or delete the .crc file if it is what is wrong: the table is then read as they have it, and "
         "check(repair=True) writes the .crc file anew",
         path=f"{log_url(location)}/{suspects[0].name}",
-        expected=stated,
+        expected=statement,
     )
 
 
-def _lacking(location: Location, segment: LogSegment, settings: TableSettings) -> Damaged:
-    kinds = [("protocol", settings.protocol), ("metaData", settings.metadata)]
-    lacking = [kind for kind, found in kinds if found is None]
+def _incomplete_error(location: Location, segment: LogSegment, settings: TableSettings) -> Damaged:
+    kinds = {"protocol": settings.protocol, "metaData": settings.metadata}
+    lacking = [kind for kind, action in kinds.items() if action is None]
     where = "its commits" if segment.checkpoint is None else segment.checkpoint.name
     return Damaged(
         f"the log of {location.url} has no {' and no '.join(lacking)} at version {segment.version}, read from {where}",
@@ -185,14 +184,14 @@ def _lacking(location: Location, segment: LogSegment, settings: TableSettings) -
     )
 
 
-def _stretches(files: Iterator[list[Line]]) -> Iterator[tuple[list[Line], tuple[Line, ...]]]:
-    """Actions of consecutive files together, and those of the last file alone."""
-    stretch: list[Line] = []
+def _batches(files: Iterator[list[Line]]) -> Iterator[tuple[list[Line], tuple[Line, ...]]]:
+    """Actions of consecutive files together, and those of their last file alone."""
+    batch: list[Line] = []
     last: tuple[Line, ...] = ()
     for lines in files:
-        stretch += lines
+        batch += lines
         last = tuple(lines)
-        if len(stretch) >= LAYER_LINES:
-            yield stretch, last
-            stretch = []
-    yield stretch, last
+        if len(batch) >= LAYER_LINES:
+            yield batch, last
+            batch = []
+    yield batch, last

@@ -1,11 +1,11 @@
-"""Which files are live: what later actions say of a file stands against what earlier ones said.
+"""Action reconciliation: which files are live after the actions of a checkpoint and of later commits.
 
-Files come in layers, oldest first: the slabs of a checkpoint, then stretches of commits. Nothing is taken out of a
-layer when a newer one arrives; what died is left out when somebody looks at the files. So a refresh costs what the
-new commits cost, however many files there are.
+Files come in layers, oldest first: the slabs of a checkpoint, then batches of commits. A new layer does not change the
+older ones; removed files are filtered out when the live files are first read. So a refresh costs what the new commits
+cost, however many files the table has.
 
-1. A logical file is (file key, vector id); the newest action that refers to it decides.
-2. Layers never change; a new one is put on top, and merged with layers no larger than itself, so that there are few.
+1. A logical file is (file key, deletion vector id); the newest action that refers to it decides.
+2. Layers never change. A new one is merged with the layers below that are no larger, so that there are few.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Positions: TypeAlias = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class ActionLayer:
-    """The file actions of a stretch of commits, the newest of each logical file."""
+    """The file actions of a batch of commits, the newest of each logical file."""
 
-    files: pa.Table  # added, and not taken back within the stretch
-    texts: pa.Array  # their statistics
-    keys: pa.Array  # of every logical file the stretch refers to, added or removed
+    files: pa.Table  # added, and not removed within the batch
+    texts: pa.Array  # their statistics as JSON
+    keys: pa.Array  # of every logical file that the batch adds or removes
     ids: pa.Array
 
     def __len__(self) -> int:
@@ -44,7 +44,7 @@ class ActionLayer:
 
 
 class LiveFiles(FileTable):
-    """The files that no later layer speaks of, worked out when first looked at."""
+    """The live files of a base and layers above it, reconciled on first use."""
 
     def __init__(self, base: tuple[Slab, ...], layers: tuple[ActionLayer, ...]) -> None:
         object.__setattr__(self, "base", base)
@@ -55,35 +55,35 @@ class LiveFiles(FileTable):
 
     @cached_property
     def slabs(self) -> tuple[Slab, ...]:
-        slabs = [_left(s, self.layers) for s in self.base]
+        slabs = [_live(s, self.layers) for s in self.base]
         slabs += [
-            _left(Slab(layer.files, JsonStats(layer.texts)), self.layers[n:])
+            _live(Slab(layer.files, JsonStats(layer.texts)), self.layers[n:])
             for n, layer in enumerate(self.layers, start=1)
         ]
         return tuple(s for s in slabs if s.files.num_rows)
 
     def among(self, keys: Collection[str] | pa.Array) -> FileTable:
-        """The files with these keys; where nobody has looked at all files so far, only these are worked out."""
+        """The files with these keys; only these are reconciled where the live files were not read before."""
         if "slabs" in self.__dict__ or not len(keys):
             return super().among(keys)
-        wanted = keys if isinstance(keys, pa.Array) else strings(list(keys))
+        key_array = keys if isinstance(keys, pa.Array) else strings(list(keys))
         layers = tuple(Slab(layer.files, JsonStats(layer.texts)) for layer in self.layers)
         later = (*(self.layers for _ in self.base), *(self.layers[n:] for n in range(1, len(layers) + 1)))
-        some = (_with_keys(slab, wanted) for slab in (*self.base, *layers))
-        left = (_left(slab, above) for slab, above in zip(some, later, strict=True) if slab is not None)
-        return FileTable(tuple(slab for slab in left if slab.files.num_rows))
+        with_keys = (_with_keys(slab, key_array) for slab in (*self.base, *layers))
+        live = (_live(slab, above) for slab, above in zip(with_keys, later, strict=True) if slab is not None)
+        return FileTable(tuple(slab for slab in live if slab.files.num_rows))
 
 
 def layer_from(lines: Sequence[Line], location: Location) -> ActionLayer:
     """The layer of these actions, oldest first."""
-    found = [(line.add or line.remove, line.add is not None) for line in lines if line.add or line.remove]
-    actions = [action for action, _ in found if action is not None]
-    # A removed file is only a name, so its spelling may lead anywhere; a live one is checked below.
+    file_actions = [(line.add or line.remove, line.add is not None) for line in lines if line.add or line.remove]
+    actions = [action for action, _ in file_actions if action is not None]
+    # The path of a removed file may lead outside the table, because nobody reads it; live files are checked below.
     keys = location.anywhere.file_keys(strings([a.path for a in actions]))
-    vectors = strings([None if (dv := a.deletion_vector) is None else dv.unique_id for a in actions])
-    ids = logical_ids(keys, vectors)
+    dv_ids = strings([None if (dv := a.deletion_vector) is None else dv.unique_id for a in actions])
+    ids = logical_ids(keys, dv_ids)
     newest = last_of_each(ids)
-    added = newest[np.fromiter((is_add for _, is_add in found), bool, len(found))[newest]]
+    added = newest[np.fromiter((is_add for _, is_add in file_actions), bool, len(file_actions))[newest]]
     live = [actions[n] for n in added]
     live_keys = location.file_keys(strings([a.path for a in live]))
     return ActionLayer(
@@ -94,8 +94,8 @@ def layer_from(lines: Sequence[Line], location: Location) -> ActionLayer:
     )
 
 
-def put(layers: tuple[ActionLayer, ...], new: ActionLayer) -> tuple[ActionLayer, ...]:
-    """The layers with one more on top."""
+def push_layer(layers: tuple[ActionLayer, ...], new: ActionLayer) -> tuple[ActionLayer, ...]:
+    """The layers with a new one on top."""
     if len(new) == 0:
         return layers
     below = list(layers)
@@ -109,12 +109,12 @@ def _merged(older: ActionLayer, newer: ActionLayer) -> ActionLayer:
     files, texts = older.files, older.texts
     if alive is not None:
         files, texts = files.filter(alive), texts.filter(alive)
-    unspoken = pc.invert(pc.is_in(older.ids, value_set=newer.ids))
+    not_replaced = pc.invert(pc.is_in(older.ids, value_set=newer.ids))
     return ActionLayer(
         pa.concat_tables([files, newer.files]).combine_chunks(),
         pa.concat_arrays([texts, newer.texts]),
-        pa.concat_arrays([older.keys.filter(unspoken), newer.keys]),
-        pa.concat_arrays([older.ids.filter(unspoken), newer.ids]),
+        pa.concat_arrays([older.keys.filter(not_replaced), newer.keys]),
+        pa.concat_arrays([older.ids.filter(not_replaced), newer.ids]),
     )
 
 
@@ -123,14 +123,14 @@ def _with_keys(slab: Slab, keys: pa.Array) -> Slab | None:
     return slab.filter(has_key) if has_key.true_count else None
 
 
-def _left(slab: Slab, later: tuple[ActionLayer, ...]) -> Slab:
+def _live(slab: Slab, later: tuple[ActionLayer, ...]) -> Slab:
     alive = _alive(slab.files, later)
     return slab if alive is None else slab.filter(alive)
 
 
 def _alive(files: pa.Table, later: Sequence[ActionLayer]) -> pa.Array | None:
-    """Which files no later layer speaks of; None when that is all of them."""
-    dead = [d for layer in later if len(d := _spoken_of(files, layer))]
+    """Mask of the files that no later layer adds or removes; None where that is all of them."""
+    dead = [d for layer in later if len(d := _superseded(files, layer))]
     if not dead:
         return None
     alive = np.ones(files.num_rows, bool)
@@ -138,17 +138,17 @@ def _alive(files: pa.Table, later: Sequence[ActionLayer]) -> pa.Array | None:
     return mask(alive)
 
 
-def _spoken_of(files: pa.Table, layer: ActionLayer) -> Positions:
-    """Positions of the files a layer refers to. Paths are compared first; vectors only where a path is the same."""
+def _superseded(files: pa.Table, layer: ActionLayer) -> Positions:
+    """Positions of the files that a layer adds or removes; only files with the same key compare deletion vectors."""
     if files.num_rows == 0:
         return np.empty(0, np.int64)
-    same_path = pc.is_in(files.column("key"), value_set=layer.keys)
-    where = np.flatnonzero(truths(same_path))
+    has_key = pc.is_in(files.column("key"), value_set=layer.keys)
+    where = np.flatnonzero(truths(has_key))
     if len(where) == 0:
         return where
-    few = files.select(["key", "dv"]).take(positions(where))
-    keys = few.column("key").combine_chunks()
-    ids = logical_ids(keys, pc.struct_field(few.column("dv").combine_chunks(), "id"))
+    candidates = files.select(["key", "dv"]).take(positions(where))
+    keys = candidates.column("key").combine_chunks()
+    ids = logical_ids(keys, pc.struct_field(candidates.column("dv").combine_chunks(), "id"))
     return where[truths(pc.is_in(ids, value_set=layer.ids))]
 
 
@@ -156,7 +156,6 @@ def last_of_each(ids: pa.Array) -> Positions:
     """Where each distinct id occurs last, ascending."""
     codes = ids.dictionary_encode()
     last = np.zeros(len(codes.dictionary), np.int64)
-    last[np.frombuffer(codes.indices.buffers()[1], np.int32)[: len(ids)]] = np.arange(
-        len(ids)
-    )  # a repeated index keeps what was assigned last
+    indices = np.frombuffer(codes.indices.buffers()[1], np.int32)[: len(ids)]
+    last[indices] = np.arange(len(ids))  # numpy keeps the last value of a repeated index
     return np.sort(last)

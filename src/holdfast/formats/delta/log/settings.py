@@ -1,7 +1,6 @@
-"""Everything a log says of a table but its files: protocol, metadata, application transactions, domains.
+"""The state of a Delta table without its files: protocol, metadata, application transactions and domain metadata.
 
-Folding actions over it, oldest first, gives the settings of a version: the newest of each kind wins, and a domain that
-was removed is gone.
+1. The newest action of each kind, application and domain decides; a removed domain is left out.
 """
 
 from __future__ import annotations
@@ -14,17 +13,21 @@ from holdfast.formats.delta.log.actions import DomainMetadata, Line, Metadata, P
 
 @dataclass(frozen=True, slots=True)
 class TableSettings:
-    """What holds at one version; protocol and metadata are None until some commit has set them."""
+    """Settings at one version; protocol and metadata are None until a commit has set them."""
 
     protocol: Protocol | None = None
     metadata: Metadata | None = None
     txns: Mapping[str, Txn] = field(default_factory=dict)  # by application
     domains: Mapping[str, DomainMetadata] = field(default_factory=dict)  # by domain
 
+    @property
+    def is_complete(self) -> bool:
+        return self.protocol is not None and self.metadata is not None
+
 
 @dataclass(frozen=True, slots=True)
 class CompleteSettings:
-    """Settings that are complete: a protocol and metadata were found."""
+    """Settings with a protocol and metadata."""
 
     protocol: Protocol
     metadata: Metadata
@@ -32,15 +35,15 @@ class CompleteSettings:
     domains: Mapping[str, DomainMetadata]
 
 
-def known(settings: TableSettings) -> CompleteSettings:
-    """Settings of which the caller has seen that they are complete."""
+def complete(settings: TableSettings) -> CompleteSettings:
+    """The same settings, which the caller knows to be complete."""
     assert settings.protocol is not None, "the log had a protocol"
     assert settings.metadata is not None, "the log had metadata"
     return CompleteSettings(settings.protocol, settings.metadata, settings.txns, settings.domains)
 
 
 def fold(settings: TableSettings, lines: Iterable[Line]) -> TableSettings:
-    """The settings after these actions."""
+    """The settings after these actions, oldest first."""
     protocol, metadata = settings.protocol, settings.metadata
     txns: dict[str, Txn] = {}
     domains: dict[str, DomainMetadata] = {}

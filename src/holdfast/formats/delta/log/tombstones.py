@@ -1,8 +1,10 @@
-"""Files a version no longer has but whose removal its log still remembers. Checkpoints and cleaning up need them.
+"""Tombstones: files that a version no longer has and whose `remove` action is still in its log.
 
-1. A removal stands until the same logical file is added again: no tombstone is a live file.
-2. Of several removals of one logical file the newest stands.
-3. Only removals become records; the additions of a commit, however many, are passed over.
+Checkpoints and vacuum need them.
+
+1. A removal counts until the same logical file is added again: no tombstone is a live file.
+2. Of several removals of one logical file the newest counts.
+3. Only `remove` actions are decoded; the many `add` actions of a commit are skipped.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from holdfast.storage.location import Location
 
 
 class _RemoveLine(msgspec.Struct, frozen=True, gc=False):
-    """What a line says of a removed file; whatever else it may say is passed over."""
+    """The `remove` action of a line; other actions are skipped."""
 
     remove: FileAction | None = None
 
@@ -37,30 +39,30 @@ class _RemoveLine(msgspec.Struct, frozen=True, gc=False):
 _LINES = msgspec.json.Decoder(_RemoveLine, strict=False)
 
 
-def tombstones(state: DeltaState, *, ways: Iterable[LogSegment] = ()) -> pa.Table:
+def tombstones(state: DeltaState, *, segments: Iterable[LogSegment] = ()) -> pa.Table:
     """The removed files of a version: the columns of FILES, and `deleted_ms`, null where the log does not say when.
 
-    `ways` are other segments of the same version, to be tried before the one the state was read from.
+    `segments` are other segments of the same version, which are read before the one of the state.
     """
     location, files = state.snapshot.location, state.snapshot.files
-    for way in ways:
+    for segment in segments:
         try:
-            return _removed(location, way, files)
+            return _removed(location, segment, files)
         except Damaged:
             continue
     return _removed(location, state.segment, files)
 
 
-def removals(removed: pa.Table) -> pa.Array:
-    """What tells one removal from others: the logical file, and the time the log gives."""
-    moments = pc.cast(pc.fill_null(removed.column("deleted_ms").combine_chunks(), -1), pa.string())
-    return pc.binary_join_element_wise(moments, _ids(removed), " ")
+def tombstone_ids(removed: pa.Table) -> pa.Array:
+    """The ids of removals: the logical file, and the time of the `remove` action."""
+    times = pc.cast(pc.fill_null(removed.column("deleted_ms").combine_chunks(), -1), pa.string())
+    return pc.binary_join_element_wise(times, _ids(removed), " ")
 
 
-def remembered_ms(state: DeltaState) -> int:
-    """For how long checkpoints remember a removal, and vacuums keep its file, unless they are told otherwise."""
-    kept = state.metadata.properties.get(DELETED_FILE_RETENTION, DEFAULTS[DELETED_FILE_RETENTION])
-    return span_ms(DELETED_FILE_RETENTION, kept)
+def file_retention_ms(state: DeltaState) -> int:
+    """How long checkpoints keep a tombstone, and vacuum its file, unless the caller gives another retention."""
+    retention = state.metadata.properties.get(DELETED_FILE_RETENTION, DEFAULTS[DELETED_FILE_RETENTION])
+    return span_ms(DELETED_FILE_RETENTION, retention)
 
 
 def _removed(location: Location, segment: LogSegment, live: FileTable) -> pa.Table:
@@ -72,10 +74,10 @@ def _removed(location: Location, segment: LogSegment, live: FileTable) -> pa.Tab
         removed = pa.concat_tables([read_removed(location, segment.checkpoint), removed])
     removed = removed.take(positions(last_of_each(_ids(removed))))
     keys = removed.column("key").combine_chunks()
-    revived = live.table.select(["key", "dv"]).filter(pc.is_in(live.column("key"), value_set=keys))
-    if not revived.num_rows:
+    readded = live.table.select(["key", "dv"]).filter(pc.is_in(live.column("key"), value_set=keys))
+    if not readded.num_rows:
         return removed
-    return removed.filter(pc.invert(pc.is_in(_ids(removed), value_set=_ids(revived))))
+    return removed.filter(pc.invert(pc.is_in(_ids(removed), value_set=_ids(readded))))
 
 
 def _removes(data: bytes, *, where: str) -> list[FileAction]:
@@ -86,5 +88,5 @@ def _removes(data: bytes, *, where: str) -> list[FileAction]:
 
 
 def _ids(files: pa.Table) -> pa.Array:
-    vectors = pc.struct_field(files.column("dv").combine_chunks(), "id")
-    return logical_ids(files.column("key").combine_chunks(), vectors)
+    dv_ids = pc.struct_field(files.column("dv").combine_chunks(), "id")
+    return logical_ids(files.column("key").combine_chunks(), dv_ids)
