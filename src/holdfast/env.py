@@ -1,7 +1,4 @@
-"""Time, randomness and fresh names: handed in, never reached for.
-
-Everything that must differ between two runs comes from an Env, so a test can fix it and a simulation can replay it.
-"""
+"""The clock, the uuids and the random numbers that code takes as an argument, so that tests can fix them."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Env:
-    """A source of time in milliseconds, of uuids and of random numbers, and a way to let some seconds pass."""
+    """Time in milliseconds, uuids, random numbers, and a sleep in seconds."""
 
     now_ms: Callable[[], int]
     new_uuid: Callable[[], uuid.UUID]

@@ -1,7 +1,7 @@
-"""What can go wrong, sorted by what the caller must do next.
+"""The exceptions that Holdfast raises, one class per thing the caller can do next.
 
-1. Every error a user can meet is a TableError; a bug in Holdfast is an AssertionError instead.
-2. The class says the next step; the fields carry the facts (strings and integers only).
+1. Every error that a user can cause or meet is a TableError; a bug in Holdfast is an AssertionError.
+2. The class says what to do next; its fields hold the facts (strings and integers only).
 3. The message alone is enough to act on: it names the thing, what is wrong with it, and what to do.
 """
 
@@ -28,11 +28,11 @@ class Conflict(TableError):
 
 
 class ConcurrentWrite(Conflict):
-    """Another writer committed something this transaction cannot stand beside; what, is said by the class.
+    """Another writer committed a change that conflicts with this transaction; the class says which kind of change.
 
-    `kind` names it in a word; `version` is the commit that came first, `operation` what it was and `when_ms` when;
-    `files` are those in the way and `row_ids` some of the rows, where they are known; `can_retry` says whether the
-    same operation can succeed on the table as it is now, `repeats` that nothing but its own bytes is in the way.
+    `kind` names it in a word; `version`, `operation` and `when_ms` are those of the commit that won; `files` are the
+    conflicting ones and `row_ids` some of the rows, where they are known; `can_retry` says whether the same operation
+    can succeed on the table as it is now, and `repeats` that the conflict is only with this transaction's own bytes.
     """
 
     kind: ClassVar[str]
@@ -108,7 +108,7 @@ class ConcurrentTransaction(ConcurrentWrite):
 
 
 class StagedFilesGone(ConcurrentWrite):
-    """It took files that this transaction had written and not committed yet, as a vacuum does: run it again."""
+    """It deleted files that this transaction had written and not committed yet, as a vacuum does: run it again."""
 
     kind = "staged"
 
@@ -129,12 +129,12 @@ CONCURRENT_WRITES: Mapping[str, type[ConcurrentWrite]] = {
 
 
 class Invalid(TableError):
-    """Change the request. `condition` is what users of Spark know the situation by, where it is one of theirs."""
+    """Change the request. `condition` is the name of Spark's error condition, where Spark has one for it."""
 
     condition: str | None = None
 
     def named(self, condition: str) -> Self:
-        """The same error, with the name of a condition."""
+        """The same error with a `condition`."""
         self.condition = condition
         return self
 
@@ -148,7 +148,7 @@ class NotATable(Invalid):
 
 
 class NotACondition(Invalid, TypeError):
-    """What was given as a condition is neither SQL text nor a Column; `given` is its type."""
+    """A condition is neither SQL text nor a Column; `given` is its type."""
 
     def __init__(self, message: str, *, given: str) -> None:
         super().__init__(message)
@@ -184,7 +184,7 @@ class LimitReached(Invalid):
 
 
 class NoRowIdentity(Invalid):
-    """Row ids were asked of a table that does not track rows."""
+    """The request needs row ids, and the table does not track rows."""
 
 
 class SchemaMismatch(Invalid):
@@ -202,19 +202,19 @@ class TypeMismatch(SchemaMismatch):
 
 
 class AppendOnly(Invalid):
-    """Rows were to be taken out of a table that only takes appends."""
+    """The request deletes or changes rows of a table that only takes appends."""
 
 
 class OutsideReplaced(Invalid):
-    """Rows to write do not belong to those whose place they would take."""
+    """Rows to write do not match the condition of the rows they would replace."""
 
 
 class NoChangeFeed(Invalid):
-    """The change data feed was asked of versions that did not record it."""
+    """The request reads the change data feed of versions that did not record it."""
 
 
 class ConstraintViolated(Invalid):
-    """A row breaks what the table demands of its rows."""
+    """A row breaks a constraint of the table."""
 
     def __init__(self, message: str, *, constraint: str, row: str) -> None:
         super().__init__(message)

@@ -1,7 +1,7 @@
-"""Signs of life on a terminal, and nowhere else. For commands too, so nothing here needs Spark.
+"""Shows on a terminal that work is in progress.
 
 1. Where stderr is no terminal, nothing is shown.
-2. What ends within a second shows nothing, and what was shown is gone when the work is done.
+2. Work that ends within a second shows nothing, and the display disappears when the work ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PATIENCE_S = 1.0
 
 
 class Display(Protocol):
-    """What can be shown for a while."""
+    """Something of `rich` that can be shown and removed."""
 
     def start(self) -> None: ...
 
@@ -26,13 +26,13 @@ class Display(Protocol):
 
 
 def on_terminal() -> bool:
-    """Whether somebody is looking."""
+    """Whether stderr is a terminal."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
 @contextmanager
 def phase(what: str) -> Iterator[None]:
-    """Show that this process is at work, if it takes long."""
+    """Show a status line while the body runs, if it takes long."""
     if not on_terminal():
         yield
         return
@@ -42,7 +42,7 @@ def phase(what: str) -> Iterator[None]:
 
 @contextmanager
 def shown_late(display: Display) -> Iterator[None]:
-    """Show something while work goes on, once it has taken longer than anybody waits without wondering."""
+    """Show a display while the body runs, once it has taken PATIENCE_S."""
     late = threading.Timer(PATIENCE_S, display.start)
     late.daemon = True
     late.start()

@@ -19,13 +19,13 @@ from holdfast.formats.delta.history.vacuums import missing_file
 from holdfast.formats.delta.state import DeltaState, load
 from holdfast.model.snapshot import Snapshot
 from holdfast.storage.location import Location
-from holdfast.storage.no_table_advice import Ways, advice
+from holdfast.storage.no_table_advice import Remedies, advice
 from holdfast.storage.open import open_location
 from holdfast.verbs.open.delta import open_delta
 from holdfast.verbs.open.moment import moment_ms
 from holdfast.verbs.read.open_table import OpenTable
 
-IN_A_SHELL = Ways(
+IN_A_SHELL = Remedies(
     parquet="make one of them with `holdfast append --create NEW_TABLE FILES`, or in place with "
     "DeltaTable.convertToDelta",
     iceberg="name its metadata file, {}",

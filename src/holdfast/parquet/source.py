@@ -14,7 +14,7 @@ from holdfast.errors import Damaged, MissingFile
 from holdfast.parquet.pages.footer import FOOTER_GUESS
 from holdfast.storage.base import NotFound, ObjectStore
 from holdfast.storage.error_mapping import file_system
-from holdfast.storage.local import opened
+from holdfast.storage.local import open_regular_file
 
 WHOLE = 4 * 1024 * 1024  # up to here one get is quicker than several ranges
 
@@ -34,7 +34,7 @@ def open_source(store: ObjectStore, key: str, size: int | None) -> pa.NativeFile
 def _local(key: str) -> pa.NativeFile | None:
     path = f"/{key}"
     with file_system("read", path):
-        with opened(path) as file:
+        with open_regular_file(path) as file:
             if not file.read(1):
                 return None
         return pa.memory_map(path)

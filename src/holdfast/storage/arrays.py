@@ -1,7 +1,7 @@
-"""Arrow arrays straight from buffers, and back.
+"""Builds Arrow arrays from buffers, without `pa.array`.
 
-`pa.array`, `to_numpy` and every plain value handed to a kernel make pyarrow look for pandas, and import it where it is
-installed: half of what the first table costs a process that opens it. What opening a table needs is made here instead.
+`pa.array`, `to_numpy` and every plain value passed to a kernel make pyarrow import pandas where it is installed, which
+is half of what opening the first table costs a process. Code that opens tables uses these functions instead.
 
 1. The arrays equal those that `pa.array` makes of the same values.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,18 +17,18 @@ from numpy.typing import NDArray
 
 
 def strings(values: Sequence[str | None]) -> pa.Array:
-    """Texts as an array of strings."""
+    """Strings as an array."""
     texts = ["" if v is None else v for v in values]
-    whole = "".join(texts)
-    data = whole.encode()
-    # Every character of plain text is one byte, so lengths need no second encoding.
-    lengths = map(len, texts) if len(data) == len(whole) else (len(t.encode()) for t in texts)
+    joined = "".join(texts)
+    data = joined.encode()
+    # Every character of ASCII text is one byte, so lengths need no second encoding.
+    lengths = map(len, texts) if len(data) == len(joined) else (len(t.encode()) for t in texts)
     buffers = [_validity(values), pa.py_buffer(_offsets(lengths, len(texts))), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.string(), len(texts), buffers)
 
 
 def longs(values: Sequence[int | None]) -> pa.Array:
-    """Whole numbers as an array of 64-bit ones."""
+    """Integers as an array of 64-bit integers."""
     numbers = np.fromiter((0 if v is None else v for v in values), np.int64, len(values))
     return pa.Array.from_buffers(pa.int64(), len(values), [_validity(values), pa.py_buffer(numbers)])
 
@@ -49,28 +48,28 @@ def maps(values: Sequence[Mapping[str, str | None] | None]) -> pa.Array:
 
 
 def positions(values: NDArray[np.int64]) -> pa.Array:
-    """Positions as an array; nothing is copied."""
+    """64-bit integers as an array, without a copy."""
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def mask(values: NDArray[np.bool_]) -> pa.Array:
-    """Truth values as an array."""
+    """Booleans as an array."""
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bits(values)])
 
 
 def truths(values: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_]:
-    """An array of truth values, none of them null, back as numpy's."""
+    """An array of booleans without nulls as a numpy array."""
     chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
     return np.concatenate([np.zeros(0, bool), *(_truths(chunk) for chunk in chunks)])
 
 
 def _truths(values: pa.Array) -> NDArray[np.bool_]:
-    assert values.null_count == 0, "a null is neither"
+    assert values.null_count == 0, "a null is neither true nor false"
     packed = np.frombuffer(values.buffers()[1] or b"", np.uint8)
     return np.unpackbits(packed, bitorder="little")[values.offset : values.offset + len(values)].view(np.bool_)
 
 
-def _validity(values: Sequence[Any]) -> pa.Buffer | None:
+def _validity(values: Sequence[object]) -> pa.Buffer | None:
     if None not in values:
         return None
     return _bits(np.fromiter((v is not None for v in values), bool, len(values)))
@@ -83,5 +82,5 @@ def _bits(values: NDArray[np.bool_]) -> pa.Buffer:
 def _offsets(lengths: Iterable[int], count: int) -> NDArray[np.int32]:
     ends = np.zeros(count + 1, np.int64)
     np.cumsum(np.fromiter(lengths, np.int64, count), out=ends[1:])
-    assert ends[-1] < 2**31, "the texts of one stretch of a log are less than 2 GiB"
+    assert ends[-1] < 2**31, "one array of strings has less than 2 GiB"
     return ends.astype(np.int32)

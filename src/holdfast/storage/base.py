@@ -1,15 +1,15 @@
-"""What a store of objects must do, and nothing more.
+"""The protocol of an object store, through which Holdfast reads and writes every file.
 
 A store covers one scheme and authority (all local files, one bucket). A key is a decoded path inside it, without a
-leading slash. Everything above reads and writes through this protocol, so every operation can be made to fail.
+leading slash. Tests make any operation fail by wrapping a store.
 
 1. An object appears whole or not at all, and its bytes never change under a reader.
 2. put_if_absent creates exactly once, whoever races: True for the one that created, False for the others.
 3. list_from is in ascending order of the name's UTF-8 bytes, covers one directory and never its sub-directories.
-4. An object is read whole only if it has at most as many bytes as the caller allows, LARGEST_BYTES where it knows no
-   better bound: what a table refers to may be of any size. Its size is known before the first byte is read.
-5. A missing object raises NotFound; an unreachable store raises Unavailable; a write whose answer was lost raises
-   OutcomeUnknown. Only idempotent calls are repeated inside a store.
+4. `get` reads an object only if it has at most `most` bytes, and checks its size before it reads the first byte: a
+   table may refer to objects of any size.
+5. A missing object raises NotFound; an unreachable store raises Unavailable; a write whose response was lost raises
+   OutcomeUnknown. A store repeats only idempotent calls.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LARGEST_BYTES = 4 << 30  # of an object that is read whole: a commit of two giga
 
 
 class NotFound(TableError):
-    """No object has this key; `url` is that of the store, for the message."""
+    """No object has this key; `url` is the store's."""
 
     def __init__(self, key: str, *, url: str = "") -> None:
         super().__init__(f"no object at {url}/{key}" if url else f"no object at {key}")
@@ -52,8 +52,6 @@ def check_size(path: str, size: int, most: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ObjectMeta:
-    """An object's key, size and time of last change."""
-
     key: str
     size: int
     modified_ms: int
@@ -64,7 +62,7 @@ class ObjectMeta:
 
 
 class ObjectStore(Protocol):
-    """The seven things Holdfast asks of storage."""
+    """What Holdfast needs of storage."""
 
     @property
     def url(self) -> str:

@@ -1,9 +1,8 @@
-"""How to reach one store: its address, and the options with credentials.
+"""The URL and options (credentials included) with which a store is opened, on the driver or in a task.
 
-A StoreConfig is a value that can travel to a task and open the same store there.
-
-1. Options are kept under obstore's short names, whichever spelling they came in; two spellings of one must agree.
-2. An option nobody understands is refused by name, never dropped.
+1. Options are kept under obstore's short names, in whichever spelling the user wrote them; two spellings of one option
+   must agree.
+2. An unknown option is refused by name, never dropped.
 3. No value of an option appears in repr, str or any error.
 """
 
@@ -25,7 +24,7 @@ _CLIENT = _words(
     "proxy_ca_certificate proxy_excludes randomize_addresses read_timeout timeout user_agent http1_only http2_only "
     "http2_keep_alive_interval http2_keep_alive_timeout http2_keep_alive_while_idle"
 )
-# Bucket and container come from the URL. Conditional puts cannot be configured away: commits stand on them.
+# Bucket and container come from the URL. Conditional puts cannot be turned off: commits rely on them.
 _KNOWN = {
     "s3": _CLIENT
     | _words(
@@ -51,8 +50,8 @@ _ALIASES = {
     "abfs": {"sas_token": "sas_key", "bearer_token": "token", "access_key": "account_key", "authority_id": "tenant_id"},
 }
 
-# What a process finds in its environment that holds on any machine; paths of token files and addresses of a machine's
-# own identity do not.
+# Environment variables that mean the same on any machine; paths of token files and addresses of a machine's own
+# identity do not.
 _CARRIED = {
     "s3": _words(
         "access_key_id secret_access_key session_token region default_region endpoint allow_http skip_signature "
@@ -70,19 +69,19 @@ _HARMLESS = _CLIENT - {"proxy_url"} | _words(
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """A store's URL and its options, as sorted pairs so that equal configs are equal values."""
+    """A store's URL and its options, sorted so that equal configs compare equal."""
 
     url: str
     pairs: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, url: str, storage_options: Mapping[str, str] | None = None) -> StoreConfig:
-        """The config of a store from options in any spelling we know."""
+        """The config of a store from options of obstore or Hadoop."""
         scheme, _, authority = url.partition("://")
-        given = dict(storage_options or {})
-        hadoop = {name: value for name, value in given.items() if is_hadoop(name)}
+        spelled = dict(storage_options or {})
+        hadoop = {name: value for name, value in spelled.items() if is_hadoop(name)}
         options = translate(scheme, authority, hadoop)
-        for name, value in given.items():
+        for name, value in spelled.items():
             if name in hadoop:
                 continue
             short = _short(scheme, name)
@@ -93,15 +92,15 @@ class StoreConfig:
         return cls(url, tuple(sorted(options.items())))
 
     def carried(self, environ: Mapping[str, str]) -> StoreConfig:
-        """The config for a process elsewhere: with the credentials and address that this one has in its environment."""
-        found: dict[str, str] = {}
+        """The config for a process on another machine: with the credentials of this process's environment."""
+        from_environment: dict[str, str] = {}
         for name, value in environ.items():
             for prefix in _PREFIXES.get(self.scheme, ()):
                 short = name.lower().removeprefix(prefix)
                 short = _ALIASES[self.scheme].get(short, short)
                 if name.lower().startswith(prefix) and short in _CARRIED[self.scheme]:
-                    found[short] = value
-        return StoreConfig(self.url, tuple(sorted({**found, **self.options}.items())))
+                    from_environment[short] = value
+        return StoreConfig(self.url, tuple(sorted({**from_environment, **self.options}.items())))
 
     @property
     def scheme(self) -> str:

@@ -1,8 +1,8 @@
-"""Copy objects from one place to another.
+"""Copies an object below another directory, which may be in another store.
 
-1. Within one bucket the server copies; otherwise bytes pass through this process in pieces, never whole in memory.
-2. An object appears whole or not at all. One that is there already, of the same size, is taken for the copy: objects
-   are never changed, and copying again what a failed attempt has copied would be a waste.
+1. Within one bucket the server copies; otherwise bytes pass through this process in pieces of 8 MiB.
+2. The copy appears whole or not at all. An object of the same size at the target counts as the copy, because a failed
+   attempt may have made it and objects never change.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def copy(source: ObjectStore, key: str, target: Location, file_key: str, now_ms:
         and isinstance(target.store, RemoteStore)
         and source.config == target.store.config
     ):
-        with source.asking("write", target.key(file_key)):
+        with source.translating_errors("write", target.key(file_key)):
             obstore.copy(source.client, key, target.key(file_key))
         return size
     pieces = (source.get_range(key, start, min(_PIECE, size - start)) for start in range(0, size, _PIECE))
@@ -44,12 +44,12 @@ def copy(source: ObjectStore, key: str, target: Location, file_key: str, now_ms:
 
 def _is_there(target: Location, file_key: str, size: int) -> bool:
     try:
-        found = target.store.head(target.key(file_key)).size
+        actual = target.store.head(target.key(file_key)).size
     except NotFound:
         return False
-    if found != size:
+    if actual != size:
         raise Invalid(
-            f"{target.file_url(file_key)} is there already, with {found} bytes instead of {size}: another file has its "
-            "name; choose an empty directory"
+            f"{target.file_url(file_key)} is there already, with {actual} bytes instead of {size}: another file has "
+            "its name; choose an empty directory"
         )
     return True

@@ -37,24 +37,24 @@ MALFORMED: tuple[type[Exception], ...] = (
     zlib.error,
     pa.ArrowException,
 )
-"""What code raises that takes bytes for what they should be, where they are not."""
+"""What decoders raise on malformed bytes."""
 
 MALFORMED_JSON: tuple[type[Exception], ...] = (msgspec.MsgspecError, *MALFORMED)
 
 NO_SUCH_FILE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
-_NO_NAME = {errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR}
+_BAD_NAME = {errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL, errno.EILSEQ, errno.ENOTDIR, errno.EISDIR}
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def os_error_as_table_error(error: OSError, verb: str, path: str) -> TableError:
-    """What a file system said, as an error of the tree; `verb` is read, list, write or delete."""
+    """An OSError as an error of `holdfast.errors`; `verb` is read, list, write or delete."""
     reason = error.strerror or str(error)
     if verb == "read" and error.errno in NO_SUCH_FILE:
         return NotFound(path.removeprefix("/"), url="file://")
     if error.errno in _DENIED:
         return Invalid(f"cannot {verb} {path}: {reason}; let this user {verb} it, or run as another user")
-    if verb != "read" and error.errno in _NO_NAME:
+    if verb != "read" and error.errno in _BAD_NAME:
         return Invalid(f"cannot {verb} {path}: {reason}; choose another place")
     if error.errno in _FULL:
         return Unavailable(f"cannot {verb} {path}: {reason}; nothing was written: make room, then try again")
@@ -63,7 +63,7 @@ def os_error_as_table_error(error: OSError, verb: str, path: str) -> TableError:
 
 @contextmanager
 def file_system(verb: str, path: str) -> Iterator[None]:
-    """Errors of a file system as errors of the tree, for one path."""
+    """Turns an OSError about a path into an error of `holdfast.errors`."""
     try:
         yield
     except OSError as error:
@@ -72,11 +72,11 @@ def file_system(verb: str, path: str) -> Iterator[None]:
 
 @contextmanager
 def parsing(path: str, what: str = "cannot be read", *, remedy: str = "restore it") -> Iterator[None]:
-    """Bytes of a file become records; `what` they do not makes a sentence with the path before it."""
+    """Turns an exception of MALFORMED while a file is decoded into Damaged; the message is "{path} {what}"."""
     try:
         yield
     except OSError as error:
-        # Arrow reports bytes it cannot read in this class too, but only a file system gives a number.
+        # Arrow raises OSError for malformed bytes too, but only the file system sets errno.
         if error.errno is not None:
             raise os_error_as_table_error(error, "read", path) from error
         raise damage(path, what, error, remedy=remedy) from error
@@ -87,7 +87,7 @@ def parsing(path: str, what: str = "cannot be read", *, remedy: str = "restore i
 def json_record(
     data: bytes | str, type_: type[T], *, path: str, what: str = "cannot be read", remedy: str = "restore it"
 ) -> T:
-    """A record from JSON, which must be of its type."""
+    """Decodes JSON into a record of a type; anything else is Damaged."""
     try:
         return msgspec.json.decode(data, type=type_)
     except MALFORMED_JSON as error:
@@ -95,12 +95,12 @@ def json_record(
 
 
 def damage(path: str, what: str, error: Exception, *, remedy: str = "restore it") -> Damaged:
-    """The error of a file whose bytes are not what they must be."""
+    """The error for a file with malformed bytes."""
     return Damaged(f"{path} {what}: {reason_of(error)}; {remedy}", path=path)
 
 
 def reason_of(error: Exception) -> str:
-    """What was wrong with bytes, in a few words."""
+    """The first line of a decoding error."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, KeyError):

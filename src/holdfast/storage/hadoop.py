@@ -1,12 +1,11 @@
-"""Hadoop's names for credentials and endpoints, said in obstore's.
+"""Translates Hadoop's settings for credentials and endpoints into obstore's options.
 
-Users keep these in their Spark settings; with them a table opens without a second set of secrets. A setting is dealt
-with in one of three ways, and the caller decides nothing:
+Users keep these in their Spark settings; with them a table opens without a second set of secrets.
 
-1. One that says where to connect or as whom is translated.
-2. One that says so in a way we cannot follow (an assumed role, a custom provider, encryption keys) is refused by name:
+1. A setting that says where to connect or as whom is translated.
+2. One that says so in a way obstore lacks (an assumed role, a custom provider, encryption keys) is refused by name:
    ignoring it would connect as somebody else.
-3. Any other tunes Hadoop's own client (pools, buffers, committers) and is passed over, as are those of other stores.
+3. Any other tunes Hadoop's own client (pools, buffers, committers) and is ignored, as are those of other stores.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _ABFS = {
     "account.oauth2.msi.tenant": "tenant_id",
 }
 
-# Settings whose value decides: what obstore does by itself, or with the keys above, needs no translation.
+# Settings with values that obstore supports by itself or with the keys above.
 _PROVIDERS = {
     "aws.credentials.provider": re.compile(
         r"\.(?:(?:Simple|Temporary|Default)AWS|IAMInstance|InstanceProfile|EnvironmentVariable|(?:EC2)?Container"
@@ -54,11 +53,10 @@ _ABOUT_IDENTITY = re.compile(r"key|secret|token|credential|password|role|auth|oa
 
 def translate(scheme: str, authority: str, settings: Mapping[str, str]) -> dict[str, str]:
     """obstore's options for Hadoop's settings about one store."""
-    relative = _about(scheme, authority, settings)
+    relative = _settings_of(scheme, authority, settings)
     match scheme:
         case "s3":
-            done = _translate(scheme, _S3, relative)
-            return _s3_address(authority, done, relative)
+            return _s3_address(authority, _translate(scheme, _S3, relative), relative)
         case "gs":
             return _translate(scheme, _GS, relative)
         case "abfs":
@@ -72,7 +70,7 @@ def is_hadoop(name: str) -> bool:
     return name.startswith(("fs.", "spark.hadoop."))
 
 
-def _about(scheme: str, authority: str, settings: Mapping[str, str]) -> dict[str, str]:
+def _settings_of(scheme: str, authority: str, settings: Mapping[str, str]) -> dict[str, str]:
     """The settings of this store by the part of their name that says what they set; the most specific wins."""
     prefix = {"s3": "fs.s3a.", "gs": "fs.gs.", "abfs": "fs.azure."}.get(scheme)
     general: dict[str, str] = {}
@@ -95,29 +93,29 @@ def _about(scheme: str, authority: str, settings: Mapping[str, str]) -> dict[str
     return {**general, **specific}
 
 
-def _translate(scheme: str, known: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    done: dict[str, str] = {}
+def _translate(scheme: str, names: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    options: dict[str, str] = {}
     for name, value in settings.items():
-        if name in known:
-            done[known[name]] = value
-        elif name == "account.oauth2.client.endpoint" and (found := _TENANT.match(value)):
-            done |= {"authority_host": found[1], "tenant_id": found[2]}
+        if name in names:
+            options[names[name]] = value
+        elif name == "account.oauth2.client.endpoint" and (tenant := _TENANT.match(value)):
+            options |= {"authority_host": tenant[1], "tenant_id": tenant[2]}
         elif name in _PROVIDERS:
             if value.strip().endswith(_ANONYMOUS.get(name, "\x00")):
-                done["skip_signature"] = "true"
+                options["skip_signature"] = "true"
             elif not all(_PROVIDERS[name].search(one.strip()) for one in value.split(",")):
                 raise _refused(scheme, name)
         elif _ABOUT_IDENTITY.search(name) and name != "auth.service.account.enable":
             raise _refused(scheme, name)
-    return done
+    return options
 
 
 def _s3_address(bucket: str, options: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
     """Hadoop splits the address over three settings; obstore wants one URL, with the bucket in it unless path style."""
-    done = dict(options)
-    endpoint = done.get("endpoint")
+    address = dict(options)
+    endpoint = address.get("endpoint")
     if endpoint is None:
-        return done
+        return address
     if "://" not in endpoint:
         plain = settings.get("connection.ssl.enabled", "true").lower() == "false"
         endpoint = f"{'http' if plain else 'https'}://{endpoint}"
@@ -125,8 +123,8 @@ def _s3_address(bucket: str, options: Mapping[str, str], settings: Mapping[str, 
     if path_style is not None and path_style.lower() == "false":
         scheme, _, host = endpoint.partition("://")
         endpoint = f"{scheme}://{bucket}.{host}"
-        done["virtual_hosted_style_request"] = "true"
-    return {**done, "endpoint": endpoint}
+        address["virtual_hosted_style_request"] = "true"
+    return {**address, "endpoint": endpoint}
 
 
 def _refused(scheme: str, name: str) -> Invalid:

@@ -1,10 +1,10 @@
-"""Taking away what is left: many objects at once and, on this machine, unfinished files and empty directories.
+"""Deletes objects of a table in bulk, and finds unfinished files, links and empty directories on local disks.
 
-1. Removing what is not there is no error.
-2. A listing never shows unfinished files; here they are, with the time of their last change.
-3. A directory is removed only if it is empty at that moment, which the operating system sees to.
-4. Nothing is removed outside of a table's real directory: what lies behind a link is somebody else's.
-5. A listing does not go through links, and readers do: whoever asks what is there looks behind them too.
+1. Removing a missing object is no error.
+2. A listing of the store never shows unfinished files; `unfinished` lists them with the time of their last change.
+3. A directory is removed only if it is empty at that moment, which the operating system checks.
+4. Nothing is removed outside of a table's real directory: files behind a link belong to somebody else.
+5. A listing of the store does not follow links, but readers do; `behind_links` lists the files behind them.
 """
 
 from __future__ import annotations
@@ -13,68 +13,63 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 
 from holdfast.storage.base import ObjectMeta
-from holdfast.storage.local import TEMPORARY, LocalStore
+from holdfast.storage.local import LocalStore, file_meta, is_temporary
 from holdfast.storage.location import Location
+from holdfast.storage.outside import is_below
 from holdfast.storage.remote import RemoteStore
 
-_HANDS = 16
+_THREADS = 16
 
 
 def delete_all(location: Location, keys: Sequence[str]) -> None:
-    """Remove objects of a place by the store's keys, in bulk where the store can, else several at a time."""
+    """Remove objects below a location by their store keys, in bulk where the store can, else several at a time."""
     store = location.store
     if isinstance(store, RemoteStore):
         store.delete_many(keys)
         return
     own = behind_no_link(location)
-    with ThreadPoolExecutor(_HANDS) as pool:
+    with ThreadPoolExecutor(_THREADS) as pool:
         list(pool.map(store.delete, filter(own, keys)))
 
 
 def delete_one(location: Location, key: str) -> None:
-    """Remove an object of a place by the store's key."""
+    """Remove an object below a location by its store key."""
     if behind_no_link(location)(key):
         location.store.delete(key)
 
 
 def behind_no_link(location: Location) -> Callable[[str], bool]:
-    """Whether the store's key of something below a place is really there: no directory on the way is a link."""
+    """Returns a test for store keys below a location: whether no link leads out of the location's directory."""
     if not isinstance(location.store, LocalStore):
         return lambda key: True
     root = os.path.realpath(f"/{location.directory}")
-    known: dict[str, bool] = {}
 
-    def is_own(key: str) -> bool:
-        directory = key.rpartition("/")[0]
-        if directory not in known:
-            there = os.path.realpath(f"/{directory}")
-            known[directory] = there == root or there.startswith(f"{root.rstrip('/')}/")
-        return known[directory]
+    @cache
+    def is_own(directory: str) -> bool:
+        return is_below(os.path.realpath(f"/{directory}"), root)
 
-    return is_own
+    return lambda key: is_own(key.rpartition("/")[0])
 
 
 def through_link(location: Location) -> Callable[[str], bool]:
-    """Whether the store's key of something below a place leads through a link, so that no listing shows it."""
+    """Returns a test for store keys below a location: whether a link is on the way, so that no listing has the key."""
     if not isinstance(location.store, LocalStore):
         return lambda key: False
     root = os.path.realpath(f"/{location.directory}")
-    known: dict[str, bool] = {}
 
-    def is_linked(key: str) -> bool:
-        directory = key.rpartition("/")[0]
-        if directory not in known:
-            below = os.path.relpath(f"/{directory}", f"/{location.directory}")
-            known[directory] = os.path.realpath(f"/{directory}") != os.path.normpath(os.path.join(root, below))
-        return known[directory]
+    @cache
+    def is_linked(directory: str) -> bool:
+        below = os.path.relpath(f"/{directory}", f"/{location.directory}")
+        return os.path.realpath(f"/{directory}") != os.path.normpath(os.path.join(root, below))
 
-    return is_linked
+    return lambda key: is_linked(key.rpartition("/")[0])
 
 
 def behind_links(location: Location, keys: Iterable[str]) -> Iterator[ObjectMeta]:
-    """The files in those directories of some keys below a place that are behind a link, under the link's name."""
+    """The files behind links, in the directories that hold these keys; each under the link's name."""
     is_linked = through_link(location)
     for directory in sorted({key.rpartition("/")[0] for key in keys if "://" not in key}):
         if directory and is_linked(location.key(directory, "")):
@@ -82,13 +77,11 @@ def behind_links(location: Location, keys: Iterable[str]) -> Iterator[ObjectMeta
             with suppress(FileNotFoundError, NotADirectoryError), os.scandir(path) as entries:
                 for entry in entries:
                     if entry.is_file():
-                        facts = entry.stat()
-                        key = location.key(directory, entry.name)
-                        yield ObjectMeta(key, facts.st_size, facts.st_mtime_ns // 1_000_000)
+                        yield file_meta(location.key(directory, entry.name), entry.stat())
 
 
 def link_targets(location: Location) -> list[str]:
-    """Directories of a place, by key below it and with their slash, that links of the same place lead to."""
+    """Directories inside a location that links inside it lead to, relative and with a trailing slash."""
     if not isinstance(location.store, LocalStore):
         return []
     root = os.path.realpath(f"/{location.directory}")
@@ -101,20 +94,19 @@ def link_targets(location: Location) -> list[str]:
 
 
 def unfinished(location: Location) -> Iterator[ObjectMeta]:
-    """Files below a place whose writing ended before they had their name; none where objects appear whole."""
+    """Temporary files below a local directory, left by writers that did not finish."""
     if not isinstance(location.store, LocalStore):
         return
     for directory, _, names in os.walk(f"/{location.directory}"):
         for name in names:
-            if name.startswith(".") and name.endswith(TEMPORARY):
+            if is_temporary(name):
                 path = os.path.join(directory, name)
-                with suppress(FileNotFoundError):  # finished or given up since it was listed
-                    found = os.stat(path)
-                    yield ObjectMeta(path.lstrip("/"), found.st_size, found.st_mtime_ns // 1_000_000)
+                with suppress(FileNotFoundError):  # finished or aborted since it was listed
+                    yield file_meta(path.lstrip("/"), os.stat(path))
 
 
 def remove_empty(location: Location, directories: Iterable[str]) -> int:
-    """Remove those of these directories, given by key below a place, that are empty, and what becomes so; how many."""
+    """Remove the empty ones of these directories, and parents that become empty; returns how many it removed."""
     if not isinstance(location.store, LocalStore):
         return 0
     removed = 0

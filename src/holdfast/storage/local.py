@@ -1,13 +1,13 @@
-"""Objects that are files of this machine.
+"""An object store over the local file system.
 
-A key is an absolute path without its leading slash. Bytes are written under a temporary name in the same directory,
-forced to disk, and only then given their name.
+A key is an absolute path without its leading slash. A write goes to a temporary name in the same directory, is synced
+to disk, and is renamed only then.
 
-1. An answered write survives a power failure: the bytes and the directory entry are both on disk.
+1. A write that returned survives a power failure: the bytes and the directory entry are both on disk.
 2. A temporary name starts with `.` and ends with TEMPORARY; such files are never listed, and no reader ever sees one
    half written.
-3. put_if_absent takes the name by a hard link, which one writer alone can do. Where a file system has no hard links
-   the name is first claimed by an empty file, which a reader may meet for a moment.
+3. put_if_absent takes the name by a hard link, which only one writer can create. Where a file system has no hard links
+   an empty file claims the name first, which a reader may see for a moment.
 4. Before the file has its name nothing has happened, so a failure is one of `error_mapping`'s; after that it is
    OutcomeUnknown.
 """
@@ -47,36 +47,36 @@ class LocalStore:
 
     def get(self, key: str, most: int = LARGEST_BYTES) -> bytes:
         path = _path(key)
-        with file_system("read", path), opened(path) as file:
+        with file_system("read", path), open_regular_file(path) as file:
             check_size(path, os.fstat(file.fileno()).st_size, most)
             return file.read()
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         assert min(start, length) >= 0, "a range is counted from the start of the object"
         path = _path(key)
-        with file_system("read", path), opened(path) as file:
-            there = min(length, max(0, os.fstat(file.fileno()).st_size - start))
-            check_size(path, there, LARGEST_BYTES)
+        with file_system("read", path), open_regular_file(path) as file:
+            available = min(length, max(0, os.fstat(file.fileno()).st_size - start))
+            check_size(path, available, LARGEST_BYTES)
             file.seek(start)
-            return file.read(there)
+            return file.read(available)
 
     def head(self, key: str) -> ObjectMeta:
         path = _path(key)
         with file_system("read", path):
-            found = os.stat(path)
+            status = os.stat(path)
             if not os.path.isfile(path):
                 raise NotFound(key, url=self.url)
-        return _meta(key, found)
+        return file_meta(key, status)
 
     def list_from(self, directory: str, start: str = "") -> Iterator[ObjectMeta]:
         listed: list[bytes] = []
         with _listing(directory):
             listed = os.listdir(os.fsencode(_path(directory)))
         first = os.fsencode(start)
-        # A log has many names, of which few are wanted: only those are decoded and looked at.
+        # A log has many names, and a caller needs few: only these are decoded and statted.
         names = map(os.fsdecode, sorted(name for name in listed if name >= first))
-        found = (_file_meta(_below(directory, name)) for name in names if not _temporary(name))
-        return (meta for meta in found if meta is not None)
+        metas = (_listed_meta(_below(directory, name)) for name in names if not is_temporary(name))
+        return (meta for meta in metas if meta is not None)
 
     def list_all(self, directory: str) -> Iterator[ObjectMeta]:
         inner: list[str] = []
@@ -84,7 +84,7 @@ class LocalStore:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     inner.append(_below(directory, entry.name))
-                elif not _temporary(entry.name) and (meta := _file_meta(_below(directory, entry.name))) is not None:
+                elif not is_temporary(entry.name) and (meta := _listed_meta(_below(directory, entry.name))) is not None:
                     yield meta
         for below in inner:
             yield from self.list_all(below)
@@ -93,7 +93,7 @@ class LocalStore:
         path = _path(key)
         with self._written(path, data) as temporary:
             os.replace(temporary, path)
-        settle(path)
+        sync_entry(path)
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
         path = _path(key)
@@ -102,7 +102,7 @@ class LocalStore:
         with self._written(path, data) as temporary:
             created = take_name(temporary, path)
         if created:
-            settle(path)
+            sync_entry(path)
         return created
 
     def delete(self, key: str) -> None:
@@ -113,11 +113,11 @@ class LocalStore:
             return
         except OSError as error:
             raise os_error_as_table_error(error, "delete", path) from error
-        settle(path)
+        sync_entry(path)
 
     @contextmanager
     def _written(self, path: str, data: bytes) -> Iterator[str]:
-        """The bytes on disk under a temporary name, which is gone afterwards."""
+        """Write bytes to disk under a temporary name, which exists only inside the `with`."""
         directory = os.path.dirname(path)
         temporary = os.path.join(directory, f".{self._env.new_uuid()}{TEMPORARY}")
         with file_system("write", path):
@@ -130,12 +130,12 @@ class LocalStore:
                     os.fsync(descriptor)
                 yield temporary
             finally:
-                with suppress(OSError):  # a leftover is hidden, and must not make a done write look failed
+                with suppress(OSError):  # a leftover is hidden, and must not make a finished write fail
                     os.unlink(temporary)
 
 
-def opened(path: str) -> BinaryIO:
-    """A file to read, if it is one: a device or a pipe would never end, or never begin."""
+def open_regular_file(path: str) -> BinaryIO:
+    """Opens a regular file to read; reading a device or a pipe might never end, or never begin."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
@@ -154,7 +154,7 @@ def take_name(temporary: str, path: str) -> bool:
         if error.errno in _NO_LINKS:
             return _claim_name(temporary, path)
         if os.stat(temporary).st_nlink == 2:
-            return True  # over NFS a link can succeed and its answer be lost; what is there is our own file
+            return True  # over NFS a link can succeed and its response be lost; the name is our own file's
         if isinstance(error, FileExistsError):
             return False
         raise
@@ -173,7 +173,7 @@ def _claim_name(temporary: str, path: str) -> bool:
     return True
 
 
-def settle(path: str) -> None:
+def sync_entry(path: str) -> None:
     """Force a changed directory entry to disk."""
     try:
         _sync_directory(os.path.dirname(path))
@@ -182,7 +182,7 @@ def settle(path: str) -> None:
 
 
 def make_directory(directory: str) -> None:
-    """Make a directory and those above it, each on disk before the next; none where its name is one it cannot have."""
+    """Make a directory and its parents, each synced to disk before the next; an invalid name raises first."""
     with suppress(FileNotFoundError):
         os.stat(directory)
     missing: list[str] = []
@@ -213,33 +213,36 @@ def _path(key: str) -> str:
     raise Invalid(f"{key!r} cannot be the name of a file")
 
 
-def _temporary(name: str) -> bool:
+def is_temporary(name: str) -> bool:
+    """Whether a file is one that a writer has not finished."""
+    """Whether a file is one that a writer has not finished."""
     return name.startswith(".") and name.endswith(TEMPORARY)
 
 
-def _meta(key: str, found: os.stat_result) -> ObjectMeta:
-    return ObjectMeta(key, found.st_size, found.st_mtime_ns // 1_000_000)
+def file_meta(key: str, status: os.stat_result) -> ObjectMeta:
+    """What a file's status says of the object it holds."""
+    return ObjectMeta(key, status.st_size, status.st_mtime_ns // 1_000_000)
 
 
 def _below(directory: str, name: str) -> str:
     return f"{directory}/{name}" if directory else name
 
 
-def _file_meta(key: str) -> ObjectMeta | None:
-    """What is listed under a key; None for a directory, and for what went away since it was listed."""
+def _listed_meta(key: str) -> ObjectMeta | None:
+    """The meta of a listed file; None for a directory, and for a file that was deleted since."""
     path = _path(key)
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise os_error_as_table_error(error, "read", path) from error
-    return _meta(key, found) if stat.S_ISREG(found.st_mode) else None
+    return file_meta(key, status) if stat.S_ISREG(status.st_mode) else None
 
 
 @contextmanager
 def _listing(directory: str) -> Iterator[None]:
-    """Nothing is found where there is no directory."""
+    """A directory that does not exist has no entries."""
     try:
         yield
     except OSError as error:

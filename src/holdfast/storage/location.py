@@ -1,13 +1,12 @@
-"""Where a table is: a store, and the directory inside it.
+"""The location of a table (a store and a directory in it), and the conversions between paths in logs and file keys.
 
-Everywhere else a file is named by its *file key*: decoded and relative to the table's directory when it lies inside,
-otherwise its full decoded URL. This module makes file keys from what a log says, and locations from file keys.
+A *file key* names a file everywhere in Holdfast: decoded and relative to the table's directory when the file lies
+inside, otherwise its full decoded URL.
 
-1. Paths in a log are untrusted: one that leaves the table's directory is followed only into a directory that is a Delta
-   table itself, as in a shallow clone, or below a root that the user named; `storage.outside` decides.
+1. Paths in a log are untrusted: `storage.outside` decides whether one that leaves the table's directory may be read.
 2. Two spellings of one file (encoded, absolute, `file:/x` and `file:///x`, `a//b`, `./a`) give the same key.
 3. A key has no empty, `.` or `..` segment, so only a full URL contains `://`.
-4. Keys hold text that is valid UTF-8; a path that decodes to anything else is refused, not approximated.
+4. A key is valid UTF-8; a path that decodes to anything else is refused.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ _NETWORK_PATH = re.compile(r"//([^/]+)(/.*|$)", re.DOTALL)  # a URI without a sc
 
 _CANONICAL = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}  # other schemes of one store
 
-# A path that matches none of this is its own file key.
+# A path that does not match is its own file key.
 _NEEDS_WORK = r"[%:\x00]|^/|/$|//|(?:^|/)\.\.?(?:/|$)|^$"
 _MARKS = (b"%", b":", b"\0")
 _SLASH, _DOT = b"/."
 
-# Scalars made once: a plain value handed to a kernel would make pyarrow import pandas.
-_FALSE, _NOTHING = mask(np.zeros(1, bool))[0], strings([""])[0]
+# Scalars, because a plain value passed to a kernel would make pyarrow import pandas.
+_FALSE, _EMPTY = mask(np.zeros(1, bool))[0], strings([""])[0]
 _ZERO, _ONE = longs([0, 1])
 
 # What java.net.URI, and so Spark, percent-encodes in a path: all ASCII but the characters RFC 2396 allows there, and
@@ -48,9 +47,9 @@ _SPARK_ENCODES = rf'[\x00-\x20"#%<>?\[\\\]^`{{|}}\x7f-\xa0{_SPACES}]'
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A directory in a store, and where its log may point outside of it: anywhere, or below some URLs.
+    """A directory in a store, and where its log may refer to files outside of it.
 
-    `spelled` is the store's URL in the spelling the user's Spark knows (`s3a://bucket`) where that is not the store's.
+    `spelled` is the store's URL as the user's Spark spells it (`s3a://bucket`) where that is not the store's own.
     """
 
     store: ObjectStore
@@ -65,11 +64,11 @@ class Location:
 
     @property
     def anywhere(self) -> Location:
-        """The same place where paths are only names, of files that nobody opens: they may lead anywhere."""
+        """The same location with no check of paths outside, for callers that open no file."""
         return replace(self, allow_outside=True)
 
     def key(self, *parts: str) -> str:
-        """The store's key of something inside the directory."""
+        """The store key of something inside the directory."""
         return "/".join((self.directory, *parts)) if self.directory else "/".join(parts)
 
     def file_key(self, path: str) -> str:
@@ -82,14 +81,14 @@ class Location:
         return self._own_key([*self.directory.split("/"), *self._segments(path, path)], path)
 
     def file_keys(self, paths: pa.Array | pa.ChunkedArray) -> pa.Array:
-        """The file keys of many paths; only those that need decoding or checking are looked at one by one."""
+        """The file keys of many paths; only those that need decoding or checking are converted one by one."""
         flat = paths.combine_chunks() if isinstance(paths, pa.ChunkedArray) else paths
         if _all_plain(flat):
             return flat.cast(pa.string())
         return _mapped(flat, _NEEDS_WORK, self.file_key, otherwise=flat)
 
     def store_key(self, file_key: str) -> str:
-        """The store's key of a file key; one outside the table's own store cannot be had from it."""
+        """The store key of a file key in the table's own store; any other is Invalid."""
         if "://" not in file_key:
             return self.key(file_key)
         prefix = self.store.url + "/"
@@ -114,7 +113,7 @@ class Location:
     def spark_uri(self, file_key: str) -> str:
         """The URI as Spark's `_metadata.file_path` spells it: percent-encoded, one slash for local files."""
         root, path = self._spark_parts(file_key)
-        return root + re.sub(_SPARK_ENCODES, lambda found: quote(found[0], safe=""), path)
+        return root + re.sub(_SPARK_ENCODES, lambda match: quote(match[0], safe=""), path)
 
     def spark_path(self, file_key: str = "") -> str:
         """The path as Spark's readers and catalogs take it: the same place as `spark_uri`, with nothing encoded."""
@@ -133,7 +132,7 @@ class Location:
         return _mapped(file_keys, f"://|{_SPARK_ENCODES}", self.spark_uri, otherwise=plain)
 
     def spellings(self) -> list[Location]:
-        """The same place with its store spelled in each way that is known for it."""
+        """The same location with each spelling of its store's scheme."""
         scheme, _, authority = self.store.url.partition("://")
         return [replace(self, spelled=f"{one}://{authority}") for one, own in _CANONICAL.items() if own == scheme]
 
@@ -181,18 +180,18 @@ class Location:
 
 
 def is_inside(key: str) -> bool:
-    """Whether a text that should be the key of something inside a table is one: whole names and nothing that climbs."""
+    """Whether a text is the key of something inside a table: no URL, and no empty, `.` or `..` segment."""
     return "\x00" not in key and "://" not in key and all(part not in ("", ".", "..") for part in key.split("/"))
 
 
 def split_uri(path: str) -> tuple[str, str, str] | None:
     """Canonical scheme, authority and still encoded path of a URI; None for a path that is none."""
-    if found := _URI.match(path):
-        scheme = canonical_scheme(found[1])
-        authority = found[2] or ""
-        return scheme, "" if (scheme, authority) == ("file", "localhost") else authority, found[3]
-    if found := _NETWORK_PATH.match(path):
-        return "", found[1], found[2]
+    if match := _URI.match(path):
+        scheme = canonical_scheme(match[1])
+        authority = match[2] or ""
+        return scheme, "" if (scheme, authority) == ("file", "localhost") else authority, match[3]
+    if match := _NETWORK_PATH.match(path):
+        return "", match[1], match[2]
     return None
 
 
@@ -202,17 +201,17 @@ def canonical_scheme(scheme: str) -> str:
 
 
 def _resolved(segments: list[str]) -> list[str]:
-    done: list[str] = []
+    resolved: list[str] = []
     for segment in segments:
         if segment == "..":
-            del done[-1:]
+            del resolved[-1:]
         elif segment not in ("", "."):
-            done.append(segment)
-    return done
+            resolved.append(segment)
+    return resolved
 
 
 def _all_plain(paths: pa.Array) -> bool:
-    """Whether no path needs work, by one search through the text of all; it may say no where each one would say yes."""
+    """Whether no path needs conversion, by one search through all of them; False may be wrong, True never is."""
     if paths.null_count or not len(paths) or not pa.types.is_string(paths.type):
         return False
     _, offsets, data = paths.buffers()
@@ -230,32 +229,34 @@ def _all_plain(paths: pa.Array) -> bool:
     return not ((heads == _SLASH) | (heads == _DOT)).any() and not (letters[lasts] == _SLASH).any()
 
 
-def _mapped(values: pa.Array, pattern: str, one: Callable[[str], str], otherwise: pa.Array) -> pa.Array:
-    """`one` of the values that match the pattern, and `otherwise` of the others."""
-    needy = pc.fill_null(pc.match_substring_regex(values, pattern), _FALSE)
-    rest = otherwise.cast(pa.string())
-    if not pc.any(needy).as_py():
-        return rest
-    hard = values.filter(needy).cast(pa.string())
-    grouped = pc.match_substring(hard, "/")
-    singly = [one(value) for value in hard.filter(pc.invert(grouped)).to_pylist()]
-    done = pc.replace_with_mask(hard, pc.invert(grouped), strings(singly))
-    done = pc.replace_with_mask(done, grouped, _mapped_by_directory(hard.filter(grouped), pattern, one))
-    return pc.replace_with_mask(rest, needy, done)
+def _mapped(values: pa.Array, pattern: str, convert: Callable[[str], str], otherwise: pa.Array) -> pa.Array:
+    """Converts the values that match the pattern; the others are those of `otherwise`."""
+    matches = pc.fill_null(pc.match_substring_regex(values, pattern), _FALSE)
+    result = otherwise.cast(pa.string())
+    if not pc.any(matches).as_py():
+        return result
+    matching = values.filter(matches).cast(pa.string())
+    in_directory = pc.match_substring(matching, "/")
+    converted = [convert(value) for value in matching.filter(pc.invert(in_directory)).to_pylist()]
+    mapped = pc.replace_with_mask(matching, pc.invert(in_directory), strings(converted))
+    mapped = pc.replace_with_mask(
+        mapped, in_directory, _mapped_by_directory(matching.filter(in_directory), pattern, convert)
+    )
+    return pc.replace_with_mask(result, matches, mapped)
 
 
-def _mapped_by_directory(paths: pa.Array, pattern: str, one: Callable[[str], str]) -> pa.Array:
-    """`one` of paths that have a directory: asked once per directory where the name itself is plain."""
+def _mapped_by_directory(paths: pa.Array, pattern: str, convert: Callable[[str], str]) -> pa.Array:
+    """Converts paths that have a directory, once per directory where the file name itself needs no conversion."""
     parts = pc.split_pattern(paths, "/", max_splits=1, reverse=True)
     directories, names = pc.list_element(parts, _ZERO).dictionary_encode(), pc.list_element(parts, _ONE)
     heads = []
     for number, directory in enumerate(directories.dictionary.to_pylist()):
         try:
-            heads.append(one(f"{directory}/x").removesuffix("x"))
+            heads.append(convert(f"{directory}/x").removesuffix("x"))
         except Invalid:  # refused by the name of a file in it
-            one(paths.filter(pc.equal(directories.indices, number))[0].as_py())
+            convert(paths.filter(pc.equal(directories.indices, number))[0].as_py())
             raise
-    done = pc.binary_join_element_wise(strings(heads).take(directories.indices), names, _NOTHING)
+    mapped = pc.binary_join_element_wise(strings(heads).take(directories.indices), names, _EMPTY)
     odd_name = pc.match_substring_regex(names, pattern)
-    singly = [one(path) for path in paths.filter(odd_name).to_pylist()]
-    return pc.replace_with_mask(done, odd_name, strings(singly))
+    converted = [convert(path) for path in paths.filter(odd_name).to_pylist()]
+    return pc.replace_with_mask(mapped, odd_name, strings(converted))

@@ -1,8 +1,8 @@
-"""Objects in this process's memory, for tests and simulations.
+"""An object store in this process's memory, for tests and simulations.
 
 1. Every call is atomic: threads see calls in some order.
 2. A listing is the state at the moment of the call, whatever happens while it is read.
-3. Times come from the Env, one reading per write, so a run can be repeated exactly.
+3. Times come from the Env, which is read once per write, so that a run can be repeated exactly.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class MemoryStore:
         return self._url
 
     def get(self, key: str, most: int = LARGEST_BYTES) -> bytes:
-        data = self._found(key)[0]
+        data = self._entry(key)[0]
         check_size(f"{self.url}/{key}", len(data), most)
         return data
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         assert min(start, length) >= 0, "a range is counted from the start of the object"
-        return self._found(key)[0][start : start + length]
+        return self._entry(key)[0][start : start + length]
 
     def head(self, key: str) -> ObjectMeta:
-        data, modified_ms = self._found(key)
+        data, modified_ms = self._entry(key)
         return ObjectMeta(key, len(data), modified_ms)
 
     def list_from(self, directory: str, start: str = "") -> Iterator[ObjectMeta]:
@@ -72,22 +72,22 @@ class MemoryStore:
             if self._objects.pop(key, None) is not None:
                 del self._order[bisect_left(self._order, key)]
 
-    def _found(self, key: str) -> tuple[bytes, int]:
+    def _entry(self, key: str) -> tuple[bytes, int]:
         try:
             return self._objects[key]
         except KeyError:
             raise NotFound(key, url=self._url) from None
 
     def _below(self, prefix: str, start: str) -> list[ObjectMeta]:
-        found: list[ObjectMeta] = []
+        metas: list[ObjectMeta] = []
         with self._lock:
-            for at in range(bisect_left(self._order, prefix + start), len(self._order)):
-                key = self._order[at]
+            for index in range(bisect_left(self._order, prefix + start), len(self._order)):
+                key = self._order[index]
                 if not key.startswith(prefix):
                     break
                 data, modified_ms = self._objects[key]
-                found.append(ObjectMeta(key, len(data), modified_ms))
-        return found
+                metas.append(ObjectMeta(key, len(data), modified_ms))
+        return metas
 
     def _set(self, key: str, data: bytes) -> None:
         if key not in self._objects:

@@ -1,6 +1,6 @@
-"""What lies where no table is, and what to do about it: one sentence.
+"""The advice for a user who names a directory that is no Delta table: what is there, and what to do instead.
 
-1. At most LOOKED_AT names are looked at, however many there are.
+1. At most MOST_NAMES names of the directory are read.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ from pathlib import Path
 from holdfast.storage.error_mapping import file_system
 from holdfast.storage.location import Location
 
-LOOKED_AT = 2000
+MOST_NAMES = 2000
 _LOG = "_delta_log/"
 _NUMBER = re.compile(r"(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
-    """What to do with what is there, in the words of who asks; `{}` is the place."""
+class Remedies:
+    """What to do with what the directory holds, in terms of Python or of the command line; `{}` is its path."""
 
     parquet: str
     iceberg: str
     empty: str
 
 
-IN_PYTHON = Ways(
+IN_PYTHON = Remedies(
     parquet="make one of them, in place, with DeltaTable.convertToDelta(spark, 'parquet.`{}`')",
     iceberg="open it with IcebergTable.forMetadata(spark, '{}')",
     empty="make a table in it with DeltaTable.create(spark).location('{}')",
 )
 
 
-def advice(location: Location, ways: Ways = IN_PYTHON) -> str:
-    """Why there is no table at a place, and what to try."""
+def advice(location: Location, ways: Remedies = IN_PYTHON) -> str:
+    """Why there is no table at a location, and what to try."""
     where = _shown(location)
     if inside := _table_above(where):
         return f"{where} is inside a table: name its directory, {inside}"
     prefix = location.key("")
-    listed = islice(location.store.list_all(location.directory), LOOKED_AT)
+    listed = islice(location.store.list_all(location.directory), MOST_NAMES)
     names = [meta.key.removeprefix(prefix).lstrip("/") for meta in listed]
     if not names:
         return _nothing(location, ways)
-    described = [name for name in names if re.fullmatch(r"metadata/[^/]*\.metadata\.json", name)]
-    if described:
-        newest = max(described, key=lambda name: [int(n) for n in _NUMBER.findall(name.split("/")[-1])[:1]])
+    metadata_files = [name for name in names if re.fullmatch(r"metadata/[^/]*\.metadata\.json", name)]
+    if metadata_files:
+        newest = max(metadata_files, key=lambda name: [int(n) for n in _NUMBER.findall(name.split("/")[-1])[:1]])
         return f"{where} is an Iceberg table: {ways.iceberg.format(f'{where}/{newest}')}"
     if any(name.startswith(_LOG) for name in names):
         return f"there is no table at {where}: no commit is in its {_LOG[:-1]}, so copy the log again or check the path"
@@ -62,12 +62,12 @@ def advice(location: Location, ways: Ways = IN_PYTHON) -> str:
 
 
 def _shown(location: Location) -> str:
-    """A place as people name it: a local one by its path."""
+    """The URL of a location, or its path if it is local."""
     return f"/{location.directory}" if location.url.startswith("file:") else location.url
 
 
 def _table_above(where: str) -> str:
-    """The directory of the table that a place is in, as far as that is easily told."""
+    """The directory of the table around a path; on remote stores only where the path itself names a log."""
     inside, log, _ = f"{where}/".partition(f"/{_LOG}")
     if log:
         return inside
@@ -75,7 +75,7 @@ def _table_above(where: str) -> str:
     return next((str(parent) for parent in above if os.path.isdir(parent / _LOG)), "")
 
 
-def _nothing(location: Location, ways: Ways) -> str:
+def _nothing(location: Location, ways: Remedies) -> str:
     path = _shown(location)
     if not path.startswith("/"):
         return f"there is nothing at {path}: check the path, and that your credentials may list it"
@@ -87,6 +87,6 @@ def _nothing(location: Location, ways: Ways) -> str:
     while not os.path.isdir(parent):
         parent, name = os.path.split(parent)
     with file_system("list", parent):
-        near = difflib.get_close_matches(name, os.listdir(parent), n=1)
-    hint = f"did you mean {os.path.join(parent, near[0])}?" if near else "check the path"
+        similar = difflib.get_close_matches(name, os.listdir(parent), n=1)
+    hint = f"did you mean {os.path.join(parent, similar[0])}?" if similar else "check the path"
     return f"there is nothing at {path}: {hint}"

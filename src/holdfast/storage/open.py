@@ -1,11 +1,11 @@
-"""From what a user types to a Location.
+"""Opens the location and the store that a user's path names.
 
-A path is taken as Spark takes it: literally, with or without a scheme. Nothing is decoded, expanded or globbed, so
-`Location.url` opens the same place again.
+A path is taken literally, with or without a scheme, as Spark does: nothing is decoded, expanded or globbed, so
+`Location.url` opens the same location again.
 
 1. Spellings of one place (`s3a://b/t/`, `s3://b/t`, `file:/x`, `/x`) give the same store URL and directory.
-2. A scheme nobody knows is refused with the list of those we do.
-3. A memory store of one name is one store in the whole process.
+2. An unknown scheme is refused with the list of the known ones.
+3. A name of a memory store means one store in the whole process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from holdfast.storage.remote import RemoteStore
 
 ALLOW_OUTSIDE = "allow_outside"  # the storage option
 
-_LOOKERS = 16
+_THREADS = 16
 _SPELLED = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)(?://([^/]*))?(.*)", re.DOTALL)
 _KNOWN = "a local path, file:, s3://, s3a://, s3n://, gs://, gcs://, abfs://, abfss://, az://, memory://"
 
@@ -37,19 +37,18 @@ _KNOWN = "a local path, file:, s3://, s3a://, s3n://, gs://, gcs://, abfs://, ab
 def open_location(
     path: str, *, storage_options: Mapping[str, str] | None = None, allow_outside: bool | str | Sequence[str] = False
 ) -> Location:
-    """The place a path names. `storage_options` are obstore's or Hadoop's; without them the environment's are used.
+    """The location of a path. `storage_options` are obstore's or Hadoop's; without them the environment's are used.
 
     `allow_outside` are the roots below which the table may refer to files that are not its own, or True for anywhere.
-    Where only options can be given, `allow_outside` is one of them, with commas; so is HOLDFAST_ALLOW_OUTSIDE.
+    It can also be a storage option or HOLDFAST_ALLOW_OUTSIDE, with commas between roots.
     """
     options = dict(storage_options or {})
-    told = options.pop(ALLOW_OUTSIDE, None) or os.environ.get("HOLDFAST_ALLOW_OUTSIDE", "")
-    outside = _roots(allow_outside or told)
-    return replace(_opened(path, options or None), allow_outside=outside)
+    configured = options.pop(ALLOW_OUTSIDE, None) or os.environ.get("HOLDFAST_ALLOW_OUTSIDE", "")
+    return replace(_opened(path, options or None), allow_outside=_roots(allow_outside or configured))
 
 
-def told_outside(location: Location) -> dict[str, str]:
-    """What a location allows outside, as the option that says it again."""
+def allow_outside_option(location: Location) -> dict[str, str]:
+    """The storage option with which a location's `allow_outside` is opened again."""
     match location.allow_outside:
         case bool(anywhere):
             return {ALLOW_OUTSIDE: "true"} if anywhere else {}
@@ -57,30 +56,30 @@ def told_outside(location: Location) -> dict[str, str]:
             return {ALLOW_OUTSIDE: ",".join(roots)}
 
 
-def _roots(given: bool | str | Sequence[str]) -> Outside:
-    match given:
+def _roots(setting: bool | str | Sequence[str]) -> Outside:
+    match setting:
         case bool():
-            return given
-        case str() if given.lower() in ("true", "false", ""):
-            return given.lower() == "true"
+            return setting
+        case str() if setting.lower() in ("true", "false", ""):
+            return setting.lower() == "true"
         case str():
-            return _roots([root.strip() for root in given.split(",") if root.strip()])
+            return _roots([root.strip() for root in setting.split(",") if root.strip()])
         case os.PathLike():
-            return _roots([os.fspath(given)])
+            return _roots([os.fspath(setting)])
         case int() | float():
-            raise TypeError(f"allow_outside is True, False, a root or a list of roots, not {given!r}")
+            raise TypeError(f"allow_outside is True, False, a root or a list of roots, not {setting!r}")
         case _:
-            return tuple(dict.fromkeys(_opened(os.fspath(root), None).url for root in given))
+            return tuple(dict.fromkeys(_opened(os.fspath(root), None).url for root in setting))
 
 
 def _opened(path: str, storage_options: Mapping[str, str] | None) -> Location:
     if not path:
         raise Invalid("an empty path names no place; pass the directory of the table")
-    found = _SPELLED.fullmatch(path)
-    if found is None:
+    match = _SPELLED.fullmatch(path)
+    if match is None:
         return _local(os.path.abspath(path), storage_options)
-    scheme, authority = canonical_scheme(found[1]), found[2] or ""
-    directory = "/".join(filter(None, found[3].split("/")))
+    scheme, authority = canonical_scheme(match[1]), match[2] or ""
+    directory = "/".join(filter(None, match[3].split("/")))
     if ".." in directory.split("/") and scheme != "file":
         raise Invalid(f"{directory} climbs with `..`, which an object store does not have; write the path out")
     match scheme:
@@ -89,20 +88,20 @@ def _opened(path: str, storage_options: Mapping[str, str] | None) -> Location:
                 raise Invalid(f"file://{authority}/ names another machine; write file:/// before an absolute path")
             return _local(os.path.abspath(f"/{directory}"), storage_options)
         case "memory" | "s3" | "gs":
-            url, spelled = f"{scheme}://{_name(scheme, authority)}", f"{found[1]}://{authority}"
+            url, spelled = f"{scheme}://{_name(scheme, authority)}", f"{match[1]}://{authority}"
         case "abfs":
-            url, spelled = f"abfs://{_azure_authority(authority)}", f"{found[1]}://{authority}"
+            url, spelled = f"abfs://{_azure_authority(authority)}", f"{match[1]}://{authority}"
         case "az":
             url = f"abfs://{_name(scheme, authority)}@{_azure_account(storage_options)}.dfs.core.windows.net"
             spelled = url.replace("abfs:", "abfss:", 1)
         case _:
-            raise Invalid(f"{found[1]}: is not a scheme Holdfast knows; it can open {_KNOWN}")
+            raise Invalid(f"{match[1]}: is not a scheme Holdfast knows; it can open {_KNOWN}")
     store = open_store(StoreConfig.of(url, storage_options))
     return Location(store, directory, spelled=None if spelled == url else spelled)
 
 
 def place(location: Location, file_key: str) -> tuple[ObjectStore, str]:
-    """The store and key of a file; one outside the table is there only because it may be followed."""
+    """The store and key of a file, which may lie outside the table's store."""
     if "://" not in file_key or file_key.startswith(f"{location.store.url}/"):
         return location.store, location.store_key(file_key)
     outside = open_location(location.followed(file_key, file_key))
@@ -120,24 +119,22 @@ def is_there(location: Location, file_key: str) -> bool:
 
 
 def missing(location: Location, file_keys: Iterable[str]) -> Iterator[str]:
-    """Those of some files that do not exist, found by looking at each, a few at a time and no further than is asked.
+    """The files that do not exist, checked a few at a time and lazily.
 
-    A file outside that may not be followed is not looked at: for this table it is not there.
+    A file outside that the table may not read counts as missing.
     """
 
-    def is_gone(key: str) -> bool:
-        if "://" in key and not location.follows(key):
-            return True
-        return not is_there(location, key)
+    def is_missing(key: str) -> bool:
+        return ("://" in key and not location.follows(key)) or not is_there(location, key)
 
-    waiting = iter(file_keys)
-    with ThreadPoolExecutor(_LOOKERS) as pool:
-        while some := list(islice(waiting, _LOOKERS * 4)):
-            yield from (key for key, gone in zip(some, pool.map(is_gone, some), strict=True) if gone)
+    keys = iter(file_keys)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        while chunk := list(islice(keys, _THREADS * 4)):
+            yield from (key for key, absent in zip(chunk, pool.map(is_missing, chunk), strict=True) if absent)
 
 
 def open_store(config: StoreConfig) -> ObjectStore:
-    """The store a config describes: the same on the driver and in a task, except that memory is each process's own."""
+    """The store of a config, the same on the driver and in a task; a memory store belongs to its process."""
     match config.scheme:
         case "file":
             return LocalStore()

@@ -1,11 +1,9 @@
-"""What a table may refer to outside of its own directory.
+"""Decides whether a table may refer to a file outside of its own directory.
 
-The store is the machine, or a bucket with other people's data; only the directory is the table.
-
-1. A file outside is followed below a root that the user named, or into a directory that is a Delta table itself: the
-   nearest `_delta_log` above the file is that of a table whose files are its own, as a shallow clone's source is.
+1. A file outside may be read if it lies below a root that the user named, or in the directory of another Delta table of
+   the same store, as the files of a shallow clone do.
 2. In another store only a root that the user named counts.
-3. On this machine places are compared as they really are, with links resolved, those of the file itself too.
+3. Local paths are compared with all links resolved.
 """
 
 from __future__ import annotations
@@ -17,27 +15,24 @@ from typing import TypeAlias
 from holdfast.errors import Invalid
 from holdfast.storage.base import ObjectStore
 
-Outside: TypeAlias = bool | tuple[str, ...]  # nothing, anything, or what is below these URLs
+Outside: TypeAlias = bool | tuple[str, ...]  # nothing, anything, or files below these URLs
 
 _LOG = "_delta_log"
 _FIRST = "00000000000000000000."
 _VERSIONED = re.compile(r"[0-9]{20}\.")
 _MOST_TABLES = 10_000
-_tables: set[str] = set()  # directories that were seen to be tables: once is enough
+_tables: set[str] = set()  # directories known to be tables
 
 
 def follows(store: ObjectStore, outside: Outside, url: str) -> bool:
     """Whether a file at a URL may be read for a table in a store."""
-    if outside is True:
+    if in_roots(outside, url):
         return True
-    directory = real(url).rpartition("/")[0]
-    if outside and any(is_below(directory, real(root)) for root in outside):
-        return True
-    return f"{url}/".startswith(f"{store.url}/") and _in_table(store, directory)
+    return f"{url}/".startswith(f"{store.url}/") and _in_table(store, real(url).rpartition("/")[0])
 
 
 def in_roots(outside: Outside, url: str) -> bool:
-    """Whether a file at a URL is below a root, without a look at what lies there."""
+    """Whether the user allowed a URL, by a root above it or by allowing everything."""
     if isinstance(outside, bool):
         return outside
     directory = real(url).rpartition("/")[0]
@@ -64,11 +59,11 @@ def is_below(directory: str, root: str) -> bool:
 
 
 def _is_table(store: ObjectStore, directory: str) -> bool:
-    """Whether there is a log with a commit or a checkpoint: their names begin with a version."""
+    """Whether a directory has a log with a commit or a checkpoint: their names begin with a version."""
     try:
         first = next(iter(store.list_from(f"{directory}/{_LOG}", _FIRST)), None)
         return first is not None and _VERSIONED.match(first.name) is not None
-    except Invalid:  # who may not look there may not be led there
+    except Invalid:  # this user may not list it
         return False
 
 

@@ -1,11 +1,11 @@
 """Objects in S3, Google Cloud Storage or Azure, through obstore.
 
-1. Reads, deletes and plain puts are repeated inside obstore; a conditional put is sent exactly once. Repeated after a
-   lost answer it would meet its own object and report that somebody else had won.
-2. False from put_if_absent means that an object is there: S3 also refuses a put that merely collided with another
-   request in flight, so a refusal is confirmed by looking.
-3. What a server certainly refused raises Invalid (change address or credentials) or Unavailable (try again); a write
-   that failed in any other way raises OutcomeUnknown.
+1. obstore repeats reads, deletes and plain puts; a conditional put is sent exactly once. Repeated after a lost
+   response it would find its own object and report that another writer had won.
+2. False from put_if_absent means that the object exists: S3 also refuses a put that merely collided with another
+   request in flight, so a `head` confirms a refusal.
+3. A request that the server certainly refused raises Invalid (change address or credentials) or Unavailable (try
+   again); a write that failed in any other way raises OutcomeUnknown.
 4. No error carries a credential, and none carries obstore's own exception, whose text quotes whole requests.
 """
 
@@ -67,17 +67,17 @@ class RemoteStore:
         return self._repeating
 
     def get(self, key: str, most: int = LARGEST_BYTES) -> bytes:
-        with self.asking("read", key):
-            answer = obstore.get(self._repeating, key)
-            check_size(f"{self.url}/{key}", answer.meta["size"], most)
-            return bytes(answer.bytes())
+        with self.translating_errors("read", key):
+            response = obstore.get(self._repeating, key)
+            check_size(f"{self.url}/{key}", response.meta["size"], most)
+            return bytes(response.bytes())
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         assert min(start, length) >= 0, "a range is counted from the start of the object"
         if length == 0:
             self.head(key)
             return b""
-        with self.asking("read", key):
+        with self.translating_errors("read", key):
             try:
                 return bytes(obstore.get_range(self._repeating, key, start=start, length=length))
             except BaseError as error:
@@ -86,29 +86,29 @@ class RemoteStore:
                 raise
 
     def head(self, key: str) -> ObjectMeta:
-        with self.asking("read", key):
+        with self.translating_errors("read", key):
             return _meta(obstore.head(self._repeating, key))
 
     def list_from(self, directory: str, start: str = "") -> Iterator[ObjectMeta]:
         prefix = f"{directory}/" if directory else ""
-        found: list[ObjectMeta] = []
+        metas: list[ObjectMeta] = []
         # obstore lists what comes after its offset; without its last character `start` itself does.
         after: str | None = prefix + start[:-1]
         while after is not None:
-            after = self._list_into(found, prefix, after)
-        return iter(sorted((meta for meta in found if meta.name >= start), key=lambda meta: meta.name.encode()))
+            after = self._list_into(metas, prefix, after)
+        return iter(sorted((meta for meta in metas if meta.name >= start), key=lambda meta: meta.name.encode()))
 
     def list_all(self, directory: str) -> Iterator[ObjectMeta]:
-        with self.asking("list", directory):
+        with self.translating_errors("list", directory):
             for page in obstore.list(self._repeating, directory or None, chunk_size=_PAGE):
                 yield from (_meta(entry) for entry in page if entry["path"] != directory)
 
     def put(self, key: str, data: bytes) -> None:
-        with self.asking("write", key):
+        with self.translating_errors("write", key):
             obstore.put(self._repeating, key, data)
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
-        with self.asking("write", key):
+        with self.translating_errors("write", key):
             try:
                 obstore.put(self._once, key, data, mode="create", use_multipart=False)
             except AlreadyExistsError:
@@ -122,11 +122,11 @@ class RemoteStore:
         return False
 
     def upload(self, key: str) -> Upload:
-        """Begin an object that is written piece by piece."""
+        """Begin a multipart upload."""
         return Upload(self, key)
 
     def delete(self, key: str) -> None:
-        with self.asking("delete", key):
+        with self.translating_errors("delete", key):
             try:
                 obstore.delete(self._repeating, key)
             except FileNotFoundError as error:
@@ -134,8 +134,8 @@ class RemoteStore:
                     raise
 
     def delete_many(self, keys: Sequence[str]) -> None:
-        """Remove objects, as many per request as the server takes; what is not there is no error."""
-        with self.asking("delete", keys[0] if keys else ""):
+        """Remove objects, as many per request as the server takes; a missing one is no error."""
+        with self.translating_errors("delete", keys[0] if keys else ""):
             try:
                 obstore.delete(self._repeating, keys)
             except FileNotFoundError as error:
@@ -144,25 +144,25 @@ class RemoteStore:
                 missing = True
             else:
                 missing = False
-        if missing:  # some servers stop there, and do not say at which
+        if missing:  # some servers stop at a missing object and do not say at which
             for key in keys:
                 self.delete(key)
 
-    def _list_into(self, found: list[ObjectMeta], prefix: str, after: str) -> str | None:
-        """List until done, or until a page ends inside a sub-directory: then where to go on, behind it."""
-        with self.asking("list", prefix):
+    def _list_into(self, metas: list[ObjectMeta], prefix: str, after: str) -> str | None:
+        """List to the end (None), or to a page that ends in a sub-directory: then the offset behind that directory."""
+        with self.translating_errors("list", prefix):
             for page in obstore.list(self._repeating, prefix or None, offset=after or None, chunk_size=_PAGE):
                 names = [entry["path"][len(prefix) :] for entry in page]
-                found.extend(_meta(entry) for entry, name in zip(page, names, strict=True) if name and "/" not in name)
-                below, inside, _ = names[-1].partition("/")
-                behind = f"{prefix}{below}/\U0010ffff"
-                if self._seeks and inside and len(page) == _PAGE and behind > after:
-                    return behind
+                metas.extend(_meta(entry) for entry, name in zip(page, names, strict=True) if name and "/" not in name)
+                directory, slash, _ = names[-1].partition("/")
+                next_offset = f"{prefix}{directory}/\U0010ffff"
+                if self._seeks and slash and len(page) == _PAGE and next_offset > after:
+                    return next_offset
         return None
 
     @contextmanager
-    def asking(self, verb: str, key: str) -> Iterator[None]:
-        """Errors of obstore as those that say what to do next."""
+    def translating_errors(self, verb: str, key: str) -> Iterator[None]:
+        """Turns errors of obstore into errors of `holdfast.errors`."""
         try:
             yield
         except (BaseError, OSError, ValueError) as error:
@@ -178,8 +178,8 @@ class RemoteStore:
             return Invalid(f"cannot {verb} {place}: the credentials are not accepted ({reason})")
         if isinstance(error, ValueError) or (status is not None and 400 <= status < 500 and status not in _TRY_AGAIN):
             return Invalid(f"cannot {verb} {place}: {reason}")
-        certain = status in _TRY_AGAIN or _NOT_CONNECTED in str(error)
-        if verb in ("read", "list") or certain:
+        not_written = status in _TRY_AGAIN or _NOT_CONNECTED in str(error)
+        if verb in ("read", "list") or not_written:
             return Unavailable(f"cannot {verb} {place}: {reason}")
         return OutcomeUnknown(f"no answer whether the {verb} of {place} was done: {reason}")
 
@@ -195,36 +195,39 @@ class RemoteStore:
 
 
 class Upload:
-    """An object in the making: it appears whole when it is finished, and never if it is not."""
+    """A multipart upload, which Arrow writes into as a file: the object appears when `finish` returns, or never."""
 
-    closed = False  # as Arrow asks of a file
+    closed = False  # Arrow reads it
 
     def __init__(self, store: RemoteStore, key: str) -> None:
         self._store = store
         self._key = key
-        with store.asking("write", key):
+        with store.translating_errors("write", key):
             self._writer = obstore.open_writer(store.client, key, buffer_size=_PART, max_concurrency=_PARTS_AT_ONCE)
 
     def write(self, data: bytes | memoryview) -> int:
-        """`data` is whatever has bytes in a row: Arrow hands over memory of any item type, and obstore takes `u8`."""
-        with self._store.asking("write", self._key):
+        """Arrow passes buffers of any item type, and obstore takes bytes only."""
+        with self._store.translating_errors("write", self._key):
             return self._writer.write(memoryview(data).cast("B"))
 
     def finish(self) -> None:
         """Make the object appear."""
-        with self._store.asking("write", self._key):
+        with self._store.translating_errors("write", self._key):
             self._writer.close()
 
     def flush(self) -> None:
-        """Nothing can be seen before the end."""
+        """Arrow calls this; parts are sent when they are full."""
 
     def close(self) -> None:
-        """Arrow closes what it lets go of, which must not make half an object appear."""
+        """Arrow closes a file it drops, which must not make half an object appear."""
 
 
 def _client(config: StoreConfig, *, max_retries: int) -> _Client:
     # obstore types each option by name; StoreConfig has checked the names, and text is accepted for every one.
-    settings: Any = {"retry_config": {"max_retries": max_retries, "retry_timeout": _PATIENCE}, "config": config.options}
+    settings: dict[str, Any] = {
+        "retry_config": {"max_retries": max_retries, "retry_timeout": _PATIENCE},
+        "config": config.options,
+    }
     try:
         match config.scheme:
             case "s3":
@@ -243,8 +246,8 @@ def _client(config: StoreConfig, *, max_retries: int) -> _Client:
 
 
 def _status(error: Exception) -> int | None:
-    found = _STATUS.search(str(error))
-    return int(found[1]) if found else None
+    match = _STATUS.search(str(error))
+    return int(match[1]) if match else None
 
 
 def _no_container(error: Exception) -> bool:

@@ -1,6 +1,6 @@
-"""Where data files are written: outputs that Arrow writes into, which appear whole or not at all.
+"""Output files that Arrow writes into, which appear whole or not at all.
 
-A sink belongs to one table's directory and opens outputs by file key. It travels to tasks as a value.
+A sink belongs to one table's directory and opens outputs by file key. It can be pickled into tasks.
 
 1. An output is visible once `close` has returned, and not before; one that is aborted or dropped never is.
 2. No output replaces an object of a local or memory store; names in a remote one are expected to be fresh.
@@ -15,30 +15,30 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
 from holdfast.errors import Unavailable
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.error_mapping import file_system
-from holdfast.storage.local import TEMPORARY, LocalStore, make_directory, settle, take_name
+from holdfast.storage.local import TEMPORARY, LocalStore, make_directory, sync_entry, take_name
 from holdfast.storage.location import Location
 from holdfast.storage.remote import RemoteStore, Upload
 
 
 class OutputFile(Protocol):
-    """One object in the making."""
+    """An object that is being written."""
 
     @property
-    def file(self) -> Any:
-        """What Arrow writes into, inside of `writing`."""
+    def file(self) -> pa.NativeFile:
+        """What Arrow writes into, within `writing`."""
 
     def writing(self) -> AbstractContextManager[None]:
-        """While something is written: what the file system refuses is an error of the tree."""
+        """Turns errors of the file system during a write into errors of `holdfast.errors`."""
 
     def close(self) -> int:
-        """Make the object appear; gives the time of it in milliseconds."""
+        """Make the object appear; returns its time of change in milliseconds."""
 
     def abort(self) -> None:
         """Leave nothing behind that could be taken for the object."""
@@ -62,7 +62,7 @@ def open_sink(location: Location, now_ms: Callable[[], int]) -> FileSink:
 
 
 def put(sink: FileSink, key: str, pieces: Iterable[bytes]) -> None:
-    """An object of pieces that come one after another; none where one of them fails to come."""
+    """Write an object from pieces; where a piece raises, no object appears."""
     output = sink.open(key)
     try:
         for piece in pieces:
@@ -131,7 +131,7 @@ class _LocalOutput:
                 raise Unavailable(f"{self._path} exists already; nothing was written: try again under a fresh name")
             modified_ms = os.stat(self._path).st_mtime_ns // 1_000_000
         self._discard()
-        settle(self._path)
+        sync_entry(self._path)
         return modified_ms
 
     def abort(self) -> None:
@@ -150,14 +150,14 @@ class _RemoteOutput:
         self.file = pa.PythonFile(upload, mode="w")
 
     def writing(self) -> AbstractContextManager[None]:
-        return nullcontext()  # the upload has errors of the tree itself
+        return nullcontext()  # the upload translates its errors itself
 
     def close(self) -> int:
         self._upload.finish()
         return time.time_ns() // 1_000_000
 
     def abort(self) -> None:
-        """Parts that were uploaded never become an object; the store's own rules clear them away."""
+        """Uploaded parts never become an object; the bucket's lifecycle rules remove them."""
 
 
 @dataclass(slots=True)
@@ -165,7 +165,7 @@ class _StoreOutput:
     store: ObjectStore
     key: str
     now_ms: Callable[[], int]
-    file: Any = field(default_factory=pa.BufferOutputStream)
+    file: pa.BufferOutputStream = field(default_factory=pa.BufferOutputStream)
 
     def writing(self) -> AbstractContextManager[None]:
         return nullcontext()

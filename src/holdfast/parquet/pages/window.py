@@ -19,7 +19,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.storage.local import opened
+from holdfast.storage.local import open_regular_file
 
 NEAR = 64 << 10  # bytes that are cheaper to read than to leave out
 LONG = 8 << 20  # bytes that come sooner in several reads
@@ -83,7 +83,7 @@ class Mappings:
             if found is not None and found[0] == version:
                 self._kept.move_to_end(path)
                 return found
-        with opened(path) as file:
+        with open_regular_file(path) as file:
             made = (version, np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8))
         with self._lock:
             self._kept[path] = made

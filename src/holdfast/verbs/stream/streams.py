@@ -17,7 +17,7 @@ from holdfast.engines.spark.conditions import stated_in_text
 from holdfast.errors import Invalid
 from holdfast.plan.changefeed.stream import STORAGE, asked_of
 from holdfast.storage.location import Location
-from holdfast.storage.open import told_outside
+from holdfast.storage.open import allow_outside_option
 from holdfast.storage.remote import RemoteStore
 from holdfast.verbs.commit.retry import retry_of
 from holdfast.verbs.dml.merge import Duplicates
@@ -130,4 +130,4 @@ class StreamVerbs(TableBase):
 def _storage(location: Location) -> dict[str, str]:
     """The options that a table was opened with."""
     options = location.store.config.options if isinstance(location.store, RemoteStore) else {}
-    return {**options, **told_outside(location)}
+    return {**options, **allow_outside_option(location)}
