@@ -119,7 +119,7 @@ class Target:
             state = found.newest(None)
         number = int(version) if version is not None and version.isdigit() else version
         moment = None if at is None else moment_ms(at, zone="UTC")
-        return iceberg.moved(state, version=number, timestamp_ms=moment)
+        return iceberg.time_travel(state, version=number, timestamp_ms=moment)
 
     def _refuse_iceberg(self) -> None:
         if self.is_iceberg:
