@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from holdfast import DeltaTable
 from holdfast.engines.local.changefeed import LocalChangeReader
-from holdfast.plan.changefeed.stream import asked_of
+from holdfast.plan.changefeed.stream import parse_options
 from holdfast.verbs.stream.follow import StreamFollower
 from tests.disk.delta_tables import plain
 from tests.disk.stream_tables import KINDS, run_all, some
@@ -50,7 +50,7 @@ def test_offsets_mean_what_they_meant(tmp_path: Path, kind: str) -> None:
     offsets = sorted((root / "checkpoints" / kind / "offsets").glob("[0-9]*"), key=lambda file: int(file.name))
     assert len(offsets) == 1 + max(batch for batch, _ in batches)
     for file in offsets:
-        follower = StreamFollower(asked_of({"path": str(path), **KINDS[kind]}))
+        follower = StreamFollower(parse_options({"path": str(path), **KINDS[kind]}))
         at = follower.offset(json.loads(file.read_text().splitlines()[-1]))
         later = [row["n"] for batch, row in batches if batch > int(file.name)]
         while (end := follower.latest(at, None)) != at:

@@ -22,25 +22,25 @@ from holdfast.plan.changefeed.stream import (
     FromNow,
     FromVersion,
     Offset,
-    asked_of,
     offset_of,
+    parse_options,
 )
 from tests.support.depth import examples
 
 
 def asked(**options: str) -> Any:
-    return asked_of({"path": "memory://x/t", **options})
+    return parse_options({"path": "memory://x/t", **options})
 
 
 def test_what_is_asked_for() -> None:
-    assert asked().told == Appends()
+    assert asked().content == Appends()
     assert asked().start == FromNow()
     assert asked().limits == BatchLimits(1000, None)
-    assert asked(IGNORECHANGES="true", skipchangecommits="True").told == Appends(changes=True, skips=True)
-    assert asked(ignoreDeletes="true").told == Appends(deletes=True)
-    assert asked(readChangeFeed="true").told == Feed()
-    assert asked(kind="min-delta", dropUnchanged="true").told == ChangeQuery(ChangeKind.MIN_DELTA, (), False, True)
-    assert asked(kind="upsert", keys="a, b", includeDeleted="true").told == ChangeQuery(
+    assert asked(IGNORECHANGES="true", skipchangecommits="True").content == Appends(changes=True, skips=True)
+    assert asked(ignoreDeletes="true").content == Appends(deletes=True)
+    assert asked(readChangeFeed="true").content == Feed()
+    assert asked(kind="min-delta", dropUnchanged="true").content == ChangeQuery(ChangeKind.MIN_DELTA, (), False, True)
+    assert asked(kind="upsert", keys="a, b", includeDeleted="true").content == ChangeQuery(
         ChangeKind.UPSERT, ("a", "b"), True
     )
     assert asked(startingVersion="latest").start == FromLatest()

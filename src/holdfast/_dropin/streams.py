@@ -22,7 +22,7 @@ from holdfast._dropin.saving import SaveRequest, refuse_options, save, save_as_t
 from holdfast.engines.spark.session.catalog import split
 from holdfast.engines.spark.session.unpatched import plain
 from holdfast.errors import Invalid, Unsupported
-from holdfast.plan.changefeed.stream import asked_of
+from holdfast.plan.changefeed.stream import parse_options
 from holdfast.sql.resolver import TableResolver
 from holdfast.storage.open import open_location
 from holdfast.table.delta import DeltaTable
@@ -93,7 +93,7 @@ def _stream(spark: SparkSession, place: str, options: SourceOptions) -> DataFram
     if options.get("startingTimestamp") is not None:
         given["timeZone"] = spark.conf.get("spark.sql.session.timeZone") or "UTC"
     given |= {f"storage.{name}": value for name, value in (options.storage() or {}).items() if name.startswith("fs.")}
-    asked_of({**given, "path": location.spark_path()})  # refuses here what the query would refuse later
+    parse_options({**given, "path": location.spark_path()})  # refuses here what the query would refuse later
     _let_stream(spark)
     reader = plain(type(spark).__dict__["readStream"].fget)(spark)
     found: DataFrame = reader.format(FORMAT).options(**given).load(location.spark_path())

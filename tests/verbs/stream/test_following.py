@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from holdfast import DeltaTable
 from holdfast.engines.local.changefeed import LocalChangeReader
 from holdfast.errors import Invalid, UnknownVersion
-from holdfast.plan.changefeed.stream import Offset, asked_of
+from holdfast.plan.changefeed.stream import Offset, parse_options
 from holdfast.verbs.stream.batch_plan import parts
 from holdfast.verbs.stream.follow import StreamFollower
 from tests.support.depth import examples
@@ -31,7 +31,7 @@ KINDS = ("append-only", "upsert", "min-delta", "full-delta")
 
 
 def follow(path: str, **options: str) -> StreamFollower:
-    return StreamFollower(asked_of({"path": path, **options}))
+    return StreamFollower(parse_options({"path": path, **options}))
 
 
 def read(follower: StreamFollower, start: Offset, end: Offset) -> pa.Table:
@@ -45,7 +45,7 @@ def read(follower: StreamFollower, start: Offset, end: Offset) -> pa.Table:
 
 def batches(path: str, **options: str) -> Iterator[tuple[Offset, Offset, pa.Table]]:
     """Batches up to the end of the table, each by a follower that was started anew from a stored offset."""
-    asked = asked_of({"path": path, **options})
+    asked = parse_options({"path": path, **options})
     at = follow(path, **options).initial()
     while True:
         follower = follow(path, **options)

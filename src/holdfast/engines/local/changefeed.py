@@ -22,7 +22,6 @@ from holdfast.engines.local.join import Rows, index
 from holdfast.engines.local.scan import LocalRunner
 from holdfast.errors import Invalid
 from holdfast.plan.changefeed.moves import Reading
-from holdfast.plan.changefeed.narrow import Rest, is_wide, labels, narrowed
 from holdfast.plan.changefeed.query import (
     AFTER,
     BEFORE,
@@ -37,8 +36,9 @@ from holdfast.plan.changefeed.query import (
     ROW_VERSION,
     ChangesPlan,
     scan_of,
-    scan_of_told,
+    scan_of_recorded,
 )
+from holdfast.plan.changefeed.skip_moved import ChangedPositions, pays_off, without_moved
 from holdfast.rows.columns import ROW_ID
 from holdfast.rows.words import mask
 from holdfast.schema.arrow import arrow_schema
@@ -58,22 +58,22 @@ class LocalChangeReader:
 
     def changes(self, plan: ChangesPlan) -> pa.Table:
         """The changes a plan asks for."""
-        plan = self._narrowed(plan)
+        plan = self._without_moved(plan)
         parts = [self._certain(plan, r) for r in plan.certain]
-        parts += [self._told(plan, r) for r in plan.told]
+        parts += [self._recorded(plan, r) for r in plan.recorded]
         if plan.left or plan.arrived:
             left = self._side(plan, plan.left, plan.needs_left)
             parts += _paired(plan, left, self._side(plan, plan.arrived, plan.fields))
         return _ordered(plan, pa.concat_tables([_outputs(plan).empty_table(), *parts]))
 
-    def _narrowed(self, plan: ChangesPlan) -> ChangesPlan:
-        if not is_wide(plan, MANY):
+    def _without_moved(self, plan: ChangesPlan) -> ChangesPlan:
+        if not pays_off(plan, MANY):
             return plan
         left, arrived = (self._places(plan, side) for side in (plan.left, plan.arrived))
         before, after = _pairs(left, arrived, (ID,), nulls=False)
         versions = (rows.column(ROW_VERSION).take(pa.array(at)) for rows, at in ((left, before), (arrived, after)))
         carried = np.asarray(pc.equal(*versions))
-        return narrowed(plan, _rest(left, before, carried), _rest(arrived, after, carried))
+        return without_moved(plan, _rest(left, before, carried), _rest(arrived, after, carried))
 
     def _places(self, plan: ChangesPlan, readings: Sequence[Reading]) -> pa.Table:
         """Rows of a side without their columns: what pairs them, and where they are."""
@@ -84,7 +84,7 @@ class LocalChangeReader:
             commits, _ = _labels(reading, which)
             told = rows.select([ID, ROW_VERSION, INDEX]).append_column(_COMMIT, commits)
             parts.append(told.append_column(_LABEL, pa.array(which + first)))
-            first += labels([reading])
+            first += sum(map(len, reading.labels))
         return pa.concat_tables(parts)
 
     def _certain(self, plan: ChangesPlan, reading: Reading) -> pa.Table:
@@ -108,8 +108,8 @@ class LocalChangeReader:
         rows = rows.append_column(_COMMIT, commits).append_column(_CHANGE, changes)
         return rows.select([*(f.name for f in fields), ID, ROW_VERSION, _COMMIT, _CHANGE])
 
-    def _told(self, plan: ChangesPlan, reading: Reading) -> pa.Table:
-        rows = self.runner.scan(scan_of_told(plan, reading), reading.hidden)
+    def _recorded(self, plan: ChangesPlan, reading: Reading) -> pa.Table:
+        rows = self.runner.scan(scan_of_recorded(plan, reading), reading.hidden)
         commits, _ = _labels(reading, _which(reading, rows))
         ids = pa.nulls(rows.num_rows, pa.int64())
         types = rows.column(CHANGE_TYPE)
@@ -145,7 +145,7 @@ def _labels(reading: Reading, which: Rows) -> tuple[pa.Array, pa.Array]:
     return versions.take(at), changes.take(at)
 
 
-def _rest(rows: pa.Table, paired: Rows, carried: NDArray[np.bool_]) -> Rest:
+def _rest(rows: pa.Table, paired: Rows, carried: NDArray[np.bool_]) -> ChangedPositions:
     """Where the rows of a side are that did not merely move."""
     is_paired, stays = np.zeros(rows.num_rows, bool), np.ones(rows.num_rows, bool)
     is_paired[paired], stays[paired[carried]] = True, False

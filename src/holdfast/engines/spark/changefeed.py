@@ -27,7 +27,7 @@ from holdfast.engines.spark.scan.native import SparkRunner
 from holdfast.engines.spark.scan.scratch import scratch_for
 from holdfast.engines.spark.types import named, spark_struct
 from holdfast.model.snapshot import HiddenRows
-from holdfast.plan.changefeed.moves import Label, Reading, shown
+from holdfast.plan.changefeed.moves import Label, Reading, without_dvs
 from holdfast.plan.changefeed.query import (
     AFTER,
     BEFORE,
@@ -42,7 +42,7 @@ from holdfast.plan.changefeed.query import (
     ROW_VERSION,
     ChangesPlan,
     scan_of,
-    scan_of_told,
+    scan_of_recorded,
 )
 from holdfast.rows.columns import ROW_ID
 from holdfast.schema.constraints import quoted
@@ -62,7 +62,7 @@ class SparkChangeReader:
     def changes(self, plan: ChangesPlan) -> DataFrame:
         """The changes a plan asks for."""
         parts = [self._certain(plan, r) for r in plan.certain]
-        parts += [self._told(plan, r) for r in plan.told]
+        parts += [self._recorded(plan, r) for r in plan.recorded]
         if plan.left or plan.arrived:
             parts.append(self._paired(plan))
         if not parts:
@@ -73,8 +73,8 @@ class SparkChangeReader:
         rows = self._read(plan, reading, plan.fields)
         return rows.select(*(named(f.name) for f in plan.fields), *_given(plan, _CHANGE, F.col(ID)))
 
-    def _told(self, plan: ChangesPlan, reading: Reading) -> DataFrame:
-        rows = SparkRunner(self.spark).scan(scan_of_told(plan, reading), HiddenRows())
+    def _recorded(self, plan: ChangesPlan, reading: Reading) -> DataFrame:
+        rows = SparkRunner(self.spark).scan(scan_of_recorded(plan, reading), HiddenRows())
         rows = self._labelled(plan, reading, rows).where(F.col(CHANGE_TYPE).isin(sorted(plan.shows)))
         return rows.select(
             *(named(f.name) for f in plan.fields), *_given(plan, CHANGE_TYPE, F.lit(None).cast("bigint"))
@@ -83,7 +83,7 @@ class SparkChangeReader:
     def _read(self, plan: ChangesPlan, reading: Reading, fields: Sequence[Field]) -> DataFrame:
         """The rows of a reading: columns, id, row version, commit and change."""
         scan = scan_of(plan, reading, fields)
-        rows = SparkRunner(self.spark).scan(replace(scan, files=shown(scan.files)), HiddenRows())
+        rows = SparkRunner(self.spark).scan(replace(scan, files=without_dvs(scan.files)), HiddenRows())
         rows = self._labelled(plan, reading, rows)
         if ID not in rows.columns:
             rows = rows.withColumns({name: F.lit(None).cast("bigint") for name in (ID, ROW_VERSION)})

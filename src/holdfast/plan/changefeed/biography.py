@@ -41,8 +41,8 @@ class Event:
         when = "" if self.timestamp_ms is None else _shown(self.timestamp_ms)
         version = "" if self.version is None else f"version {self.version}"
         place = "" if self.file is None else f"{self.file}, position {self.position}"
-        told = [text for text in (place, self.detail) if text]
-        return f"{when:23}  {version:12}  {self.operation or '':22}  {self.what.value:10}  {'; '.join(told)}".rstrip()
+        notes = [text for text in (place, self.detail) if text]
+        return f"{when:23}  {version:12}  {self.operation or '':22}  {self.what.value:10}  {'; '.join(notes)}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)

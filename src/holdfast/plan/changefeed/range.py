@@ -1,17 +1,17 @@
-"""Whether a stretch of commits can be told as changes of rows, and the version to name where it cannot. Pure.
+"""Checks that the changes of a commit range can be computed exactly. Pure.
 
 A row can be followed through a commit that moves it only if the commit carries its id. A commit that adds new files and
-takes rows out of old ones may have moved rows; one that only adds, only takes out, puts new rows in the place of old
-ones, or brings back old files has not.
+removes rows from old ones may have moved rows. A commit that only adds, only removes, replaces rows by new ones or
+restores old files has moved none.
 
-1. Every refusal names the first version in the way, and what to ask for instead.
-2. Rows of every commit of the stretch can be read as rows of its last schema, or the stretch is refused.
+1. Every error names the first version that prevents an answer, and what to ask for instead.
+2. A range whose rows cannot all be read under its last schema is refused.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import pyarrow as pa
 
@@ -37,69 +37,80 @@ _BRINGS_NEW_ROWS = frozenset(
 )
 
 
-def blurred(stretch: CommitRange) -> Iterator[CommitFacts]:
+def check_range(commit_range: CommitRange, *, by_id: bool, recorded: Collection[int] = frozenset()) -> frozenset[int]:
+    """Refuse a range whose changes cannot be computed exactly.
+
+    By row id, a commit that may have moved rows without their ids is refused unless its version is in `recorded`, the
+    versions with change data files. Returns the versions whose change data files have to be used for that reason.
+    """
+    refuse_unreadable(commit_range)
+    untraceable = list(_untraceable(commit_range)) if by_id else []
+    for commit in untraceable:
+        if commit.version not in recorded:
+            raise _no_identity(commit_range, commit)
+    return frozenset(commit.version for commit in untraceable)
+
+
+def refuse_unreadable(commit_range: CommitRange) -> None:
+    """Refuse a range with rows that cannot be read under its last schema."""
+    after = commit_range.after
+    last = Described(after.schema, after.partition_columns, after.identity is not None, False)
+    steps: list[tuple[int, Described]] = [(commit_range.start, commit_range.first)]
+    if commit_range.before is not None:
+        old = commit_range.before
+        steps.insert(0, (old.version, Described(old.schema, old.partition_columns, old.identity is not None, False)))
+    steps += [(c.version, c.described) for c in commit_range.commits[1:] if c.described is not None]
+    trouble = [(n, reason) for n, (_, was) in enumerate(steps) if (reason := _trouble(was, last)) is not None]
+    if not trouble:
+        return
+    at, reason = trouble[-1]
+    version = steps[at + 1][0]
+    raise Invalid(
+        f"version {version} of {after.location.url} changed its schema so that older rows cannot be read under the "
+        f"schema of version {commit_range.end}: {reason}; ask for the changes up to version {version - 1} and from "
+        f"version {version + 1} on"
+    )
+
+
+def _untraceable(commit_range: CommitRange) -> Iterator[CommitFacts]:
     """Commits that may have moved rows without carrying their ids."""
-    added, removed = _keys(stretch.added), _keys(stretch.removed)
-    for commit in stretch.commits:
+    added, removed = _keys(commit_range.added), _keys(commit_range.removed)
+    for commit in commit_range.commits:
         if commit.keeps_ids or (commit.operation in _BRINGS_NEW_ROWS and not commit.copied_rows):
             continue
         if commit.version in removed and added[commit.version] - removed[commit.version]:
             yield commit
 
 
-def refuse_blurred(stretch: CommitRange, commits: Iterator[CommitFacts]) -> None:
-    """Say why rows cannot be followed through a commit, and what would help."""
-    commit = next(commits, None)
-    if commit is None:
-        return
+def _no_identity(commit_range: CommitRange, commit: CommitFacts) -> NoRowIdentity:
     what = f"version {commit.version} ({commit.operation}) may have moved rows without keeping their ids"
-    if _tracked(stretch, commit.version):
+    if _tracked(commit_range, commit.version):
         what += f", although {ENABLE_ROW_TRACKING} was on: its writer did not say that it kept them"
         help_ = "the changes before it and after it can be asked for"
     else:
         what += ": the table did not track rows then"
         help_ = "enableRowTracking() makes later changes exact"
-    raise NoRowIdentity(
-        f"the changes from version {stretch.start} to {stretch.end} of {stretch.after.location.url} cannot be told by "
-        f"row id: {what}. Name the columns that identify a row with keys=[...], or leave that version out; {help_}"
-    )
-
-
-def refuse_unreadable(stretch: CommitRange) -> None:
-    """Refuse rows that cannot be read under the last schema."""
-    after = stretch.after
-    last = Described(after.schema, after.partition_columns, after.identity is not None, False)
-    steps: list[tuple[int, Described]] = [(stretch.start, stretch.first)]
-    if stretch.before is not None:
-        old = stretch.before
-        steps.insert(0, (old.version, Described(old.schema, old.partition_columns, old.identity is not None, False)))
-    steps += [(c.version, c.described) for c in stretch.commits[1:] if c.described is not None]
-    trouble = [(n, found) for n, (_, was) in enumerate(steps) if (found := _trouble(was, last)) is not None]
-    if not trouble:
-        return
-    at, found = trouble[-1]
-    version = steps[at + 1][0]
-    raise Invalid(
-        f"version {version} of {after.location.url} changed its schema so that older rows cannot be read under the "
-        f"schema of version {stretch.end}: {found}; ask for the changes up to version {version - 1} and from "
-        f"version {version + 1} on"
+    return NoRowIdentity(
+        f"the changes from version {commit_range.start} to {commit_range.end} of {commit_range.after.location.url} "
+        f"cannot be told by row id: {what}. Name the columns that identify a row with keys=[...], or leave that "
+        f"version out; {help_}"
     )
 
 
 def _keys(actions: pa.Table) -> defaultdict[int, set[str]]:
-    """The keys of the files each commit speaks of."""
-    found = defaultdict[int, set[str]](set)
+    """The keys of the files that each commit names, by version."""
+    keys = defaultdict[int, set[str]](set)
     for key, version in zip(actions.column("key").to_pylist(), actions.column("version").to_pylist(), strict=True):
-        found[version].add(key)
-    return found
+        keys[version].add(key)
+    return keys
 
 
-def _tracked(stretch: CommitRange, version: int) -> bool:
-    known = stretch.first
-    for commit in stretch.commits:
+def _tracked(commit_range: CommitRange, version: int) -> bool:
+    description = commit_range.first
+    for commit in commit_range.commits:
         if commit.version <= version and commit.described is not None:
-            known = commit.described
-    return known.tracks_rows
+            description = commit.described
+    return description.tracks_rows
 
 
 def _trouble(old: Described, new: Described) -> str | None:
@@ -122,8 +133,8 @@ def _is_plain(f: Field | None) -> bool:
 
 
 def _physical(described: Described, name: str) -> str:
-    found = described.schema.find(name)
-    return name if found is None else found.physical_name
+    field = described.schema.find(name)
+    return name if field is None else field.physical_name
 
 
 def _reads(old: DataType, new: DataType) -> bool:

@@ -1,38 +1,39 @@
-"""A table read as a stream: what is asked for, how far it has come, and how much of it is taken next. Pure.
+"""Options, offsets and batch sizes of a table that is read as a stream. Pure.
 
     an offset  ->  the files of the first snapshot, one after another  ->  then commits, one after another
 
-A stream of appends goes on file by file, also within a commit. A stream of changes goes on by whole commits, because
-what happened to a row is told by all files of its commit.
+A stream of appends advances file by file, also within a commit. A stream of changes advances by whole commits, because
+the change type of a row depends on all files of its commit.
 
-1. An offset says everything about how far a stream has come: it names the next version and how many of its files are
-   done, and between the same two offsets the same rows are read, whenever that is and whoever asks.
-2. Offsets move forward, and by at least one file or commit where there is one.
-3. An option that is not known is refused by its name, as is one that means nothing to the rest.
+1. An offset is the whole state of a stream: the next version, and how many of its files were read. The rows between
+   two offsets are always the same.
+2. Offsets move forward, by at least one file or commit if there is one.
+3. An unknown option is refused by its name, as is an option that does not fit the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from holdfast.errors import Invalid
 from holdfast.model.commits import CommitRange
 from holdfast.plan.changefeed.query import ChangeKind, ChangeQuery
 from holdfast.storage.error_mapping import MALFORMED_JSON
 
-MOST_FILES = 1000  # per batch, where nothing is said; as in delta-spark
-STORAGE = "storage."  # what options of the store are called
+MOST_FILES = 1000  # per batch, by default; as in delta-spark
+STORAGE = "storage."  # the prefix of options of the store
 
 _FLAGS = ("ignoreDeletes", "ignoreChanges", "skipChangeCommits")
 _FINER = ("includeDeleted", "dropUnchanged", "keys")
-_KNOWN = (
+_OPTIONS = (
     *("path", "kind", "readChangeFeed", "startingVersion", "startingTimestamp", "timeZone"),
     *("maxFilesPerTrigger", "maxBytesPerTrigger", *_FLAGS, *_FINER, "ranges"),
 )
@@ -43,19 +44,19 @@ class Offset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     table: str
     version: int  # the next to be read
-    index: int = 0  # so many of its files are done
-    snapshot: bool = False  # whether the whole table at that version is being read, and not its commit
+    index: int = 0  # how many of its files were read
+    snapshot: bool = False  # whether the stream reads the whole table at that version, and not its commit
     format: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class FromNow:
-    """Begin with the rows that are there."""
+    """Begin with all rows of the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class FromLatest:
-    """Begin with what is committed next."""
+    """Begin with the next commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +75,11 @@ Start: TypeAlias = FromNow | FromLatest | FromVersion | FromMoment
 
 @dataclass(frozen=True, slots=True)
 class Appends:
-    """Rows of files that commits add, and what of the other commits is put up with."""
+    """Rows of files that commits add, and how to treat commits that remove files."""
 
-    deletes: bool = False  # commits that only take files out are passed over
-    changes: bool = False  # of commits that take out and add, what they add is given, copied rows included
-    skips: bool = False  # commits that take out anything are passed over
+    deletes: bool = False  # skip commits that only remove files
+    changes: bool = False  # give the files that other commits add, copied rows included
+    skips: bool = False  # skip every commit that removes a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +87,18 @@ class Feed:
     """The change data feed."""
 
 
-Told: TypeAlias = Appends | Feed | ChangeQuery
+StreamContent: TypeAlias = Appends | Feed | ChangeQuery
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How much a batch takes; a file is begun as long as there is room left."""
+    """How much a batch reads; a file is begun while there is room left."""
 
     files: int | None = MOST_FILES
     bytes: int | None = None
 
-    def admits(self, files: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any]) -> int:
-        """How many of the next portions are taken, at least one; each has so many files and bytes."""
+    def admits(self, files: NDArray[np.int64], sizes: NDArray[np.int64]) -> int:
+        """How many of the next portions a batch reads, at least one; the arrays have the files and bytes of each."""
         room = np.ones(len(files), bool)
         if self.files is not None:
             room &= np.cumsum(files) - files < self.files
@@ -110,53 +111,53 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """A stream, as its options say."""
+    """The options of a stream."""
 
     path: str
-    told: Told
+    content: StreamContent
     start: Start
     limits: BatchLimits
-    ranges: bool = False  # one row per batch that says from where to where it goes, and no rows of the table
+    ranges: bool = False  # one row per batch, with its start and end, and no rows of the table
     storage: tuple[tuple[str, str], ...] = ()
 
 
-def asked_of(options: Mapping[str, str]) -> StreamOptions:
-    """Understand the options of a stream; names count whatever their case."""
-    given = {name.lower(): value for name, value in options.items()}
-    storage = {name.removeprefix(STORAGE): given.pop(name) for name in list(given) if name.startswith(STORAGE)}
-    known = {name.lower(): name for name in (*_KNOWN, "readChangeData")}
-    unknown = sorted(given.keys() - known)
+def parse_options(given: Mapping[str, str]) -> StreamOptions:
+    """Parse the options of a stream; the case of names does not matter."""
+    options = {name.lower(): value for name, value in given.items()}
+    storage = {name.removeprefix(STORAGE): options.pop(name) for name in list(options) if name.startswith(STORAGE)}
+    known = {name.lower(): name for name in (*_OPTIONS, "readChangeData")}
+    unknown = sorted(options.keys() - known)
     if unknown:
         raise Invalid(
-            f"a stream has no option {unknown[0]!r}; it has {', '.join(_KNOWN)}, and {STORAGE}* for the store"
+            f"a stream has no option {unknown[0]!r}; it has {', '.join(_OPTIONS)}, and {STORAGE}* for the store"
         )
-    if not given.get("path"):
+    if not options.get("path"):
         raise Invalid("a stream needs the path of a table: load(path), or option('path', ...)")
-    told = _told(given)
+    content = _content(options)
     limits = BatchLimits(
-        _count(given, "maxFilesPerTrigger", None if "maxbytespertrigger" in given else MOST_FILES),
-        _count(given, "maxBytesPerTrigger", None),
+        _count(options, "maxFilesPerTrigger", None if "maxbytespertrigger" in options else MOST_FILES),
+        _count(options, "maxBytesPerTrigger", None),
     )
-    ranges = _flag(given, "ranges")
-    if ranges and isinstance(told, Appends):
+    ranges = _flag(options, "ranges")
+    if ranges and isinstance(content, Appends):
         raise Invalid("ranges are of changes: name a kind")
-    return StreamOptions(given["path"], told, _start(given), limits, ranges, tuple(sorted(storage.items())))
+    return StreamOptions(options["path"], content, _start(options), limits, ranges, tuple(sorted(storage.items())))
 
 
-def offset_of(stored: Any, table: str, url: str) -> Offset:
-    """An offset as a checkpoint holds it; refused where it is of another table."""
+def offset_of(stored: object, table: str, url: str) -> Offset:
+    """Parse an offset from a checkpoint; refused if it belongs to another table."""
     try:
-        found = msgspec.convert(stored, Offset)
+        offset = msgspec.convert(stored, Offset)
     except MALFORMED_JSON as error:
         raise Invalid(f"{stored} is no offset of a Holdfast stream: begin with a new checkpoint ({error})") from error
-    if found.format != 1:
-        raise Invalid(f"offsets of format {found.format} were written by a newer Holdfast: install that one")
-    refuse_other_table(found, table, url)
-    return found
+    if offset.format != 1:
+        raise Invalid(f"offsets of format {offset.format} were written by a newer Holdfast: install that one")
+    refuse_other_table(offset, table, url)
+    return offset
 
 
 def refuse_other_table(offset: Offset, table: str, url: str) -> None:
-    """Refuse an offset that is of another table than the one that is there."""
+    """Refuse an offset of another table."""
     if offset.table != table:
         raise Invalid(
             f"the checkpoint is of another table than the one at {url}, or the table was replaced since: begin with a "
@@ -165,13 +166,13 @@ def refuse_other_table(offset: Offset, table: str, url: str) -> None:
 
 
 def in_order(files: pa.Table) -> pa.Table:
-    """The files of a first snapshot in the order a stream takes them: oldest first."""
+    """The files of the first snapshot in the order a stream reads them: oldest first."""
     at = pc.sort_indices(files, sort_keys=[("modified_ms", "ascending"), ("key", "ascending")])
     return files.take(at)
 
 
 def next_of_snapshot(start: Offset, files: pa.Table, limits: BatchLimits) -> Offset:
-    """Where a batch from here on ends, within the first snapshot; `files` are all of it, in order."""
+    """The end of a batch within the first snapshot; `files` are all files of the snapshot, in order."""
     sizes = files.column("size").to_numpy()[start.index :]
     end = start.index + limits.admits(np.ones(len(sizes), np.int64), sizes)
     if end < files.num_rows:
@@ -179,79 +180,79 @@ def next_of_snapshot(start: Offset, files: pa.Table, limits: BatchLimits) -> Off
     return Offset(start.table, start.version + 1)
 
 
-def next_of_appends(start: Offset, stretch: CommitRange, told: Appends, limits: BatchLimits) -> Offset:
-    """Where a batch from here on ends, file by file."""
-    added = appended(stretch, told, start)
+def next_of_appends(start: Offset, commit_range: CommitRange, policy: Appends, limits: BatchLimits) -> Offset:
+    """The end of a batch of appends."""
+    added = appended(commit_range, policy, start)
     count = limits.admits(np.ones(added.num_rows, np.int64), added.column("size").to_numpy())
     if count >= added.num_rows:
-        end = Offset(start.table, stretch.end + 1)
+        end = Offset(start.table, commit_range.end + 1)
     else:
         version = added.column("version")[count].as_py()
         first = pc.index(added.column("version"), version).as_py()
         before = start.index if version == start.version else 0
         end = Offset(start.table, version, before + count - first)
-    refuse_changes(stretch, told, start, end)
+    refuse_changes(commit_range, policy, start, end)
     return end
 
 
-def next_of_changes(start: Offset, stretch: CommitRange, limits: BatchLimits) -> Offset:
-    """Where a batch from here on ends, commit by commit."""
-    versions = np.arange(stretch.start, stretch.end + 1)
+def next_of_changes(start: Offset, commit_range: CommitRange, limits: BatchLimits) -> Offset:
+    """The end of a batch of changes."""
+    versions = np.arange(commit_range.start, commit_range.end + 1)
     files, sizes = np.zeros(len(versions), np.int64), np.zeros(len(versions), np.int64)
-    for moved in (stretch.added, stretch.removed):
+    for moved in (commit_range.added, commit_range.removed):
         changing = moved.filter(moved.column("data_change"))
-        at = changing.column("version").to_numpy() - stretch.start
+        at = changing.column("version").to_numpy() - commit_range.start
         np.add.at(files, at, 1)
         np.add.at(sizes, at, pc.fill_null(changing.column("size"), 0).to_numpy())
-    return Offset(start.table, stretch.start + limits.admits(files, sizes))
+    return Offset(start.table, commit_range.start + limits.admits(files, sizes))
 
 
-def appended(stretch: CommitRange, told: Appends, start: Offset, end: Offset | None = None) -> pa.Table:
-    """The files of a stretch that a stream of appends gives, between two offsets, in the order of the log."""
-    added = stretch.added.filter(stretch.added.column("data_change"))
-    if told.skips:
-        added = added.filter(pc.invert(pc.is_in(added.column("version"), value_set=_taking(stretch))))
+def appended(commit_range: CommitRange, policy: Appends, start: Offset, end: Offset | None = None) -> pa.Table:
+    """The files that a stream of appends reads between two offsets, in the order of the log."""
+    added = commit_range.added.filter(commit_range.added.column("data_change"))
+    if policy.skips:
+        added = added.filter(pc.invert(pc.is_in(added.column("version"), value_set=_removing(commit_range))))
     versions = added.column("version").to_numpy()
     places = np.arange(len(versions)) - np.searchsorted(versions, versions)  # within the commit
-    kept = (versions > start.version) | ((versions == start.version) & (places >= start.index))
+    chosen = (versions > start.version) | ((versions == start.version) & (places >= start.index))
     if end is not None:
-        kept &= (versions < end.version) | ((versions == end.version) & (places < end.index))
-    return added.filter(pa.array(kept, pa.bool_()))
+        chosen &= (versions < end.version) | ((versions == end.version) & (places < end.index))
+    return added.filter(pa.array(chosen, pa.bool_()))
 
 
-def refuse_changes(stretch: CommitRange, told: Appends, start: Offset, end: Offset) -> None:
-    """Refuse commits that a stream of appends does not tell, up to an offset."""
-    if told.changes or told.skips:
+def refuse_changes(commit_range: CommitRange, policy: Appends, start: Offset, end: Offset) -> None:
+    """Refuse commits that change rows, up to an offset, unless the policy allows them."""
+    if policy.changes or policy.skips:
         return
     last = end.version if end.index else end.version - 1
-    adding = set(stretch.added.filter(stretch.added.column("data_change")).column("version").to_pylist())
-    for version in sorted(set(_taking(stretch).to_pylist())):
-        if not start.version <= version <= last or (told.deletes and version not in adding):
+    adding = set(commit_range.added.filter(commit_range.added.column("data_change")).column("version").to_pylist())
+    for version in sorted(set(_removing(commit_range).to_pylist())):
+        if not start.version <= version <= last or (policy.deletes and version not in adding):
             continue
-        operation = stretch.commits[version - stretch.start].operation
+        operation = commit_range.commits[version - commit_range.start].operation
         what, options = (
             ("an update of data", "skipChangeCommits=true leaves such commits out")
             if version in adding
             else ("a deletion of data", "ignoreDeletes=true leaves such commits out")
         )
         raise Invalid(
-            f"version {version} ({operation}) of {stretch.after.location.url} is {what}, which a stream of appends "
-            f"cannot tell: {options}; kind=append-only, upsert, min-delta or full-delta tells them right"
+            f"version {version} ({operation}) of {commit_range.after.location.url} is {what}, which a stream of "
+            f"appends cannot tell: {options}; kind=append-only, upsert, min-delta or full-delta tells them right"
         )
 
 
-def _taking(stretch: CommitRange) -> pa.Array:
-    """The versions that take out rows."""
-    removed = stretch.removed.filter(stretch.removed.column("data_change"))
+def _removing(commit_range: CommitRange) -> pa.Array:
+    """The versions that remove rows."""
+    removed = commit_range.removed.filter(commit_range.removed.column("data_change"))
     return pc.unique(removed.column("version"))
 
 
-def _told(given: Mapping[str, str]) -> Told:
-    feed = _flag(given, "readChangeFeed") or _flag(given, "readChangeData")
-    flags = (_flag(given, _FLAGS[0]), _flag(given, _FLAGS[1]), _flag(given, _FLAGS[2]))
-    finer = [name for name in _FINER if name.lower() in given]
-    if "kind" not in given or feed:
-        if finer or "kind" in given:
+def _content(options: Mapping[str, str]) -> StreamContent:
+    feed = _flag(options, "readChangeFeed") or _flag(options, "readChangeData")
+    flags = (_flag(options, _FLAGS[0]), _flag(options, _FLAGS[1]), _flag(options, _FLAGS[2]))
+    finer = [name for name in _FINER if name.lower() in options]
+    if "kind" not in options or feed:
+        if finer or "kind" in options:
             raise Invalid(f"{finer[0] if finer else 'kind'} is for changes by row id, not for a stream without kind")
         if not feed:
             return Appends(*flags)
@@ -260,21 +261,21 @@ def _told(given: Mapping[str, str]) -> Told:
     if feed:
         return Feed()
     try:
-        kind = ChangeKind(given["kind"])
+        kind = ChangeKind(options["kind"])
     except ValueError:
         offered = ", ".join(k.value for k in ChangeKind)
-        raise Invalid(f"there is no kind of changes {given['kind']!r}; ask for one of {offered}") from None
-    keys = tuple(key.strip() for key in given.get("keys", "").split(",") if key.strip())
-    return ChangeQuery(kind, keys, _flag(given, "includeDeleted"), _flag(given, "dropUnchanged"))
+        raise Invalid(f"there is no kind of changes {options['kind']!r}; ask for one of {offered}") from None
+    keys = tuple(key.strip() for key in options.get("keys", "").split(",") if key.strip())
+    return ChangeQuery(kind, keys, _flag(options, "includeDeleted"), _flag(options, "dropUnchanged"))
 
 
-def _start(given: Mapping[str, str]) -> Start:
-    version, moment = given.get("startingversion"), given.get("startingtimestamp")
+def _start(options: Mapping[str, str]) -> Start:
+    version, moment = options.get("startingversion"), options.get("startingtimestamp")
     if version is not None and moment is not None:
         raise Invalid("startingVersion and startingTimestamp exclude each other: choose one")
     if moment is not None:
-        return FromMoment(moment, given.get("timezone", "UTC"))
-    if "timezone" in given:
+        return FromMoment(moment, options.get("timezone", "UTC"))
+    if "timezone" in options:
         raise Invalid("timeZone is for startingTimestamp, which is not given")
     if version is None:
         return FromNow()
@@ -285,15 +286,15 @@ def _start(given: Mapping[str, str]) -> Start:
     return FromVersion(int(version))
 
 
-def _flag(given: Mapping[str, str], name: str) -> bool:
-    text = given.get(name.lower(), "false").strip().lower()
+def _flag(options: Mapping[str, str], name: str) -> bool:
+    text = options.get(name.lower(), "false").strip().lower()
     if text not in ("true", "false"):
         raise Invalid(f"{name} is true or false, not {text!r}")
     return text == "true"
 
 
-def _count(given: Mapping[str, str], name: str, otherwise: int | None) -> int | None:
-    text = given.get(name.lower())
+def _count(options: Mapping[str, str], name: str, otherwise: int | None) -> int | None:
+    text = options.get(name.lower())
     if text is None:
         return otherwise
     if not text.strip().isdigit() or int(text) < 1:

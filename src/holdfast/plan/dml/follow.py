@@ -74,21 +74,21 @@ def all_but(files: FileTable, rows: Positions) -> HiddenRows:
 
 def united(*parts: Positions) -> dict[str, BitMap64]:
     """Rows that are in any of these."""
-    made: dict[str, BitMap64] = {}
+    union: dict[str, BitMap64] = {}
     for part in parts:
         for key, rows in part.items():
-            made[key] = made[key] | rows if key in made else rows
-    return {key: rows for key, rows in made.items() if rows}
+            union[key] = union[key] | rows if key in union else rows
+    return {key: rows for key, rows in union.items() if rows}
 
 
 def without(rows: Positions, *others: Positions) -> dict[str, BitMap64]:
     """Rows that are in none of the others."""
-    gone = united(*others)
-    made = {key: there - gone[key] if key in gone else there for key, there in rows.items()}
-    return {key: there for key, there in made.items() if there}
+    excluded = united(*others)
+    remaining = {key: positions - excluded[key] if key in excluded else positions for key, positions in rows.items()}
+    return {key: positions for key, positions in remaining.items() if positions}
 
 
 def common(rows: Positions, other: Positions) -> dict[str, BitMap64]:
     """Rows that are in both."""
-    made = {key: there & other[key] for key, there in rows.items() if key in other}
-    return {key: there for key, there in made.items() if there}
+    shared = {key: positions & other[key] for key, positions in rows.items() if key in other}
+    return {key: positions for key, positions in shared.items() if positions}

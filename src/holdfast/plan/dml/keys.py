@@ -94,25 +94,27 @@ def by_keys(
     with their canonical names."""
     metadata = metadata or {}
     mask = pa.repeat(pa.scalar(values.rows > 0), len(files))
-    wanted = _comparable(values, with_metadata(snapshot, snapshot.schema, metadata)) if mask.true_count else []
-    on_metadata = [want for want in wanted if want.field.name in metadata]
-    on_partitions = [want for want in wanted if is_partition(snapshot, want.column)]
+    comparable = _comparable(values, with_metadata(snapshot, snapshot.schema, metadata)) if mask.true_count else []
+    on_metadata = [want for want in comparable if want.field.name in metadata]
+    on_partitions = [want for want in comparable if is_partition(snapshot, want.column)]
     others = {want.column for want in (*on_metadata, *on_partitions)}
-    on_statistics = [want for want in wanted if want.column not in others]
+    on_statistics = [want for want in comparable if want.column not in others]
     if on_metadata:
-        known = metadata_values(files, Want(snapshot, metadata=metadata), [want.column for want in on_metadata])
-        found = [want.may_be_in(known[want.column], files.num_records) for want in on_metadata if want.column in known]
-        mask = reduce(pc.and_, found, mask)
+        bounds = metadata_values(files, Want(snapshot, metadata=metadata), [want.column for want in on_metadata])
+        masks = [
+            want.may_be_in(bounds[want.column], files.num_records) for want in on_metadata if want.column in bounds
+        ]
+        mask = reduce(pc.and_, masks, mask)
     if on_partitions:
-        known = partition_values(files, snapshot, [want.column for want in on_partitions])
-        mask = reduce(pc.and_, [want.may_be_in(known[want.column], mask) for want in on_partitions], mask)
+        bounds = partition_values(files, snapshot, [want.column for want in on_partitions])
+        mask = reduce(pc.and_, [want.may_be_in(bounds[want.column], mask) for want in on_partitions], mask)
     if on_statistics and mask.true_count:
         kept = files.filter(mask)
         columns = [want.column for want in on_statistics]
         stats = kept.stats(dict(statistics_leaves(snapshot, columns).values()))
-        known = ranges(stats, snapshot, columns)
-        found = [want.may_be_in(known[want.column], stats.num_records) for want in on_statistics]
-        mask = pc.replace_with_mask(mask, mask, reduce(pc.and_, found))
+        bounds = ranges(stats, snapshot, columns)
+        masks = [want.may_be_in(bounds[want.column], stats.num_records) for want in on_statistics]
+        mask = pc.replace_with_mask(mask, mask, reduce(pc.and_, masks))
     return mask
 
 
@@ -166,16 +168,16 @@ class _Gathering:
             self._ranges = self._sorted_in(self._ranges)
 
     def done(self) -> SourceKey:
-        found = None if self._ranges is None else self._sorted_in(self._ranges)
-        return SourceKey(self._key, self._field, found, self._has_null, self._has_nan)
+        ranges = None if self._ranges is None else self._sorted_in(self._ranges)
+        return SourceKey(self._key, self._field, ranges, self._has_null, self._has_nan)
 
-    def _sorted_in(self, found: Ranges) -> Ranges:
+    def _sorted_in(self, ranges: Ranges) -> Ranges:
         if self._waiting:
-            found = found.with_values(pa.concat_arrays(self._waiting))
+            ranges = ranges.with_values(pa.concat_arrays(self._waiting))
             self._waiting.clear()
             self._count = self._bytes = 0
-        fitting = len(found) * _MOST_BYTES // max(1, found.nbytes)
-        return found.at_most(max(1, min(self._limit, fitting)))
+        fitting = len(ranges) * _MOST_BYTES // max(1, ranges.nbytes)
+        return ranges.at_most(max(1, min(self._limit, fitting)))
 
 
 @dataclass(frozen=True)
@@ -191,21 +193,21 @@ class _Wanted:
     def column(self) -> Column:
         return (self.field.name,)
 
-    def may_be_in(self, known: Known, num_records: pa.Array) -> pa.BooleanArray:
+    def may_be_in(self, bounds: Known, num_records: pa.Array) -> pa.BooleanArray:
         """For each file, whether some row of it may have one of the values."""
-        match known:
+        match bounds:
             case Single(values):
                 plain = self._form(values)
-                found = pc.and_(self.ranges.meet(plain, plain), plain.is_valid())
+                possible = pc.and_(self.ranges.meet(plain, plain), plain.is_valid())
                 if self.nan:
-                    found = pc.or_(found, pc.fill_null(pc.is_nan(values), False))
-                return pc.or_(found, values.is_null()) if self.null else found
+                    possible = pc.or_(possible, pc.fill_null(pc.is_nan(values), False))
+                return pc.or_(possible, values.is_null()) if self.null else possible
             case Range(low, high, null_count):
                 # A null count is trusted only at 0 and at the row count.
-                found = _unless(pc.greater_equal(null_count, num_records))
+                possible = _unless(pc.greater_equal(null_count, num_records))
                 if not self.nan:
-                    found = pc.and_(found, self.ranges.meet(self._form(low), self._form(high)))
-                return pc.or_(found, _unless(pc.equal(null_count, 0))) if self.null else found
+                    possible = pc.and_(possible, self.ranges.meet(self._form(low), self._form(high)))
+                return pc.or_(possible, _unless(pc.equal(null_count, 0))) if self.null else possible
 
     def filter(self) -> Predicate:
         """A condition on the column that is true of every one of the values."""
@@ -228,8 +230,8 @@ class _Wanted:
         if self.null or self.nan or not alone or _family(self.field.type) in ("float", "boolean"):
             return ALWAYS
         ends = [_ends(self.field.type, low, low) for low in self.ranges.lows.to_pylist()]
-        known = [low for low, high in ends if low is not None and low == high]
-        return In(self.column, tuple(known)) if len(known) == len(ends) else ALWAYS
+        exact = [low for low, high in ends if low is not None and low == high]
+        return In(self.column, tuple(exact)) if len(exact) == len(ends) else ALWAYS
 
     def _form(self, values: pa.Array) -> pa.Array:
         return _form(values).cast(self.ranges.lows.type)
@@ -237,15 +239,15 @@ class _Wanted:
 
 def _comparable(values: KeyValues, target: Struct) -> list[_Wanted]:
     """The keys that can prune."""
-    found = []
+    comparable = []
     for column in values.columns:
         field = target.find(column.key.target)
         assert field is not None, f"the target has no column {column.key.target}"
         together = _compared_as(field, column.field)
         if column.ranges is not None and together is not None:
             matches_null = column.key.null_safe and column.has_null
-            found.append(_Wanted(field, column.ranges.cast(together), matches_null, column.has_nan))
-    return found
+            comparable.append(_Wanted(field, column.ranges.cast(together), matches_null, column.has_nan))
+    return comparable
 
 
 def _family(type_: DataType) -> str | None:

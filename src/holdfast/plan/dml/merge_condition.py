@@ -83,20 +83,20 @@ def source_aliases(
     """What these texts may call the source: what stands before one of its columns and is not the target, and no
     struct with such a field unless `is_alias` knows it for an alias. Texts that cannot be read call it nothing."""
     trees = filter(None, map(syntax_tree, texts))
-    found = [parts for tree in trees for parts in _dotted(tree)]
-    ours = (target_alias or "").lower()
+    references = [parts for tree in trees for parts in _dotted(tree)]
+    target_name = (target_alias or "").lower()
     return frozenset(
         first.lower()
-        for first, second, *_ in found
-        if first.lower() != ours
+        for first, second, *_ in references
+        if first.lower() != target_name
         and (second == "*" or source.find(second) is not None)
         and (not any(_has_field(schema, first, second) for schema in (target, source)) or is_alias(first))
     )
 
 
 def _has_field(schema: Struct, column: str, name: str) -> bool:
-    found = schema.find(column)
-    return found is not None and isinstance(found.type, Struct) and found.type.find(name) is not None
+    field = schema.find(column)
+    return field is not None and isinstance(field.type, Struct) and field.type.find(name) is not None
 
 
 def references(text: str, schema: Struct, alias: str | None) -> frozenset[str] | None:
@@ -109,12 +109,12 @@ def _used(tree: exp.Expr, text: str, schema: Struct, alias: str | None) -> froze
     # A quoted word is a string or a name, as the session's settings have it.
     if '"' in text or tree.find(exp.Query, exp.Lambda, exp.Star) or _is_unreadable(tree):
         return None
-    found = list(_references(tree))
-    used = {name for parts in found for name in _candidates(parts, schema, alias)}
+    references = list(_references(tree))
+    used = {name for parts in references for name in _candidates(parts, schema, alias)}
     # A column may be called like a function without parentheses, and the parser sees only the function.
-    seen = {part.lower() for parts in found for part in parts}
-    unseen = {word.lower() for word in _WORD.findall(text)} - seen
-    return frozenset(f.name for f in schema if f.name in used or f.name.lower() in unseen)
+    parsed = {part.lower() for parts in references for part in parts}
+    unparsed = {word.lower() for word in _WORD.findall(text)} - parsed
+    return frozenset(f.name for f in schema if f.name in used or f.name.lower() in unparsed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +165,13 @@ def _may_be_qualified(parts: Sequence[str], schema: Struct, alias: str | None) -
 
 def _parts(tree: exp.Expr) -> Iterator[exp.Expr]:
     """What must all be true, in the order of the text."""
-    left = [tree]
-    while left:
-        match left.pop():
+    pending = [tree]
+    while pending:
+        match pending.pop():
             case exp.Paren() as node:
-                left.append(node.this)
+                pending.append(node.this)
             case exp.And() as node:
-                left += [node.expression, node.this]
+                pending += [node.expression, node.this]
             case node:
                 yield node
 
@@ -202,7 +202,7 @@ def _unqualified(node: exp.Expr, names: _Names) -> exp.Expr:
     """The same expression over the target's columns by their own names."""
 
     def plain(part: exp.Expr) -> exp.Expr:
-        path = names.of_target(found) if (found := name_parts(part)) else ()
+        path = names.of_target(parts) if (parts := name_parts(part)) else ()
         if not path:
             return part
         first, *rest = (exp.to_identifier(name, quoted=True) for name in path)

@@ -41,7 +41,7 @@ def metadata_named(
 
     `schema` has the columns of the target, `alias` is what the texts call it, and `source` has the columns beside it.
     """
-    found: dict[str, str] = {}
+    canonical_names: dict[str, str] = {}
     for text in texts:
         for parts, certain in _references(text):
             name = _named(parts, alias, source)
@@ -50,8 +50,8 @@ def metadata_named(
             if certain:
                 check_available(snapshot, _NAMES[name], name)
             if certain or is_available(snapshot, _NAMES[name]):
-                found[name] = _NAMES[name]
-    return found
+                canonical_names[name] = _NAMES[name]
+    return canonical_names
 
 
 def refuse_made_up(
@@ -67,10 +67,10 @@ def refuse_made_up(
     if not tracked or not pc.any(pc.greater_equal(bases, PROVISIONAL)).as_py():
         return
     used = {_named(parts, alias, source) for text in texts for parts, _ in _references(text)}
-    if found := sorted(tracked & used):
+    if unusable := sorted(tracked & used):
         raise Invalid(
-            f"{found[0]} of rows that a transaction has written is known once it is committed: no value can be made of "
-            "it before that; commit first, or make the value of other columns"
+            f"{unusable[0]} of rows that a transaction has written is known once it is committed: no value can be made "
+            "of it before that; commit first, or make the value of other columns"
         )
 
 

@@ -60,8 +60,8 @@ def judge(
 
     What running it again takes care of counts only where nothing else is in the way.
     """
-    found = [clash for winner in winners if (clash := _against(mutation, snapshot, winner, serializable))]
-    return next((clash for clash in found if not clash.repeats), found[0] if found else None)
+    clashes = [clash for winner in winners if (clash := _against(mutation, snapshot, winner, serializable))]
+    return next((clash for clash in clashes if not clash.repeats), clashes[0] if clashes else None)
 
 
 def _against(mutation: Mutation, snapshot: Snapshot, winner: Winner, serializable: bool) -> Clash | None:
@@ -109,8 +109,8 @@ def _against_reads(mutation: Mutation, snapshot: Snapshot, winner: Winner, seria
             return Clash("append", winner, "it added files that this transaction would have read", added)
     if winner.removed_keys:
         read = set(_readable(mutation.reads, snapshot, snapshot.files))
-        if gone := read & winner.removed_keys:
-            return Clash("delete-read", winner, "it removed files that this transaction read", tuple(sorted(gone)[:10]))
+        if lost := read & winner.removed_keys:
+            return Clash("delete-read", winner, "it removed files that this transaction read", tuple(sorted(lost)[:10]))
     return None
 
 

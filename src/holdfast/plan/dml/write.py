@@ -76,15 +76,15 @@ def write_spec(
 
 
 def _codec(name: str) -> str:
-    known = _CODECS.get(name.strip().lower())
-    if known is None:
+    codec = _CODECS.get(name.strip().lower())
+    if codec is None:
         raise Invalid(f"the property {CODEC} is {name!r}; it must be one of {', '.join(_CODECS)}")
-    return known
+    return codec
 
 
 def _size(text: str) -> int:
-    found = _SIZE.fullmatch(text.strip())
-    size = int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[found[2].lower()] if found else 0
+    match = _SIZE.fullmatch(text.strip())
+    size = int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[match[2].lower()] if match else 0
     if size <= 0:
         raise Invalid(f"the property {TARGET_FILE_SIZE} is {text!r}; it must be a size such as 134217728 or 128mb")
     return size

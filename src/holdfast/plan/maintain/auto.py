@@ -48,8 +48,8 @@ class Auto:
 
 def budget_of(properties: Mapping[str, str]) -> Budget | None:
     """What a table allows; None where it does not ask for it."""
-    asked = properties.get(AUTO_COMPACT, properties.get(AUTO_OPTIMIZE, "false")).strip().lower()
-    if asked not in ("true", "auto"):
+    setting = properties.get(AUTO_COMPACT, properties.get(AUTO_OPTIMIZE, "false")).strip().lower()
+    if setting not in ("true", "auto"):
         return None
     default = Budget()
     return Budget(
@@ -82,7 +82,7 @@ def due(
 
 
 def _positive(properties: Mapping[str, str], name: str, default: int) -> int:
-    found = number(name, properties.get(name, str(default)))
-    if found < 1:
-        raise Invalid(f"the property {name} is {found}; it must be at least 1")
-    return found
+    value = number(name, properties.get(name, str(default)))
+    if value < 1:
+        raise Invalid(f"the property {name} is {value}; it must be at least 1")
+    return value

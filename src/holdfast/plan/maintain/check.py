@@ -76,8 +76,8 @@ class Ids:
         if base < 0 or count <= 0:
             return ids
         ids.add_range(base, base + count)
-        gone = self.hidden.positions.get(self.keys[number])
-        return ids - gone.shift(base) if gone else ids
+        hidden_positions = self.hidden.positions.get(self.keys[number])
+        return ids - hidden_positions.shift(base) if hidden_positions else ids
 
     @property
     def highest(self) -> int:
@@ -131,16 +131,16 @@ def mark_below(ids: Ids, high_water: int) -> Iterator[Finding]:
 
 def duplicates(ids: Ids, unclear: Collection[str | None] = ()) -> Iterator[Finding]:
     """Row ids that several live rows have, by file; those of `unclear` files are left out."""
-    seen, slow = _fast(ids, unclear)
-    found = 0
+    seen_ids, slow = _fast(ids, unclear)
+    reported = 0
     for number in slow:
         here = ids.live(number)
-        both = seen & here
-        seen |= here
+        both = seen_ids & here
+        seen_ids |= here
         if not both:
             continue
-        other = _other(ids, number, int(both.min())) if found < _NAMED else None
-        found += 1
+        other = _other(ids, number, int(both.min())) if reported < _NAMED else None
+        reported += 1
         with_ = f", such as {both.min()}" + ("" if other is None else f", which is in {other} too")
         yield Finding(
             FindingKind.DUPLICATE_IDS,
@@ -165,9 +165,9 @@ def repeated(ids: Ids, live: Mapping[int, int]) -> Iterator[Finding]:
 
 def _fast(ids: Ids, unclear: Collection[str | None]) -> tuple[BitMap64, list[int]]:
     """The ids of files that cannot hold one of each other's, and the numbers of other files, in order."""
-    gone = np.array([key in ids.hidden.positions for key in ids.keys], np.bool_)
+    hides = np.array([key in ids.hidden.positions for key in ids.keys], np.bool_)
     left_out = np.array([key in unclear for key in ids.keys], np.bool_)
-    plain = ids.known & ~gone & ~left_out
+    plain = ids.known & ~hides & ~left_out
     plain[list(ids.carried)] = False
     numbers = np.flatnonzero(plain)
     numbers = numbers[np.argsort(ids.bases[numbers], kind="stable")]

@@ -69,12 +69,12 @@ def plan_clustering(
     fresh = [measured.cube(loose)] if len(loose) else []
     chosen = fresh if full else joined(fresh, cubes)
     bins: list[Bin] = []
-    left = limits.most_bytes
+    bytes_left = limits.most_bytes
     for cube in chosen:
-        for at in _cut(cube.at, measured, left):
-            made = _bin(files, at, measured, Order(columns, Along.HILBERT, 1), max(1, cube.level))
-            left = None if left is None else left - made.bytes
-            bins.append(made)
+        for at in _cut(cube.at, measured, bytes_left):
+            bin_ = _bin(files, at, measured, Order(columns, Along.HILBERT, 1), max(1, cube.level))
+            bytes_left = None if bytes_left is None else bytes_left - bin_.bytes
+            bins.append(bin_)
     return tuple(bins)
 
 
@@ -83,14 +83,16 @@ def joined(loose: Sequence[Cube], cubes: Sequence[Cube]) -> list[Cube]:
     first = _worth([*loose, *(c for c in cubes if c.level == 1 and c.size < FULL_FILES)])
     total = sum(c.size for c in first)
     halfway = len(first) > 1 and total >= sqrt(total / len(first) * FULL_FILES)
-    made = [Cube(_all(first), total, 2)] if halfway else [replace(c, level=1) for c in loose]
+    planned = [Cube(_all(first), total, 2)] if halfway else [replace(c, level=1) for c in loose]
     # What the first level leaves out because it is large is written by itself if it is in no cube.
-    made += [replace(c, level=1) for c in loose if halfway and c not in first]
-    second = _worth([*(m for m in made if m.level == 2), *(c for c in cubes if c.level == 2 and c.size < FULL_FILES)])
+    planned += [replace(c, level=1) for c in loose if halfway and c not in first]
+    second = _worth(
+        [*(m for m in planned if m.level == 2), *(c for c in cubes if c.level == 2 and c.size < FULL_FILES)]
+    )
     total = sum(c.size for c in second)
     if len(second) > 1 and total >= FULL_FILES:
-        return [*(m for m in made if m not in second), Cube(_all(second), total, 3)]
-    return made
+        return [*(m for m in planned if m not in second), Cube(_all(second), total, 3)]
+    return planned
 
 
 def plan_z_order(
@@ -100,9 +102,9 @@ def plan_z_order(
     if not len(files):
         return ()
     measured = _Measured.of(files, partition_names, limits)
-    cubes, told = _tags(files, CUBE), _tags(files, CUBE_COLUMNS)
-    done = pc.fill_null(pc.equal(told, column_text(columns)), False).to_numpy(zero_copy_only=False)
-    whole = done & (measured.hidden <= limits.materialize_deletions_threshold)
+    cubes, ordered_by = _tags(files, CUBE), _tags(files, CUBE_COLUMNS)
+    in_order = pc.fill_null(pc.equal(ordered_by, column_text(columns)), False).to_numpy(zero_copy_only=False)
+    whole = in_order & (measured.hidden <= limits.materialize_deletions_threshold)
     bins: list[Bin] = []
     for part in measured.partitions():
         cut = list(_cut(part, measured, None))
@@ -125,8 +127,8 @@ def plan_purge(
         return purged(files, partition_names, limits)
     hiding = files.filter(pc.is_valid(files.column("dv")).combine_chunks())
     ordered = plan_clustering(hiding, columns, limits, full=True)
-    taken = [key for one in ordered for key in one.keys]  # as many as files with hidden rows
-    rest = hiding.outside(taken)
+    ordered_keys = [key for one in ordered for key in one.keys]  # as many as files with hidden rows
+    rest = hiding.outside(ordered_keys)
     return (*ordered, *purged(rest, partition_names, limits))
 
 
@@ -179,10 +181,10 @@ def _cubes(
     free = pc.is_null(provider).to_numpy(zero_copy_only=False)
     if full:
         return [], measured.order[(ours | free)[measured.order]]
-    told = _tags(files, CUBE_COLUMNS)
+    ordered_by = _tags(files, CUBE_COLUMNS)
     ids = _tags(files, CUBE)
     cubed = ours & pc.is_valid(ids).to_numpy(zero_copy_only=False)
-    same = pc.fill_null(pc.equal(told, column_text(columns)), False).to_numpy(zero_copy_only=False)
+    same = pc.fill_null(pc.equal(ordered_by, column_text(columns)), False).to_numpy(zero_copy_only=False)
     spoilt = measured.hidden > limits.materialize_deletions_threshold
     loose = free | (ours & ~cubed) | (cubed & same & spoilt)
     members = measured.order[(cubed & same & ~spoilt)[measured.order]]
@@ -206,10 +208,10 @@ def _tags(files: FileTable, name: str) -> pa.Array:
 
 def _worth(cubes: Sequence[Cube]) -> list[Cube]:
     """Cubes without those that are larger than all others together, and would be written again for little."""
-    left = sorted(cubes, key=lambda c: c.size)
-    while len(left) > 1 and left[-1].size > sum(c.size for c in left[:-1]):
-        left.pop()
-    return left
+    worthwhile = sorted(cubes, key=lambda c: c.size)
+    while len(worthwhile) > 1 and worthwhile[-1].size > sum(c.size for c in worthwhile[:-1]):
+        worthwhile.pop()
+    return worthwhile
 
 
 def _all(cubes: Sequence[Cube]) -> NDArray[np.int64]:

@@ -116,8 +116,8 @@ def groups(files: FileTable, partition_names: Sequence[str]) -> Iterator[Group]:
         codes = np.unique(codes * (int(code.max(initial=0)) + 1) + code, return_inverse=True)[1]
     for code in _placed(files):
         codes = np.unique(codes * (int(code.max(initial=0)) + 1) + code, return_inverse=True)[1]
-    known = np.flatnonzero(counts >= 0)  # a file of which the log gives no count stays as it is
-    order = known[np.lexsort((known, bases[known], codes[known]))]
+    counted = np.flatnonzero(counts >= 0)  # a file of which the log gives no count stays as it is
+    order = counted[np.lexsort((counted, bases[counted], codes[counted]))]
     for part in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
         share = np.divide(hidden[part], counts[part], out=np.ones(len(part)), where=counts[part] > 0)
         yield Group(part, counts[part] - hidden[part], (sizes[part] * (1 - share)).astype(np.int64), share)
@@ -158,16 +158,16 @@ def _fits(run: list[_CompactedFile], limits: CompactionLimits) -> bool:
 def _worth(run: list[_CompactedFile], limits: CompactionLimits) -> Iterator[list[_CompactedFile]]:
     """The run, without files that would be written again for little."""
     full = [f for f in run if f.hidden > limits.materialize_deletions_threshold]
-    left = list(run)
-    while len(left) > 1:
-        largest = max(left, key=lambda f: f.rows)
-        others = sum(f.rows for f in left) - largest.rows
-        if largest.rows <= others or largest in full or _is_full(left, limits):
+    members = list(run)
+    while len(members) > 1:
+        largest = max(members, key=lambda f: f.rows)
+        others = sum(f.rows for f in members) - largest.rows
+        if largest.rows <= others or largest in full or _is_full(members, limits):
             break
-        left.remove(largest)
-    if len(left) > 1:
-        yield left
-    alone = full if len(left) < 2 else [f for f in full if f not in left]
+        members.remove(largest)
+    if len(members) > 1:
+        yield members
+    alone = full if len(members) < 2 else [f for f in full if f not in members]
     yield from ([f] for f in alone)
 
 
@@ -177,8 +177,8 @@ def _is_full(run: list[_CompactedFile], limits: CompactionLimits) -> bool:
 
 def _benefit(members: list[_CompactedFile]) -> float:
     """Files less, and rows no longer read around, for each byte written."""
-    gone = sum(f.hidden * f.size for f in members)
-    return ((len(members) - 1) * (1 << 20) + gone) / (sum(f.size for f in members) + 1)
+    hidden_bytes = sum(f.hidden * f.size for f in members)
+    return ((len(members) - 1) * (1 << 20) + hidden_bytes) / (sum(f.size for f in members) + 1)
 
 
 def _made(files: FileTable, members: list[_CompactedFile], limits: CompactionLimits) -> Bin:

@@ -51,16 +51,16 @@ class Shares:
 
     def of(self, column: pa.Array) -> NDArray[np.int64]:
         """A number per row; null is 0."""
-        known = pc.is_valid(column).to_numpy(zero_copy_only=False)
+        valid = pc.is_valid(column).to_numpy(zero_copy_only=False)
         values = sortable(column)
         if not len(self.bounds):
-            found = np.zeros(len(values), np.int64)
+            shares = np.zeros(len(values), np.int64)
         else:
             at = np.searchsorted(self.bounds, values.astype(self.bounds.dtype), side="right") - 1
-            found = self.ids[np.maximum(at, 0)]
+            shares = self.ids[np.maximum(at, 0)]
         if values.dtype.kind == "f":
-            found = np.where(np.isnan(values), self.nan_id, found)
-        return np.where(known, found, 0)
+            shares = np.where(np.isnan(values), self.nan_id, shares)
+        return np.where(valid, shares, 0)
 
 
 @dataclass(frozen=True)

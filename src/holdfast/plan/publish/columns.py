@@ -90,11 +90,11 @@ def _followed(before: Struct, after: Struct, above: Path) -> Iterator[tuple[Path
     now = {_identity(f): f for f in after.fields}
     names = {f.name.lower() for f in after.fields}
     for f in before.fields:
-        found = now.get(_identity(f))
-        if found is not None:
-            yield (*above, f.name), (*above, found.name)
-            for old, new in zip(_structs(f.type), _structs(found.type), strict=False):
-                yield from _followed(old, new, (*above, found.name))
+        successor = now.get(_identity(f))
+        if successor is not None:
+            yield (*above, f.name), (*above, successor.name)
+            for old, new in zip(_structs(f.type), _structs(successor.type), strict=False):
+                yield from _followed(old, new, (*above, successor.name))
         elif f.name.lower() in names:
             yield (*above, f.name), None
 
@@ -107,10 +107,10 @@ def _identity(f: Field) -> str | int:
 
 
 def _has(schema: Struct, path: Path) -> bool:
-    found = schema.find(path[0])
-    if found is None:
+    field = schema.find(path[0])
+    if field is None:
         return False
-    return len(path) == 1 or any(_has(inner, path[1:]) for inner in _structs(found.type))
+    return len(path) == 1 or any(_has(inner, path[1:]) for inner in _structs(field.type))
 
 
 def _structs(type_: DataType) -> Iterator[Struct]:

@@ -53,8 +53,8 @@ def may_hold(files: FileTable, snapshot: Snapshot, where: Predicate) -> NDArray[
 def buckets_tested(snapshot: Snapshot, columns: Iterable[Column]) -> list[str]:
     """Those of the columns that files are placed by, by name."""
     placed = set() if snapshot.placement is None else {b.field_id for b in snapshot.placement.buckets}
-    found = [_field(snapshot, column) for column in columns]
-    return sorted(f.name for f in found if f is not None and f.field_id in placed)
+    fields = [_field(snapshot, column) for column in columns]
+    return sorted(f.name for f in fields if f is not None and f.field_id in placed)
 
 
 def hashed(value: pa.Scalar) -> int | None:
@@ -113,8 +113,8 @@ def _among(files: FileTable, snapshot: Snapshot, column: Column, values: tuple[V
 
 def _in_bucket(files: FileTable, bucketed: Bucketed, hashes: list[int]) -> NDArray[np.bool_]:
     numbers = pc.struct_field(files.column(PARTITION), bucketed.name)
-    wanted = pa.array({(h & 0x7FFFFFFF) % bucketed.count for h in hashes}, numbers.type)
-    found: NDArray[np.bool_] = pc.or_(pc.is_null(numbers), pc.is_in(numbers, value_set=wanted)).to_numpy()
+    buckets = pa.array({(h & 0x7FFFFFFF) % bucketed.count for h in hashes}, numbers.type)
+    found: NDArray[np.bool_] = pc.or_(pc.is_null(numbers), pc.is_in(numbers, value_set=buckets)).to_numpy()
     return found
 
 

@@ -60,12 +60,12 @@ def spans(snapshot: Snapshot) -> Spans:
             "call enableRowTracking(), which rewrites nothing"
         )
     files = snapshot.files
-    found = spans_of(files, identity)
-    unknown = np.flatnonzero((found.bases < 0) | (found.counts < 0))
+    held = spans_of(files, identity)
+    unknown = np.flatnonzero((held.bases < 0) | (held.counts < 0))
     if len(unknown):
         key = files.column("key")[int(unknown[0])].as_py()
         raise Damaged(f"the log gives no row ids or no row count for {key}; its rows cannot be located", path=key)
-    return found
+    return held
 
 
 def spans_of(files: FileTable, identity: RowIdentity) -> Spans:
@@ -105,11 +105,11 @@ def _notes(files: FileTable) -> dict[str, pa.Array]:
     # Most notes are a size and nothing else: these need no taking apart.
     plain = pc.fill_null(pc.equal(texts, sizes), False).to_numpy(False)
     longer = np.flatnonzero(texts.is_valid().to_numpy(False) & ~plain)
-    found = pc.extract_regex(texts.take(pa.array(longer)), _NOTE)
+    parsed = pc.extract_regex(texts.take(pa.array(longer)), _NOTE)
     at = np.zeros(len(files), np.int64)
     at[longer] = np.arange(len(longer))
     chosen = pa.array(at, mask=~np.isin(np.arange(len(files)), longer))
-    parts = {name: _full(pc.struct_field(found, name)).take(chosen) for name in _PARTS}
+    parts = {name: _full(pc.struct_field(parsed, name)).take(chosen) for name in _PARTS}
     return {**parts, "size": pc.if_else(pa.array(plain), sizes, parts["size"])}
 
 

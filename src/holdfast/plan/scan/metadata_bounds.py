@@ -26,14 +26,14 @@ from holdfast.predicate.records import Column
 from holdfast.rows import columns as names
 
 
-def metadata_bounds(files: FileTable, snapshot: Snapshot, asked: Mapping[Column, str]) -> dict[Column, Known]:
+def metadata_bounds(files: FileTable, snapshot: Snapshot, columns: Mapping[Column, str]) -> dict[Column, Known]:
     """What is known of metadata columns; `asked` gives the canonical name behind each path that a condition tests."""
     identity = snapshot.identity
     spans = None
-    if identity is not None and not {names.ROW_ID, names.ROW_COMMIT_VERSION}.isdisjoint(asked.values()):
+    if identity is not None and not {names.ROW_ID, names.ROW_COMMIT_VERSION}.isdisjoint(columns.values()):
         spans = _Held(spans_of(files, identity), identity)
-    found = {column: _known(files, snapshot, column, name, spans) for column, name in asked.items()}
-    return {column: known for column, known in found.items() if known is not None}
+    bounds = {column: _known(files, snapshot, column, name, spans) for column, name in columns.items()}
+    return {column: bound for column, bound in bounds.items() if bound is not None}
 
 
 def _known(files: FileTable, snapshot: Snapshot, column: Column, name: str, held: _Held | None) -> Known | None:
@@ -74,11 +74,11 @@ class _Held:
         )
 
     def versions(self) -> Range:
-        told = (self.spans.bases >= 0) & (self.spans.versions >= 0)
+        has_version = (self.spans.bases >= 0) & (self.spans.versions >= 0)
         carries = self.identity.version_column is not None
-        fresh = self._is_known & (self.spans.kinds == FRESH) if carries else told
+        fresh = self._is_known & (self.spans.kinds == FRESH) if carries else has_version
         lows = np.where(fresh, self.spans.versions, 0)
-        return Range(_where(told, lows), _where(told, self.spans.versions), self._null_count())
+        return Range(_where(has_version, lows), _where(has_version, self.spans.versions), self._null_count())
 
     def _null_count(self) -> pa.Array:
         """No row has none, but where files without a base are as they should be: there all have none."""

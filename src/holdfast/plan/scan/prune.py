@@ -65,8 +65,8 @@ def prune(files: FileTable, want: Want, more: Sequence[Pruner] = ()) -> Pruned:
     One that says it does not apply is no step.
     """
     steps = []
-    asked = [pruner for pruner in more if getattr(pruner, "applies", _always)(want)]
-    for pruner in (by_partition, *([by_metadata] if _on_metadata(want) else []), by_bounds, *asked):
+    applicable = [pruner for pruner in more if getattr(pruner, "applies", _always)(want)]
+    for pruner in (by_partition, *([by_metadata] if _on_metadata(want) else []), by_bounds, *applicable):
         kept = files.filter(pruner(files, want))
         describe = _DETAILS.get(pruner) or getattr(pruner, "detail", None)
         steps.append(PruningStep(_name(pruner), len(kept), len(files) - len(kept), describe(want) if describe else ""))
@@ -90,8 +90,8 @@ def by_partition(files: FileTable, want: Want) -> pa.BooleanArray:
     parts = _on_partitions(want)
     if not parts or not len(files):
         return _all(files)
-    known = partition_values(files, want.snapshot, _columns(parts))
-    return may_match(conjunction(parts), known, pa.nulls(len(files), pa.int64()))
+    bounds = partition_values(files, want.snapshot, _columns(parts))
+    return may_match(conjunction(parts), bounds, pa.nulls(len(files), pa.int64()))
 
 
 def by_bounds(files: FileTable, want: Want) -> pa.BooleanArray:
@@ -101,11 +101,11 @@ def by_bounds(files: FileTable, want: Want) -> pa.BooleanArray:
         return _all(files)
     columns = _columns(parts)
     stats = files.stats(dict(statistics_leaves(want.snapshot, columns).values()))
-    known = {
+    bounds = {
         **partition_values(files, want.snapshot, columns),
         **ranges(stats, want.snapshot, columns),
     }
-    return may_match(conjunction(parts), known, stats.num_records)
+    return may_match(conjunction(parts), bounds, stats.num_records)
 
 
 def by_metadata(files: FileTable, want: Want) -> pa.BooleanArray:
@@ -113,18 +113,18 @@ def by_metadata(files: FileTable, want: Want) -> pa.BooleanArray:
     parts = _on_metadata(want)
     if not parts or not len(files):
         return _all(files)
-    known, num_records = knowledge(files, want, _columns(parts))
-    return may_match(conjunction(parts), known, num_records)
+    bounds, num_records = knowledge(files, want, _columns(parts))
+    return may_match(conjunction(parts), bounds, num_records)
 
 
 def knowledge(files: FileTable, want: Want, columns: Iterable[Column]) -> tuple[dict[Column, Known], pa.Array]:
     """All that is known of columns of any kind, and how many rows each file has."""
     columns, snapshot = list(columns), want.snapshot
-    known = metadata_values(files, want, columns)
+    bounds = metadata_values(files, want, columns)
     stored = [column for column in columns if column[0] not in want.metadata]
     stats = files.stats(dict(statistics_leaves(snapshot, stored).values()))
     return {
-        **known,
+        **bounds,
         **partition_values(files, snapshot, stored),
         **ranges(stats, snapshot, stored),
     }, stats.num_records
@@ -132,46 +132,46 @@ def knowledge(files: FileTable, want: Want, columns: Iterable[Column]) -> tuple[
 
 def metadata_values(files: FileTable, want: Want, columns: Iterable[Column]) -> dict[Column, Known]:
     """What is known of those of the columns that are metadata columns."""
-    asked = {column: want.metadata[column[0]] for column in columns if column[0] in want.metadata}
-    known = metadata_bounds(files, want.snapshot, asked)
+    tested = {column: want.metadata[column[0]] for column in columns if column[0] in want.metadata}
+    bounds = metadata_bounds(files, want.snapshot, tested)
     if want.snapshot.placement is None:
         # Partition columns are known by themselves, in a struct or out of it.
-        inner = {column: column[1:] for column, name in asked.items() if name == PARTITION}
+        inner = {column: column[1:] for column, name in tested.items() if name == PARTITION}
         values = partition_values(files, want.snapshot, inner.values())
-        known |= {column: values[path] for column, path in inner.items() if path in values}
-    return known
+        bounds |= {column: values[path] for column, path in inner.items() if path in values}
+    return bounds
 
 
 def partition_values(files: FileTable, snapshot: Snapshot, columns: Iterable[Column]) -> dict[Column, Known]:
     """The typed values of those of the columns that are partition columns."""
-    known: dict[Column, Known] = {}
+    bounds: dict[Column, Known] = {}
     for column in columns:
         if is_partition(snapshot, column):
             field = snapshot.schema.find(column[0])
             assert field is not None, "a partition column is in the schema"
             texts = partition_texts(files.column("partition_values"), field.physical_name)
             where = f"partition column {column_text(column)} of {snapshot.location.url}"
-            known[column] = Single(typed(texts, field.type, where=where))
-    return known
+            bounds[column] = Single(typed(texts, field.type, where=where))
+    return bounds
 
 
 def ranges(stats: FileStats, snapshot: Snapshot, columns: Iterable[Column]) -> dict[Column, Known]:
     """What statistics say of those of the columns that they can cover."""
-    known: dict[Column, Known] = {}
+    intervals: dict[Column, Known] = {}
     for column, (leaf, _) in statistics_leaves(snapshot, columns).items():
         bounds = stats.bounds[leaf]
-        known[column] = Range(bounds.low, bounds.high, bounds.null_count)
-    return known
+        intervals[column] = Range(bounds.low, bounds.high, bounds.null_count)
+    return intervals
 
 
 def statistics_leaves(snapshot: Snapshot, columns: Iterable[Column]) -> Mapping[Column, tuple[LeafPath, DataType]]:
     """The physical leaf and type of each column that can have statistics: no partition column, no whole struct."""
-    found = {}
+    leaves = {}
     for column in columns:
         fields = fields_of(snapshot.schema, column)
         if fields and not isinstance(fields[-1].type, Struct) and not is_partition(snapshot, column):
-            found[column] = (tuple(f.physical_name for f in fields), fields[-1].type)
-    return found
+            leaves[column] = (tuple(f.physical_name for f in fields), fields[-1].type)
+    return leaves
 
 
 def fields_of(schema: Struct, column: Column) -> tuple[Field, ...]:

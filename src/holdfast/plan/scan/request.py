@@ -80,8 +80,8 @@ def plan_scan(snapshot: Snapshot, request: Request, *, more: Sequence[Pruner] = 
 def known_columns(snapshot: Snapshot, metadata: Mapping[str, str] | Sequence[str]) -> Struct:
     """What a condition may name: the table's columns, and the metadata columns asked for."""
     pairs = metadata.items() if isinstance(metadata, Mapping) else [(name, name) for name in metadata]
-    asked = [metadata_field(snapshot, names.canonical(name), output) for name, output in pairs]
-    free = [f for f in asked if snapshot.schema.find(f.name) is None]
+    fields = [metadata_field(snapshot, names.canonical(name), output) for name, output in pairs]
+    free = [f for f in fields if snapshot.schema.find(f.name) is None]
     return Struct((*snapshot.schema.fields, *free))
 
 
@@ -138,12 +138,12 @@ def partition_fields(snapshot: Snapshot) -> tuple[Field, ...]:
     return tuple(_field(snapshot.schema, name) for name in snapshot.partition_columns)
 
 
-def _columns(snapshot: Snapshot, asked: Sequence[str] | None) -> tuple[Field, ...]:
-    if asked is None:
+def _columns(snapshot: Snapshot, requested: Sequence[str] | None) -> tuple[Field, ...]:
+    if requested is None:
         return snapshot.schema.fields
-    if isinstance(asked, str):
-        raise Invalid(f"columns= takes a list of names, such as [{asked!r}]")
-    fields = tuple(_field(snapshot.schema, name) for name in asked)
+    if isinstance(requested, str):
+        raise Invalid(f"columns= takes a list of names, such as [{requested!r}]")
+    fields = tuple(_field(snapshot.schema, name) for name in requested)
     twice = sorted({f.name for f in fields if fields.count(f) > 1})
     if twice:
         raise Invalid(f"columns= names {', '.join(twice)} more than once")
@@ -151,9 +151,9 @@ def _columns(snapshot: Snapshot, asked: Sequence[str] | None) -> tuple[Field, ..
 
 
 def _field(schema: Struct, name: str) -> Field:
-    found = schema.find(name)
-    if found is not None:
-        return found
+    field = schema.find(name)
+    if field is not None:
+        return field
     if name in (*names.METADATA_COLUMNS, *names.OTHER_SPELLINGS):
         raise UnknownColumn(f"{name} is a metadata column: ask for it with metadata=[{name!r}]", column=name)
     near = difflib.get_close_matches(name, schema.names, n=3)
@@ -164,13 +164,13 @@ def _field(schema: Struct, name: str) -> Field:
 
 
 def _metadata(
-    snapshot: Snapshot, columns: tuple[Field, ...], asked: Mapping[str, str] | Sequence[str]
+    snapshot: Snapshot, columns: tuple[Field, ...], requested: Mapping[str, str] | Sequence[str]
 ) -> Mapping[str, str]:
-    if isinstance(asked, str):
-        raise Invalid(f"metadata= takes a list of names, such as [{asked!r}]")
-    pairs = dict(asked) if isinstance(asked, Mapping) else {name: name for name in asked}
+    if isinstance(requested, str):
+        raise Invalid(f"metadata= takes a list of names, such as [{requested!r}]")
+    pairs = dict(requested) if isinstance(requested, Mapping) else {name: name for name in requested}
     taken = {f.name.lower(): f.name for f in (*snapshot.schema.fields, *columns)}
-    found: dict[str, str] = {}
+    outputs: dict[str, str] = {}
     for name, output in pairs.items():
         canonical = names.canonical(name)
         if output.lower() in taken:
@@ -178,12 +178,12 @@ def _metadata(
                 f"the table has a column {taken[output.lower()]!r} of its own: "
                 f'give the metadata column another name, as in metadata={{"{name}": "{_free_name(name, taken)}"}}'
             )
-        if canonical in found:
+        if canonical in outputs:
             raise Invalid(f"metadata= asks for {canonical} more than once")
         check_available(snapshot, canonical, name)
         taken[output.lower()] = output
-        found[canonical] = output
-    return found
+        outputs[canonical] = output
+    return outputs
 
 
 def _free_name(name: str, taken: Mapping[str, str]) -> str:

@@ -23,11 +23,11 @@ from holdfast.errors import Invalid, UnknownVersion
 from holdfast.formats.delta.deletion_vectors import load_hidden
 from holdfast.formats.delta.history.commit_range import Moment, Point, read_range, versions_between
 from holdfast.formats.delta.state import DeltaState, load
-from holdfast.plan.changefeed.query import ChangeKind, ChangeQuery, check_wanted, no_changes
+from holdfast.plan.changefeed.query import ChangeKind, ChangeQuery, check_query, no_changes
 from holdfast.storage.error_mapping import MALFORMED_JSON
 from holdfast.verbs.changefeed.apply import applied_up_to, apply_rows, refuse_unpaired
 from holdfast.verbs.changefeed.change_set import ToldChanges, key_names, wanted_of
-from holdfast.verbs.changefeed.query import planned, planned_feed
+from holdfast.verbs.changefeed.query import planned
 from holdfast.verbs.dml.delete_update import Changed, ExecutionContext
 from holdfast.verbs.dml.verbs import RowVerbs
 from holdfast.verbs.open.delta_handle import DeltaHandle
@@ -122,14 +122,14 @@ class ChangeVerbs(TableBase):
         if first > state.version:
             raise UnknownVersion(f"the newest version is {state.version}, so none is from {first} on", version=first)
         stretch = read_range(_before(state, first, is_needed=False), _at(state, last), start=first)
-        plan = planned_feed(stretch, load_hidden)
+        plan = planned(stretch, None, load_hidden)
         return ChangeSet(first, last, "feed", plan, caller.spark, state, None)
 
 
 def _asked(state: DeltaState, first: int, last: int, wanted: ChangeQuery, spark: SparkSession | None) -> ChangeSet:
     kind = wanted.kind.value
     if last < first:
-        check_wanted(wanted, state.snapshot.schema)
+        check_query(wanted, state.snapshot.schema)
         return ChangeSet(first, last, kind, no_changes(state.snapshot, wanted), spark, state, wanted)
     before = _before(state, first, is_needed=not wanted.by_commit)
     plan = planned(read_range(before, _at(state, last), start=first), wanted, load_hidden)

@@ -26,7 +26,7 @@ from holdfast.model.files import FileTable
 from holdfast.model.mutation import KEEPS_ROW_IDS, AllRows, Mutation, TableDefinition
 from holdfast.model.publication import PUBLISHES, Publication, Publishing
 from holdfast.model.snapshot import LoadHidden, Snapshot
-from holdfast.plan.changefeed.query import ChangeKind, ChangeQuery, ChangesPlan, check_wanted
+from holdfast.plan.changefeed.query import ChangeKind, ChangeQuery, ChangesPlan, check_query
 from holdfast.plan.dml.change import Positions, count
 from holdfast.plan.dml.follow import place_of
 from holdfast.plan.publish.rows import Arriving, ChangedIds, Publisher, Storage, Whole
@@ -93,7 +93,7 @@ def difference(origin: Origin, since: Publication | None) -> Difference:
         raise NoRowIdentity(
             f"rows of {origin.location} have no ids, under which they could be published: {snapshot.to_track}"
         )
-    wanted = check_wanted(ChangeQuery(ChangeKind.MIN_DELTA), snapshot.schema)
+    wanted = check_query(ChangeQuery(ChangeKind.MIN_DELTA), snapshot.schema)
     if since is None:
         plan = plan_scan(snapshot, Request(metadata=[ROW_ID]))
         return Difference(Whole(plan, origin.load_hidden(snapshot.location, plan.files)), None)

@@ -43,13 +43,13 @@ def planned_rows(
 def parts(plan: ChangesPlan) -> Iterator[ChangesPlan]:
     """The plan in parts that can be carried out one apart from the other; none where there is nothing to read."""
     plan = replace(plan, snapshot=replace(plan.snapshot, files=FileTable()))  # a part is told its files
-    nothing = replace(plan, left=(), arrived=(), certain=(), told=())
+    nothing = replace(plan, left=(), arrived=(), certain=(), recorded=())
     for reading in plan.certain:
         yield from (replace(nothing, certain=(r,)) for r in _split(reading))
-    for reading in plan.told:
-        yield from (replace(nothing, told=(r,)) for r in _split(reading))
+    for reading in plan.recorded:
+        yield from (replace(nothing, recorded=(r,)) for r in _split(reading))
     if plan.left or plan.arrived:
-        yield replace(plan, certain=(), told=())
+        yield replace(plan, certain=(), recorded=())
 
 
 def _split(reading: Reading) -> Iterator[Reading]:

@@ -19,7 +19,7 @@ from holdfast.engines.spark.changefeed import SparkChangeReader
 from holdfast.env import system
 from holdfast.formats.delta.state import DeltaState, load, refresh
 from holdfast.model.mutation import AppVersion
-from holdfast.plan.changefeed.stream import asked_of
+from holdfast.plan.changefeed.stream import parse_options
 from holdfast.schema.properties import isolation
 from holdfast.storage.open import open_location
 from holdfast.verbs.commit.retry import retry_of
@@ -54,7 +54,7 @@ def give_changes(
 ) -> None:
     """Read the changes of a batch by Spark and hand them on; `ranges` has one row, or none."""
     if not kept:
-        kept[options["path"]] = StreamFollower(asked_of(options))
+        kept[options["path"]] = StreamFollower(parse_options(options))
     follower = kept[options["path"]]
     for row in ranges.collect():  # one: where the batch begins and ends
         start, end = (follower.offset(json.loads(text)) for text in (row["start"], row["end"]))

@@ -24,10 +24,11 @@ from holdfast.plan.changefeed.query import (
     CHANGE_TYPE,
     COMMIT_TIMESTAMP,
     COMMIT_VERSION,
+    FEED_COLUMNS,
     ChangeQuery,
     ChangesPlan,
     Times,
-    check_wanted,
+    check_query,
     no_changes,
     refuse_taken,
 )
@@ -54,7 +55,7 @@ from holdfast.rows.columns import ROW_ID
 from holdfast.schema.properties import truth
 from holdfast.schema.types import LONG, STRING, Array, DataType, Field, Map, Primitive, Struct
 from holdfast.storage.open import open_location
-from holdfast.verbs.changefeed.query import planned, planned_feed
+from holdfast.verbs.changefeed.query import planned
 from holdfast.verbs.open.moment import moment_ms
 from holdfast.verbs.stream.batch_plan import planned_rows
 
@@ -74,12 +75,12 @@ class StreamFollower:
         self._last: CommitRange | None = None  # the stretch read last: planned right after it was looked at
         self._first: tuple[int, pa.Table] | None = None  # the files of the first snapshot: asked for batch after batch
         schema = self._pinned.snapshot.schema
-        if isinstance(asked.told, ChangeQuery):
-            self._told: ChangeQuery | None = check_wanted(asked.told, schema)
+        if isinstance(asked.content, ChangeQuery):
+            self._told: ChangeQuery | None = check_query(asked.content, schema)
         else:
             self._told = None
-            if isinstance(asked.told, Feed):
-                refuse_taken(schema, (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP))
+            if isinstance(asked.content, Feed):
+                refuse_taken(schema, FEED_COLUMNS)
                 self._refuse_without_feed()
 
     def fields(self) -> list[Field]:
@@ -87,7 +88,7 @@ class StreamFollower:
         if self._asked.ranges:
             return [Field("start", STRING), Field("end", STRING)]
         made = list(nullable(self._pinned.snapshot.schema).fields)
-        if isinstance(self._asked.told, Appends):
+        if isinstance(self._asked.content, Appends):
             return made
         made += [Field(CHANGE_TYPE, STRING), Field(COMMIT_VERSION, LONG)]
         made.append(Field(COMMIT_TIMESTAMP, Primitive("timestamp")))
@@ -134,13 +135,13 @@ class StreamFollower:
         if last < start.version:
             return start
         stretch = self._readable(start.version, last)
-        if isinstance(self._asked.told, Appends):
-            return next_of_appends(start, stretch, self._asked.told, room)
+        if isinstance(self._asked.content, Appends):
+            return next_of_appends(start, stretch, self._asked.content, room)
         return next_of_changes(start, stretch, room)
 
     def plan(self, start: Offset, end: Offset) -> ChangesPlan:
         """What to read between two offsets."""
-        told = self._asked.told
+        told = self._asked.content
         if start.snapshot:
             files = self._files(start.version)
             stop = end.index if end.snapshot else files.num_rows
@@ -159,9 +160,7 @@ class StreamFollower:
             refuse_unreadable(stretch)
             times = Times(stretch.start, tuple(c.timestamp_ms for c in stretch.commits))
             return planned_rows(stretch.after, appended(stretch, told, start, end), times, load_hidden, with_ids=False)
-        if self._told is not None:
-            return planned(stretch, self._told, load_hidden)
-        return planned_feed(stretch, load_hidden)
+        return planned(stretch, self._told, load_hidden)
 
     def _refuse_without_feed(self) -> None:
         if not any(truth(self._pinned.metadata.properties.get(name)) for name in ENABLE_FEED):

@@ -37,7 +37,7 @@ from holdfast.errors import Invalid, Unsupported
 from holdfast.formats.delta.deletion_vectors import load_hidden
 from holdfast.formats.delta.state import load
 from holdfast.plan.changefeed.query import ChangesPlan, Times
-from holdfast.plan.changefeed.stream import STORAGE, Offset, StreamOptions, asked_of
+from holdfast.plan.changefeed.stream import STORAGE, Offset, StreamOptions, parse_options
 from holdfast.storage.open import open_location
 from holdfast.verbs.open.moment import moment_ms
 from holdfast.verbs.stream.batch_plan import parts, planned_rows
@@ -52,7 +52,7 @@ def schema_of(options: Mapping[str, str]) -> StructType:
     names = {name.lower() for name in options}
     if names & {"versionasof", "timestampasof"}:
         return _Table(options).schema()
-    asked = asked_of(options)
+    asked = parse_options(options)
     if asked.path.startswith("memory:"):
         raise Unsupported(f"{asked.path} is in the memory of one process, where Spark cannot follow it")
     return spark_struct(StreamFollower(asked).fields())
@@ -71,7 +71,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @cached_property
     def _asked(self) -> StreamOptions:
-        return asked_of(self._options)
+        return parse_options(self._options)
 
     @cached_property
     def _follower(self) -> StreamFollower:

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from holdfast.engines.spark.conditions import stated_in_text
 from holdfast.errors import Invalid
-from holdfast.plan.changefeed.stream import STORAGE, asked_of
+from holdfast.plan.changefeed.stream import STORAGE, parse_options
 from holdfast.storage.location import Location
 from holdfast.storage.open import allow_outside_option
 from holdfast.storage.remote import RemoteStore
@@ -77,7 +77,7 @@ class StreamVerbs(TableBase):
         }
         options = {name: str(value) for name, value in given.items() if value is not None}
         options |= {"path": location.spark_path(), **{f"{STORAGE}{k}": v for k, v in _storage(location).items()}}
-        asked_of(options)  # refuses here what the query would refuse later
+        parse_options(options)  # refuses here what the query would refuse later
         register(caller.spark)
         ranges = caller.spark.readStream.format(FORMAT).options(**options).load()
         writer = ranges.writeStream.foreachBatch(at_batch(_BATCHES, "give_changes", options, foreach))
