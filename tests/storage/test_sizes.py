@@ -14,7 +14,7 @@ import pytest
 
 from holdfast import DeltaTable, IcebergTable
 from holdfast.errors import TableError
-from holdfast.formats.delta.checkpoint.checksum import HINT_BYTES
+from holdfast.formats.delta.checkpoint.last_checkpoint import HINT_BYTES
 from holdfast.model.finding import FindingKind
 from holdfast.storage.base import LARGEST_BYTES, TooLarge
 from holdfast.storage.memory import MemoryStore

@@ -52,6 +52,11 @@ def positions(values: NDArray[np.int64]) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """A chunked column as one array; a single chunk is not copied, as `combine_chunks` would."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def mask(values: NDArray[np.bool_]) -> pa.Array:
     """Booleans as an array."""
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bits(values)])

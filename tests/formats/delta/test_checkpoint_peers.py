@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from holdfast.env import Env, fixed, system
-from holdfast.formats.delta.checkpoint.rows import plan_rows
+from holdfast.formats.delta.checkpoint.rows import checkpoint_schema
 from holdfast.formats.delta.checkpoint.writer import Policy, write_checkpoint
 from holdfast.formats.delta.log.cleanup import clean_log
 from holdfast.formats.delta.log.compaction import write_log_compaction
@@ -134,7 +134,7 @@ def _policy(state: DeltaState, stats: str) -> Policy:
 def test_columns_have_the_names_and_types_other_engines_give_them(tmp_path: Path) -> None:
     smith = smith_of(here(tmp_path), HISTORY, properties=STATS["both"], partition_by=("part",))
     assert smith.version > 0
-    ours = _fields(plan_rows(load(here(tmp_path))).everything)
+    ours = _fields(checkpoint_schema(load(here(tmp_path))).everything)
     seen: set[tuple[str, str]] = set()
     for path in CHECKPOINTS:
         try:

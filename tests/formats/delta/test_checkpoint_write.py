@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from holdfast.env import fixed
 from holdfast.errors import Invalid, UnknownVersion
-from holdfast.formats.delta.checkpoint.checksum import canonical_md5
+from holdfast.formats.delta.checkpoint.last_checkpoint import canonical_md5
 from holdfast.formats.delta.checkpoint.writer import CheckpointWritten, Policy, write_checkpoint
 from holdfast.formats.delta.log.file_names import LAST_CHECKPOINT, SIDECARS, commit_name
 from holdfast.formats.delta.state import DeltaState, load, refresh

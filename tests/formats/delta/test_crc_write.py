@@ -12,7 +12,7 @@ from hypothesis import given
 from holdfast.errors import UnknownVersion
 from holdfast.formats.delta.checkpoint.checksum import read_checksum
 from holdfast.formats.delta.checkpoint.crc_write import crc_body, write_crc
-from holdfast.formats.delta.checkpoint.tally import SIZE_BINS
+from holdfast.formats.delta.checkpoint.file_counts import SIZE_BINS
 from holdfast.formats.delta.log.file_names import checksum_name
 from holdfast.formats.delta.state import load
 from holdfast.storage.base import ObjectStore

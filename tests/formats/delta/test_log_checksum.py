@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.formats.delta.checkpoint.checksum import Hint, VersionChecksum, canonical_md5, read_checksum, read_hint
+from holdfast.formats.delta.checkpoint.checksum import VersionChecksum, read_checksum
+from holdfast.formats.delta.checkpoint.last_checkpoint import Hint, canonical_md5, read_hint
 from tests.support.depth import examples
 from tests.support.golden import require_golden
 

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 from holdfast.errors import Damaged, Invalid
-from holdfast.formats.delta.checkpoint.tally import RunningTally
+from holdfast.formats.delta.checkpoint.file_counts import RunningFileCounts
 from holdfast.formats.delta.log.actions import DomainMetadata, Line, Metadata, Protocol, Txn
 from holdfast.formats.delta.log.file_names import first_name
 from holdfast.formats.delta.log.listing import has_log, list_hinted, list_log, list_next, log_url, read_lines
@@ -47,7 +47,7 @@ class DeltaState:
     commit: ObjectMeta | None  # the version's own commit file, where it is still there
     base: tuple[Slab, ...]  # files of the checkpoint, dead ones included
     layers: tuple[ActionLayer, ...]  # files of the commits after it
-    tally: RunningTally = field(compare=False)
+    file_counts: RunningFileCounts = field(compare=False)
 
     @property
     def version(self) -> int:
@@ -148,7 +148,9 @@ def _state(location: Location, replayed: Replayed, *, before: DeltaState | None 
     mapping = resolve_of(protocol, metadata)
     files = replayed.files
     one_more = before is not None and segment.version == before.version + 1
-    tally = before.tally.next(files, replayed.last) if before is not None and one_more else RunningTally(files)
+    file_counts = (
+        before.file_counts.next(files, replayed.last) if before is not None and one_more else RunningFileCounts(files)
+    )
     if before is not None and before.metadata is metadata and before.protocol is protocol:
         schema, partitions = before.snapshot.schema, before.snapshot.partition_columns
     else:
@@ -177,7 +179,7 @@ def _state(location: Location, replayed: Replayed, *, before: DeltaState | None 
         replayed.listing.commits.get(segment.version),
         files.base,
         files.layers,
-        tally,
+        file_counts,
     )
 
 

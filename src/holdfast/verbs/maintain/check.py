@@ -21,7 +21,7 @@ from holdfast.engines.spark.scan.file_inspection import SparkLooker
 from holdfast.errors import Damaged, Invalid, LimitReached
 from holdfast.formats.delta.audit.log import LogChecked, check_log
 from holdfast.formats.delta.checkpoint.crc_write import crc_body
-from holdfast.formats.delta.checkpoint.writer import point_to, write_checkpoint
+from holdfast.formats.delta.checkpoint.writer import point_hint_to, write_checkpoint
 from holdfast.formats.delta.commit.loop import DeltaFormat
 from holdfast.formats.delta.commit.restamp import described, recounted, with_counts
 from holdfast.formats.delta.deletion_vectors import load_hidden
@@ -184,6 +184,6 @@ def _point_anew(checked: _DeltaChecked) -> str:
     delete_one(location, location.key(LOG, LAST_CHECKPOINT))
     for checkpoint in listing.checkpoints:
         if not bad & {meta.name for meta in checkpoint.files}:
-            point_to(location, checkpoint, listing)
+            point_hint_to(location, checkpoint, listing)
             return f"pointed {LAST_CHECKPOINT} to version {checkpoint.version}"
     return f"took {LAST_CHECKPOINT} away: there is no checkpoint to point to"

@@ -20,7 +20,6 @@ from holdfast.errors import Damaged
 from holdfast.formats.delta.audit.compacted import wrong_compactions
 from holdfast.formats.delta.audit.history import FileHistory, vector_keys
 from holdfast.formats.delta.checkpoint.checksum import (
-    Hint,
     VersionChecksum,
     configurations,
     contradictions,
@@ -28,8 +27,8 @@ from holdfast.formats.delta.checkpoint.checksum import (
     miscounts,
     same_json,
     stored_checksum,
-    stored_hint,
 )
+from holdfast.formats.delta.checkpoint.last_checkpoint import Hint, stored_hint
 from holdfast.formats.delta.checkpoint.reader import read_checkpoint
 from holdfast.formats.delta.log.actions import Line, decode_lines
 from holdfast.formats.delta.log.columns import logical_ids

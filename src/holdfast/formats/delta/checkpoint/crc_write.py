@@ -1,19 +1,18 @@
-"""The `.crc` file of a version: what a reader may compare its own replay with.
+"""Writes the `.crc` file of a version, with which readers compare their replayed state.
 
-1. It is written after the commit, once; a version's file is never replaced.
-2. Lists that may grow long are left out above the limits other engines keep.
-3. After a blind append it costs what the append costs, not what the table has (see `tally`).
+1. It is written once, after the commit; an existing file is never replaced.
+2. Long lists are left out, above the limits that other engines use.
+3. After a blind append it costs what the append costs, not what the table has (see `file_counts`).
 """
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import Any
 
 import msgspec
 
 from holdfast.errors import UnknownVersion
-from holdfast.formats.delta.checkpoint.tally import SIZE_BINS
+from holdfast.formats.delta.checkpoint.file_counts import SIZE_BINS
 from holdfast.formats.delta.log.actions import Json, encode_action
 from holdfast.formats.delta.log.file_names import LOG, checksum_name, commit_name
 from holdfast.formats.delta.log.times import in_commit_times
@@ -25,9 +24,9 @@ MOST_FILES, MOST_TXNS, MOST_DOMAINS = 50, 100, 10
 
 
 def write_crc(state: DeltaState, *, txn_id: str | None = None) -> str | None:
-    """Write the checksum of a version that is committed; its name, or None when it has one already.
+    """Writes the checksum file of a committed version; returns its name, or None where it exists already.
 
-    `txn_id` is the id in the version's commitInfo, for a caller that has just written it.
+    `txn_id` is the one in the commitInfo of the version, for a caller that has just written it.
     """
     location = state.snapshot.location
     if state.commit is None:
@@ -42,14 +41,14 @@ def write_crc(state: DeltaState, *, txn_id: str | None = None) -> str | None:
 
 
 def crc_body(state: DeltaState, *, txn_id: str | None = None) -> Json:
-    """What the `.crc` file of a state says."""
-    tally = state.tally.value
+    """The contents of the `.crc` file of a state."""
+    counts = state.file_counts.value
     body: Json = {} if txn_id is None else {"txnId": txn_id}
-    body |= {"tableSizeBytes": tally.size_bytes, "numFiles": tally.files}
-    counts: Json = {}
+    body |= {"tableSizeBytes": counts.size_bytes, "numFiles": counts.files}
+    histogram: Json = {}
     if "deletionVectors" in reader_features(state.protocol):
-        body |= {"numDeletedRecordsOpt": tally.hidden_rows, "numDeletionVectorsOpt": tally.vectors}
-        counts = {"deletedRecordCountsHistogramOpt": {"deletedRecordCounts": tally.hidden_counts}}
+        body |= {"numDeletedRecordsOpt": counts.hidden_rows, "numDeletionVectorsOpt": counts.vectors}
+        histogram = {"deletedRecordCountsHistogramOpt": {"deletedRecordCounts": counts.hidden_counts}}
     body |= {"numMetadata": 1, "numProtocol": 1}
     if in_commit_times(state.protocol, state.metadata) is not None:
         body["inCommitTimestampOpt"] = state.snapshot.timestamp_ms
@@ -62,21 +61,24 @@ def crc_body(state: DeltaState, *, txn_id: str | None = None) -> Json:
         "protocol": encode_action(state.protocol),
         "fileSizeHistogram": {
             "sortedBinBoundaries": SIZE_BINS,
-            "fileCounts": tally.size_counts,
-            "totalBytes": tally.size_totals,
+            "fileCounts": counts.size_counts,
+            "totalBytes": counts.size_totals,
         },
-        **counts,
+        **histogram,
     }
-    if tally.files <= MOST_FILES:
+    if counts.files <= MOST_FILES:
         body["allFiles"] = _adds(state)
     return body
 
 
 def _adds(state: DeltaState) -> list[Json]:
-    slabs = state.snapshot.files.slabs
-    texts = chain.from_iterable(texts_of(slab.stats).to_pylist() for slab in slabs)
-    rows = chain.from_iterable(slab.files.to_pylist(maps_as_pydicts="lossy") for slab in slabs)
-    return [_add(row, stats) for row, stats in zip(rows, texts, strict=True)]
+    return [
+        _add(row, stats)
+        for slab in state.snapshot.files.slabs
+        for row, stats in zip(
+            slab.files.to_pylist(maps_as_pydicts="lossy"), texts_of(slab.stats).to_pylist(), strict=True
+        )
+    ]
 
 
 def _add(row: dict[str, Any], stats: str | None) -> Json:
@@ -88,7 +90,7 @@ def _add(row: dict[str, Any], stats: str | None) -> Json:
         "sizeInBytes": dv["size"],
         "cardinality": dv["cardinality"],
     }
-    said = {
+    action = {
         "path": row["path"],
         "partitionValues": row["partition_values"] or {},
         "size": row["size"],
@@ -101,4 +103,4 @@ def _add(row: dict[str, Any], stats: str | None) -> Json:
         "defaultRowCommitVersion": row["default_row_commit_version"],
         "clusteringProvider": row["clustering_provider"],
     }
-    return {name: value for name, value in said.items() if value is not None}
+    return {name: value for name, value in action.items() if value is not None}

@@ -1,11 +1,9 @@
-"""Checkpoints: the whole state of a version in a few files.
+"""Reads checkpoints: classic (one Parquet file or several parts), and V2 with or without sidecars.
 
-A classic checkpoint is one Parquet file or several parts; a V2 checkpoint is a Parquet or JSON file that holds file
-actions itself or names sidecars that do.
-
-1. Only the columns asked for are read, and of large files the statistics not before somebody asks for them.
-2. What is missing, cut short or not a checkpoint is Damaged and names the file, so that another way can be tried.
-3. So is what contradicts itself: rows that hold no action, other sidecars or counts than it states, a file twice.
+1. Only the needed columns are read, and the statistics of large files only on first use.
+2. A file that is missing, truncated or not a checkpoint is Damaged; the error names it, so that the caller can read
+   another segment.
+3. So is a checkpoint that contradicts itself: empty rows, other sidecars or counts than it states, a file twice.
 """
 
 from __future__ import annotations
@@ -21,8 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from holdfast.errors import Damaged, MissingFile
-from holdfast.formats.delta.checkpoint.counts import idle_rows, misstated, repeated
-from holdfast.formats.delta.checkpoint.deferred_stats import DeferredStats
+from holdfast.formats.delta.checkpoint.validation import count_empty_rows, repeated_file, wrong_counts
 from holdfast.formats.delta.log.actions import FileAction, Line, Sidecar, decode_lines
 from holdfast.formats.delta.log.columns import ADD_COLUMNS, from_actions, from_struct
 from holdfast.formats.delta.log.file_names import LOG, SIDECARS
@@ -30,9 +27,9 @@ from holdfast.formats.delta.log.replay import layer_from
 from holdfast.formats.delta.log.segment import Checkpoint
 from holdfast.formats.delta.log.settings import TableSettings, fold
 from holdfast.formats.delta.source import WHOLE_BYTES, open_source
-from holdfast.formats.delta.stats.reader import JsonStats, StructStats
+from holdfast.formats.delta.stats.reader import DeferredStats, JsonStats, StructStats
 from holdfast.model.files import FILES, Slab, StatsSource
-from holdfast.storage.arrays import longs, mask, strings
+from holdfast.storage.arrays import longs, mask, one_array, strings
 from holdfast.storage.base import NotFound, ObjectMeta
 from holdfast.storage.error_mapping import MALFORMED_JSON, reason_of
 from holdfast.storage.location import Location
@@ -64,7 +61,7 @@ class _CheckpointPart:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """How many actions and live files a checkpoint has, how large its files are together, the sidecars it names."""
+    """The number of actions and live files of a checkpoint, the size of its files, and its sidecars."""
 
     actions: int
     adds: int
@@ -74,23 +71,23 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointContents:
-    """What a checkpoint says: settings and live files, and how much of it there is."""
+    """The settings and live files of a checkpoint."""
 
     settings: TableSettings
     slabs: tuple[Slab, ...]
     survey: Survey
-    add_fields: frozenset[str]  # what an `add` of it can say
+    add_fields: frozenset[str]  # fields of its `add` column
 
 
 def read_settings(location: Location, checkpoint: Checkpoint) -> TableSettings:
-    """What a checkpoint says of everything but files."""
+    """The settings of a checkpoint."""
     return fold(TableSettings(), _small_actions(location, _parts(location, checkpoint), checkpoint))
 
 
 def survey(location: Location, checkpoint: Checkpoint) -> Survey:
-    """What a checkpoint consists of; Damaged where one of its files cannot be opened or says too little."""
+    """The counts and sidecars of a checkpoint; Damaged where it cannot be read or has no protocol or metaData."""
     contents = read_checkpoint(location, checkpoint)
-    if contents.settings.protocol is None or contents.settings.metadata is None:
+    if not contents.settings.is_complete:
         raise _damaged(location, checkpoint.files[0], "has no protocol or no metaData")
     return contents.survey
 
@@ -99,29 +96,32 @@ def read_checkpoint(location: Location, checkpoint: Checkpoint) -> CheckpointCon
     """The settings and the live files of a checkpoint."""
     parts = _parts(location, checkpoint)
     actions = _small_actions(location, parts, checkpoint)
-    named = tuple(line.sidecar for line in actions if line.sidecar is not None)
-    sidecars = _sidecars(location, named)
-    every = [*parts, *sidecars]
+    sidecars = tuple(line.sidecar for line in actions if line.sidecar is not None)
+    sidecar_parts = _sidecar_parts(location, sidecars)
+    every = [*parts, *sidecar_parts]
     slabs = [slab for group in each(location.store, lambda part: _slabs(location, part), every) for slab in group]
-    counted = Survey(sum(map(_rows, every)), sum(s.files.num_rows for s in slabs), _size(every), named)
+    adds = sum(slab.files.num_rows for slab in slabs)
     marks = [line.checkpoint_metadata for line in actions if line.checkpoint_metadata is not None]
-    wrong = misstated(
-        marks, checkpoint.version, adds=counted.adds, actions=sum(map(_rows, sidecars)), size_bytes=_size(sidecars)
-    )
-    if wrong is None and len(every) > 1:
-        wrong = repeated(slabs)
-    if wrong is not None:
-        raise _damaged(location, checkpoint.files[0], wrong)
+    sidecar_rows = sum(map(_rows, sidecar_parts))
+    problem = wrong_counts(marks, checkpoint.version, adds=adds, actions=sidecar_rows, size_bytes=_size(sidecar_parts))
+    if problem is None and len(every) > 1:
+        problem = repeated_file(slabs)
+    if problem is not None:
+        raise _damaged(location, checkpoint.files[0], problem)
     fields = {name for part in every for name in (_fields(part.parquet, "add") if part.parquet else ADD_COLUMNS)}
-    live = tuple(slab for slab in slabs if slab.files.num_rows)
-    return CheckpointContents(fold(TableSettings(), actions), live, counted, frozenset(fields))
+    return CheckpointContents(
+        fold(TableSettings(), actions),
+        tuple(slab for slab in slabs if slab.files.num_rows),
+        Survey(sum(map(_rows, every)), adds, _size(every), sidecars),
+        frozenset(fields),
+    )
 
 
 def read_removed(location: Location, checkpoint: Checkpoint) -> pa.Table:
-    """The removed files a checkpoint remembers, with the columns of REMOVED."""
+    """The tombstones of a checkpoint, with the columns of REMOVED."""
     parts = _parts(location, checkpoint)
     actions = _small_actions(location, parts, checkpoint)
-    parts += _sidecars(location, [line.sidecar for line in actions if line.sidecar is not None])
+    parts += _sidecar_parts(location, [line.sidecar for line in actions if line.sidecar is not None])
     tables = [REMOVED.empty_table()]
     for part in parts:
         if part.parquet is None:
@@ -133,7 +133,7 @@ def read_removed(location: Location, checkpoint: Checkpoint) -> pa.Table:
 
 
 def removed_from(actions: Sequence[FileAction], location: Location) -> pa.Table:
-    """Removed files from their records."""
+    """The tombstones of `remove` actions, with the columns of REMOVED."""
     keys = location.anywhere.file_keys(strings([a.path for a in actions]))
     deleted = longs([a.deletion_timestamp for a in actions])
     return from_actions(actions, keys).append_column(REMOVED.field("deleted_ms"), deleted)
@@ -143,15 +143,15 @@ def _removed(location: Location, file: pq.ParquetFile) -> Iterator[pa.Table]:
     fields = _fields(file, "remove")
     if "path" not in fields:
         return
-    wanted = [f"remove.{name}" for name in fields if name in ADD_COLUMNS or name == "deletionTimestamp"]
+    columns = [f"remove.{name}" for name in fields if name in ADD_COLUMNS or name == "deletionTimestamp"]
     for groups in _row_groups(file):
-        found = _struct(file, groups, "remove", wanted)
-        found = _StretchRows.where(pc.is_valid(pc.struct_field(found, "path"))).of(found)
-        keys = location.anywhere.file_keys(pc.struct_field(found, "path"))
-        deleted = pa.nulls(len(found), pa.int64())
+        rows = _struct(file, groups, "remove", columns)
+        removes = _RowSelection.where(pc.is_valid(pc.struct_field(rows, "path"))).of(rows)
+        keys = location.anywhere.file_keys(pc.struct_field(removes, "path"))
+        deleted = pa.nulls(len(removes), pa.int64())
         if "deletionTimestamp" in fields:
-            deleted = pc.struct_field(found, "deletionTimestamp").cast(pa.int64())
-        yield from_struct(found, keys).append_column(REMOVED.field("deleted_ms"), deleted)
+            deleted = pc.struct_field(removes, "deletionTimestamp").cast(pa.int64())
+        yield from_struct(removes, keys).append_column(REMOVED.field("deleted_ms"), deleted)
 
 
 def _parts(location: Location, checkpoint: Checkpoint) -> list[_CheckpointPart]:
@@ -167,8 +167,8 @@ def _open(location: Location, meta: ObjectMeta) -> _CheckpointPart:
         for kind in _FILE_KINDS:
             if (fields := _fields(file, kind)) and "path" not in fields:
                 raise _damaged(location, meta, f"has no column {kind}.path")
-        if idle := idle_rows(file, _KINDS | _FILE_KINDS):
-            raise _damaged(location, meta, f"has {idle} rows that hold no action, of {file.metadata.num_rows}")
+        if empty := count_empty_rows(file, _KINDS | _FILE_KINDS):
+            raise _damaged(location, meta, f"has {empty} rows that hold no action, of {file.metadata.num_rows}")
         return _CheckpointPart(meta, file, ())
 
 
@@ -195,29 +195,25 @@ def _small_actions(location: Location, parts: Sequence[_CheckpointPart], checkpo
 
 
 def _parquet_actions(file: pq.ParquetFile) -> Iterator[Line]:
-    present = [kind for kind in _KINDS if _fields(file, kind)]
-    if not present:
+    kinds = [kind for kind in _KINDS if _fields(file, kind)]
+    if not kinds:
         return
-    table = file.read(columns=present)
-    for kind in present:
+    table = file.read(columns=kinds)
+    for kind in kinds:
         column = table.column(kind)
-        for found in column.filter(_present(column, _KINDS[kind])).to_pylist(maps_as_pydicts="lossy"):
-            yield msgspec.convert({kind: found}, Line, strict=False)
+        # Some writers store an absent action as a struct of nulls.
+        has_field = column.type.get_field_index(_KINDS[kind]) >= 0
+        present = pc.is_valid(pc.struct_field(column, _KINDS[kind]) if has_field else column)
+        for action in column.filter(present).to_pylist(maps_as_pydicts="lossy"):
+            yield msgspec.convert({kind: action}, Line, strict=False)
 
 
-def _present(column: pa.ChunkedArray, required: str) -> pa.ChunkedArray:
-    """Where an action is; some writers spell an absent one as a struct of nulls."""
-    if column.type.get_field_index(required) < 0:
-        return pc.is_valid(column)
-    return pc.is_valid(pc.struct_field(column, required))
-
-
-def _sidecars(location: Location, named: Sequence[Sidecar]) -> list[_CheckpointPart]:
-    return list(each(location.store, lambda sidecar: _open_sidecar(location, sidecar), named))
+def _sidecar_parts(location: Location, sidecars: Sequence[Sidecar]) -> list[_CheckpointPart]:
+    return list(each(location.store, lambda sidecar: _open_sidecar(location, sidecar), sidecars))
 
 
 def _open_sidecar(location: Location, sidecar: Sidecar) -> _CheckpointPart:
-    # A sidecar is a name in its own directory, or a path in a table; it is opened, whatever data files may be.
+    # A sidecar is a name in `_sidecars` or a path; unlike a data file, it must lie inside the table.
     if "/" in sidecar.path or "%" in sidecar.path:
         own = replace(location, allow_outside=False)
         key = own.store_key(own.file_key(sidecar.path))
@@ -247,10 +243,9 @@ def _slabs(location: Location, part: _CheckpointPart) -> list[Slab]:
 def _slab(location: Location, part: _CheckpointPart, groups: list[int], fields: Sequence[str]) -> Slab:
     assert part.parquet is not None, "only Parquet has row groups"
     file, meta = part.parquet, part.meta
-    wanted = [f"add.{name}" for name in fields if name in ADD_COLUMNS]
-    found = _struct(file, groups, "add", wanted)
-    rows = _StretchRows.where(pc.is_valid(pc.struct_field(found, "path")))
-    adds = rows.of(found)
+    column = _struct(file, groups, "add", [f"add.{name}" for name in fields if name in ADD_COLUMNS])
+    rows = _RowSelection.where(pc.is_valid(pc.struct_field(column, "path")))
+    adds = rows.of(column)
     files = from_struct(adds, location.file_keys(pc.struct_field(adds, "path")))
 
     def load() -> StatsSource:
@@ -261,8 +256,8 @@ def _slab(location: Location, part: _CheckpointPart, groups: list[int], fields: 
     return Slab(files, stats)
 
 
-def _stats(file: pq.ParquetFile, groups: list[int], fields: Sequence[str], rows: _StretchRows) -> StatsSource:
-    """Statistics as text where there is any, as structs where there is none."""
+def _stats(file: pq.ParquetFile, groups: list[int], fields: Sequence[str], rows: _RowSelection) -> StatsSource:
+    """JSON statistics, or `stats_parsed` where some are missing."""
 
     def column(name: str) -> pa.Array:
         return pc.struct_field(rows.of(_struct(file, groups, "add", [f"add.{name}"])), name)
@@ -274,15 +269,15 @@ def _stats(file: pq.ParquetFile, groups: list[int], fields: Sequence[str], rows:
 
 
 @dataclass(frozen=True, slots=True)
-class _StretchRows:
-    """Some of the rows of a stretch; mostly a run, which costs nothing to cut out."""
+class _RowSelection:
+    """Selected rows of some row groups; usually consecutive ones, which are sliced without a copy."""
 
     start: int
     count: int
     mask: pa.Array | None
 
     @classmethod
-    def where(cls, mask: pa.Array) -> _StretchRows:
+    def where(cls, mask: pa.Array) -> _RowSelection:
         count = mask.true_count
         start = max(pc.index(mask, _TRUE).as_py(), 0)
         run = mask.slice(start, count).true_count == count
@@ -293,8 +288,7 @@ class _StretchRows:
 
 
 def _struct(file: pq.ParquetFile, groups: list[int], kind: str, columns: list[str]) -> pa.StructArray:
-    found = file.read_row_groups(groups, columns=columns).column(kind)
-    return found.chunk(0) if found.num_chunks == 1 else found.combine_chunks()  # combining one chunk copies it
+    return one_array(file.read_row_groups(groups, columns=columns).column(kind))
 
 
 def _fields(file: pq.ParquetFile, kind: str) -> list[str]:
@@ -320,19 +314,21 @@ def _row_groups(file: pq.ParquetFile) -> Iterator[list[int]]:
 
 @contextmanager
 def _damage(location: Location, meta: ObjectMeta) -> Iterator[None]:
-    """Say which file it was."""
+    """Turns errors of the body into Damaged errors that name the file."""
     try:
         yield
     except NotFound as error:
         raise _missing(location, meta) from error
     except MALFORMED_JSON as error:
         raise _damaged(location, meta, f"cannot be read: {reason_of(error)}") from error
-    except OSError as error:  # of Arrow, for bytes it cannot read: stores have errors of the tree
+    except OSError as error:  # Arrow raises it for bytes that it cannot read; stores raise other errors
         raise _damaged(location, meta, f"cannot be read: {reason_of(error)}") from error
 
 
-def _damaged(location: Location, meta: ObjectMeta, what: str) -> Damaged:
-    return Damaged(f"the checkpoint file {meta.name} of {location.url} {what}", path=f"{location.store.url}/{meta.key}")
+def _damaged(location: Location, meta: ObjectMeta, problem: str) -> Damaged:
+    return Damaged(
+        f"the checkpoint file {meta.name} of {location.url} {problem}", path=f"{location.store.url}/{meta.key}"
+    )
 
 
 def _missing(location: Location, meta: ObjectMeta) -> MissingFile:

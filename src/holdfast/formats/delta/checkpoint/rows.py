@@ -1,12 +1,12 @@
-"""The rows of a checkpoint: a state as Arrow tables, one nullable struct column per kind of action.
+"""Converts a state to the rows of a checkpoint: Arrow tables with one nullable struct column per kind of action.
 
-Files go from the columns of a snapshot to the columns of a checkpoint, a stretch at a time: never an object per file,
-and never all statistics at once.
+The columns of a snapshot become the columns of a checkpoint in batches, without an object per file and without all
+statistics in memory at once.
 
-1. Names and types are those other engines write; a field that is null in the state is null here.
-2. File actions carry row ids, row commit versions and vectors as they are, and `dataChange` false.
-3. Where partition texts are no values of their columns' types, `partitionValues_parsed` is left out: a null would say
-   something else.
+1. Names and types are those of other engines; a field that is null in the state is null here.
+2. File actions keep row ids, row commit versions and deletion vectors, and have `dataChange` false.
+3. Where the text of a partition value is no value of the column's type, `partitionValues_parsed` is left out, because
+   a null there would be wrong.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from holdfast.schema.partition import column, typed
 from holdfast.schema.properties import truth
 from holdfast.schema.stats_leaves import stats_leaves
 from holdfast.schema.types import DataType, Field, leaves
-from holdfast.storage.arrays import mask
+from holdfast.storage.arrays import mask, one_array
 
-STRETCH = 50_000  # rows made at a time, and written as one row group
+BATCH_ROWS = 50_000  # rows that are converted at a time and written as one row group
 STATS_AS_JSON = "delta.checkpoint.writeStatsAsJson"
 STATS_AS_STRUCT = "delta.checkpoint.writeStatsAsStruct"
 
@@ -96,8 +96,8 @@ _PLAIN = {
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What the `add` column of a checkpoint holds beside what every `add` has."""
+class CheckpointSchema:
+    """The optional fields of the `add` column of a checkpoint."""
 
     texts: bool
     leaves: Mapping[LeafPath, DataType] | None  # of `stats_parsed`; None: none is written
@@ -105,12 +105,12 @@ class Plan:
 
     @property
     def add(self) -> pa.DataType:
-        more = [("stats", pa.string())] if self.texts else []
+        optional = [("stats", pa.string())] if self.texts else []
         if self.partitions:
-            more.append(("partitionValues_parsed", _typed_partitions(None, self.partitions).type))
+            optional.append(("partitionValues_parsed", _typed_partitions(None, self.partitions).type))
         if self.leaves is not None:
-            more.append(("stats_parsed", struct_type(self.leaves)))
-        return pa.struct([*_ADD, *more])
+            optional.append(("stats_parsed", struct_type(self.leaves)))
+        return pa.struct([*_ADD, *optional])
 
     @property
     def files(self) -> pa.Schema:
@@ -123,32 +123,34 @@ class Plan:
         return pa.schema([("txn", _PLAIN["txn"]), *self.files, *((k, _PLAIN[k]) for k in _PLAIN if k != "txn")])
 
 
-def plan_rows(state: DeltaState) -> Plan:
-    """What the table's settings ask of its checkpoints."""
+def checkpoint_schema(state: DeltaState) -> CheckpointSchema:
+    """The schema of a table's checkpoints, which its properties choose."""
     properties = state.metadata.properties
     texts = truth(properties.get(STATS_AS_JSON), default=True)
     if not truth(properties.get(STATS_AS_STRUCT)):
-        return Plan(texts, None, ())
+        return CheckpointSchema(texts, None, ())
     partitions = tuple(f for f in state.snapshot.schema if f.name in state.snapshot.partition_columns)
     try:
         _typed_partitions(state.snapshot.files.column("partition_values"), partitions)
     except Damaged:
         partitions = ()
-    return Plan(texts, kept_leaves(state), partitions)
+    return CheckpointSchema(texts, kept_leaves(state), partitions)
 
 
 def kept_leaves(state: DeltaState) -> dict[LeafPath, DataType]:
     """The leaves whose statistics the table keeps, by physical name, and their types."""
-    shot = state.snapshot
-    types = {tuple(f.physical_name for f in path): type_ for path, type_ in leaves(shot.schema)}
-    kept = stats_leaves(shot.schema, shot.partition_columns, state.metadata.properties, shot.clustering_columns)
+    snapshot = state.snapshot
+    types = {tuple(f.physical_name for f in path): type_ for path, type_ in leaves(snapshot.schema)}
+    kept = stats_leaves(
+        snapshot.schema, snapshot.partition_columns, state.metadata.properties, snapshot.clustering_columns
+    )
     return {path: types[path] for path in kept}
 
 
 def plain_actions(
     protocol: Protocol, metadata: Metadata, txns: Sequence[Txn], domains: Sequence[DomainMetadata]
 ) -> list[Json]:
-    """Every action of a checkpoint that is not about a file, as JSON values in their envelopes."""
+    """The actions of a checkpoint other than file actions, as JSON values in their envelopes."""
     return [
         {"protocol": encode_action(protocol)},
         {"metaData": encode_action(metadata)},
@@ -157,67 +159,67 @@ def plain_actions(
     ]
 
 
-def plain_rows(actions: Sequence[Json], plan: Plan) -> pa.Table:
-    """Those actions as rows of a checkpoint in one file."""
+def plain_rows(actions: Sequence[Json], schema: CheckpointSchema) -> pa.Table:
+    """Actions other than file actions as rows of a classic checkpoint."""
     columns = [
         pa.array([_itemized(action[f.name]) if f.name in action else None for action in actions], f.type)
-        for f in plan.everything
+        for f in schema.everything
     ]
-    return pa.Table.from_arrays(columns, schema=plan.everything)
+    return pa.Table.from_arrays(columns, schema=schema.everything)
 
 
-def file_rows(state: DeltaState, removed: pa.Table, plan: Plan) -> Iterator[pa.Table]:
-    """Live files, then removed ones, with the columns of `plan.files`, at most STRETCH at a time."""
-    add = plan.add
+def file_rows(state: DeltaState, removed: pa.Table, schema: CheckpointSchema) -> Iterator[pa.Table]:
+    """Live files, then tombstones, with the columns of `schema.files`, at most BATCH_ROWS at a time."""
+    add = schema.add
     for slab in state.snapshot.files.slabs:
-        texts = texts_of(slab.stats) if plan.texts else None
-        structs = structs_of(slab.stats, plan.leaves) if plan.leaves is not None else None
-        for start in range(0, slab.files.num_rows, STRETCH):
-            files = slab.files.slice(start, STRETCH)
-            more = [found.slice(start, STRETCH) for found in (structs,) if found is not None]
-            if plan.partitions:
-                more.insert(0, _typed_partitions(files.column("partition_values"), plan.partitions))
-            if texts is not None:
-                more.insert(0, texts.slice(start, STRETCH))
-            adds = pa.StructArray.from_arrays([*_adds(files), *more], fields=list(add))
-            yield pa.Table.from_arrays([adds, pa.nulls(len(adds), REMOVE)], schema=plan.files)
-    for start in range(0, removed.num_rows, STRETCH):
-        gone = _removes(removed.slice(start, STRETCH))
-        yield pa.Table.from_arrays([pa.nulls(len(gone), add), gone], schema=plan.files)
+        texts = texts_of(slab.stats) if schema.texts else None
+        structs = structs_of(slab.stats, schema.leaves) if schema.leaves is not None else None
+        for start in range(0, slab.files.num_rows, BATCH_ROWS):
+            files = slab.files.slice(start, BATCH_ROWS)
+            optional = [] if texts is None else [texts.slice(start, BATCH_ROWS)]
+            if schema.partitions:
+                optional.append(_typed_partitions(files.column("partition_values"), schema.partitions))
+            if structs is not None:
+                optional.append(structs.slice(start, BATCH_ROWS))
+            adds = pa.StructArray.from_arrays([*_adds(files), *optional], fields=list(add))
+            yield pa.Table.from_arrays([adds, pa.nulls(len(adds), REMOVE)], schema=schema.files)
+    for start in range(0, removed.num_rows, BATCH_ROWS):
+        removes = _removes(removed.slice(start, BATCH_ROWS))
+        yield pa.Table.from_arrays([pa.nulls(len(removes), add), removes], schema=schema.files)
 
 
 def _adds(files: pa.Table) -> list[pa.Array]:
-    one = {name: _one(files.column(name)) for name in files.column_names}
+    columns = {name: one_array(files.column(name)) for name in files.column_names}
     return [
-        *(one[name] for name in ("path", "partition_values", "size", "modified_ms")),
+        *(columns[name] for name in ("path", "partition_values", "size", "modified_ms")),
         _falses(files.num_rows),
-        one["tags"],
-        _vectors(one["dv"]),
-        *(one[name] for name in ("base_row_id", "default_row_commit_version", "clustering_provider")),
+        columns["tags"],
+        _dv_column(columns["dv"]),
+        *(columns[name] for name in ("base_row_id", "default_row_commit_version", "clustering_provider")),
     ]
 
 
 def _removes(files: pa.Table) -> pa.StructArray:
-    one = {name: _one(files.column(name)) for name in files.column_names}
+    columns = {name: one_array(files.column(name)) for name in files.column_names}
     return pa.StructArray.from_arrays(
         [
-            one["path"],
-            one["deleted_ms"],
+            columns["path"],
+            columns["deleted_ms"],
             _falses(files.num_rows),
-            pc.and_(pc.is_valid(one["partition_values"]), pc.is_valid(one["size"])),
-            one["partition_values"],
-            one["size"],
-            _vectors(one["dv"]),
-            one["base_row_id"],
-            one["default_row_commit_version"],
+            pc.and_(pc.is_valid(columns["partition_values"]), pc.is_valid(columns["size"])),
+            columns["partition_values"],
+            columns["size"],
+            _dv_column(columns["dv"]),
+            columns["base_row_id"],
+            columns["default_row_commit_version"],
         ],
         fields=list(REMOVE),
     )
 
 
-def _vectors(found: pa.StructArray) -> pa.StructArray:
+def _dv_column(vectors: pa.StructArray) -> pa.StructArray:
     storage, path, offset, size, cardinality = (
-        pc.struct_field(found, name) for name in ("storage", "path", "offset", "size", "cardinality")
+        pc.struct_field(vectors, name) for name in ("storage", "path", "offset", "size", "cardinality")
     )
     return pa.StructArray.from_arrays(
         [
@@ -226,10 +228,10 @@ def _vectors(found: pa.StructArray) -> pa.StructArray:
             offset.cast(pa.int32()),
             size.cast(pa.int32()),
             cardinality,
-            pa.nulls(len(found), pa.int64()),
+            pa.nulls(len(vectors), pa.int64()),
         ],
         fields=list(_VECTOR),
-        mask=pc.is_null(found),
+        mask=pc.is_null(vectors),
     )
 
 
@@ -243,18 +245,14 @@ def _falses(length: int) -> pa.Array:
     return mask(np.zeros(length, bool))
 
 
-def _one(found: pa.ChunkedArray) -> pa.Array:
-    return found.chunk(0) if found.num_chunks == 1 else found.combine_chunks()
-
-
 def _itemized(action: Json) -> Json:
-    """An action whose maps are spelled as Arrow takes them."""
+    """An action with its maps as lists of pairs, which Arrow requires."""
     if "schemaString" not in action and "configuration" not in action:
         return action
-    stored = action.get("format")
-    spelled = dict(action)
-    if stored is not None:
-        spelled["format"] = stored | {"options": list(stored["options"].items())}
+    format_ = action.get("format")
+    itemized = dict(action)
+    if format_ is not None:
+        itemized["format"] = format_ | {"options": list(format_["options"].items())}
     if isinstance(action.get("configuration"), dict):
-        spelled["configuration"] = list(action["configuration"].items())
-    return spelled
+        itemized["configuration"] = list(action["configuration"].items())
+    return itemized

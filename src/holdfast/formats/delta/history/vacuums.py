@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.formats.delta.checkpoint.checksum import HINT_BYTES
+from holdfast.formats.delta.checkpoint.last_checkpoint import HINT_BYTES
 from holdfast.formats.delta.history.pins import pins_of
 from holdfast.formats.delta.history.retained import file_keys
 from holdfast.formats.delta.log.actions import commit_info

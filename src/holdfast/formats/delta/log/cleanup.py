@@ -21,7 +21,7 @@ from urllib.parse import unquote
 from holdfast.env import Env
 from holdfast.errors import Damaged
 from holdfast.formats.delta.checkpoint.reader import survey
-from holdfast.formats.delta.checkpoint.writer import point_to
+from holdfast.formats.delta.checkpoint.writer import point_hint_to
 from holdfast.formats.delta.history.pins import pins_of
 from holdfast.formats.delta.log.file_names import (
     FIRST_NAME,
@@ -65,7 +65,7 @@ def clean_log(state: DeltaState, env: Env, *, upto_ms: int | None = None) -> Exp
     location = state.snapshot.location
     plan = expired(state, env, upto_ms=upto_ms)
     if plan.kept is not None:
-        point_to(location, plan.kept, list_log(location, start=first_name(plan.kept.version)))
+        point_hint_to(location, plan.kept, list_log(location, start=first_name(plan.kept.version)))
     for name in plan.names:
         delete_one(location, location.key(LOG, name))
     return plan

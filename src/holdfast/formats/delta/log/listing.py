@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from holdfast.errors import Damaged, MissingFile, NotATable
-from holdfast.formats.delta.checkpoint.checksum import Hint, VersionChecksum, stored_checksum, stored_hint
+from holdfast.formats.delta.checkpoint.checksum import VersionChecksum, stored_checksum
+from holdfast.formats.delta.checkpoint.last_checkpoint import Hint, stored_hint
 from holdfast.formats.delta.log.actions import Line, decode_lines
 from holdfast.formats.delta.log.file_names import (
     FIRST_NAME,

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 import pyarrow.compute as pc
 
-from holdfast.formats.delta.checkpoint.checksum import Counts, Hint, VersionChecksum, contradictions, miscounts
+from holdfast.formats.delta.checkpoint.checksum import Counts, VersionChecksum, contradictions, miscounts
+from holdfast.formats.delta.checkpoint.last_checkpoint import Hint
 from holdfast.formats.delta.checkpoint.reader import CheckpointContents
 from holdfast.formats.delta.log.file_names import LAST_CHECKPOINT, CompactedLog, checksum_name, parse_log_name
 from holdfast.formats.delta.log.listing import checksum_of, log_url

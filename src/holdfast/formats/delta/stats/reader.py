@@ -10,7 +10,8 @@ Nothing is parsed before someone asks, and then only for the columns asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -18,9 +19,10 @@ import pyarrow.compute as pc
 
 from holdfast.formats.delta.stats.bounds import count, outer_bounds
 from holdfast.formats.delta.stats.text import read_texts
-from holdfast.model.files import Bounds, FileStats, LeafPath
+from holdfast.model.files import Bounds, FileStats, LeafPath, StatsSource
 from holdfast.schema.arrow import arrow_type
 from holdfast.schema.types import DataType, Decimal, Primitive
+from holdfast.storage.arrays import one_array
 
 _KINDS = ("minValues", "maxValues", "nullCount")
 
@@ -49,7 +51,7 @@ class JsonStats:
 
     def texts(self) -> pa.Array:
         """The texts themselves, as one array."""
-        return _one(self._texts)
+        return one_array(self._texts)
 
 
 class StructStats:
@@ -67,7 +69,7 @@ class StructStats:
 
     def read(self, leaves: Mapping[LeafPath, DataType]) -> FileStats:
         """Statistics of these leaves, as values of their types."""
-        stats = _from_struct(_one(self._parsed), leaves)
+        stats = _from_struct(one_array(self._parsed), leaves)
         if self._texts is None:
             return stats
         silent = pc.is_null(stats.num_records)
@@ -81,7 +83,7 @@ class StructStats:
 
     def parts(self) -> tuple[pa.StructArray, pa.Array | None]:
         """The structs themselves, and the texts beside them."""
-        return _one(self._parsed), None if self._texts is None else self._texts.texts()
+        return one_array(self._parsed), None if self._texts is None else self._texts.texts()
 
     def filter(self, mask: pa.Array) -> StructStats:
         return StructStats(self._parsed.filter(mask), None if self._texts is None else self._texts.filter(mask).texts())
@@ -92,8 +94,41 @@ class StructStats:
         )
 
 
+class DeferredStats:
+    """Statistics that are read from the file on first use: in a large checkpoint they are most of the bytes."""
+
+    def __init__(
+        self, length: int, load: Callable[[], StatsSource], peek: Callable[[], StatsSource] | None = None
+    ) -> None:
+        self._length = length
+        self._load = load
+        self._peek = peek or load
+
+    def __len__(self) -> int:
+        return self._length
+
+    def read(self, leaves: Mapping[LeafPath, DataType]) -> FileStats:
+        return self._loaded.read(leaves)
+
+    def peek(self) -> StatsSource:
+        """The values, read again each time, for a caller that goes through a large table once."""
+        return self.__dict__.get("_loaded") or self._peek()
+
+    def filter(self, mask: pa.Array) -> StatsSource:
+        return DeferredStats(mask.true_count, lambda: self._loaded.filter(mask), lambda: self.peek().filter(mask))
+
+    def take(self, indices: pa.Array) -> StatsSource:
+        return DeferredStats(len(indices), lambda: self._loaded.take(indices), lambda: self.peek().take(indices))
+
+    @cached_property
+    def _loaded(self) -> StatsSource:
+        loaded = self._load()
+        assert len(loaded) == self._length, "statistics are aligned with their files"
+        return loaded
+
+
 def _from_table(table: pa.Table, leaves: Mapping[LeafPath, DataType]) -> FileStats:
-    columns = [_one(column) for column in table.columns]
+    columns = [one_array(column) for column in table.columns]
     return _from_struct(pa.StructArray.from_arrays(columns, fields=list(table.schema)), leaves)
 
 
@@ -181,14 +216,3 @@ def _wire_type(type_: DataType) -> pa.DataType | None:
             return arrow_type(type_)
         case _:
             return None
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    """A chunked array as one array."""
-    match column.num_chunks:
-        case 0:
-            return pa.array([], column.type)
-        case 1:
-            return column.chunk(0)
-        case _:
-            return pa.concat_arrays(column.chunks)

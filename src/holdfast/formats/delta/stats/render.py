@@ -13,9 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.formats.delta.checkpoint.deferred_stats import DeferredStats
 from holdfast.formats.delta.stats.bounds import count, stored
-from holdfast.formats.delta.stats.reader import JsonStats, StructStats, child, shape
+from holdfast.formats.delta.stats.reader import DeferredStats, JsonStats, StructStats, child, shape
 from holdfast.formats.delta.stats.text import read_texts
 from holdfast.model.files import LeafPath, StatsSource
 from holdfast.schema.types import DataType, Decimal, Primitive

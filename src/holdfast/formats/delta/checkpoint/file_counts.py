@@ -1,12 +1,12 @@
-"""What a version checksum counts of the live files.
+"""Counts and histograms of live files for the `.crc` file, kept up to date over blind appends.
 
-All of it are sums over files. So a commit that only adds files changes them by what it adds, and the checksum after a
-small append costs what the append costs, however many files there are.
+All of them are sums over files. So after a small append the counts cost what the append costs, however many files the
+table has.
 
-1. The sum of two tallies is the tally of both their files.
-2. Only a blind append is counted on top of what was known: its files are ones the table has not had. After any other
-   commit all files are counted.
-3. Nothing is counted before somebody asks, and at most one older state is kept for it.
+1. The sum of two counts is the count of both their files.
+2. Only a blind append adds to the counts of the version before: its files are new to the table. After any other commit
+   all files are counted.
+3. Files are counted on first use, and at most one older version is kept for it.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ DELETED_BINS = (0, 1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 2**
 
 
 @dataclass(frozen=True, slots=True)
-class FileTally:
-    """Counts of files; the lists are by bin."""
+class FileCounts:
+    """Counts of files; the tuples are histograms."""
 
     files: int
     size_bytes: int
@@ -60,8 +60,8 @@ class FileTally:
     size_totals: tuple[int, ...]
     hidden_counts: tuple[int, ...]
 
-    def __add__(self, more: FileTally) -> FileTally:
-        return FileTally(
+    def __add__(self, more: FileCounts) -> FileCounts:
+        return FileCounts(
             self.files + more.files,
             self.size_bytes + more.size_bytes,
             self.vectors + more.vectors,
@@ -72,53 +72,53 @@ class FileTally:
         )
 
 
-class RunningTally:
-    """The tally of a version: of all its files, or that of the version before and what a blind append added."""
+class RunningFileCounts:
+    """The counts of a version: of all its files, or those of the version before and of a blind append."""
 
-    def __init__(self, files: FileTable, counted: FileTally | None = None) -> None:
+    def __init__(self, files: FileTable, counts: FileCounts | None = None) -> None:
         self._files = files
-        self._counted = counted
-        self._before: tuple[RunningTally, FileTally] | None = None  # and what was added to it
+        self._counts = counts
+        self._before: tuple[RunningFileCounts, FileCounts] | None = None  # and what was added to it
 
     @property
-    def value(self) -> FileTally:
-        if self._counted is None:
+    def value(self) -> FileCounts:
+        if self._counts is None:
             if self._before is None:
-                self._counted = tally_of(self._files.table)
+                self._counts = count_files(self._files.table)
             else:
                 before, added = self._before
-                self._counted = before.value + added
+                self._counts = before.value + added
                 self._before = None
-        return self._counted
+        return self._counts
 
-    def next(self, files: FileTable, commit: Sequence[Line]) -> RunningTally:
-        """That of the version which one commit made, and which has these files."""
+    def next(self, files: FileTable, commit: Sequence[Line]) -> RunningFileCounts:
+        """The counts of the next version, which one commit made and which has these files."""
         if not _is_blind_append(commit):
-            return RunningTally(files)
-        if self._is_at_hand:
-            return RunningTally(files, self.value + _tally_of_adds(commit))
-        following = RunningTally(files)
-        if self._before is None:  # else two commits went by and nobody asked
-            following._before = self, _tally_of_adds(commit)
+            return RunningFileCounts(files)
+        if self._is_cheap:
+            return RunningFileCounts(files, self.value + _count_adds(commit))
+        following = RunningFileCounts(files)
+        if self._before is None:  # else the counts of two versions were not used
+            following._before = self, _count_adds(commit)
         return following
 
     @property
-    def _is_at_hand(self) -> bool:
-        return self._counted is not None or (self._before is not None and self._before[0]._counted is not None)
+    def _is_cheap(self) -> bool:
+        return self._counts is not None or (self._before is not None and self._before[0]._counts is not None)
 
 
-def tally_of(files: pa.Table) -> FileTally:
-    """The tally of files with the columns of FILES."""
+def count_files(files: pa.Table) -> FileCounts:
+    """The counts of files with the columns of FILES."""
     hidden = pc.struct_field(files.column("dv"), "cardinality")
-    return _counted(_numbers(files.column("size")), _numbers(hidden), len(hidden) - hidden.null_count)
+    return _counts_of(_numbers(files.column("size")), _numbers(hidden), len(hidden) - hidden.null_count)
 
 
-def _tally_of_adds(commit: Sequence[Line]) -> FileTally:
+def _count_adds(commit: Sequence[Line]) -> FileCounts:
     adds = [line.add for line in commit if line.add is not None]
     vectors = [add.deletion_vector for add in adds]
     sizes = np.array([add.size or 0 for add in adds], np.int64)
     hidden = np.array([0 if dv is None else dv.cardinality for dv in vectors], np.int64)
-    return _counted(sizes, hidden, len(vectors) - vectors.count(None))
+    return _counts_of(sizes, hidden, len(vectors) - vectors.count(None))
 
 
 def _is_blind_append(commit: Sequence[Line]) -> bool:
@@ -127,11 +127,11 @@ def _is_blind_append(commit: Sequence[Line]) -> bool:
     return all(line.remove is None and (line.add is None or line.add.data_change) for line in commit)
 
 
-def _counted(sizes: Numbers, hidden: Numbers, vectors: int) -> FileTally:
+def _counts_of(sizes: Numbers, hidden: Numbers, vectors: int) -> FileCounts:
     totals = np.zeros(len(SIZE_BINS), np.int64)
     bins = _bins(sizes, SIZE_BINS)
     np.add.at(totals, bins, sizes)
-    return FileTally(
+    return FileCounts(
         len(sizes),
         int(sizes.sum()),
         vectors,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.formats.delta.checkpoint import tally
+from holdfast.formats.delta.checkpoint import file_counts
 from holdfast.formats.delta.checkpoint.crc_write import crc_body
 from holdfast.formats.delta.state import DeltaState, load, refresh
 from tests.formats.delta.handlog import HandLog, add, remove, vector
@@ -55,8 +55,8 @@ def test_counts_follow_the_commits(history: list[list[dict[str, Any]]], data: st
     assert counted(refresh(walked)) == counted(load(log.location))
 
 
-def counted(state: DeltaState) -> tally.FileTally:
-    return state.tally.value
+def counted(state: DeltaState) -> file_counts.FileCounts:
+    return state.file_counts.value
 
 
 def test_after_a_blind_append_only_its_files_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,8 +64,8 @@ def test_after_a_blind_append_only_its_files_are_counted(monkeypatch: pytest.Mon
     log.create(add("a"))
     state = load(log.location)
     seen: list[int] = []
-    whole = tally.tally_of
-    monkeypatch.setattr(tally, "tally_of", lambda files: seen.append(files.num_rows) or whole(files))
+    whole = file_counts.count_files
+    monkeypatch.setattr(file_counts, "count_files", lambda files: seen.append(files.num_rows) or whole(files))
     for version in range(1, 6):
         log.commit(version, BLIND, add(f"new-{version}", size=version))
         # As a writer does it: what a commit led to is looked at and dropped, and found again by the next write.
@@ -89,7 +89,7 @@ def test_after_any_other_commit_all_files_are_counted(
     log.commit(1, *commit)
     new = refresh(state)
     seen: list[int] = []
-    whole = tally.tally_of
-    monkeypatch.setattr(tally, "tally_of", lambda files: seen.append(files.num_rows) or whole(files))
+    whole = file_counts.count_files
+    monkeypatch.setattr(file_counts, "count_files", lambda files: seen.append(files.num_rows) or whole(files))
     assert counted(new).files == len(new.snapshot.files)
     assert seen == [len(new.snapshot.files)]
