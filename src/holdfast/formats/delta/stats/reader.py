@@ -1,11 +1,11 @@
-"""Statistics of files in the two shapes a log stores them: JSON text, and the typed struct of a checkpoint.
+"""Statistics of files as the log stores them: JSON texts, or typed structs of a checkpoint.
 
-Nothing is parsed before someone asks, and then only for the columns asked for.
+They are parsed on first use, and only for the requested columns.
 
-1. A source is immutable; filter and take give new ones over the same buffers.
-2. What is absent, malformed or of a type that proves nothing reads as null, never as an error.
-3. Bounds are outer bounds, see `outer`; `tight` is true where the log does not say.
-4. A struct and a text for one file are taken together: the text answers where the struct is silent.
+1. A source is immutable; `filter` and `take` return new ones over the same buffers.
+2. Statistics that are absent, malformed or of an unusable type read as null, never as an error.
+3. Bounds are safe for pruning, see `bounds`; `tight` is true where the log does not say.
+4. Where a file has a struct and a text, the text fills the nulls of the struct.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class JsonStats:
 
     def read(self, leaves: Mapping[LeafPath, DataType]) -> FileStats:
         """Statistics of these leaves, as values of their types."""
-        return _from_table(read_texts(self._texts, shape(leaves)), leaves)
+        return _from_struct(parse_texts(self._texts, leaves), leaves)
 
     def filter(self, mask: pa.Array) -> JsonStats:
         return JsonStats(self._texts.filter(mask))
@@ -50,12 +50,12 @@ class JsonStats:
         return JsonStats(self._texts.take(indices))
 
     def texts(self) -> pa.Array:
-        """The texts themselves, as one array."""
+        """The texts as one array."""
         return one_array(self._texts)
 
 
 class StructStats:
-    """Statistics as a checkpoint's `stats_parsed`, and `stats` beside it where the checkpoint has both."""
+    """Statistics as the `stats_parsed` of a checkpoint, with its `stats` where it has both."""
 
     __slots__ = ("_parsed", "_texts")
 
@@ -72,17 +72,17 @@ class StructStats:
         stats = _from_struct(one_array(self._parsed), leaves)
         if self._texts is None:
             return stats
-        silent = pc.is_null(stats.num_records)
+        incomplete = pc.is_null(stats.num_records)
         for bounds in stats.bounds.values():
-            nothing = pc.and_(pc.is_null(bounds.low), pc.and_(pc.is_null(bounds.high), pc.is_null(bounds.null_count)))
-            silent = pc.or_(silent, nothing)
-        silent = pc.and_(silent, pc.is_valid(self._texts.texts()))
-        if silent.true_count == 0:
+            is_null = pc.and_(pc.is_null(bounds.low), pc.and_(pc.is_null(bounds.high), pc.is_null(bounds.null_count)))
+            incomplete = pc.or_(incomplete, is_null)
+        incomplete = pc.and_(incomplete, pc.is_valid(self._texts.texts()))
+        if incomplete.true_count == 0:
             return stats
-        return _patched(stats, silent, self._texts.filter(silent).read(leaves))
+        return _patched(stats, incomplete, self._texts.filter(incomplete).read(leaves))
 
     def parts(self) -> tuple[pa.StructArray, pa.Array | None]:
-        """The structs themselves, and the texts beside them."""
+        """The structs, and the texts of the same files."""
         return one_array(self._parsed), None if self._texts is None else self._texts.texts()
 
     def filter(self, mask: pa.Array) -> StructStats:
@@ -127,9 +127,10 @@ class DeferredStats:
         return loaded
 
 
-def _from_table(table: pa.Table, leaves: Mapping[LeafPath, DataType]) -> FileStats:
-    columns = [one_array(column) for column in table.columns]
-    return _from_struct(pa.StructArray.from_arrays(columns, fields=list(table.schema)), leaves)
+def parse_texts(texts: pa.ChunkedArray, leaves: Mapping[LeafPath, DataType]) -> pa.StructArray:
+    """Statistics texts as structs with the fields that these leaves need."""
+    table = read_texts(texts, _text_schema(leaves))
+    return pa.StructArray.from_arrays([one_array(column) for column in table.columns], fields=list(table.schema))
 
 
 def _from_struct(parsed: pa.Array, leaves: Mapping[LeafPath, DataType]) -> FileStats:
@@ -146,7 +147,7 @@ def _from_struct(parsed: pa.Array, leaves: Mapping[LeafPath, DataType]) -> FileS
 
 
 def child(parsed: pa.Array, names: Iterable[str]) -> pa.Array:
-    """A field inside nested structs by name, null where any level is null; all null when there is no such field."""
+    """A field of nested structs, null where any level is null; all null where there is no such field."""
     for name in names:
         at = parsed.type.get_field_index(name) if pa.types.is_struct(parsed.type) else -1
         if at < 0:
@@ -156,7 +157,7 @@ def child(parsed: pa.Array, names: Iterable[str]) -> pa.Array:
 
 
 def _patched(stats: FileStats, where: pa.Array, patch: FileStats) -> FileStats:
-    """The statistics with the patch's rows in the places of the mask; what a struct says stays."""
+    """Fills nulls of statistics in the rows of a mask with those of `patch`."""
 
     def fill(ours: pa.Array, theirs: pa.Array) -> pa.Array:
         if pa.types.is_null(ours.type) or pa.types.is_nested(ours.type):
@@ -177,36 +178,35 @@ def _patched(stats: FileStats, where: pa.Array, patch: FileStats) -> FileStats:
     )
 
 
-def shape(leaves: Mapping[LeafPath, DataType]) -> pa.Schema:
+def _text_schema(leaves: Mapping[LeafPath, DataType]) -> pa.Schema:
     """The columns of a statistics text that these leaves need."""
-    wanted = {leaf: _wire_type(type_) for leaf, type_ in leaves.items()}
-    limits = _nested({leaf: type_ for leaf, type_ in wanted.items() if type_ is not None})
-    counts = _nested(dict.fromkeys(wanted, pa.int64()))
+    types = {leaf: _text_type(type_) for leaf, type_ in leaves.items()}
+    bounds = nested({leaf: type_ for leaf, type_ in types.items() if type_ is not None})
     fields = [("numRecords", pa.int64()), ("tightBounds", pa.bool_())]
-    if limits is not None:
-        fields += [("minValues", limits), ("maxValues", limits)]
-    if counts is not None:
-        fields.append(("nullCount", counts))
+    if bounds:
+        fields += [("minValues", _struct_of(bounds)), ("maxValues", _struct_of(bounds))]
+    if types:
+        fields.append(("nullCount", _struct_of(nested(dict.fromkeys(types, pa.int64())))))
     return pa.schema(fields)
 
 
-def _nested(leaves: Mapping[LeafPath, pa.DataType]) -> pa.DataType | None:
-    """The struct that holds these leaves, or None without any."""
+def nested(leaves: Mapping[LeafPath, object]) -> dict[str, Any]:
+    """Values by leaf path as a tree of dictionaries."""
     tree: dict[str, Any] = {}
-    for (*parents, name), type_ in leaves.items():
+    for (*parents, name), value in leaves.items():
         level = tree
         for parent in parents:
             level = level.setdefault(parent, {})
-        level[name] = type_
-    return _struct_of(tree) if tree else None
+        level[name] = value
+    return tree
 
 
 def _struct_of(tree: Mapping[str, Any]) -> pa.DataType:
     return pa.struct([(name, _struct_of(t) if isinstance(t, dict) else t) for name, t in tree.items()])
 
 
-def _wire_type(type_: DataType) -> pa.DataType | None:
-    """The type a minimum or maximum is read as before it is fitted to its column; None where there is none."""
+def _text_type(type_: DataType) -> pa.DataType | None:
+    """The type of a minimum or maximum in a text; None where the column has none."""
     match type_:
         case Primitive("byte" | "short" | "integer" | "long"):
             return pa.int64()

@@ -1,8 +1,8 @@
-"""Statistics written: structs as JSON texts, texts as structs. Both for many files at once, a column at a time.
+"""Converts statistics between JSON texts and structs, for many files at once.
 
-1. Reading what was rendered gives the bounds that reading the original gives.
-2. A null field is left out of a text; a file that says nothing has no text and no struct.
-3. A time is written in UTC, to the millisecond where that is all of it, else to the microsecond.
+1. A converted text or struct gives the same bounds as the original.
+2. A null field is left out of a text; a file without statistics has no text and no struct.
+3. A time is written in UTC, in milliseconds where that is exact, else in microseconds.
 """
 
 from __future__ import annotations
@@ -14,16 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.formats.delta.stats.bounds import count, stored
-from holdfast.formats.delta.stats.reader import DeferredStats, JsonStats, StructStats, child, shape
-from holdfast.formats.delta.stats.text import read_texts
+from holdfast.formats.delta.stats.reader import DeferredStats, JsonStats, StructStats, child, nested, parse_texts
 from holdfast.model.files import LeafPath, StatsSource
 from holdfast.schema.types import DataType, Decimal, Primitive
 
 _BOUNDED = frozenset(
-    (
-        *("byte", "short", "integer", "long", "float", "double"),
-        *("string", "date", "timestamp", "timestamp_ntz", "boolean"),
-    )
+    ["byte", "short", "integer", "long", "float", "double", "string", "date", "timestamp", "timestamp_ntz", "boolean"]
 )
 _NEEDS_ESCAPE = r'["\\\x00-\x1f]'
 _ESCAPES = [("\\", "\\\\"), ('"', '\\"'), *((chr(n), f"\\u{n:04x}") for n in range(32))]
@@ -44,11 +40,13 @@ def structs_of(source: StatsSource, leaves: Mapping[LeafPath, DataType]) -> pa.S
     """The statistics of each file as values of the leaves' types, with the type of `struct_type`."""
     match _opened(source):
         case JsonStats() as plain:
-            return _from_texts(plain.texts(), leaves)
+            return _typed(parse_texts(pa.chunked_array([plain.texts()]), leaves), leaves)
         case StructStats() as structs:
             parsed, texts = structs.parts()
             typed = _typed(parsed, leaves)
-            return typed if texts is None else _filled(typed, _from_texts(texts, leaves))
+            if texts is None:
+                return typed
+            return _filled(typed, _typed(parse_texts(pa.chunked_array([texts]), leaves), leaves))
 
 
 def struct_type(leaves: Mapping[LeafPath, DataType]) -> pa.DataType:
@@ -65,7 +63,7 @@ def render(structs: pa.StructArray) -> pa.Array:
     ]
     if not members:
         return pa.nulls(len(structs), pa.string())
-    # Every member that is there begins with a comma, and the first comma is cut off again.
+    # Every member begins with a comma, and the first comma is cut off.
     inner = pc.binary_join_element_wise(*(pc.fill_null(member, "") for member in members), "")
     whole = _around("{", pc.utf8_slice_codeunits(inner, 1), "}")
     return pc.if_else(_any_valid(members), whole, pa.scalar(None, pa.string()))
@@ -73,56 +71,38 @@ def render(structs: pa.StructArray) -> pa.Array:
 
 def _opened(source: StatsSource) -> JsonStats | StructStats:
     opened = source.peek() if isinstance(source, DeferredStats) else source
-    assert isinstance(opened, JsonStats | StructStats), "a log has statistics in two shapes"
+    assert isinstance(opened, JsonStats | StructStats), "a log has statistics as texts or structs"
     return opened
 
 
-def _from_texts(texts: pa.Array, leaves: Mapping[LeafPath, DataType]) -> pa.StructArray:
-    table = read_texts(pa.chunked_array([texts]), shape(leaves))
-    columns = [_one(column) for column in table.columns]
-    return _typed(pa.StructArray.from_arrays(columns, fields=list(table.schema)), leaves)
-
-
 def _typed(parsed: pa.Array, leaves: Mapping[LeafPath, DataType]) -> pa.StructArray:
-    """A struct of statistics with exactly these leaves, their values of their types."""
+    """A struct of statistics with exactly these leaves, as values of their types."""
     bounded = {leaf: type_ for leaf, type_ in leaves.items() if _is_bounded(type_)}
     tight = child(parsed, ("tightBounds",))
     members = {"numRecords": count(child(parsed, ("numRecords",)))}
     if bounded:
         for kind in ("minValues", "maxValues"):
-            members[kind] = _nested({leaf: stored(child(parsed, (kind, *leaf)), t) for leaf, t in bounded.items()})
+            arrays = {leaf: stored(child(parsed, (kind, *leaf)), type_) for leaf, type_ in bounded.items()}
+            members[kind] = _struct(nested(arrays))
     if leaves:
-        members["nullCount"] = _nested({leaf: count(child(parsed, ("nullCount", *leaf))) for leaf in leaves})
+        counts = {leaf: count(child(parsed, ("nullCount", *leaf))) for leaf in leaves}
+        members["nullCount"] = _struct(nested(counts))
     members["tightBounds"] = tight if pa.types.is_boolean(tight.type) else pa.nulls(len(parsed), pa.bool_())
-    silent = pc.and_(pc.is_null(members["numRecords"]), pc.is_null(members["tightBounds"]))
-    for kind in ("minValues", "maxValues", "nullCount"):
-        if kind in members:
-            silent = pc.and_(silent, pc.is_null(members[kind]))
-    return pa.StructArray.from_arrays(list(members.values()), list(members), mask=silent)
+    return _struct(members)
 
 
 def _is_bounded(type_: DataType) -> bool:
     return isinstance(type_, Decimal) or (isinstance(type_, Primitive) and type_.name in _BOUNDED)
 
 
-def _nested(leaves: Mapping[LeafPath, pa.Array]) -> pa.StructArray:
-    """Arrays of leaves as the struct that holds them, null where it holds nothing."""
-    tree: dict[str, Any] = {}
-    for (*parents, name), values in leaves.items():
-        level = tree
-        for parent in parents:
-            level = level.setdefault(parent, {})
-        level[name] = values
-    return _struct(tree)
-
-
 def _struct(tree: Mapping[str, Any]) -> pa.StructArray:
+    """A tree of arrays as a struct, null where all its members are null."""
     members = [_struct(value) if isinstance(value, dict) else value for value in tree.values()]
     return pa.StructArray.from_arrays(members, list(tree), mask=pc.invert(_any_valid(members)))
 
 
 def _filled(ours: pa.Array, theirs: pa.Array) -> pa.Array:
-    """Values of one type, taken from the second where the first has none."""
+    """The first values, with nulls filled from the second ones of the same type."""
     if not pa.types.is_struct(ours.type):
         return pc.coalesce(ours, theirs)
     members = [_filled(pc.struct_field(ours, [i]), pc.struct_field(theirs, [i])) for i in range(ours.type.num_fields)]
@@ -150,11 +130,11 @@ def _text(values: pa.Array) -> pa.Array | None:
 
 def _float_text(values: pa.Array) -> pa.Array:
     text = values.cast(pa.string())
-    odd = pc.invert(pc.is_finite(values))
-    if not pc.any(odd).as_py():
+    special = pc.invert(pc.is_finite(values))
+    if not pc.any(special).as_py():
         return text
-    named = pc.if_else(pc.is_nan(values), '"NaN"', pc.if_else(pc.greater(values, 0.0), '"Infinity"', '"-Infinity"'))
-    return pc.if_else(odd, named, text)
+    names = pc.if_else(pc.is_nan(values), '"NaN"', pc.if_else(pc.greater(values, 0.0), '"Infinity"', '"-Infinity"'))
+    return pc.if_else(special, names, text)
 
 
 def _moment_text(values: pa.Array) -> pa.Array:
@@ -169,14 +149,14 @@ def _moment_text(values: pa.Array) -> pa.Array:
 def _escaped(values: pa.Array) -> pa.Array:
     if not pc.any(pc.match_substring_regex(values, _NEEDS_ESCAPE)).as_py():
         return values
-    for found, spelled in _ESCAPES:
-        values = pc.replace_substring(values, found, spelled)
+    for char, escape in _ESCAPES:
+        values = pc.replace_substring(values, char, escape)
     return values
 
 
 def _quoted(name: str) -> str:
-    for found, spelled in _ESCAPES:
-        name = name.replace(found, spelled)
+    for char, escape in _ESCAPES:
+        name = name.replace(char, escape)
     return f'"{name}"'
 
 
@@ -185,11 +165,7 @@ def _around(before: str, values: pa.Array, after: str) -> pa.Array:
 
 
 def _any_valid(members: Sequence[pa.Array]) -> pa.Array:
-    told = pc.is_valid(members[0])
+    valid = pc.is_valid(members[0])
     for member in members[1:]:
-        told = pc.or_(told, pc.is_valid(member))
-    return told
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.nulls(0, column.type), *column.chunks])
+        valid = pc.or_(valid, pc.is_valid(member))
+    return valid

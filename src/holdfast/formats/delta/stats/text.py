@@ -1,12 +1,12 @@
-"""Statistics texts as Arrow columns: the JSON of an `add` action's `stats`, read for many files at once.
+"""Parses the JSON statistics of many `add` actions into Arrow columns.
 
-Texts go through Arrow's JSON reader in slices, straight from the array's own buffer. What that reader cannot take
-(numbers spelled as strings, keys repeated, other shapes) is decoded text by text; only the slice it stands in pays.
-So are a few texts, which do not earn what that reader costs to start.
+Arrow's JSON reader parses texts in slices, directly from the buffer of the array. Texts that it refuses (numbers as
+strings, repeated keys, other structures) are decoded one by one, together with others of their slice. So are few
+texts, because that reader is slow to start.
 
-1. One row per text, in order, with the columns of the wanted shape; null where a text does not say.
-2. A text that is no JSON object says nothing; a value of the wrong kind says nothing; neither raises.
-3. `tightBounds` that is there but unreadable counts as false.
+1. One row per text, in order, with the columns of the schema; null where a text has no such value.
+2. A text that is no JSON object gives nulls, and so does a value of the wrong type; neither raises.
+3. A `tightBounds` that is not a boolean counts as false.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from holdfast.storage.error_mapping import MALFORMED_JSON
 
 SLICE_BYTES = 1 << 20
 _WORKERS = min(8, os.cpu_count() or 1)
-# The reader takes back to back objects, so a text must be exactly one: what closes an object is followed inside a
-# text only by more of the enclosing one. A brace inside a string may look otherwise, and then costs the slow way.
+# Arrow's reader accepts consecutive objects, so each text must be exactly one: after a closing brace only more of the
+# enclosing object may follow. A brace inside a string may match too; such a text is decoded by itself.
 _SECOND_VALUE = r"\}\s*[^\s,}\]]"
 _NOT_A_NUMBER = r'"-?(NaN|Infinity)"'
-_FEW = 64  # texts too few to be worth another try of the fast way
-_FEWEST = 16  # texts too few to be worth a try at all: the reader hands each slice to other threads
+_FEW = 64  # texts too few to try Arrow's reader again
+_FEWEST = 16  # texts too few to try Arrow's reader at all
 
 
-def read_texts(texts: pa.ChunkedArray, shape: pa.Schema) -> pa.Table:
-    """The columns of `shape`, a row per text: structs of integers, floats, decimals, booleans and strings."""
+def read_texts(texts: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
+    """The columns of `schema`, one row per text: structs of integers, floats, decimals, booleans and strings."""
     slices = [piece for chunk in texts.chunks for piece in _slices(chunk)]
     if len(slices) < 2:
-        tables = [_read_slice(piece, shape) for piece in slices]
+        tables = [_read_slice(piece, schema) for piece in slices]
     else:
         with ThreadPoolExecutor(_WORKERS) as pool:
-            tables = list(pool.map(lambda piece: _read_slice(piece, shape), slices))
-    return pa.concat_tables(tables) if tables else shape.empty_table()
+            tables = list(pool.map(lambda piece: _read_slice(piece, schema), slices))
+    return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
 def _slices(texts: pa.Array) -> Iterator[pa.Array]:
@@ -57,26 +57,26 @@ def _slices(texts: pa.Array) -> Iterator[pa.Array]:
         start = end
 
 
-def _read_slice(texts: pa.Array, shape: pa.Schema) -> pa.Table:
+def _read_slice(texts: pa.Array, schema: pa.Schema) -> pa.Table:
     if len(texts) <= _FEWEST:
-        return _read_odd(texts, shape)
-    silent = pc.fill_null(pc.equal(pc.binary_length(texts), 0), True)
+        return _decode_each(texts, schema)
+    is_empty = pc.fill_null(pc.equal(pc.binary_length(texts), 0), True)
     plain = pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))
-    oddity = f"{_SECOND_VALUE}|{_NOT_A_NUMBER}" if _has_floats(shape) else _SECOND_VALUE
-    plain = pc.fill_null(pc.and_not(plain, pc.match_substring_regex(texts, oddity)), False)
+    unsafe = f"{_SECOND_VALUE}|{_NOT_A_NUMBER}" if _has_floats(schema) else _SECOND_VALUE
+    plain = pc.fill_null(pc.and_not(plain, pc.match_substring_regex(texts, unsafe)), False)
     if plain.true_count == len(texts):
-        return _read_plain(texts, shape)
-    odd = pc.invert(pc.or_(plain, silent))
-    said = pa.concat_tables([_read_plain(texts.filter(plain), shape), _read_odd(texts.filter(odd), shape)])
-    where = np.zeros(len(texts), np.int64)
-    where[plain.to_numpy(zero_copy_only=False)] = np.arange(plain.true_count)
-    where[odd.to_numpy(zero_copy_only=False)] = plain.true_count + np.arange(odd.true_count)
-    return said.take(pa.array(where, mask=silent.to_numpy(zero_copy_only=False)))
+        return _read_with_arrow(texts, schema)
+    others = pc.invert(pc.or_(plain, is_empty))
+    rows = pa.concat_tables([_read_with_arrow(texts.filter(plain), schema), _decode_each(texts.filter(others), schema)])
+    indices = np.zeros(len(texts), np.int64)
+    indices[plain.to_numpy(zero_copy_only=False)] = np.arange(plain.true_count)
+    indices[others.to_numpy(zero_copy_only=False)] = plain.true_count + np.arange(others.true_count)
+    return rows.take(pa.array(indices, mask=is_empty.to_numpy(zero_copy_only=False)))
 
 
-def _read_plain(texts: pa.Array, shape: pa.Schema) -> pa.Table:
+def _read_with_arrow(texts: pa.Array, schema: pa.Schema) -> pa.Table:
     if not len(texts):
-        return shape.empty_table()
+        return schema.empty_table()
     _, offset_buffer, data = texts.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32, len(texts) + 1, texts.offset * 4)
     start, size = int(offsets[0]), int(offsets[-1] - offsets[0])
@@ -84,39 +84,40 @@ def _read_plain(texts: pa.Array, shape: pa.Schema) -> pa.Table:
         table = pa.json.read_json(
             pa.BufferReader(data.slice(start, size)),
             read_options=pa.json.ReadOptions(use_threads=False, block_size=size + 1),
-            parse_options=pa.json.ParseOptions(explicit_schema=shape, unexpected_field_behavior="ignore"),
+            parse_options=pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
         )
     except pa.ArrowInvalid:
         table = None
     if table is not None and table.num_rows == len(texts):
         return table
     if len(texts) <= _FEW:
-        return _read_odd(texts, shape)
+        return _decode_each(texts, schema)
     middle = len(texts) // 2
-    return pa.concat_tables([_read_plain(texts.slice(0, middle), shape), _read_plain(texts.slice(middle), shape)])
+    halves = texts.slice(0, middle), texts.slice(middle)
+    return pa.concat_tables([_read_with_arrow(half, schema) for half in halves])
 
 
-def _read_odd(texts: pa.Array, shape: pa.Schema) -> pa.Table:
+def _decode_each(texts: pa.Array, schema: pa.Schema) -> pa.Table:
     decoder = msgspec.json.Decoder(float_hook=Decimal)
-    found = [_decoded(decoder, text) for text in texts.cast(pa.binary()).to_pylist()]
-    return pa.table([_column(found, field) for field in shape], schema=shape)
+    decoded = [_decoded(decoder, text) for text in texts.cast(pa.binary()).to_pylist()]
+    return pa.table([_column(decoded, field) for field in schema], schema=schema)
 
 
-def _decoded(decoder: msgspec.json.Decoder[Any], text: bytes | None) -> Any:
+def _decoded(decoder: msgspec.json.Decoder[Any], text: bytes | None) -> object:
     try:
         return None if text is None else decoder.decode(text)
     except MALFORMED_JSON:
         return None
 
 
-def _has_floats(shape: pa.Schema | pa.DataType) -> bool:
+def _has_floats(schema: pa.Schema | pa.DataType) -> bool:
     return any(
         _has_floats(field.type) if pa.types.is_struct(field.type) else pa.types.is_floating(field.type)
-        for field in shape
+        for field in schema
     )
 
 
-def _column(rows: Sequence[Any], field: pa.Field) -> pa.Array:
+def _column(rows: Sequence[object], field: pa.Field) -> pa.Array:
     values = [row.get(field.name) if isinstance(row, Mapping) else None for row in rows]
     if pa.types.is_struct(field.type):
         inner = [_column(values, child) for child in field.type]
@@ -126,7 +127,7 @@ def _column(rows: Sequence[Any], field: pa.Field) -> pa.Array:
     return pa.array([None if value is None else read(value) for value in values], field.type)
 
 
-def _leaf(field: pa.Field) -> Callable[[Any], Any]:
+def _leaf(field: pa.Field) -> Callable[[object], object]:
     if field.name == "tightBounds":
         return lambda value: value is True
     if pa.types.is_integer(field.type):
@@ -139,7 +140,7 @@ def _leaf(field: pa.Field) -> Callable[[Any], Any]:
     return lambda value: value if isinstance(value, kind) else None
 
 
-def _as_integer(value: Any) -> int | None:
+def _as_integer(value: object) -> int | None:
     if isinstance(value, Decimal) and value.is_finite() and abs(value) < 2**63 and value == value.to_integral_value():
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63:
@@ -147,7 +148,7 @@ def _as_integer(value: Any) -> int | None:
     return None
 
 
-def _as_float(value: Any) -> float | None:
+def _as_float(value: object) -> float | None:
     if isinstance(value, str):
         return {"Infinity": math.inf, "-Infinity": -math.inf}.get(value)
     if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
@@ -159,7 +160,7 @@ def _as_float(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _as_decimal(value: Any, type_: pa.DataType) -> Decimal | None:
+def _as_decimal(value: object, type_: pa.DataType) -> Decimal | None:
     if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
         return None
     with localcontext(prec=100):
