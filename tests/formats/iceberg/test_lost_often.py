@@ -29,6 +29,7 @@ from holdfast.formats.iceberg.metadata.manifests import manifest_files, read_man
 from holdfast.formats.iceberg.state import time_travel
 from holdfast.storage import open as opening
 from holdfast.storage.memory import MemoryStore
+from holdfast.verbs.commit import loop
 from tests.support.depth import examples
 from tests.support.faulty import CountingStore
 from tests.support.iceberg_peers import duckdb_connection
@@ -44,7 +45,11 @@ def _rows(keys: Any, v: int = 0) -> pa.Table:
 
 
 def _lose_to(patch: pytest.MonkeyPatch, *others: Callable[[], Any]) -> list[int]:
-    """Arrange that others commit before one attempt after another of the next transaction; how many had their turn."""
+    """Arrange that others commit before one attempt after another of the next transaction; how many of them did.
+
+    It gets no turn, however often it loses.
+    """
+    patch.setattr(loop, "LOSSES_BEFORE_TURN", 10**6)
     attempt, waiting, ran, is_inner = IcebergFormat.attempt, list(others), [0], [False]
 
     def late(*given: Any) -> Any:

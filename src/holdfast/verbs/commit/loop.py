@@ -10,13 +10,16 @@
 4. What it cannot rebase is a Conflict that names the winner, what it did and the files in the way. How strict that is
    follows from the isolation level of the table as it was read.
 5. A transaction that conflicts leaves nothing behind of what its attempts wrote beside its data files.
-6. What a landed commit makes due (checkpoint, checksum) is told to the caller, and no failure of that undoes a commit.
+6. Who has lost several attempts gets a turn: the others wait for the next one, where the format can make them wait and
+   the attempt is short.
+7. What a landed commit makes due (checkpoint, checksum) is told to the caller, and no failure of that undoes a commit.
 """
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -32,6 +35,8 @@ from holdfast.verbs.commit.staged import refuse_lost, takes_files
 State = TypeVar("State")
 ATTEMPTS = 10_000
 PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.016  # of who lost: longer would only let more come meanwhile
+LOSSES_BEFORE_TURN = 3  # then others wait for one attempt, where a format can make them
+LONGEST_TURN_MS = 1_000  # of the attempt before: nobody waits for one that takes longer
 
 
 class TableFormat(Protocol[State]):
@@ -50,6 +55,9 @@ class TableFormat(Protocol[State]):
 
     def keeps_ms(self, state: State) -> int:
         """How long files that nobody refers to stay at least, whoever takes them."""
+
+    def turn(self, mutation: Mutation) -> AbstractContextManager[None]:
+        """Keep others from committing while the transaction makes one attempt, where the format can do that."""
 
     def app_version(self, state: State, app_id: str) -> int | None:
         """How far an application has written."""
@@ -92,19 +100,24 @@ def commit(
 
 
 def _attempted(format_: TableFormat[State], judging: _Judging[State], env: Env) -> Landed:
-    app = judging.mutation.app
+    app, took_ms = judging.mutation.app, 0
     for attempt in range(1, ATTEMPTS + 1):
-        if has_seen(format_, judging.state, app):
-            format_.abandon(judging.state)
-            return Landed(None, attempt - 1)
-        judging.refuse_lost(env)
-        match format_.attempt(judging.state, judging.mutation, env):
+        began_ms = env.now_ms()
+        has_turn = attempt > LOSSES_BEFORE_TURN and took_ms <= LONGEST_TURN_MS
+        with format_.turn(judging.mutation) if has_turn else nullcontext():
+            if attempt > 1 and (conflict := judging.go_on()) is not None:
+                raise conflict
+            if has_seen(format_, judging.state, app):
+                format_.abandon(judging.state)
+                return Landed(None, attempt - 1)
+            judging.refuse_lost(env)
+            outcome = format_.attempt(judging.state, judging.mutation, env)
+        match outcome:
             case Committed(version):
                 return Landed(version, attempt, judging.mutation.metrics, judging.state)
             case VersionTaken():
+                took_ms = env.now_ms() - began_ms
                 env.pause(env.rng.uniform(0, min(attempt * PAUSE_S, LONGEST_PAUSE_S)))
-                if (conflict := judging.go_on()) is not None:
-                    raise conflict
     raise LimitReached(f"lost {ATTEMPTS} races for a version in a row; try again when fewer writers are at work")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from holdfast.env import Env
@@ -41,6 +42,10 @@ class DeltaFormat:
         if came.only_appends:
             self.vectors.carry(state.version, newest.version)
         return newest, came
+
+    def turn(self, mutation: Mutation) -> AbstractContextManager[None]:
+        """No turns: nothing keeps others from putting the next version."""
+        return nullcontext()
 
     def keeps_ms(self, state: DeltaState) -> int:
         """The table's own retention: a vacuum that keeps files for less says so in the log."""

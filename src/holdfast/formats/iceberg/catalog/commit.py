@@ -35,6 +35,7 @@ from pyiceberg.table.update import (
     TableUpdate,
     ValidatableTableRequirement,
 )
+from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from holdfast.env import Env
@@ -76,10 +77,11 @@ def attempt(
     env: Env,
     branch: str = MAIN,
     drafts: Drafts | None = None,
+    hold: Connection | None = None,
 ) -> Outcome:
     """Hand a snapshot to the catalog, as the newest of a branch, which keeps how long it is kept.
 
-    `drafts` is told what was written for that in vain.
+    `drafts` is told what was written for that in vain; `hold` keeps others from moving the table's pointer.
     """
     snapshot = {
         "snapshot-id": made.snapshot_id,
@@ -94,7 +96,7 @@ def attempt(
     }
     try:
         if made.schema is None and branch == MAIN and has_pointer(source.catalog):
-            taken = not _moved(source, state, snapshot, env, Drafts() if drafts is None else drafts)
+            taken = not _moved(source, state, snapshot, env, Drafts() if drafts is None else drafts, hold)
         else:
             taken = _sent(source, state, made, snapshot, branch)
     except UNCLEAR as error:
@@ -102,7 +104,14 @@ def attempt(
     return VersionTaken(made.snapshot_id) if taken else Committed(made.snapshot_id)
 
 
-def _moved(source: CatalogTable, state: IcebergState, snapshot: Mapping[str, Any], env: Env, drafts: Drafts) -> bool:
+def _moved(
+    source: CatalogTable,
+    state: IcebergState,
+    snapshot: Mapping[str, Any],
+    env: Env,
+    drafts: Drafts,
+    hold: Connection | None,
+) -> bool:
     """Write the next metadata file and let the catalog point to it; False: it points elsewhere already."""
     assert has_pointer(source.catalog), "it was asked before"
     old = state.metadata_path
@@ -111,7 +120,7 @@ def _moved(source: CatalogTable, state: IcebergState, snapshot: Mapping[str, Any
     new = f"{metadata_folder(state)}/{name_after(old, str(env.new_uuid()))}"
     store, key = place(state.paths.location, state.paths.key(new))
     store.put(key, metadata_after(state.metadata, old, snapshot))
-    if move_pointer(source.catalog, source.identifier, old, new):
+    if move_pointer(source.catalog, source.identifier, old, new, hold):
         return True
     drafts.written.append(new)
     return False

@@ -1,4 +1,4 @@
-"""Where an SQL catalog says that a table's newest metadata file is: looked up, and moved on, in a statement each.
+"""The row of an SQL catalog that points to a table's newest metadata file: read, moved and held in a statement each.
 
 pyiceberg reads and checks the whole file whenever it is asked for a table, and again when a table is committed to. Who
 has read the file already needs neither.
@@ -6,15 +6,21 @@ has read the file already needs neither.
 1. A pointer moves only from where the caller saw it, in one statement that the database carries out or does not; so
    what it moves to was made of just the file it leaves.
 2. A catalog that does these things in a way of its own is left to do them.
+3. A writer that holds a pointer keeps others from moving it, until it moves the pointer, the hold ends, or its process
+   does. Others can still read it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from sqlite3 import SQLITE_BUSY
 from typing import Any, TypeGuard
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from sqlalchemy import ColumnElement, select, update
+from sqlalchemy import ColumnElement, Connection, select, update
+from sqlalchemy.exc import OperationalError
 
 _OURS = ("load_table", "commit_table")  # what is done here in the catalog's place
 
@@ -36,15 +42,49 @@ def pointer(catalog: SqlCatalog, identifier: str | tuple[str, ...]) -> str | Non
         return connection.scalar(wanted if of_tables is None else wanted.where(of_tables))
 
 
-def move_pointer(catalog: SqlCatalog, identifier: str | tuple[str, ...], old: str, new: str) -> bool:
-    """Let a table's newest metadata file be another one; False: it was no longer the old one, and nothing changed."""
+def move_pointer(
+    catalog: SqlCatalog, identifier: str | tuple[str, ...], old: str, new: str, hold: Connection | None = None
+) -> bool:
+    """Let a table's newest metadata file be another one; False: it was no longer the old one, and nothing changed.
+
+    `hold` is what `holding` gave; it ends with this.
+    """
     moving = (
         update(IcebergTables)
         .where(*_row(catalog, identifier), IcebergTables.metadata_location == old)
         .values(metadata_location=new, previous_metadata_location=old)
     )
-    with catalog.engine.begin() as connection:
-        return bool(connection.execute(moving).rowcount)
+    if hold is not None:
+        is_moved = bool(hold.execute(moving).rowcount)
+        hold.commit()
+        return is_moved
+    try:
+        with catalog.engine.begin() as connection:
+            return bool(connection.execute(moving).rowcount)
+    except OperationalError as error:
+        if not _is_busy(error):
+            raise
+        return False  # SQLite stopped waiting for the writer that holds the pointer; nothing changed
+
+
+@contextmanager
+def holding(catalog: SqlCatalog, identifier: str | tuple[str, ...]) -> Iterator[Connection | None]:
+    """Keep others from moving a table's pointer; None where the database does not give the lock in time."""
+    locking = update(IcebergTables).where(*_row(catalog, identifier))  # any database locks the row it updates
+    with catalog.engine.connect() as connection:
+        try:
+            connection.execute(locking.values(metadata_location=IcebergTables.metadata_location))
+        except OperationalError as error:
+            if not _is_busy(error):
+                raise
+            yield None
+        else:
+            yield connection
+
+
+def _is_busy(error: OperationalError) -> bool:
+    """Whether SQLite waited for another writer's lock in vain."""
+    return getattr(error.orig, "sqlite_errorcode", None) == SQLITE_BUSY
 
 
 def _row(catalog: SqlCatalog, identifier: str | tuple[str, ...]) -> tuple[ColumnElement[bool], ...]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from sqlalchemy import Connection
 
 from holdfast.env import Env
 from holdfast.formats.iceberg.catalog.commit import attempt
+from holdfast.formats.iceberg.catalog.pointer import has_pointer, holding
 from holdfast.formats.iceberg.catalog.tables import CatalogTable
 from holdfast.formats.iceberg.commit.attempt import prepare
 from holdfast.formats.iceberg.commit.drafts import Drafts
@@ -26,6 +31,7 @@ class IcebergFormat:
     source: CatalogTable
     branch: str = MAIN  # that attempts are made on
     drafts: Drafts = field(default_factory=Drafts, repr=False, compare=False)
+    _holds: list[Connection] = field(default_factory=list, repr=False, compare=False)  # one, during a turn
 
     def newest(self, state: IcebergState | None) -> IcebergState:
         """The table as it is now."""
@@ -38,10 +44,25 @@ class IcebergFormat:
         """Try to make a mutation the snapshot after that of `state`."""
         assert state is not None, "a table of a catalog is made by the catalog"
         made = prepare(state, mutation, env, self.drafts)
-        outcome = attempt(self.source, state, made, env, self.branch, self.drafts)
+        hold = self._holds[0] if self._holds else None
+        outcome = attempt(self.source, state, made, env, self.branch, self.drafts, hold)
         if isinstance(outcome, Committed):
             self.drafts.clear(state.paths, made.files)
         return outcome
+
+    @contextmanager
+    def turn(self, mutation: Mutation) -> Iterator[None]:
+        """Hold the table's pointer for an attempt, where an SQL catalog has one and the attempt moves it itself."""
+        catalog = self.source.catalog
+        if self.branch != MAIN or mutation.shape is not None or not has_pointer(catalog):
+            yield
+            return
+        with holding(catalog, self.source.identifier) as hold:
+            self._holds.extend([] if hold is None else [hold])
+            try:
+                yield
+            finally:
+                self._holds.clear()
 
     def since(self, state: IcebergState) -> tuple[IcebergState, Came]:
         """The table as it is now, and the snapshots that came."""
