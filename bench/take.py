@@ -21,7 +21,7 @@ from harness import DATA, OURS, Case, Goal, Report, Took, arguments, emit, machi
 from tables import once
 
 from holdfast.parquet.pages.take import Pick, Taking
-from holdfast.parquet.read import FileTask, ReadSpec, StoredColumns, output_schema, shape_of
+from holdfast.parquet.read import FileTask, ReadSpec, StoredColumns, file_columns, output_schema
 from holdfast.parquet.write import file_names, write_batches
 from holdfast.plan.dml.write import write_spec
 from holdfast.schema.types import Array, Field, Primitive, Struct
@@ -112,7 +112,7 @@ def _plain(spec: ReadSpec, picks: list[Pick]) -> pa.Table:
     schema, found = output_schema(spec), []
     for pick in picks:
         file = pq.ParquetFile(pa.memory_map(f"/{pick.key}"))
-        columns = StoredColumns(shape_of(file), spec, pick.task)
+        columns = StoredColumns(file_columns(file), spec, pick.task)
         counts = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
         starts = np.cumsum([0, *counts])
         wanted, back = np.unique(pick.positions, return_inverse=True)
@@ -122,7 +122,7 @@ def _plain(spec: ReadSpec, picks: list[Pick]) -> pa.Table:
             read = file.read_row_group(group, columns=list(columns.needed))
             parts.append(read.take(pa.array(wanted[group_of == group] - starts[group])))
         rows = pa.concat_tables(parts).take(pa.array(back)).combine_chunks().to_batches()
-        found += [columns.made(rows[0], pick.positions, schema)] if rows else []
+        found += [columns.output(rows[0], pick.positions, schema)] if rows else []
     return pa.Table.from_batches(found, schema=schema)
 
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.parquet.carried import FOOTER_LENGTH, Carried
-from holdfast.parquet.pages.find import Carrier
-from holdfast.parquet.rowmap import ROW_MAP, decoded, look, read_columns
+from holdfast.parquet.carried import FOOTER_LENGTH, CarriedIdNotes
+from holdfast.parquet.pages.find import CandidateFile
+from holdfast.parquet.rowmap import ROW_MAP, decoded, read_carried_ids, read_columns
 from holdfast.parquet.write import RowWriter, WriteSpec
 from holdfast.rows.rowmap import RowMap, checksum
 from holdfast.rows.stamp import LARGEST_ID
@@ -29,18 +29,20 @@ SPEC = WriteSpec(fields=(Field("k", LONG),), id_column="_ids", version_column="_
 Numbers = list[int | None]
 
 
-def written(ids: Numbers, versions: Numbers, spec: WriteSpec = SPEC) -> tuple[MemoryStore, Carrier, str | None]:
+def written(ids: Numbers, versions: Numbers, spec: WriteSpec = SPEC) -> tuple[MemoryStore, CandidateFile, str | None]:
     """A file with these rows, and what its writer notes of it."""
     store = MemoryStore("carried")
     batch = pa.record_batch(
         [pa.array(range(len(ids)), pa.int64()), pa.array(ids, pa.int64()), pa.array(versions, pa.int64())],
         names=["c0", "c1", "c2"],
     )
-    with RowWriter(spec, open_sink(Location(store, "t"), lambda: 0), lambda: "f.parquet", notes=Carried) as writer:
+    with RowWriter(
+        spec, open_sink(Location(store, "t"), lambda: 0), lambda: "f.parquet", notes=CarriedIdNotes
+    ) as writer:
         writer.write(batch)
         writer.close()
         (told,) = writer.taken().to_pylist()
-    return store, Carrier("t/f.parquet", told["size"], 1000, 9, "_ids", "_versions"), told["carried"]
+    return store, CandidateFile("t/f.parquet", told["size"], 1000, 9, "_ids", "_versions"), told["carried"]
 
 
 def rows(known: RowMap) -> tuple[list[int], list[int]]:
@@ -56,7 +58,7 @@ def expected(ids: Numbers, versions: Numbers) -> tuple[list[int], list[int]]:
 def test_note_footer_and_columns_say_the_same(told: list[tuple[int | None, int | None]]) -> None:
     ids, versions = [i for i, _ in told], [None if i is None else v for i, v in told]
     store, file, note = written(ids, versions)
-    seen = look(store, file)
+    seen = read_carried_ids(store, file)
     carries = any(i is not None for i in ids)
     assert seen.carries is carries
     assert rows(read_columns(store, file)) == expected(ids, versions)
@@ -80,7 +82,7 @@ def test_a_scattered_file_notes_where_its_ids_lie_and_no_more() -> None:
     ids: Numbers = np.random.default_rng(1).permutation(FOOTER_LENGTH).tolist()
     store, file, note = written(ids, [1] * len(ids), replace(SPEC, row_group_rows=1 << 20))
     assert note == f"{checksum('_ids'):08x},0,{FOOTER_LENGTH - 1},0"
-    seen = look(store, file)
+    seen = read_carried_ids(store, file)
     assert (seen.carries, seen.map) == (True, None)
     assert rows(read_columns(store, file))[0] == ids
 
@@ -88,17 +90,17 @@ def test_a_scattered_file_notes_where_its_ids_lie_and_no_more() -> None:
 def test_versions_without_ids_are_nothing_that_a_note_can_say() -> None:
     store, file, note = written([None, None], [None, 3])
     assert note is None
-    assert look(store, file).carries
+    assert read_carried_ids(store, file).carries
     assert rows(read_columns(store, file)) == ([1000, 1001], [9, 3])
 
 
 def test_a_file_of_another_tables_column_carries_nothing() -> None:
     store, file, _ = written([5, 6], [1, 1])
-    assert not look(store, replace(file, id_column="_others")).carries
-    assert not look(store, replace(file, id_column=None)).carries
+    assert not read_carried_ids(store, replace(file, id_column="_others")).carries
+    assert not read_carried_ids(store, replace(file, id_column=None)).carries
 
 
-def again(store: MemoryStore, file: Carrier, change: Callable[[pa.Table], pa.Table], text: str) -> Carrier:
+def again(store: MemoryStore, file: CandidateFile, change: Callable[[pa.Table], pa.Table], text: str) -> CandidateFile:
     """The file as some tool might write it again, with this in its footer."""
     table = change(pq.read_table(pa.BufferReader(store.get(file.key))))
     out = pa.BufferOutputStream()
@@ -135,7 +137,7 @@ def test_a_map_that_does_not_fit_its_file_is_not_believed(change: Callable[[pa.T
     file = again(store, file, change, text.format(noted))
     truth = change(pa.table({"ids": ids, "versions": versions}))
     wanted = (truth.column("ids").to_pylist(), truth.column("versions").to_pylist())
-    seen = look(store, file)
+    seen = read_carried_ids(store, file)
     assert rows(read_columns(store, file)) == wanted
     if seen.map is not None:
         assert rows(seen.map) == wanted
@@ -151,7 +153,7 @@ def test_a_map_that_a_tool_took_along_to_another_file_is_not_believed() -> None:
     data = out.getvalue().to_pybytes()
     store.put("t/sorted.parquet", data)
     sorted_ = replace(file, key="t/sorted.parquet", size=len(data))
-    assert look(store, sorted_).map is None
+    assert read_carried_ids(store, sorted_).map is None
     assert rows(read_columns(store, sorted_))[0] == [50, 60, 70]
 
 
@@ -162,6 +164,6 @@ def test_a_file_without_statistics_may_carry_any_id() -> None:
     pq.write_table(table, out, write_statistics=False)
     data = out.getvalue().to_pybytes()
     store.put(file.key, data)
-    seen = look(store, replace(file, size=len(data)))
+    seen = read_carried_ids(store, replace(file, size=len(data)))
     assert seen.carries
     assert (seen.low, seen.high, seen.derived) == (0, LARGEST_ID, 2)

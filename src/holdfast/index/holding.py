@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 
 from holdfast.errors import TableError
 from holdfast.index.segment import META, META_BYTES, Meta
-from holdfast.parquet.runs import ROW_ID, ROW_IDS
+from holdfast.parquet.index_runs import ROW_ID, ROW_IDS
 from holdfast.parquet.source import open_source
 from holdfast.storage.error_mapping import MALFORMED, json_record
 from holdfast.storage.location import Location

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from holdfast.errors import Damaged
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import Snapshot
-from holdfast.parquet.pages.find import Carrier
-from holdfast.parquet.rowmap import MappedRows, Seen, decoded, look, read_map, seek
+from holdfast.parquet.pages.find import CandidateFile
+from holdfast.parquet.rowmap import CarriedIds, MappedRows, decoded, read_carried_ids, read_map, seek
 from holdfast.plan.scan.locate import CARRIES, FRESH, UNKNOWN, spans
 from holdfast.rows.rowmap import RowMap, Runs
 from holdfast.rows.sequence import RowIdSequence
@@ -44,7 +44,7 @@ _FORGET = 1000  # files that are not there any more, before they are forgotten
 class Learned:
     """What files say of themselves."""
 
-    seen: dict[Name, Seen] = field(default_factory=dict)
+    seen: dict[Name, CarriedIds] = field(default_factory=dict)
     maps: dict[Name, RowMap] = field(default_factory=dict)
     bytes: int = 0  # of the maps
 
@@ -80,7 +80,7 @@ class RowMaps:
             return
         names = self._names(files)
         lacking = [at for at, name in enumerate(names) if name not in self._learned.seen]
-        for at, seen in zip(lacking, _each(self._carriers(files[lacking]), look), strict=True):
+        for at, seen in zip(lacking, _each(self._carriers(files[lacking]), read_carried_ids), strict=True):
             self._learned.seen[names[at]] = seen
         for file, name in zip(files.tolist(), names, strict=True):  # one per file looked into
             seen = self._learned.seen[name]
@@ -111,7 +111,7 @@ class RowMaps:
         texts = self.spans.maps.take(pa.array(files)).to_pylist()
         found = [self._known(*told) for told in zip(files.tolist(), names, texts, strict=True)]
         unseen = [at for at, known in enumerate(found) if known is None and names[at] not in self._learned.seen]
-        for at, seen in zip(unseen, _each(self._carriers(files[unseen]), look), strict=True):
+        for at, seen in zip(unseen, _each(self._carriers(files[unseen]), read_carried_ids), strict=True):
             self._learned.seen[names[at]] = seen
             found[at] = seen.map
         return found
@@ -126,7 +126,7 @@ class RowMaps:
         told = zip(files.tolist(), names, texts, strict=True)
         due = np.array([self._known(*each) is None for each in told], np.bool_)
         unseen = [at for at in np.flatnonzero(due).tolist() if names[at] not in self._learned.seen]
-        for at, seen in zip(unseen, _each(self._carriers(files[unseen]), look), strict=True):
+        for at, seen in zip(unseen, _each(self._carriers(files[unseen]), read_carried_ids), strict=True):
             self._learned.seen[names[at]] = seen
         due &= np.array([name not in self._learned.seen or self._learned.seen[name].map is None for name in names])
         due_bytes = _ID_BYTES * self.spans.counts[files[due]].sum()
@@ -162,7 +162,7 @@ class RowMaps:
         keys = self._snapshot.files.column("key").take(pa.array(files)).to_pylist()
         return list(zip(keys, self.spans.bases[files].tolist(), self.spans.versions[files].tolist(), strict=True))
 
-    def _carriers(self, files: Numbers) -> list[tuple[ObjectStore, Carrier]]:
+    def _carriers(self, files: Numbers) -> list[tuple[ObjectStore, CandidateFile]]:
         identity, location = self._snapshot.identity, self._snapshot.location
         assert identity is not None, "spans are of a table that tracks rows"
         chosen = self._snapshot.files.table.take(pa.array(files))
@@ -172,7 +172,7 @@ class RowMaps:
         for (key, base, version), size, form in told:
             store, name = place(location, key)
             columns = identity.id_column, identity.version_column
-            found.append((store, Carrier(name, size, base, version, *columns, form)))
+            found.append((store, CandidateFile(name, size, base, version, *columns, form)))
         return found
 
     def _check_rows(self, key: str, rows: int, file: int) -> None:
@@ -186,7 +186,9 @@ class RowMaps:
             )
 
 
-def _each(asked: Sequence[tuple[ObjectStore, Carrier]], what: Callable[[ObjectStore, Carrier], Got]) -> list[Got]:
+def _each(
+    asked: Sequence[tuple[ObjectStore, CandidateFile]], what: Callable[[ObjectStore, CandidateFile], Got]
+) -> list[Got]:
     """The same of several files, some at a time: they may be far away."""
     if len(asked) < 2:
         return [what(*one) for one in asked]

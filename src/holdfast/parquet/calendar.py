@@ -1,12 +1,12 @@
-"""Dates and timestamps that old Spark wrote in the Julian calendar, brought to the Gregorian one.
+"""Converts dates and timestamps that old Spark wrote in the Julian calendar to the Gregorian one.
 
 Before version 3 Spark counted days before 1582-10-15 by the Julian calendar, and later versions do so on request.
-A footer says which: by its Spark version, or by a key. The same day of the same month is what must come out.
+The footer says which, by its Spark version or by a key. A date keeps its day and month.
 
 1. Days from 1582-10-15 on, and instants from 1900 on, are never changed.
-2. A day that only the Julian calendar has (1500-02-29) becomes the day after the one before it.
-3. An instant written in UTC keeps its wall clock. In other zones Spark's shift before 1900 follows a table of its
-   own, from which a machine's time zone database differs in some zones: such instants are refused.
+2. A day that only the Julian calendar has (1500-02-29) becomes the day that follows the day before it.
+3. An instant written in UTC keeps its wall clock. In other zones Spark shifts instants before 1900 by a table of its
+   own, which differs from a machine's time zone database in some zones: such instants are refused.
 4. A timestamp without a zone was never shifted.
 """
 
@@ -20,6 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from holdfast.errors import Unsupported
+from holdfast.storage.arrays import truths
 
 FIRST_GREGORIAN_DAY = -141427  # 1582-10-15, in days from 1970
 YEAR_1900 = -2208988800000000  # in microseconds from 1970
@@ -37,9 +38,10 @@ class Calendar:
 
 
 def calendar_of(footer: Mapping[bytes, bytes] | None) -> Calendar:
-    """What the key-value pairs of a footer say."""
+    """The calendar of a file, from the key-value pairs of its footer."""
     pairs = footer or {}
-    version = tuple(int(part) for part in _version(pairs).split(".")[:2] if part.isdigit())
+    spark_version = pairs.get(b"org.apache.spark.version", b"").decode()
+    version = tuple(int(part) for part in spark_version.split(".")[:2] if part.isdigit())
     zone = pairs.get(b"org.apache.spark.timeZone")
     return Calendar(
         dates=b"org.apache.spark.legacyDateTime" in pairs or (bool(version) and version < (3, 0)),
@@ -49,16 +51,16 @@ def calendar_of(footer: Mapping[bytes, bytes] | None) -> Calendar:
 
 
 def rebased_dates(days: pa.Array) -> pa.Array:
-    """Dates of the old calendar as dates of ours."""
+    """Julian dates as Gregorian ones."""
     numbers = days.cast(pa.int32()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     if not (numbers < FIRST_GREGORIAN_DAY).any():
         return days
-    moved = pa.array(_gregorian(numbers).astype(np.int32), mask=_nulls(days))
+    moved = pa.array(_gregorian(numbers).astype(np.int32), mask=truths(days.is_null()))
     return moved.cast(days.type)
 
 
 def rebased_micros(micros: pa.Array, zone: str | None, *, where: str) -> pa.Array:
-    """Instants of the old calendar as instants of ours, both as 64-bit microseconds; `where` names them in errors."""
+    """Julian instants as Gregorian ones, both as 64-bit microseconds; `where` names them in errors."""
     numbers = micros.fill_null(0).to_numpy(zero_copy_only=False)
     if not (numbers < YEAR_1900).any():
         return micros
@@ -70,11 +72,11 @@ def rebased_micros(micros: pa.Array, zone: str | None, *, where: str) -> pa.Arra
         )
     day = numbers // _DAY
     moved = _gregorian(day) * _DAY + (numbers - day * _DAY)
-    return pa.array(moved, mask=_nulls(micros))
+    return pa.array(moved, mask=truths(micros.is_null()))
 
 
 def _gregorian(days: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Days counted by the old calendar as days counted by ours; days both agree on stay."""
+    """Julian days as Gregorian ones; those from 1582-10-15 on stay."""
     shifted = days + 2472670  # from 1 March of the Julian year -4800
     year4 = (4 * shifted + 3) // 1461
     of_year = shifted - 1461 * year4 // 4
@@ -86,11 +88,3 @@ def _gregorian(days: NDArray[np.int64]) -> NDArray[np.int64]:
     start = era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 - 719468
     moved = start + (153 * month + 2) // 5 + of_month
     return np.where(days < FIRST_GREGORIAN_DAY, moved, days)
-
-
-def _version(pairs: Mapping[bytes, bytes]) -> str:
-    return pairs.get(b"org.apache.spark.version", b"").decode()
-
-
-def _nulls(array: pa.Array) -> NDArray[np.bool_]:
-    return np.asarray(array.is_null())

@@ -1,13 +1,12 @@
-"""What the rows of a file in the making carry, for whoever looks for one of them later.
+"""Notes the row ids and versions that a new file materializes, so that a lookup need not read its columns.
 
-Runs in this process and inside Spark tasks, where it is pickled by value: it imports only Arrow, numpy and modules
-below its own storey.
+Spark tasks pickle this module by value: it imports only Arrow, numpy and modules of lower layers.
 
-1. A note says what is true of the file whatever becomes of it: which column the ids are in, between which ids they
-   lie, how many rows carry none, and, where that is short, the id and version of every row.
-2. A longer map goes into the file's own footer, so that it is there exactly as long as the file; one that is longer
-   than reading the columns is worth is not kept.
-3. It costs no pass over the rows but one over their two columns of identity.
+1. A note holds what stays true of the file: the column of ids, the lowest and the highest id, the number of rows
+   without a materialized id and, where that is short, the map of ids and versions of every row.
+2. A longer map goes into the file's footer, so that it lives exactly as long as the file; a map longer than
+   FOOTER_LENGTH is dropped, because reading the columns is quicker then.
+3. Taking notes passes once over the two columns of ids and versions, and over nothing else.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ FOOTER_LENGTH = 40 << 10  # of a map in a footer, which every reader of the file
 _GATHERED_BYTES = 8 * FOOTER_LENGTH  # before it is packed
 
 
-class Carried:
-    """Sees the rows of one file as they are stored."""
+class CarriedIdNotes:
+    """Collects the ids and versions of one file's rows as they are written."""
 
     def __init__(self, key: str, id_column: str, version_column: str | None) -> None:
         self._key = key
@@ -36,8 +35,8 @@ class Carried:
         self._parts: list[RowMap] | None = []  # None: the map has grown too long
         self._bytes = 0
 
-    def saw(self, rows: pa.Table) -> None:
-        """Take note of rows, which follow those seen before."""
+    def add_rows(self, rows: pa.Table) -> None:
+        """Collect from rows that follow those added before."""
         ids, missing = _numbers(rows.column(self._id_column))
         count = len(ids)
         own = ids[~missing] if missing.any() else ids
@@ -55,9 +54,9 @@ class Carried:
         self._derived += count - len(own)
         self._rows += count
 
-    def told(self) -> tuple[str | None, str | None]:
-        """The note for the log, empty where rows carry nothing, and the map for the footer, where there is one."""
-        if self._high < 0:  # a version without an id is nothing that a note can say
+    def note_and_map(self) -> tuple[str | None, str | None]:
+        """The note for the log, empty where nothing is materialized, and the map for the footer, where there is one."""
+        if self._high < 0:  # a note has no form for versions without ids
             return None if self._versions else "", None
         note = f"{checksum(self._id_column):08x},{self._low},{self._high},{self._derived}"
         if self._parts is None:

@@ -1,10 +1,10 @@
-"""A column as a file stores it, made into the column the table declares.
+"""Converts a column from the type that a file stores to the type that the table declares.
 
-1. A struct's field is found by physical name (exactly, else the only one without regard to case), or by field id;
-   one that is not found is null. Inside a struct whose fields carry no ids at all, names decide.
-2. What a file may hold for a type: the type itself, however encoded; the narrower types that widening allows; and
-   any integer whose values fit. Everything else is refused with file and column: never reinterpreted.
-3. Values before the Gregorian calendar are brought to it where the footer says the file uses the old one.
+1. A field of a struct is found by physical name (exactly, else the only one without regard to case), or by field id; a
+   missing one is null. Inside a struct whose fields have no ids, names decide.
+2. A file may store the type itself, in any encoding, a narrower type that widening allows, or any integer type whose
+   values fit. Anything else is refused with the names of file and column.
+3. Julian dates and timestamps become Gregorian where the footer says that the file has them.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from holdfast.parquet.pages.footer import Node, is_list
 from holdfast.parquet.variant import is_shredded, unshredded
 from holdfast.schema.arrow import VARIANT, arrow_type
 from holdfast.schema.types import Array, DataType, Decimal, Field, Map, Primitive, Struct
+from holdfast.storage.arrays import list_span, null_mask, plain_array, truths
 
 _INTEGERS = frozenset({"byte", "short", "integer", "long"})
 _AS_STORED = _INTEGERS | {"float", "double", "boolean", "string", "binary"}  # types that no calendar changes
+_BYTES = frozenset({pa.string(), pa.binary(), pa.large_string(), pa.large_binary(), pa.string_view(), pa.binary_view()})
 _UUID_BYTES = 16
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _PER_MICRO = {"s": (1_000_000, 1), "ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}
@@ -32,7 +34,7 @@ _PER_MICRO = {"s": (1_000_000, 1), "ms": (1000, 1), "us": (1, 1), "ns": (1, 1000
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What conversion needs to know of the file as a whole."""
+    """Facts about the whole file that a conversion needs."""
 
     uri: str
     by_id: bool
@@ -41,7 +43,7 @@ class FileFacts:
 
 
 def find(nodes: Sequence[Node], field: Field, facts: FileFacts, *, column: str) -> Node | None:
-    """The node that holds a field, or None when the file does not have it."""
+    """The node of a field; None where the file lacks it."""
     if facts.by_id and any(node.field_id is not None for node in nodes):
         same = [node for node in nodes if node.field_id is not None and node.field_id == field.field_id]
         return _only(same, facts, column)
@@ -57,14 +59,14 @@ def find_name(nodes: Sequence[Node], name: str, facts: FileFacts, *, column: str
 
 
 def needs_nothing(stored: pa.DataType, type_: DataType) -> bool:
-    """Whether values of a stored type are those of `type_` as they are."""
+    """Whether values of a stored type need no conversion to `type_`."""
     element = type_.element if isinstance(type_, Array) else type_
     return isinstance(element, Primitive) and element.name in _AS_STORED and bool(stored == arrow_type(type_))
 
 
 def convert(array: pa.Array, node: Node, type_: DataType, facts: FileFacts, *, column: str) -> pa.Array:
     """The values of a node as the Arrow type of `type_`; `column` names it in errors."""
-    array = _plain(array)
+    array = plain_array(array)
     if pa.types.is_null(array.type) or type_ == Primitive("void"):
         return pa.nulls(len(array), arrow_type(type_))
     try:
@@ -96,11 +98,11 @@ def _struct(array: pa.Array, node: Node, type_: Struct, facts: FileFacts, column
     children = []
     for field in type_.fields:
         inner = f"{column}.{field.name}"
-        found = find(node.children, field, facts, column=inner)
-        if found is None:
+        child = find(node.children, field, facts, column=inner)
+        if child is None:
             children.append(_absent(field, len(array)))
         else:
-            children.append(convert(array.field(node.children.index(found)), found, field.type, facts, column=inner))
+            children.append(convert(array.field(node.children.index(child)), child, field.type, facts, column=inner))
     return _structs(children, arrow_type(type_), array)
 
 
@@ -117,19 +119,19 @@ def _list(array: pa.Array, node: Node, type_: Array, facts: FileFacts, column: s
         raise _refusal(array, type_, facts, column)
     if not pa.types.is_list(array.type):
         array = array.cast(pa.list_(array.type.value_field))
-    offsets, start, length = _offsets(array)
-    inside = array.values.slice(start, length)
-    element = convert(inside, node.children[0], type_.element, facts, column=f"{column}.element")
-    return pa.ListArray.from_arrays(offsets, element, type=arrow_type(type_), mask=_mask(array))
+    offsets, start, length = list_span(array)
+    values = array.values.slice(start, length)
+    element = convert(values, node.children[0], type_.element, facts, column=f"{column}.element")
+    return pa.ListArray.from_arrays(offsets, element, type=arrow_type(type_), mask=null_mask(array))
 
 
 def _map(array: pa.Array, node: Node, type_: Map, facts: FileFacts, column: str) -> pa.Array:
     if not pa.types.is_map(array.type):
         raise _refusal(array, type_, facts, column)
-    offsets, start, length = _offsets(array)
+    offsets, start, length = list_span(array)
     key = convert(array.keys.slice(start, length), node.children[0], type_.key, facts, column=f"{column}.key")
     value = convert(array.items.slice(start, length), node.children[1], type_.value, facts, column=f"{column}.value")
-    return pa.MapArray.from_arrays(offsets, key, value, type=arrow_type(type_), mask=_mask(array))
+    return pa.MapArray.from_arrays(offsets, key, value, type=arrow_type(type_), mask=null_mask(array))
 
 
 def _variant(array: pa.Array, facts: FileFacts, column: str) -> pa.Array:
@@ -149,7 +151,7 @@ def _decimal(array: pa.Array, type_: Decimal, facts: FileFacts, column: str) -> 
     if pa.types.is_decimal(array.type):
         return array.cast(target)
     if pa.types.is_integer(array.type):
-        # Arrow asks for room for every integer of the width; what matters is that these values fit.
+        # Arrow wants a precision for every integer of the width, but only these values must fit.
         roomy = pa.decimal256(min(76, 20 + type_.scale), type_.scale)
         return array.cast(roomy).cast(target)
     raise _refusal(array, type_, facts, column)
@@ -188,7 +190,7 @@ def _primitive(array: pa.Array, node: Node, name: str, facts: FileFacts, column:
 
 
 def uuid_texts(array: pa.Array) -> pa.Array:
-    """UUIDs of 16 bytes as texts in their usual form."""
+    """UUIDs of 16 bytes as strings."""
     blobs = array.cast(pa.binary(_UUID_BYTES))
     data = np.frombuffer(blobs.buffers()[1] or b"", np.uint8)[blobs.offset * _UUID_BYTES :][: len(blobs) * _UUID_BYTES]
     digits = _HEX[np.stack([data >> 4, data & 15], axis=1)].reshape(len(blobs), 2 * _UUID_BYTES)
@@ -212,52 +214,24 @@ def _micros(array: pa.Array) -> pa.Array:
     if over == 1:
         return ticks
     numbers = ticks.fill_null(0).to_numpy(zero_copy_only=False) // over
-    return pa.array(numbers, mask=np.asarray(array.is_null()))
-
-
-def _plain(array: pa.Array) -> pa.Array:
-    while isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+    return pa.array(numbers, mask=truths(array.is_null()))
 
 
 def _structs(children: list[pa.Array], type_: pa.StructType, parent: pa.Array) -> pa.Array:
     if not children:
         return pa.Array.from_buffers(type_, len(parent), [parent.is_valid().buffers()[1]])
-    return pa.StructArray.from_arrays(children, fields=list(type_.fields), mask=_mask(parent))
-
-
-def _offsets(array: pa.Array) -> tuple[pa.Array, int, int]:
-    """Offsets from zero, and the stretch of the values they cover."""
-    if not len(array):
-        return pa.array([0], pa.int32()), 0, 0
-    offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
-    start, stop = int(offsets[0]), int(offsets[-1])
-    shifted = pa.py_buffer(offsets - offsets[0])
-    return pa.Array.from_buffers(pa.int32(), len(offsets), [None, shifted]), start, stop - start
-
-
-def _mask(array: pa.Array) -> pa.Array | None:
-    return array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(type_.fields), mask=null_mask(parent))
 
 
 def _is_bytes(type_: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(type_)
-        or pa.types.is_binary(type_)
-        or pa.types.is_large_string(type_)
-        or pa.types.is_large_binary(type_)
-        or pa.types.is_string_view(type_)
-        or pa.types.is_binary_view(type_)
-        or pa.types.is_fixed_size_binary(type_)
-    )
+    return pa.types.is_fixed_size_binary(type_) or type_ in _BYTES
 
 
-def _only(found: list[Node], facts: FileFacts, column: str) -> Node | None:
-    if len(found) > 1:
-        names = ", ".join(node.name for node in found)
+def _only(candidates: list[Node], facts: FileFacts, column: str) -> Node | None:
+    if len(candidates) > 1:
+        names = ", ".join(node.name for node in candidates)
         raise Damaged(f"{facts.uri} has {names}, any of which could be the column {column}", path=facts.uri)
-    return found[0] if found else None
+    return candidates[0] if candidates else None
 
 
 def _refusal(array: pa.Array, type_: DataType, facts: FileFacts, column: str) -> Unsupported:

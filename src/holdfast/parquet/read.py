@@ -1,14 +1,13 @@
-"""One data file as batches of the table's own columns.
+"""Reads a data file as batches of the table's columns and metadata columns.
 
-Runs in this process and inside Spark tasks, where it is pickled by value: it imports only Arrow, numpy, pyroaring
-and modules below its own storey.
+Spark tasks pickle this module by value: it imports only Arrow, numpy, pyroaring and modules of lower layers.
 
-1. A position is physical: counted over the whole file in stored order. Hidden positions are dropped before any value
-   is looked at, so a bad value in a hidden row does no harm.
-2. Output columns are the asked fields in the asked order, then metadata columns; see `output_schema`.
-3. A partition column has the task's value, whatever the file holds under that name.
-4. Row id: the file's own id column where it has a value, else base plus position; row version likewise.
-5. Only columns that are asked for are read, and no batch has more rows than `batch_rows`.
+1. A position counts the rows of the whole file in stored order. Hidden rows are dropped before any value is converted,
+   so a bad value in a hidden row does no harm.
+2. Output columns are the requested fields in the requested order, then metadata columns; see `output_schema`.
+3. A partition column has the task's value, whatever the file stores under that name.
+4. A row id is the materialized one where there is one, else base plus position; a row commit version likewise.
+5. Only the needed columns are read, and no batch has more rows than `batch_rows`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -28,9 +27,9 @@ from pyroaring import BitMap64
 from holdfast.errors import Damaged, MissingFile, Unsupported
 from holdfast.parquet.calendar import Calendar, calendar_of
 from holdfast.parquet.convert import FileFacts, convert, find, find_name, needs_nothing
-from holdfast.parquet.equality_deletes import EqualityDeleteRows, are_gone
+from holdfast.parquet.equality_deletes import EqualityDeleteRows, are_deleted
 from holdfast.parquet.orc import OrcFile
-from holdfast.parquet.pages.footer import Node, columns
+from holdfast.parquet.pages.footer import Node, Source, columns
 from holdfast.rows import columns as names
 from holdfast.rows.words import mask
 from holdfast.schema.arrow import arrow_schema, arrow_type
@@ -45,23 +44,22 @@ _TIME = pa.timestamp("us", "UTC")
 
 @dataclass(frozen=True, slots=True)
 class ReadSpec:
-    """What to give of every file of a scan."""
+    """What a scan reads of every file."""
 
     fields: tuple[Field, ...]
-    partition_fields: tuple[Field, ...] = ()  # of the table, asked for or not
+    partition_fields: tuple[Field, ...] = ()  # of the table, requested or not
     by_id: bool = False
-    to_name: str = "rewrite it"  # what to do about a file without field ids
+    to_name: str = "rewrite it"  # the remedy for a file without field ids
     is_whole: bool = False  # a file that lacks one of the columns is Damaged, and not full of nulls or defaults
     id_column: str | None = None
     version_column: str | None = None
-    id_field: int | None = None  # the field ids of these columns, where they are found by that
+    id_field: int | None = None  # the field ids of these columns, where columns are found by id
     version_field: int | None = None
     has_gaps: bool = False  # a file without a base has neither ids nor versions, whatever it stores
-    tuple_type: Struct | None = None  # of partition tuples, where partition columns are columns like any other
-    identities: Mapping[int, Mapping[int, str]] = field(
-        default_factory=dict
-    )  # field id of a column -> spec of a file -> field of its tuple equal to the column
-    gone: tuple[EqualityDeleteRows, ...] = ()  # rows that are gone by their values
+    tuple_type: Struct | None = None  # of partition tuples, where files store partition columns like others
+    # field id of a column -> spec of a file -> field of the partition tuple that equals the column
+    identities: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
+    equality_deletes: tuple[EqualityDeleteRows, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)  # canonical name -> name in the output
     batch_rows: int = BATCH_ROWS
 
@@ -78,12 +76,12 @@ class FileTask:
     size: int | None = None
     modified_ms: int | None = None
     number: int | None = None  # of the file in its plan
-    shown: str | None = None  # what the file column says instead of the URI
+    shown: str | None = None  # the file column, where that is not the URI
     spec_id: int | None = None
     format: str = "parquet"
-    sequence: int = 0  # rows to delete count for it if theirs is higher
-    group: int | None = None  # and, unless they count everywhere, if theirs is the same
-    rows: int | None = None  # that the log says it has, hidden ones among them
+    sequence: int = 0  # equality deletes apply to it if theirs is higher
+    group: int | None = None  # and, unless they apply everywhere, if theirs is the same
+    rows: int | None = None  # according to the log, with hidden ones
 
 
 def output_schema(spec: ReadSpec) -> pa.Schema:
@@ -94,33 +92,40 @@ def output_schema(spec: ReadSpec) -> pa.Schema:
     return schema
 
 
-def read_batches(source: Any, spec: ReadSpec, task: FileTask) -> Iterator[pa.RecordBatch]:
-    """The live rows of a file, from anything Arrow reads; where `_deleted` is asked for, hidden ones too."""
+def read_batches(source: Source, spec: ReadSpec, task: FileTask) -> Iterator[pa.RecordBatch]:
+    """The live rows of a file; where `_deleted` is among the columns, hidden ones too."""
     schema = output_schema(spec)
-    hidden = _bitmap(task.hidden)
-    told = spec.metadata.get(names.DELETED)
+    hidden = BitMap64.deserialize(task.hidden) if isinstance(task.hidden, bytes) else task.hidden
+    deleted_column = spec.metadata.get(names.DELETED)
     resolved, batches = opened(source, spec, task)
-    gone = [(keys, resolved.sources(g.fields)) for g in spec.gone if (keys := g.of(task.sequence, task.group))]
+    deletes = [
+        (keys, resolved.makers(each.fields))
+        for each in spec.equality_deletes
+        if (keys := each.of(task.sequence, task.group))
+    ]
     start = 0
     for batch in batches(resolved):
         rows = np.arange(start, start + batch.num_rows, dtype=np.int64)
         start += batch.num_rows
         dead = mask(hidden, int(rows[0]), batch.num_rows) if hidden else np.zeros(batch.num_rows, np.bool_)
-        if told is None and dead.any():
+        if deleted_column is None and dead.any():
             rows, batch, dead = rows[~dead], batch.filter(pa.array(~dead)), dead[~dead]
-        with blamed_on(task.uri):
-            for keys, made in gone:
-                dead = dead | are_gone([make(batch, rows) for make in made], keys)
-            if told is None and dead.any():
+        with naming_file(task.uri):
+            for keys, makers in deletes:
+                dead = dead | are_deleted([make(batch, rows) for make in makers], keys)
+            if deleted_column is None and dead.any():
                 rows, batch = rows[~dead], batch.filter(pa.array(~dead))
-            whole = resolved.made(batch, rows, schema) if len(rows) else None
-        if whole is not None:
-            yield whole if told is None else whole.set_column(schema.get_field_index(told), told, pa.array(dead))
+            output = resolved.output(batch, rows, schema) if len(rows) else None
+        if output is not None:
+            if deleted_column is not None:
+                index = schema.get_field_index(deleted_column)
+                output = output.set_column(index, deleted_column, pa.array(dead))
+            yield output
     check_rows(start, task)
 
 
 def check_rows(rows: int, task: FileTask) -> None:
-    """Whether a file has as many rows as the log says."""
+    """Raises Damaged where a file has not as many rows as the log says."""
     if task.rows is not None and rows != task.rows:
         raise Damaged(
             f"{task.uri} has {rows} rows, and the table says that it has {task.rows}: either the count is wrong, which "
@@ -132,9 +137,9 @@ def check_rows(rows: int, task: FileTask) -> None:
         )
 
 
-def columns_and_rows(source: Any, task: FileTask) -> tuple[tuple[Node, ...], int]:
-    """The columns of a file and how many rows it has, by its footer."""
-    with blamed_on(task.uri):
+def columns_and_rows(source: Source, task: FileTask) -> tuple[tuple[Node, ...], int]:
+    """The columns of a file and its number of rows, from its footer."""
+    with naming_file(task.uri):
         if task.format == "orc":
             stripes = OrcFile(source)
             return stripes.nodes, stripes.rows
@@ -145,17 +150,17 @@ def columns_and_rows(source: Any, task: FileTask) -> tuple[tuple[Node, ...], int
 _Batches: TypeAlias = Callable[["StoredColumns"], Iterator[pa.RecordBatch]]
 
 
-def opened(source: Any, spec: ReadSpec, task: FileTask) -> tuple[StoredColumns, _Batches]:
-    """The columns of a file, and how to read its rows with those that are needed."""
+def opened(source: Source, spec: ReadSpec, task: FileTask) -> tuple[StoredColumns, _Batches]:
+    """The columns of a file, and a function that reads the needed ones in batches."""
     if task.format not in ("parquet", "orc"):
         raise Unsupported(f"{task.uri} is an {task.format} file; Holdfast reads data files of Parquet and ORC")
-    with blamed_on(task.uri):
+    with naming_file(task.uri):
         if task.format == "orc":
             stripes = OrcFile(source)
-            shape = FileShape(stripes.nodes, Calendar(), frozenset())  # Iceberg's writers know one calendar only
-            return StoredColumns(shape, spec, task), lambda needed: _orc_batches(stripes, needed, task, spec)
-        file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=_is_remote(source))
-        resolved = StoredColumns(shape_of(file), spec, task)
+            stored = FileColumns(stripes.nodes, Calendar(), frozenset())  # Iceberg's writers know one calendar only
+            return StoredColumns(stored, spec, task), lambda needed: _orc_batches(stripes, needed, task, spec)
+        file = open_parquet(source)
+        resolved = StoredColumns(file_columns(file), spec, task)
     return resolved, lambda needed: stored_batches(file, needed, task.uri, batch_rows=spec.batch_rows)
 
 
@@ -163,14 +168,14 @@ def _orc_batches(file: OrcFile, columns: StoredColumns, task: FileTask, spec: Re
     if not columns.needed:
         yield from _blank_batches(file.rows, spec.batch_rows)
         return
-    with blamed_on(task.uri):
+    with naming_file(task.uri):
         yield from file.batches(columns.needed, spec.batch_rows)
 
 
 def stored_batches(
     file: pq.ParquetFile, columns: StoredColumns, uri: str, *, batch_rows: int, groups: Sequence[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, or of some of its row groups, in order, with the columns that are needed."""
+    """The rows of a file, or of some of its row groups, in order, with the needed columns."""
     footer = file.metadata
     groups = range(footer.num_row_groups) if groups is None else groups
     if not columns.needed:
@@ -179,7 +184,7 @@ def stored_batches(
     paths = [footer.schema.column(leaf).path for leaf in columns.leaves()]
     batches = file.iter_batches(batch_rows, row_groups=list(groups), columns=paths, use_threads=False)
     while True:
-        with blamed_on(uri):
+        with naming_file(uri):
             batch = next(batches, None)
         if batch is None:
             return
@@ -190,29 +195,29 @@ _Maker: TypeAlias = Callable[[pa.RecordBatch, NDArray[np.int64]], pa.Array]  # f
 
 
 @dataclass(frozen=True, slots=True)
-class FileShape:
-    """What a footer says of the columns of its file."""
+class FileColumns:
+    """The columns of a file, from its footer."""
 
     nodes: tuple[Node, ...]
     calendar: Calendar
     int96: frozenset[int]  # leaves stored as 96-bit timestamps
 
 
-def shape_of(file: pq.ParquetFile) -> FileShape:
+def file_columns(file: pq.ParquetFile) -> FileColumns:
     """The columns of an open file."""
     stored = file.metadata.schema
     int96 = frozenset(i for i in range(len(stored)) if stored.column(i).physical_type == "INT96")
-    return FileShape(columns(file.schema_arrow), calendar_of(file.metadata.metadata), int96)
+    return FileColumns(columns(file.schema_arrow), calendar_of(file.metadata.metadata), int96)
 
 
 class StoredColumns:
-    """The columns of one file, resolved once: which are needed, and how each output column is made of them."""
+    """The columns of one file that a scan needs, and how each output column is computed from them."""
 
-    def __init__(self, shape: FileShape, spec: ReadSpec, task: FileTask) -> None:
+    def __init__(self, stored: FileColumns, spec: ReadSpec, task: FileTask) -> None:
         self._spec = spec
         self._task = task
-        self._nodes = shape.nodes
-        self._facts = FileFacts(task.uri, spec.by_id, shape.calendar, shape.int96)
+        self._nodes = stored.nodes
+        self._facts = FileFacts(task.uri, spec.by_id, stored.calendar, stored.int96)
         nameless = bool(spec.fields) and all(f.file_names is None for f in spec.fields)
         if spec.by_id and nameless and self._nodes and all(node.field_id is None for node in self._nodes):
             raise Damaged(
@@ -232,37 +237,37 @@ class StoredColumns:
         """The leaves of the file that are needed."""
         return [node.leaf + i for node in self.needed.values() for i in range(node.leaves)]
 
-    def made(self, batch: pa.RecordBatch, rows: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
-        """Stored rows, which lie at these positions, as rows of the output, whose schema the caller knows."""
+    def output(self, batch: pa.RecordBatch, rows: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+        """Converts stored rows, which are at these positions, to rows of the output schema."""
         arrays = [make(batch, rows) for make in self._makers]
         return pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else blank(len(rows))
 
-    def sources(self, fields: Sequence[Field]) -> list[_Maker]:
-        """How columns are made that are compared and not given."""
+    def makers(self, fields: Sequence[Field]) -> list[_Maker]:
+        """How columns are computed that equality deletes compare."""
         return [self._stored(f) for f in fields]
 
-    def _stored(self, wanted: Field) -> _Maker:
-        node = find(self._nodes, wanted, self._facts, column=wanted.name)
+    def _stored(self, field_: Field) -> _Maker:
+        node = find(self._nodes, field_, self._facts, column=field_.name)
         if node is None or not node.leaves:
             if self._spec.is_whole:
                 raise Damaged(
-                    f"{self._task.uri} has no column {wanted.name} and must have one: it is not the file that was "
+                    f"{self._task.uri} has no column {field_.name} and must have one: it is not the file that was "
                     "written; restore it, or read an earlier snapshot",
                     path=self._task.uri,
-                    expected=wanted.name,
+                    expected=field_.name,
                 )
-            return self._constant(self._absent(wanted), arrow_type(wanted.type))
+            return self._constant(self._absent(field_), arrow_type(field_.type))
         self.needed[node.name] = node
-        if needs_nothing(node.type, wanted.type):
+        if needs_nothing(node.type, field_.type):
             return lambda batch, rows: batch.column(node.name)
         facts = self._facts
-        return lambda batch, rows: convert(batch.column(node.name), node, wanted.type, facts, column=wanted.name)
+        return lambda batch, rows: convert(batch.column(node.name), node, field_.type, facts, column=field_.name)
 
-    def _absent(self, wanted: Field) -> Any:
-        """The value of a column the file does not have: what its tuple says, else the column's default."""
-        by_spec = {} if wanted.field_id is None else self._spec.identities.get(wanted.field_id, {})
+    def _absent(self, field_: Field) -> object:
+        """The value of a column that the file lacks: that of its partition tuple, else the column's default."""
+        by_spec = {} if field_.field_id is None else self._spec.identities.get(field_.field_id, {})
         name = None if self._task.spec_id is None else by_spec.get(self._task.spec_id)
-        return wanted.initial_default if name is None else self._task.partition[name]
+        return field_.initial_default if name is None else self._task.partition[name]
 
     def _metadata(self, canonical: str) -> _Maker:
         task, spec = self._task, self._spec
@@ -304,10 +309,10 @@ class StoredColumns:
         return lambda batch, rows: positions(rows + base)
 
     def _materialized(self, name: str | None, number: int | None, derived: _Maker) -> _Maker:
-        """Values of the file's own column where it has them, else derived ones; neither is a damaged table."""
+        """Materialized values where the file has them, else derived ones; a row with neither is Damaged."""
         if self._spec.has_gaps and self._task.base_row_id is None:
             return self._constant(None, pa.int64())
-        node = self._carried(name, number)
+        node = self._materialized_node(name, number)
         if node is not None:
             self.needed[node.name] = node
 
@@ -326,8 +331,8 @@ class StoredColumns:
 
         return make
 
-    def _carried(self, name: str | None, number: int | None) -> Node | None:
-        """The file's own column of ids or versions, if it has one."""
+    def _materialized_node(self, name: str | None, number: int | None) -> Node | None:
+        """The file's column of materialized ids or versions, if it has one."""
         if name is None:
             return None
         if number is None:
@@ -349,7 +354,7 @@ class StoredColumns:
 
         return make
 
-    def _constant(self, value: Any, type_: pa.DataType) -> _Maker:
+    def _constant(self, value: object, type_: pa.DataType) -> _Maker:
         scalar = value if isinstance(value, pa.Scalar) else pa.scalar(value, type_)
         if not scalar.is_valid:
             return lambda batch, rows: pa.nulls(len(rows), type_)
@@ -370,13 +375,9 @@ def _metadata_type(canonical: str, spec: ReadSpec) -> pa.DataType:
     return pa.int64()
 
 
-def _bitmap(hidden: BitMap64 | bytes | None) -> BitMap64 | None:
-    return BitMap64.deserialize(hidden) if isinstance(hidden, bytes) else hidden
-
-
-def _is_remote(source: Any) -> bool:
-    """Whether ranges should be fetched together ahead of their use."""
-    return isinstance(source, pa.PythonFile)
+def open_parquet(source: Source) -> pq.ParquetFile:
+    """Opens a Parquet file; ranges of a remote one are fetched together, ahead of their use."""
+    return pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=isinstance(source, pa.PythonFile))
 
 
 def _blank_batches(rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
@@ -390,8 +391,8 @@ def blank(rows: int) -> pa.RecordBatch:
 
 
 @contextmanager
-def blamed_on(uri: str) -> Iterator[None]:
-    """What goes wrong in reading as an error that names the file."""
+def naming_file(uri: str) -> Iterator[None]:
+    """Turns errors of reading into Damaged and MissingFile with the file's name."""
     try:
         with parsing(uri, "cannot be read as a data file"):
             yield

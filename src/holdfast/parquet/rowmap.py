@@ -1,9 +1,9 @@
-"""The row map of a data file: what its writer noted, or else what its two columns of identity say.
+"""Reads the row map of a data file (the id and version of every row): from the writer's note, else from its columns.
 
-1. A file without the table's column of ids carries nothing; telling that costs its footer.
-2. What the writer noted counts only if it is whole, names this file and this table's column, and agrees with the
-   footer on how many rows there are and which ids they span; else the two columns are read, and nothing but these.
-3. Maps are bound: rows that carry nothing have the id and version that follow from what the log says of the file.
+1. A file without the table's column of ids has no materialized ids; its footer shows that.
+2. A note counts only if it is whole, names this file and this table's column, and agrees with the footer on the number
+   of rows and the range of ids; else the two columns of ids and versions are read, and no others.
+3. Maps are bound: rows without a materialized id or version have the one that follows from the file's entry in the log.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 
 from holdfast.errors import Damaged
 from holdfast.parquet.orc import OrcFile
-from holdfast.parquet.pages.find import Carrier
-from holdfast.parquet.pages.footer import read_footer
+from holdfast.parquet.pages.find import CandidateFile
+from holdfast.parquet.pages.footer import leaf_paths, read_footer
 from holdfast.parquet.source import open_source
 from holdfast.rows.rowmap import DERIVED, RowMap
 from holdfast.rows.stamp import LARGEST_ID
+from holdfast.storage.arrays import filled
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.error_mapping import parsing
 
@@ -36,77 +37,77 @@ _NOTHING = (np.zeros(0, np.int64),) * 3
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What the footer of a file says of the ids its rows carry."""
+class CarriedIds:
+    """What the footer of a file says of the row ids that the file materializes."""
 
     rows: int
     carries: bool
-    low: int = 0  # ids that are carried lie between these
+    low: int = 0  # materialized ids lie between these
     high: int = -1
-    derived: int = 0  # rows that carry none, at most
-    map: RowMap | None = None  # where the writer noted it
+    derived: int = 0  # rows without a materialized id, at most
+    map: RowMap | None = None  # the writer's note
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MappedRows:
-    """Rows of a file that were looked for."""
+    """The rows of a file that have one of the requested ids."""
 
-    which: NDArray[np.int64]  # number of the id among those asked for
+    which: NDArray[np.int64]  # the number of the id in the request
     positions: NDArray[np.int64]
     versions: NDArray[np.int64]
 
 
-def look(store: ObjectStore, file: Carrier) -> Seen:
-    """Read the footer of a file."""
+def read_carried_ids(store: ObjectStore, file: CandidateFile) -> CarriedIds:
+    """Read from the footer of a file which row ids it materializes."""
     if file.format == "orc":
-        return _seen_in_orc(store, file)
-    return _seen(read_footer(store, file.key, file.size), file)
+        return _carried_ids_in_orc(store, file)
+    return _carried_ids(read_footer(store, file.key, file.size), file)
 
 
-def read_map(store: ObjectStore, file: Carrier) -> RowMap:
-    """The map of a file that carries ids: as its writer noted it there, else from its columns."""
+def read_map(store: ObjectStore, file: CandidateFile) -> RowMap:
+    """The map of a file that materializes ids: from the note in its footer, else from its columns."""
     if file.format == "orc":
         return read_columns(store, file)
     footer = read_footer(store, file.key, file.size)
-    noted = _seen(footer, file).map
+    noted = _carried_ids(footer, file).map
     return read_columns(store, file, footer) if noted is None else noted
 
 
-def seek(store: ObjectStore, file: Carrier, ascending: NDArray[np.int64]) -> MappedRows:
-    """Rows of a file that have one of these ids, from its columns, of which no more than a batch is held."""
-    found, start = [_NOTHING], 0
-    for ids, versions in _identities(store, file):
+def seek(store: ObjectStore, file: CandidateFile, ascending: NDArray[np.int64]) -> MappedRows:
+    """The rows of a file that have one of these ids, from its columns, with one batch in memory at a time."""
+    matches, start = [_NOTHING], 0
+    for ids, versions in _ids_and_versions(store, file):
         at = np.minimum(np.searchsorted(ascending, ids), len(ascending) - 1)
         here = np.flatnonzero(ascending[at] == ids)
-        found.append((at[here], start + here, versions[here]))
+        matches.append((at[here], start + here, versions[here]))
         start += len(ids)
-    return MappedRows(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+    return MappedRows(*(np.concatenate(parts) for parts in zip(*matches, strict=True)))
 
 
-def read_columns(store: ObjectStore, file: Carrier, footer: pq.FileMetaData | None = None) -> RowMap:
+def read_columns(store: ObjectStore, file: CandidateFile, footer: pq.FileMetaData | None = None) -> RowMap:
     """The map of a file, from its columns."""
-    parts = [_NOTHING[:2], *_identities(store, file, footer)]
+    parts = [_NOTHING[:2], *_ids_and_versions(store, file, footer)]
     return RowMap.of(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _identities(
-    store: ObjectStore, file: Carrier, footer: pq.FileMetaData | None = None
+def _ids_and_versions(
+    store: ObjectStore, file: CandidateFile, footer: pq.FileMetaData | None = None
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """The ids and the versions of a file's rows, batch by batch."""
-    asked = (file.id_column, file.version_column)
+    names = (file.id_column, file.version_column)
     start = 0
     with parsing(f"{store.url}/{file.key}", "cannot be read as a data file"):
         if file.format == "orc":
             stripes = OrcFile(open_source(store, file.key, file.size))
-            known = stripes.marked
-            ids_in, versions_in = (name if name in known else None for name in asked)
+            stored_names = stripes.columns_with_id
+            ids_in, versions_in = (name if name in stored_names else None for name in names)
             batches = stripes.batches([name for name in (ids_in, versions_in) if name is not None], _BATCH)
         else:
             footer = footer or read_footer(store, file.key, file.size)
-            ids_in, versions_in = (_stored_name(footer, name) for name in asked)
+            ids_in, versions_in = (_stored_name(footer, name) for name in names)
             opened = pq.ParquetFile(open_source(store, file.key, file.size), metadata=footer)
-            wanted = [name for name in (ids_in, versions_in) if name is not None]
-            batches = opened.iter_batches(_BATCH, columns=wanted, use_threads=False)
+            columns = [name for name in (ids_in, versions_in) if name is not None]
+            batches = opened.iter_batches(_BATCH, columns=columns, use_threads=False)
         for batch in batches:
             positions = np.arange(start, start + batch.num_rows, dtype=np.int64)
             start += batch.num_rows
@@ -115,7 +116,7 @@ def _identities(
 
 
 def decoded(text: str | bytes, key: str, column: str) -> RowMap | None:
-    """A map that was noted as text; None where it cannot be used: another file's or column's, or damaged."""
+    """A map from a note; None where that is damaged, or of another file or column."""
     try:
         packed = zlib.decompressobj()
         data = packed.decompress(base64.b64decode(text, validate=True), _LARGEST)
@@ -124,74 +125,73 @@ def decoded(text: str | bytes, key: str, column: str) -> RowMap | None:
         return None
 
 
-def encoded(noted: RowMap, key: str, column: str) -> str:
-    """A map as text, for whoever notes it."""
-    return base64.b64encode(zlib.compress(noted.encode(_subject(key, column)))).decode("ascii")
+def encoded(row_map: RowMap, key: str, column: str) -> str:
+    """A map as the text of a note."""
+    return base64.b64encode(zlib.compress(row_map.encode(_subject(key, column)))).decode("ascii")
 
 
-def _seen(footer: pq.FileMetaData, file: Carrier) -> Seen:
+def _carried_ids(footer: pq.FileMetaData, file: CandidateFile) -> CarriedIds:
     leaf = _leaf(footer, file.id_column)
     if leaf is None or file.id_column is None:
-        return Seen(footer.num_rows, carries=False, derived=footer.num_rows)
+        return CarriedIds(footer.num_rows, carries=False, derived=footer.num_rows)
     spanned = _spanned(footer, leaf)
     if spanned is None:
-        return Seen(footer.num_rows, True, 0, LARGEST_ID, footer.num_rows)
+        return CarriedIds(footer.num_rows, True, 0, LARGEST_ID, footer.num_rows)
     if spanned == (0, -1, footer.num_rows) and not _has_versions(footer, file):
-        return Seen(footer.num_rows, carries=False, derived=footer.num_rows)
+        return CarriedIds(footer.num_rows, carries=False, derived=footer.num_rows)
     noted = _noted(footer, file.key, file.id_column)
     if noted is not None and noted.carried() == spanned:
-        return Seen(footer.num_rows, True, *spanned, noted.bound(_base(file), _default(file)))
-    return Seen(footer.num_rows, True, *spanned)
+        return CarriedIds(footer.num_rows, True, *spanned, noted.bound(_base(file), _default(file)))
+    return CarriedIds(footer.num_rows, True, *spanned)
 
 
-def _seen_in_orc(store: ObjectStore, file: Carrier) -> Seen:
+def _carried_ids_in_orc(store: ObjectStore, file: CandidateFile) -> CarriedIds:
     with parsing(f"{store.url}/{file.key}", "cannot be read as ORC"):
         opened = OrcFile(open_source(store, file.key, file.size))
-    if not {file.id_column, file.version_column} & opened.marked:
-        return Seen(opened.rows, carries=False, derived=opened.rows)
-    return Seen(opened.rows, True, 0, LARGEST_ID, opened.rows)  # nothing here says which ids they are
+    if not {file.id_column, file.version_column} & opened.columns_with_id:
+        return CarriedIds(opened.rows, carries=False, derived=opened.rows)
+    return CarriedIds(opened.rows, True, 0, LARGEST_ID, opened.rows)  # nothing here says which ids they are
 
 
 def _subject(key: str, column: str) -> str:
-    """What a map is of. A file goes by its name alone, because tables are moved."""
+    """What identifies the file and column of a map: the file's name without its path, because tables are moved."""
     return f"{key.rpartition('/')[2]}/{column}"
 
 
 def _noted(footer: pq.FileMetaData, key: str, column: str) -> RowMap | None:
-    said: Mapping[bytes, bytes] = footer.metadata or {}
-    text = said.get(ROW_MAP.encode())
-    found = None if text is None else decoded(text, key, column)
-    return found if found is not None and len(found) == footer.num_rows else None
+    text = (footer.metadata or {}).get(ROW_MAP.encode())
+    row_map = None if text is None else decoded(text, key, column)
+    return row_map if row_map is not None and len(row_map) == footer.num_rows else None
 
 
 def _spanned(footer: pq.FileMetaData, leaf: int) -> tuple[int, int, int] | None:
-    """The lowest and highest value of a column of ids, and how many rows have none; None where that is not said."""
+    """The lowest and highest value of a column of ids, and how many rows have none; None where not stated."""
     low, high, derived = LARGEST_ID, -1, 0
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
-        told = group.column(leaf).statistics
-        if told is None or not told.has_null_count:
+        statistics = group.column(leaf).statistics
+        if statistics is None or not statistics.has_null_count:
             return None
-        derived += told.null_count
-        if told.null_count == group.num_rows:
+        derived += statistics.null_count
+        if statistics.null_count == group.num_rows:
             continue
-        if not told.has_min_max or not isinstance(told.min, int):
+        if not statistics.has_min_max or not isinstance(statistics.min, int):
             return None
-        low, high = min(low, told.min), max(high, told.max)
+        low, high = min(low, statistics.min), max(high, statistics.max)
     return (low, high, derived) if high >= 0 else (0, -1, derived)
 
 
-def _has_versions(footer: pq.FileMetaData, file: Carrier) -> bool:
-    """Whether rows may carry versions."""
+def _has_versions(footer: pq.FileMetaData, file: CandidateFile) -> bool:
+    """Whether the file may materialize versions."""
     leaf = _leaf(footer, file.version_column)
     return leaf is not None and _spanned(footer, leaf) != (0, -1, footer.num_rows)
 
 
 def _leaf(footer: pq.FileMetaData, name: str | None) -> int | None:
-    """The leaf of this name: exactly, else without regard to case, as rows are read."""
+    """The leaf of this name: exactly, else without regard to case, as for any column."""
     if name is None:
         return None
-    paths = [footer.schema.column(n).path for n in range(len(footer.schema))]
+    paths = leaf_paths(footer)
     if name in paths:
         return paths.index(name)
     return next((n for n, path in enumerate(paths) if path.lower() == name.lower()), None)
@@ -205,20 +205,14 @@ def _stored_name(footer: pq.FileMetaData, name: str | None) -> str | None:
 def _filled(batch: pa.RecordBatch, name: str | None, otherwise: NDArray[np.int64]) -> NDArray[np.int64]:
     if name is None or name not in batch.schema.names:
         return otherwise
-    own = batch.column(name).cast(pa.int64())
-    if not own.null_count:
-        stored: NDArray[np.int64] = own.to_numpy()
-        return stored
-    missing = own.is_null().to_numpy(zero_copy_only=False)
-    filled: NDArray[np.int64] = np.where(missing, otherwise, own.fill_null(DERIVED).to_numpy())
-    return filled
+    return filled(batch.column(name).cast(pa.int64()), otherwise)
 
 
-def _base(file: Carrier) -> int:
+def _base(file: CandidateFile) -> int:
     if file.base is None:
         raise Damaged(f"the log gives {file.key} no base row id; give it one with enableRowTracking()", path=file.key)
     return file.base
 
 
-def _default(file: Carrier) -> int:
+def _default(file: CandidateFile) -> int:
     return DERIVED if file.default_version is None else file.default_version

@@ -1,8 +1,8 @@
-"""The schema of a Parquet file that no log describes.
+"""The table schema of Parquet files that belong to no table yet, from their footers.
 
-1. What Spark wrote says its schema itself; of any other file it follows from the types in the footer.
-2. Every column may be null: a file does not promise anything for files to come.
-3. Columns of several files together are those of any of them; one name with two types is refused, by file.
+1. A file that Spark wrote has its schema in the footer; that of any other file follows from its Parquet types.
+2. Every column is nullable, because later files may have nulls.
+3. The schema of several files has the columns of all; one name with two types is refused, with the file's name.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _SPARK = b"org.apache.spark.sql.parquet.row.metadata"
 
 def file_schema(footer: pq.FileMetaData, *, where: str) -> Struct:
     """The columns of a file; `where` names it in errors."""
-    said = (footer.metadata or {}).get(_SPARK)
-    if said is not None:
-        return overwrite(parse_schema(said.decode(), where=where))
+    spark_schema = (footer.metadata or {}).get(_SPARK)
+    if spark_schema is not None:
+        return overwrite(parse_schema(spark_schema.decode(), where=where))
     schema = footer.schema.to_arrow_schema().remove_metadata()
     if any(footer.schema.column(n).physical_type == "INT96" for n in range(len(footer.schema))):
         schema = pa.schema([f.with_type(_instants(f.type)) for f in schema])
@@ -36,12 +36,14 @@ def file_schema(footer: pq.FileMetaData, *, where: str) -> Struct:
 
 
 def joined(one: Struct, other: Struct, *, where: str, path: str = "") -> Struct:
-    """The columns of both, those of the first one first; `where` names the file of the second in errors."""
+    """The columns of two schemas, those of the first one first; `where` names the file of the second in errors."""
     fields = {f.name.lower(): f for f in one.fields}
     for f in other.fields:
-        known = fields.get(f.name.lower())
+        existing = fields.get(f.name.lower())
         spelled = f"{path}{f.name}"
-        fields[f.name.lower()] = f if known is None else replace(known, type=_both(known.type, f.type, where, spelled))
+        fields[f.name.lower()] = (
+            f if existing is None else replace(existing, type=_both(existing.type, f.type, where, spelled))
+        )
     return Struct(tuple(fields.values()))
 
 
@@ -62,7 +64,7 @@ def _both(one: DataType, other: DataType, where: str, path: str) -> DataType:
 
 
 def _instants(type_: pa.DataType) -> pa.DataType:
-    """Times of a file that stores them as INT96 are instants, though its footer has no zone for them."""
+    """Types in which timestamps without a zone are instants: INT96 has no zone, and means UTC."""
     if pa.types.is_timestamp(type_) and type_.tz is None and type_.unit == "ns":
         return pa.timestamp("us", tz="UTC")
     if pa.types.is_struct(type_):
@@ -75,7 +77,7 @@ def _instants(type_: pa.DataType) -> pa.DataType:
 
 
 def with_partitions(data: Struct, partitions: Struct) -> Struct:
-    """The columns of files, then the partition columns; one that is in the files too has its partition's type."""
+    """The columns of files, then the partition columns; a column that is both has its partition's type."""
     names = {f.name.lower() for f in partitions.fields}
     kept = tuple(f for f in data.fields if f.name.lower() not in names)
     return Struct((*kept, *(Field(f.name, f.type) for f in partitions.fields)))

@@ -1,7 +1,8 @@
-"""A file of any store as something Arrow reads from.
+"""Opens a file of any store for Arrow to read.
 
-1. A local file is mapped into memory; a small remote one comes in one get; a large one by ranges, its end first.
-2. A file that is not there is a MissingFile and an empty one is Damaged, both by name.
+1. A local file is mapped into memory, a small remote one is fetched in one get, and a large one by ranges, its end
+   first.
+2. A missing file raises MissingFile and an empty one raises Damaged, both with its name.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ WHOLE = 4 * 1024 * 1024  # up to here one get is quicker than several ranges
 
 
 def open_source(store: ObjectStore, key: str, size: int | None) -> pa.NativeFile:
-    """Open one file; `size` is what the log says, which decides only how it is fetched."""
+    """Open one file; `size` is the one in the log, and only decides how the file is fetched."""
     uri = f"{store.url}/{key}"
     try:
         source = _local(key) if store.url == "file://" else _remote(store, key, size)
@@ -49,7 +50,7 @@ def _remote(store: ObjectStore, key: str, size: int | None) -> pa.NativeFile | N
 
 
 class _Ranges(io.RawIOBase):
-    """A seekable file over ranged gets. Arrow asks for whole column chunks, so only the end is worth keeping."""
+    """A seekable file over ranged gets. Arrow reads whole column chunks, so only the end of the file is cached."""
 
     def __init__(self, store: ObjectStore, key: str, size: int) -> None:
         super().__init__()

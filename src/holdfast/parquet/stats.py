@@ -1,13 +1,13 @@
-"""The statistics of a data file, as the text a log stores with it.
+"""The statistics of a data file, as the JSON text that a Delta log stores with it.
 
-Minima, maxima and null counts come from the footer that was written anyway; only what a footer does not say is looked
-at while the rows pass: NaN, null lists and maps, and strings too long for a footer.
+Minima, maxima and null counts come from the Parquet footer; the writer collects only what a footer lacks: NaN, null
+lists and maps, and strings too long for a footer.
 
-1. Every row lies between minimum and maximum. What cannot be said is left out: a maximum beside NaN (which sorts above
-   all numbers), a bound that is infinite, or a date outside of the years 1 to 9999.
+1. Every value lies between minimum and maximum. A bound that is not known is left out: a maximum beside NaN (which
+   sorts above all numbers), an infinite bound, or a date outside of the years 1 to 9999.
 2. A string is cut to a prefix of UTF-16 units, never inside a surrogate pair; a cut maximum ends in a tie-breaker that
    sorts above whatever was cut off.
-3. Timestamps are cut down to whole milliseconds, in the maximum too: readers add one back.
+3. Timestamps are rounded down to milliseconds, in the maximum too: readers add one back.
 4. Numbers are JSON numbers with all their digits; keys are physical names; nested structs are nested objects.
 """
 
@@ -39,12 +39,12 @@ _BOUNDED = frozenset({"byte", "short", "integer", "long", "float", "double", "da
 _DAYS = (-719_162, 2_932_896)  # 0001-01-01 to 9999-12-31
 _DAY_MICROS = 86_400_000_000
 _BELOW_ASCII_END, _HIGHEST = "\x7f", "\U0010ffff"
-_Raw: TypeAlias = Any  # as a footer stores it: int, float or bytes
+RawBound: TypeAlias = Any  # as a footer stores it: int, float or bytes
 
 
 @dataclass(frozen=True, slots=True)
 class StatsLeaf:
-    """A leaf whose statistics are kept, and where files have it."""
+    """A leaf whose statistics are kept, and its place in files."""
 
     path: LeafPath
     type: DataType
@@ -54,7 +54,7 @@ class StatsLeaf:
 
     @property
     def in_footer(self) -> bool:
-        """Whether the footer counts this leaf's nulls: it counts elements of lists and parts of variants instead."""
+        """Whether the footer counts this leaf's nulls; of lists and variants it counts those of their parts."""
         return not isinstance(self.type, Array | Map) and self.type != Primitive("variant")
 
     @property
@@ -63,13 +63,13 @@ class StatsLeaf:
 
 
 def stats_of(leaves: Iterable[LeafPath], fields: Iterable[Field], schema: pa.Schema) -> tuple[StatsLeaf, ...]:
-    """Where files of a schema have these leaves; the same for all files of a table."""
-    found = _resolved(tuple(fields), columns(schema))
-    return tuple(found[path] for path in leaves)
+    """The places of leaves in files of a schema; the same for all files of a table."""
+    by_path = _resolved(tuple(fields), columns(schema))
+    return tuple(by_path[path] for path in leaves)
 
 
 class StatsGatherer:
-    """Statistics of one file while it is written: told of each row group, then of the footer."""
+    """Collects the statistics of one file: from each row group that is written, then from the footer."""
 
     def __init__(self, leaves: Iterable[StatsLeaf]) -> None:
         self._leaves = tuple(leaves)
@@ -80,32 +80,34 @@ class StatsGatherer:
 
     @classmethod
     def of_footer(cls, leaves: Iterable[StatsLeaf], footer: pq.FileMetaData) -> StatsGatherer:
-        """Of a file whose rows nobody sees: any column of floats may hold NaN."""
-        told = cls(leaves)
-        told._groups = footer.num_row_groups
-        told._has_nan = {leaf.path for leaf in told._leaves if leaf.type in _FLOATS}
-        return told
+        """A gatherer for a file whose rows are not read: any column of floats may hold NaN."""
+        gatherer = cls(leaves)
+        gatherer._groups = footer.num_row_groups
+        gatherer._has_nan = {leaf.path for leaf in gatherer._leaves if leaf.type in _FLOATS}
+        return gatherer
 
-    def saw(self, rows: pa.Table) -> None:
-        """Take note of a row group."""
+    def add_row_group(self, rows: pa.Table) -> None:
+        """Collect what the footer will lack of a row group."""
         for leaf in self._leaves:
             if leaf.type in _FLOATS:
                 if leaf.path not in self._has_nan and pc.any(pc.is_nan(_column(rows, leaf))).as_py():
                     self._has_nan.add(leaf.path)
             elif leaf.type == _STRING:
-                self._saw_strings(leaf, _column(rows, leaf))
+                self._add_long_strings(leaf, _column(rows, leaf))
             elif not leaf.in_footer:
                 self._null_counts[leaf.path] += _column(rows, leaf).null_count
         self._groups += 1
 
-    def leaves(self, footer: pq.FileMetaData) -> Iterator[tuple[StatsLeaf, int | None, tuple[_Raw, _Raw] | None, bool]]:
+    def leaves(
+        self, footer: pq.FileMetaData
+    ) -> Iterator[tuple[StatsLeaf, int | None, tuple[RawBound, RawBound] | None, bool]]:
         """Each leaf with its null count and bounds, None where not known, and whether it holds NaN."""
         for leaf in self._leaves:
             yield leaf, *self._merged(leaf, footer), leaf.path in self._has_nan
 
     def text(self, footer: pq.FileMetaData, *, string_prefix: int, tight: bool | None) -> str:
         """The statistics as JSON."""
-        assert footer.num_row_groups == self._groups, "every row group was seen"
+        assert footer.num_row_groups == self._groups, "every row group was added"
         low: dict[str, Any] = {}
         high: dict[str, Any] = {}
         nulls: dict[str, Any] = {}
@@ -125,38 +127,40 @@ class StatsGatherer:
             whole["tightBounds"] = json.dumps(tight)
         return _rendered(whole)
 
-    def _saw_strings(self, leaf: StatsLeaf, values: pa.ChunkedArray) -> None:
+    def _add_long_strings(self, leaf: StatsLeaf, values: pa.ChunkedArray) -> None:
         longest = pc.max(pc.binary_length(values)).as_py()
         if longest is not None and longest > _FOOTER_LIMIT:
             bounds = pc.min_max(values)
             self._long[self._groups, leaf.path] = tuple(bounds[end].as_py().encode() for end in ("min", "max"))
 
-    def _merged(self, leaf: StatsLeaf, footer: pq.FileMetaData) -> tuple[int | None, tuple[_Raw, _Raw] | None]:
-        """Null count and bounds over all row groups, None where one of them does not say."""
+    def _merged(self, leaf: StatsLeaf, footer: pq.FileMetaData) -> tuple[int | None, tuple[RawBound, RawBound] | None]:
+        """Null count and bounds over all row groups, None where one of them lacks it."""
         if not leaf.in_footer:
             return self._null_counts[leaf.path], None
         null_count: int | None = 0
         lows, highs = [], []
-        known = leaf.is_bounded
+        is_bounded = leaf.is_bounded
         for group in range(footer.num_row_groups):
-            said = footer.row_group(group).column(leaf.index).statistics
-            if said is None:
+            statistics = footer.row_group(group).column(leaf.index).statistics
+            if statistics is None:
                 return None, None
-            null_count = null_count + said.null_count if null_count is not None and said.has_null_count else None
-            if said.num_values == 0 or not known:
+            null_count = (
+                null_count + statistics.null_count if null_count is not None and statistics.has_null_count else None
+            )
+            if statistics.num_values == 0 or not is_bounded:
                 continue
             if (group, leaf.path) in self._long:
                 bounds = self._long[group, leaf.path]
-            elif said.has_min_max:
-                bounds = _number(said.min_raw, leaf.type), _number(said.max_raw, leaf.type)
+            elif statistics.has_min_max:
+                bounds = _number(statistics.min_raw, leaf.type), _number(statistics.max_raw, leaf.type)
             elif leaf.path in self._has_nan:
                 continue  # a group of nothing but NaN
             else:
-                known = False
+                is_bounded = False
                 continue
             lows.append(bounds[0])
             highs.append(bounds[1])
-        return null_count, (min(lows), max(highs)) if known and lows else None
+        return null_count, (min(lows), max(highs)) if is_bounded and lows else None
 
 
 def footer_text(
@@ -167,35 +171,34 @@ def footer_text(
     string_prefix: int,
     tight: bool | None,
 ) -> str:
-    """The statistics of a file that somebody else wrote, from its footer alone; what only its rows tell is left out."""
+    """The statistics of a file that another engine wrote, from its footer alone."""
     schema = footer.schema.to_arrow_schema()
-    found = _resolved(tuple(fields), columns(schema))
+    by_path = _resolved(tuple(fields), columns(schema))
     old_calendar = calendar_of(footer.metadata).dates
-    known = [found[path] for path in leaves if path in found and found[path].in_footer]
-    told = [leaf if _is_plain(leaf, schema, old_calendar) else replace(leaf, type=_UNBOUNDED) for leaf in known]
-    for trusted in (told, [replace(leaf, type=_UNBOUNDED) if leaf.type == _STRING else leaf for leaf in told]):
+    resolved = [by_path[path] for path in leaves if path in by_path and by_path[path].in_footer]
+    usable = [leaf if _is_plain(leaf, schema, old_calendar) else replace(leaf, type=_UNBOUNDED) for leaf in resolved]
+    for attempt in (usable, [replace(leaf, type=_UNBOUNDED) if leaf.type == _STRING else leaf for leaf in usable]):
         with suppress(UnicodeDecodeError):  # a bound that was cut inside a character
-            return StatsGatherer.of_footer(trusted, footer).text(footer, string_prefix=string_prefix, tight=tight)
+            return StatsGatherer.of_footer(attempt, footer).text(footer, string_prefix=string_prefix, tight=tight)
     raise AssertionError("only strings are decoded")
 
 
 def _is_plain(leaf: StatsLeaf, schema: pa.Schema, old_calendar: bool) -> bool:
-    """Whether a file stores a leaf as this module does, so that its bounds mean the same."""
+    """Whether a file stores a leaf as Holdfast does, so that its bounds mean the same."""
     stored = schema.field(leaf.top).type
     for at in leaf.inside:
         stored = stored.field(at).type
-    dated = pa.types.is_temporal(stored)
-    return stored == arrow_type(leaf.type) and not (dated and old_calendar)
+    return stored == arrow_type(leaf.type) and not (old_calendar and pa.types.is_temporal(stored))
 
 
 def _resolved(fields: tuple[Field, ...], nodes: tuple[Node, ...]) -> dict[LeafPath, StatsLeaf]:
     """Every leaf of the stored columns, by its path."""
     stored = {node.name: (at, node) for at, node in enumerate(nodes)}
-    found: dict[LeafPath, StatsLeaf] = {}
+    leaves: dict[LeafPath, StatsLeaf] = {}
 
     def visit(f: Field, node: Node, path: LeafPath, top: int, inside: tuple[int, ...]) -> None:
         if not isinstance(f.type, Struct):
-            found[path] = StatsLeaf(path, f.type, node.leaf, top, inside)
+            leaves[path] = StatsLeaf(path, f.type, node.leaf, top, inside)
             return
         children = {child.name: (at, child) for at, child in enumerate(node.children)}
         for inner in f.type:
@@ -207,7 +210,7 @@ def _resolved(fields: tuple[Field, ...], nodes: tuple[Node, ...]) -> dict[LeafPa
         if f.physical_name in stored:
             at, node = stored[f.physical_name]
             visit(f, node, (f.physical_name,), at, ())
-    return found
+    return leaves
 
 
 def _column(rows: pa.Table, leaf: StatsLeaf) -> pa.ChunkedArray:
@@ -215,23 +218,23 @@ def _column(rows: pa.Table, leaf: StatsLeaf) -> pa.ChunkedArray:
     return pc.struct_field(column, list(leaf.inside)) if leaf.inside else column
 
 
-def _number(raw: _Raw, type_: DataType) -> _Raw:
+def _number(raw: RawBound, type_: DataType) -> RawBound:
     """Decimals wider than an integer are stored as bytes."""
     return int.from_bytes(raw, "big", signed=True) if isinstance(type_, Decimal) and isinstance(raw, bytes) else raw
 
 
-def _minimum(raw: _Raw, type_: DataType, prefix: int) -> str | None:
+def _minimum(raw: RawBound, type_: DataType, prefix: int) -> str | None:
     return _quoted(truncated_minimum(raw.decode(), prefix)) if type_ == _STRING else _bound(raw, type_)
 
 
-def _maximum(raw: _Raw, type_: DataType, prefix: int) -> str | None:
+def _maximum(raw: RawBound, type_: DataType, prefix: int) -> str | None:
     if type_ != _STRING:
         return _bound(raw, type_)
     cut = truncated_maximum(raw.decode(), prefix)
     return None if cut is None else _quoted(cut)
 
 
-def _bound(raw: _Raw, type_: DataType) -> str | None:
+def _bound(raw: RawBound, type_: DataType) -> str | None:
     match type_:
         case Primitive("float"):
             return str(np.float32(raw)) if math.isfinite(raw) else None
@@ -262,7 +265,7 @@ def truncated_minimum(text: str, prefix: int) -> str:
 
 
 def truncated_maximum(text: str, prefix: int) -> str | None:
-    """A short text that sorts at or above this one and all that share its prefix and sort below; None without any."""
+    """A short text that sorts at or above this one; None where there is none."""
     at = _points(text, prefix)
     while at < len(text) and text[at] == _HIGHEST:
         at += 1
@@ -274,13 +277,12 @@ def truncated_maximum(text: str, prefix: int) -> str | None:
 
 
 def _points(text: str, units: int) -> int:
-    """How many characters it takes to have so many UTF-16 units, or all there are."""
-    at = units
+    """How many characters of a text have so many UTF-16 units; all where it has fewer."""
     if text[:units].isascii():
-        return min(at, len(text))
-    at = seen = 0
-    while at < len(text) and seen < units:
-        seen += 2 if text[at] > "\uffff" else 1
+        return min(units, len(text))
+    at = counted = 0
+    while at < len(text) and counted < units:
+        counted += 2 if text[at] > "\uffff" else 1
         at += 1
     return at
 

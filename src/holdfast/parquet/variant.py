@@ -1,13 +1,12 @@
-"""Variants that a file stores partly as typed columns, put together again.
+"""Reassembles shredded variants, which a file stores partly as typed columns, into their plain encoding.
 
-A shredded variant keeps, beside its `value`, a `typed_value` for what has the expected type. Fields of a shredded
-object are variants of that kind themselves. What comes out is the plain encoding, under the file's own metadata,
-which lists every field name, shredded or not.
+A shredded variant has, beside its `value`, a `typed_value` for values of the expected type. Fields of a shredded object
+are shredded variants themselves. The metadata stays as it is: it lists every field name, shredded or not.
 
 1. A typed value that is present wins; beside a typed object, `value` holds only the fields that are not typed.
-2. A field is absent when both its parts are; anywhere else absence is the variant null.
-3. The assembly walks column by column, and inside a column value by value: every value has bytes of its own.
-4. Counts and offsets lie within the bytes that hold them; metadata or a value that says otherwise is Damaged.
+2. A field is absent when both its parts are null; anywhere else that means the variant null.
+3. Reassembly loops over columns, and within a column over values.
+4. Metadata or a value whose counts or offsets point outside of its bytes is Damaged.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ import pyarrow as pa
 
 from holdfast.errors import Damaged, Unsupported
 from holdfast.parquet.pages.footer import is_list
+from holdfast.storage.arrays import plain_array
 
 NULL = b"\x00"
 _OBJECT, _ARRAY = 2, 3
@@ -38,9 +38,9 @@ def unshredded(stored: pa.StructArray, *, where: str) -> tuple[pa.Array, pa.Arra
     if metadata is None:
         raise Damaged(f"the variant {where} has no metadata", path=where)
     names = [m or b"" for m in metadata.to_pylist()]
-    absent = stored.is_null().to_pylist()
+    nulls = stored.is_null().to_pylist()
     assembled = _assemble(names, stored, where)
-    values = [b"" if gone else value or NULL for gone, value in zip(absent, assembled, strict=True)]
+    values = [b"" if is_null else value or NULL for is_null, value in zip(nulls, assembled, strict=True)]
     return pa.array(values, pa.binary()), pa.array(names, pa.binary())
 
 
@@ -54,27 +54,27 @@ def _assemble(metadata: Sequence[bytes], stored: pa.StructArray, where: str) -> 
     kind = typed.type
     if pa.types.is_struct(kind):
         return _objects(metadata, rest, typed, where)
-    known = _arrays(metadata, typed, where) if is_list(kind) else _scalars(typed, where)
-    return [plain if found is None else found for found, plain in zip(known, rest, strict=True)]
+    encoded = _arrays(metadata, typed, where) if is_list(kind) else _scalars(typed, where)
+    return [plain if encoding is None else encoding for encoding, plain in zip(encoded, rest, strict=True)]
 
 
 def _objects(
     metadata: Sequence[bytes], rest: Sequence[bytes | None], typed: pa.StructArray, where: str
 ) -> list[bytes | None]:
     names = [field.name for field in typed.type.fields]
-    parts = [_assemble(metadata, _storage(typed.field(i)), f"{where}.{name}") for i, name in enumerate(names)]
+    parts = [_assemble(metadata, plain_array(typed.field(i)), f"{where}.{name}") for i, name in enumerate(names)]
     present = typed.is_valid().to_pylist()
     numbers = {listed: _ids(listed, where) for listed in set(metadata)}
-    found: list[bytes | None] = []
+    encodings: list[bytes | None] = []
     for row, plain in enumerate(rest):
         if not present[row]:
-            found.append(plain)
+            encodings.append(plain)
             continue
         fields = [(name, part) for name, column in zip(names, parts, strict=True) if (part := column[row]) is not None]
         if plain is not None:
             fields += [f for f in _fields_of(plain, numbers[metadata[row]], where) if f[0] not in names]
-        found.append(_object(fields, numbers[metadata[row]], where))
-    return found
+        encodings.append(_object(fields, numbers[metadata[row]], where))
+    return encodings
 
 
 def _arrays(metadata: Sequence[bytes], typed: pa.Array, where: str) -> list[bytes | None]:
@@ -82,7 +82,7 @@ def _arrays(metadata: Sequence[bytes], typed: pa.Array, where: str) -> list[byte
     offsets = np.asarray(listed.offsets)
     owners = np.repeat(np.arange(len(listed)), np.diff(offsets)).tolist()
     inside = listed.values.slice(offsets[0], offsets[-1] - offsets[0])
-    elements = _assemble([metadata[row] for row in owners], _storage(inside), where)
+    elements = _assemble([metadata[row] for row in owners], plain_array(inside), where)
     bounds = (offsets - offsets[0]).tolist()
     return [
         _array([element or NULL for element in elements[start:stop]]) if valid else None
@@ -156,7 +156,7 @@ def _string(value: bytes) -> bytes:
 
 
 def _object(fields: list[tuple[str, bytes]], ids: dict[str, int], where: str) -> bytes:
-    """Values in the order given; ids and offsets in the order of the names."""
+    """Encodes an object: values in the given order, ids and offsets in the order of the names."""
     missing = [name for name, _ in fields if name not in ids]
     if missing:
         raise Damaged(f"the metadata of the variant {where} lacks its field {missing[0]!r}", path=where)
@@ -243,10 +243,4 @@ def _width(largest: int) -> int:
 
 def _part(stored: pa.StructArray, name: str) -> pa.Array | None:
     index = stored.type.get_field_index(name)
-    return None if index < 0 else _storage(stored.field(index))
-
-
-def _storage(array: pa.Array) -> pa.Array:
-    while isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    return array if not pa.types.is_dictionary(array.type) else array.dictionary_decode()
+    return None if index < 0 else plain_array(stored.field(index))

@@ -1,14 +1,13 @@
-"""Rows into data files, with everything a log wants to know of each.
+"""Writes rows into Parquet data files, and describes each file for the log.
 
-Runs in this process and inside Spark tasks, where it is pickled by value: it imports only Arrow, numpy and modules
-below its own storey.
+Spark tasks pickle this module by value: it imports only Arrow, numpy and modules of lower layers.
 
-1. A file holds rows of one partition, and one file is open at a time: a partition that comes back later gets another.
-   Where rows are placed by transforms, which no order of theirs brings together, up to `OPEN_FILES` are open.
-2. Row groups are whole, whatever the size of the batches: each but a file's last has `row_group_rows` rows or about
+1. A file holds rows of one partition, and one file is open at a time: a partition that comes again later gets another
+   file. For partition transforms, by which the input is not sorted, up to `OPEN_FILES` are open.
+2. Row groups do not depend on the size of batches: each but a file's last has `row_group_rows` rows or about
    `row_group_bytes` bytes of Arrow memory, and no more than one is held in memory.
-3. A file is closed once it has `target_bytes` or more; no rows, no file.
-4. What is yielded describes files that are complete and visible; a file that was begun when something failed is not.
+3. A file is closed once it has `target_bytes` or more; without rows there is no file.
+4. Only complete and visible files are described; a file that was open when an error came never appears.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from holdfast.errors import Invalid, TableError
-from holdfast.parquet.carried import Carried
+from holdfast.parquet.carried import CarriedIdNotes
+from holdfast.parquet.field_metrics import field_metrics
 from holdfast.parquet.fit import VOID, fitted, stored_field, stored_fields
-from holdfast.parquet.measures import measured
-from holdfast.parquet.placing import PlacedBy, Texts, placed_runs
+from holdfast.parquet.partition_transforms import PartitionTransform, Texts, rows_by_partition
 from holdfast.parquet.rowmap import ROW_MAP
 from holdfast.parquet.stats import StatsGatherer, stats_of
 from holdfast.rows.columns import ROW_COMMIT_VERSION, ROW_ID
@@ -48,7 +47,7 @@ WRITTEN = pa.schema(
         ("partition_values", pa.map_(pa.string(), pa.string())),
         ("num_records", pa.int64()),
         ("stats", pa.string()),
-        ("carried", pa.string()),  # see `parquet.carried`; null: not known
+        ("carried", pa.string()),  # the note of `parquet.carried`; null: not known
     ]
 )
 
@@ -65,31 +64,31 @@ OPEN_FILES = 64
 class WriteSpec:
     """How to store rows of a table."""
 
-    fields: tuple[Field, ...]  # columns of the input, in order
+    fields: tuple[Field, ...]  # columns of the input
     partition_columns: tuple[str, ...] = ()  # names among the fields
-    id_column: str | None = None  # physical name of the row ids the input carries after its fields; None: it has none
+    id_column: str | None = None  # physical name of the row ids that the input has after its fields; None: it has none
     version_column: str | None = None  # likewise of row commit versions
     stats_leaves: tuple[LeafPath, ...] = ()  # physical
     string_prefix: int = 32
-    tight_bounds: bool | None = None  # None: not said
+    tight_bounds: bool | None = None  # None: not stated
     codec: str = "zstd"
     target_bytes: int = 128 << 20
-    file_rows: int | None = None  # at most so many in a file; None: nobody said
+    file_rows: int | None = None  # at most so many in a file; None: no limit
     row_group_rows: int = 1 << 20
     row_group_bytes: int = 64 << 20
     point: bool = False  # for rows read one by one: small pages, numbers and vectors neither compressed nor encoded
     store_partitions: bool = False  # partition columns also in the files
     prefix: str = ""  # directory below the table's for all files
-    gathered: bool = False  # rows are brought together before tasks write them, so that these write few files
+    gathered: bool = False  # Spark shuffles rows by partition before tasks write them, so that these write few files
     random_prefix: int = 0  # letters of a random directory in place of partition directories
-    placed_by: tuple[PlacedBy, ...] = ()  # transforms that say which rows go together; partition columns say it else
-    id_field: int | None = None  # the field ids of the carried columns, where columns are found by that
+    transforms: tuple[PartitionTransform, ...] = ()  # partition transforms, in place of partition columns
+    id_field: int | None = None  # the field ids of id_column and version_column, where columns are found by id
     version_field: int | None = None
-    measures: Mapping[LeafPath, int] | None = None  # field ids of leaves: statistics are told by these; None: as JSON
+    metric_ids: Mapping[LeafPath, int] | None = None  # field ids of leaves, for metrics by id; None: Delta's statistics
 
     @property
     def input_fields(self) -> tuple[Field, ...]:
-        """The columns a batch must have, in order."""
+        """The columns of a batch, in order."""
         carried = ((ROW_ID, self.id_column), (ROW_COMMIT_VERSION, self.version_column))
         return (*self.fields, *(Field(name, LONG) for name, stored in carried if stored is not None))
 
@@ -105,12 +104,11 @@ def write_batches(
     sink: FileSink,
     names: Callable[[], str],
     *,
-    notes: type[Carried] | None = None,
+    notes: type[CarriedIdNotes] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Write rows; gives what became of them, one row per file, with the columns of WRITTEN.
+    """Write rows; yields a row per file with the columns of WRITTEN.
 
-    A batch has the fields of the spec in order, then the carried row ids and versions where the spec names them; what
-    they carry is noted by `notes`.
+    Batches have the columns of `spec.input_fields`; `notes` collects the row ids and versions among them.
     """
     with RowWriter(spec, sink, names, notes=notes) as writer:
         for batch in batches:
@@ -123,19 +121,19 @@ def write_batches(
 
 
 class RowWriter:
-    """Takes rows and stores them; what is open when an error ends its `with` leaves no file."""
+    """Writes rows to files; a file that is open when an error ends the `with` never appears."""
 
     def __init__(
-        self, spec: WriteSpec, sink: FileSink, names: Callable[[], str], *, notes: type[Carried] | None = None
+        self, spec: WriteSpec, sink: FileSink, names: Callable[[], str], *, notes: type[CarriedIdNotes] | None = None
     ) -> None:
-        """`notes` notes what the rows carry; given by who has rows that do, so that no other task brings it along."""
+        """`notes` is an argument so that only tasks with materialized ids pickle its module."""
         self._notes = notes
         self._layout = _Layout(spec)
         self._sink = sink
         self._names = names
-        self._done: list[dict[str, Any]] = []
+        self._finished: list[dict[str, Any]] = []
         self._open: dict[Texts, _FileInProgress] = {}  # the one written to last is the last
-        self._most = OPEN_FILES if spec.placed_by else 1
+        self._most = OPEN_FILES if spec.transforms else 1
 
     def __enter__(self) -> RowWriter:
         return self
@@ -147,8 +145,8 @@ class RowWriter:
 
     @property
     def finished(self) -> int:
-        """How many files are complete and not taken yet."""
-        return len(self._done)
+        """How many files are complete and not yet returned by `taken`."""
+        return len(self._finished)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Store rows, with the columns of `spec.input_fields` in order."""
@@ -162,26 +160,25 @@ class RowWriter:
             self._spill()
 
     def close(self) -> None:
-        """Complete the open files, if there are any; rows that come later go to others."""
+        """Complete the open files; later rows go to other files."""
         for values in list(self._open):
             self._close(values)
 
     def _opened(self, values: Texts) -> _FileInProgress:
-        found = self._open.pop(values, None)
-        if found is None:
+        file = self._open.pop(values, None)
+        if file is None:
             while len(self._open) >= self._most:
                 self._close(next(iter(self._open)))
-            found = _FileInProgress(
+            file = _FileInProgress(
                 self._layout, self._sink, self._layout.key(values, self._names()), values, self._notes
             )
-        self._open[values] = found
-        return found
+        self._open[values] = file
+        return file
 
     def _close(self, values: Texts) -> None:
-        file = self._open[values]
-        done = file.finish()
+        description = self._open[values].finish()
         del self._open[values]
-        self._done.append(done)
+        self._finished.append(description)
 
     def _spill(self) -> None:
         """Hold no more than a row group in memory, over all open files."""
@@ -189,13 +186,13 @@ class RowWriter:
             max(self._open.values(), key=lambda f: f.held).flush()
 
     def taken(self) -> pa.RecordBatch:
-        """The files completed since this was asked last, with the columns of WRITTEN."""
-        done, self._done = self._done, []
-        return pa.RecordBatch.from_pylist(done, schema=WRITTEN)
+        """The files completed since the last call, with the columns of WRITTEN."""
+        files, self._finished = self._finished, []
+        return pa.RecordBatch.from_pylist(files, schema=WRITTEN)
 
 
 class _Layout:
-    """A spec worked out once: which input column goes where."""
+    """Which input column goes where in the files of a spec."""
 
     def __init__(self, spec: WriteSpec) -> None:
         parts = [_partition(spec.fields, name) for name in spec.partition_columns]
@@ -216,18 +213,20 @@ class _Layout:
             *((len(spec.fields) + i, LONG, name) for i, (name, _) in enumerate(carried)),
         ]
         self._partitions = parts
-        self._placed = [_partition(spec.fields, one.column, whole=False) for one in spec.placed_by]
-        # Worked out once, because a task may write thousands of small files.
+        self._transformed = [_partition(spec.fields, one.column, whole=False) for one in spec.transforms]
+        # Computed once, because a task may write thousands of small files.
         self.leaves = stats_of(spec.stats_leaves, self.fields, self.schema)
         self.options = _options(spec, self.schema)
 
     def runs(self, batch: pa.RecordBatch) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
-        """Stretches of rows with the same partition values, and these as texts."""
+        """Runs of rows with the same partition values, and these values as texts."""
         if not batch.num_rows:
             return
-        if self._placed:
-            columns = [fitted(batch.column(at), f.type, arrow_type(f.type), column=f.name) for at, f in self._placed]
-            for value, rows in placed_runs(columns, self.spec.placed_by):
+        if self._transformed:
+            columns = [
+                fitted(batch.column(at), f.type, arrow_type(f.type), column=f.name) for at, f in self._transformed
+            ]
+            for value, rows in rows_by_partition(columns, self.spec.transforms):
                 yield value, batch if len(rows) == batch.num_rows else batch.take(rows)
             return
         if not self._partitions:
@@ -260,23 +259,28 @@ class _Layout:
         """The key of a new file."""
         if self.spec.random_prefix:
             folders = [_scattered(name, self.spec.random_prefix)]
-        elif self.spec.placed_by:
-            folders = [url_directory(by.folder, text) for by, text in zip(self.spec.placed_by, values, strict=True)]
+        elif self.spec.transforms:
+            folders = [url_directory(by.folder, text) for by, text in zip(self.spec.transforms, values, strict=True)]
         else:
             names = [f.physical_name for _, f in self._partitions]
             folders = [directory(folder, text) for folder, text in zip(names, values, strict=True)]
         return "/".join(filter(None, (self.spec.prefix, *folders, name)))
 
     def partition_values(self, values: tuple[str | None, ...]) -> list[tuple[str, str | None]]:
-        names = [one.key for one in self.spec.placed_by] or [f.physical_name for _, f in self._partitions]
+        names = [one.key for one in self.spec.transforms] or [f.physical_name for _, f in self._partitions]
         return list(zip(names, values, strict=True))
 
 
 class _FileInProgress:
-    """One file in the making."""
+    """A file that is being written."""
 
     def __init__(
-        self, layout: _Layout, sink: FileSink, key: str, values: tuple[str | None, ...], notes: type[Carried] | None
+        self,
+        layout: _Layout,
+        sink: FileSink,
+        key: str,
+        values: tuple[str | None, ...],
+        notes: type[CarriedIdNotes] | None,
     ) -> None:
         spec = layout.spec
         self.values = values
@@ -288,7 +292,7 @@ class _FileInProgress:
         self._bytes = 0
         self._group_bytes = min(spec.row_group_bytes, spec.target_bytes)
         self._stats = StatsGatherer(layout.leaves)
-        self._carried: Carried | None = None
+        self._carried: CarriedIdNotes | None = None
         if notes is not None and spec.id_column is not None:
             self._carried = notes(key, spec.id_column, spec.version_column)
         self._footers: list[pq.FileMetaData] = []
@@ -312,7 +316,7 @@ class _FileInProgress:
         return not self._pending and (not self._room or self._output.file.tell() >= self._layout.spec.target_bytes)
 
     def take(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Take rows up to the end of a row group; gives back those that are left."""
+        """Take rows up to the end of a row group; returns the remaining ones."""
         row_bytes = batch.nbytes / batch.num_rows
         limit = min(self._layout.spec.row_group_rows - self._rows, self._room)
         by_bytes = int((self._group_bytes - self._bytes) / row_bytes) if row_bytes else limit
@@ -329,7 +333,7 @@ class _FileInProgress:
         """Make the file visible and describe it."""
         try:
             self.flush()
-            note, row_map = (self._note(), None) if self._carried is None else self._carried.told()
+            note, row_map = (self._note(), None) if self._carried is None else self._carried.note_and_map()
             if row_map is not None:
                 self._writer.add_key_value_metadata({ROW_MAP: row_map})
             with self._output.writing():
@@ -346,52 +350,52 @@ class _FileInProgress:
             "modified_ms": modified_ms,
             "partition_values": self._layout.partition_values(self.values),
             "num_records": footer.num_rows,
-            "stats": self._told(footer),
+            "stats": self._statistics(footer),
             "carried": note,
         }
 
-    def _told(self, footer: pq.FileMetaData) -> str:
+    def _statistics(self, footer: pq.FileMetaData) -> str:
         spec = self._layout.spec
-        if spec.measures is None:
+        if spec.metric_ids is None:
             return self._stats.text(footer, string_prefix=spec.string_prefix, tight=spec.tight_bounds)
-        return measured(self._stats, footer, spec.measures, string_prefix=spec.string_prefix)
+        return field_metrics(self._stats, footer, spec.metric_ids, string_prefix=spec.string_prefix)
 
     def _note(self) -> str | None:
-        """What is known of what rows carry where nobody looked: nothing is carried, or anything may be."""
+        """The note where nobody collected ids: empty without a column of ids, else None, for not known."""
         return "" if self._layout.spec.id_column is None else None
 
     def abort(self) -> None:
-        """Leave no file. Arrow's writer would otherwise write its footer when it is collected."""
+        """Leave no file. Without the close, Arrow's writer would write its footer when it is garbage-collected."""
         with suppress(OSError, RuntimeError, ValueError, TableError):
             self._writer.close()
         self._output.abort()
 
     def flush(self) -> None:
-        """Write what is held, as a row group."""
+        """Write the pending rows as a row group."""
         if not self._pending:
             return
         rows = pa.Table.from_batches(self._pending)
         self._pending = []
-        self._stats.saw(rows)
+        self._stats.add_row_group(rows)
         if self._carried is not None:
-            self._carried.saw(rows)
+            self._carried.add_rows(rows)
         with self._output.writing():
             self._writer.write_table(rows, row_group_size=rows.num_rows)
         self._rows = self._bytes = 0
 
 
 def _partition(fields: tuple[Field, ...], name: str, *, whole: bool = True) -> tuple[int, Field]:
-    found = next(((at, f) for at, f in enumerate(fields) if f.name == name), None)
-    assert found is not None, f"the partition column {name} is among the columns written"
-    at, f = found
+    at = next((at for at, f in enumerate(fields) if f.name == name), None)
+    assert at is not None, f"the partition column {name} is among the columns written"
+    f = fields[at]
     if whole and isinstance(f.type, Array | Map | Struct):
         raise Invalid(f"{name} cannot be a partition column: its type has no partition values")
     return at, f
 
 
 def _options(spec: WriteSpec, schema: pa.Schema) -> dict[str, Any]:
-    """How Arrow is to lay a file out."""
-    # An older Arrow on some worker lays files out otherwise; they hold the same.
+    """The options of Arrow's writer."""
+    # Workers may have an older Arrow without some options; their files hold the same rows.
     recent = {"max_rows_per_page": _POINT_ROWS if spec.point else _PAGE_ROWS, "store_decimal_as_integer": True}
     known = inspect.signature(pq.ParquetWriter).parameters
     options = {
@@ -401,13 +405,13 @@ def _options(spec: WriteSpec, schema: pa.Schema) -> dict[str, Any]:
         "store_schema": False,
         **{name: value for name, value in recent.items() if name in known},
     }
-    return options | _bare(spec, schema, options) if spec.point else options
+    return options | _uncompressed_numbers(spec, schema, options) if spec.point else options
 
 
-def _bare(spec: WriteSpec, schema: pa.Schema, options: dict[str, Any]) -> dict[str, Any]:
-    """Which leaves are stored as they are: numbers, and lists of numbers, such as vectors.
+def _uncompressed_numbers(spec: WriteSpec, schema: pa.Schema, options: dict[str, Any]) -> dict[str, Any]:
+    """Options that store numbers, and lists of numbers such as vectors, uncompressed and without encoding.
 
-    What rows carry from other files is read with them and not by itself, and repeats itself: it stays compressed.
+    Materialized ids and versions stay compressed: they repeat, and nobody reads them by themselves.
     """
     sink = pa.BufferOutputStream()
     pq.write_table(schema.empty_table(), sink, **options)
@@ -424,7 +428,7 @@ def _bare(spec: WriteSpec, schema: pa.Schema, options: dict[str, Any]) -> dict[s
 
 
 def _scattered(name: str, length: int) -> str:
-    """Letters that follow from a fresh name and spread files over a store."""
+    """Letters computed from a file's name, which spread files over the prefixes of a store."""
     number = zlib.crc32(name.encode()) | zlib.adler32(name.encode()) << 32
     letters = []
     for _ in range(length):

@@ -74,6 +74,34 @@ def _truths(values: pa.Array) -> NDArray[np.bool_]:
     return np.unpackbits(packed, bitorder="little")[values.offset : values.offset + len(values)].view(np.bool_)
 
 
+def filled(values: pa.Array, otherwise: NDArray[np.int64]) -> NDArray[np.int64]:
+    """64-bit integers, with those of `otherwise` where a value is null."""
+    stored: NDArray[np.int64] = (values.fill_null(0) if values.null_count else values).to_numpy()
+    return np.where(truths(values.is_null()), otherwise, stored) if values.null_count else stored
+
+
+def plain_array(array: pa.Array) -> pa.Array:
+    """An array without extension types and dictionaries around its values."""
+    while isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def null_mask(array: pa.Array) -> pa.Array | None:
+    """Which values are null, as constructors of Arrow take it; None where none is."""
+    return array.is_null() if array.null_count else None
+
+
+def list_span(array: pa.Array) -> tuple[pa.Array, int, int]:
+    """The offsets of lists or maps, shifted to begin at zero, and the start and length of their values."""
+    if not len(array):
+        return longs([0]).cast(pa.int32()), 0, 0
+    offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
+    start, stop = int(offsets[0]), int(offsets[-1])
+    shifted = pa.py_buffer(offsets - offsets[0])
+    return pa.Array.from_buffers(pa.int32(), len(offsets), [None, shifted]), start, stop - start
+
+
 def _validity(values: Sequence[object]) -> pa.Buffer | None:
     if None not in values:
         return None

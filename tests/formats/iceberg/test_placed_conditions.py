@@ -20,7 +20,7 @@ from holdfast import IcebergTable, Invalid
 from holdfast.errors import Unsupported
 from holdfast.formats.iceberg.metadata.partition_bounds import source_bounds
 from holdfast.formats.iceberg.metadata.partition_spec import parse_transform
-from holdfast.parquet.placing import PlacedBy, transformed
+from holdfast.parquet.partition_transforms import PartitionTransform, transformed
 from holdfast.plan.scan.buckets import hashed, murmur3
 from holdfast.schema.types import Primitive
 from tests.formats.iceberg.smith import Smith, column, identity
@@ -120,7 +120,7 @@ def test_conditions_find_the_rows_that_satisfy_them(kind: str, by: str, data: st
 
 def placed(transform: str, values: pa.Array) -> pa.Array:
     made = parse_transform(transform)
-    return transformed(values, PlacedBy("c", (), made.kind, made.parameter, "1000", "c"))
+    return transformed(values, PartitionTransform("c", (), made.kind, made.parameter, "1000", "c"))
 
 
 def test_decimals_keep_all_of_their_digits() -> None:

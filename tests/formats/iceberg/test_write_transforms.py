@@ -24,7 +24,7 @@ from pyiceberg.types import (
 )
 
 from holdfast.formats.iceberg.metadata.partition_spec import parse_transform as ours
-from holdfast.parquet.placing import PlacedBy, placed_runs, transformed
+from holdfast.parquet.partition_transforms import PartitionTransform, rows_by_partition, transformed
 from tests.support.depth import examples
 
 _MOMENTS = st.datetimes(datetime.datetime(1600, 1, 1), datetime.datetime(2400, 1, 1))
@@ -47,7 +47,7 @@ COLUMNS: dict[str, tuple[pa.DataType, IcebergType, st.SearchStrategy[Any], list[
 def test_transforms_are_pyicebergs(name: str, transform: str) -> None:
     arrow, iceberg, values, _ = COLUMNS[name]
     made = ours(transform)
-    by = PlacedBy("c", (), made.kind, made.parameter, "1000", "c")
+    by = PartitionTransform("c", (), made.kind, made.parameter, "1000", "c")
     apply = parse_transform(transform).transform(iceberg)
 
     @examples(20)
@@ -77,8 +77,11 @@ def _plain(value: Any) -> Any:
 def test_every_row_is_in_one_run(some: list[float | None], data: st.DataObject) -> None:
     others = data.draw(st.lists(st.sampled_from([None, "a", "b"]), min_size=len(some), max_size=len(some)))
     columns = [pa.array(some, pa.float64()), pa.array(others, pa.string())]
-    by = [PlacedBy("x", (), "identity", None, "1000", "x"), PlacedBy("y", (), "identity", None, "1001", "y")]
-    runs = list(placed_runs(columns, by))
+    by = [
+        PartitionTransform("x", (), "identity", None, "1000", "x"),
+        PartitionTransform("y", (), "identity", None, "1001", "y"),
+    ]
+    runs = list(rows_by_partition(columns, by))
     assert sorted(row for _, rows in runs for row in rows.to_pylist()) == list(range(len(some)))
     assert len({text for text, _ in runs}) == len(runs)
     for (_, y), rows in runs:

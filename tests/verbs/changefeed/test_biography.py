@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast import DeltaTable, Invalid, NoRowIdentity
 from holdfast.formats.delta.state import load
-from holdfast.parquet.pages.find import Carrier, Spot, find_row
+from holdfast.parquet.pages.find import CandidateFile, RowPosition, find_row
 from holdfast.plan.changefeed.biography import Biography, What
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.memory import MemoryStore
@@ -256,9 +256,9 @@ def test_a_row_is_found_whatever_the_row_groups(ids: list[int | None], group: in
     pq.write_table(table, sink, row_group_size=group)
     store.put("f", sink.getvalue().to_pybytes())
     effective = [31 + at if own is None else own for at, own in enumerate(ids)]
-    file = Carrier("f", store.head("f").size, 31, 5, "ids", "versions")
+    file = CandidateFile("f", store.head("f").size, 31, 5, "ids", "versions")
     found = find_row(store, file, wanted)
-    assert found == (Spot(effective.index(wanted), 7) if wanted in effective else None)
+    assert found == (RowPosition(effective.index(wanted), 7) if wanted in effective else None)
 
 
 def test_a_biography_needs_no_spark(tmp_path: Path) -> None:

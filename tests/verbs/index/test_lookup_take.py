@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from holdfast import DeltaTable, Invalid, NoRowIdentity, UnknownColumn
 from holdfast.errors import Damaged, UnknownRow
 from holdfast.index import rowmaps
-from holdfast.parquet.pages.find import Carrier
-from holdfast.parquet.rowmap import Seen
+from holdfast.parquet.pages.find import CandidateFile
+from holdfast.parquet.rowmap import CarriedIds
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.memory import MemoryStore
 from holdfast.verbs.index.pinned_readers import Pins
@@ -179,13 +179,13 @@ def test_readers_of_a_few_other_versions_are_kept(table: DeltaTable) -> None:
 
 def watched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files whose footers are looked at from now on."""
-    looks, look = list[str](), rowmaps.look
+    looks, look = list[str](), rowmaps.read_carried_ids
 
-    def told(store: ObjectStore, file: Carrier) -> Seen:
+    def told(store: ObjectStore, file: CandidateFile) -> CarriedIds:
         looks.append(file.key)
         return look(store, file)
 
-    monkeypatch.setattr(rowmaps, "look", told)
+    monkeypatch.setattr(rowmaps, "read_carried_ids", told)
     return looks
 
 

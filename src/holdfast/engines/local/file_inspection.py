@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
-from holdfast.parquet.inspect import LOOKED, FooterRequest, look
+from holdfast.parquet.inspect import INSPECTED, FooterRequest, inspect_file
 from holdfast.plan.maintain.check import Asks
 from holdfast.storage.base import ObjectStore
 
@@ -19,11 +19,11 @@ class LocalLooker:
     threads: int = 16
 
     def look(self, asks: Asks) -> pa.Table:
-        """What the files say, with the columns of LOOKED."""
+        """What the files say, with the columns of INSPECTED."""
 
         def one(asked: tuple[ObjectStore, FooterRequest]) -> dict[str, object]:
             store, ask = asked
-            return asdict(look(store, ask, asks.id_column))
+            return asdict(inspect_file(store, ask, asks.id_column))
 
         with ThreadPoolExecutor(self.threads) as pool:
-            return pa.Table.from_pylist(list(pool.map(one, asks.files)), LOOKED)  # one per file
+            return pa.Table.from_pylist(list(pool.map(one, asks.files)), INSPECTED)  # one per file

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from holdfast.env import Env
 from holdfast.model.mutation import STAGED
-from holdfast.parquet.carried import Carried
+from holdfast.parquet.carried import CarriedIdNotes
 from holdfast.parquet.write import RowWriter, WriteSpec, file_names
 from holdfast.plan.dml.change import Storing
 from holdfast.schema.types import Field
@@ -56,7 +56,7 @@ class Stores:
         sink = open_sink(location, env.now_ms)
         self._data, self._feed = store.data, store.feed
         names = file_names(0, env.new_uuid, store.data.codec)
-        self._rows = stack.enter_context(RowWriter(store.data, sink, names, notes=Carried))
+        self._rows = stack.enter_context(RowWriter(store.data, sink, names, notes=CarriedIdNotes))
         self._changes = None
         if store.feed is not None:
             names = file_names(0, env.new_uuid, store.feed.codec, first="cdc")

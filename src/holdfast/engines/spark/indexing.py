@@ -26,7 +26,7 @@ from holdfast.env import system
 from holdfast.errors import Unsupported
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import HiddenRows, Snapshot
-from holdfast.parquet.runs import RUN_ROWS, EntryRun, bitmap_run, entry_runs
+from holdfast.parquet.index_runs import RUN_ROWS, EntryRun, bitmap_run, entry_runs
 from holdfast.plan.scan.request import ScanPlan
 from holdfast.rows.columns import ROW_COMMIT_VERSION, ROW_ID
 from holdfast.schema.types import LONG, Field, Primitive

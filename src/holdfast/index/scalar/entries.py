@@ -27,7 +27,7 @@ from holdfast.errors import Damaged
 from holdfast.index.registry import SegmentRef
 from holdfast.index.scalar.query import KeyQuery
 from holdfast.index.segment import FileSum, get_file, read_meta
-from holdfast.parquet.runs import ROW_ID, ROW_IDS, ROWS, VERSION, footer_sum
+from holdfast.parquet.index_runs import ROW_ID, ROW_IDS, ROWS, VERSION, footer_sum
 from holdfast.parquet.source import open_source
 from holdfast.rows.keys import Interval, Numbers, SortedCodes, SortedTexts, keys_of
 from holdfast.storage.base import NotFound

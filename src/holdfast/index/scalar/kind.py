@@ -32,7 +32,7 @@ from holdfast.index.scalar.verify import contradicting, expanded, lacking
 from holdfast.index.segment import FileSum, Meta, SegmentWriting, put_meta
 from holdfast.index.tail import Tail, TailPart
 from holdfast.model.snapshot import Snapshot
-from holdfast.parquet.runs import RUN_ROWS, EntryRun, bitmap_run, entry_runs
+from holdfast.parquet.index_runs import RUN_ROWS, EntryRun, bitmap_run, entry_runs
 from holdfast.predicate.parse import by_value
 from holdfast.rows.keys import Interval, Numbers, is_keyable
 from holdfast.schema.arrow import arrow_type

@@ -20,7 +20,7 @@ from holdfast.index.reader import PinnedReader
 from holdfast.index.scalar.entries import EntryBlock, Segment
 from holdfast.index.scalar.query import KeyQuery
 from holdfast.index.tail import Tail
-from holdfast.parquet.runs import ROW_ID, VERSION, key_names
+from holdfast.parquet.index_runs import ROW_ID, VERSION, key_names
 from holdfast.rows.keys import Numbers, keys_of
 from holdfast.schema.types import Field
 

@@ -1,14 +1,15 @@
-"""The footer of a data file: what columns it has, under which names and ids, at every depth.
+"""Reads the footer of a Parquet file, and the tree of its columns with their names and field ids.
 
-1. Nodes come in the order of the file's columns; the leaves below a node are consecutive, starting at `leaf`.
+1. Nodes are in the order of the file's columns; the leaves below a node are consecutive, starting at `leaf`.
 2. A list has one child, a map two (key, value), a struct one per field; anything else is a leaf.
-3. Reading a footer costs one ranged get, or two when it is longer than the guess.
+3. Reading a footer costs one ranged get, or two when it is longer than FOOTER_GUESS.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import BinaryIO, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +17,8 @@ import pyarrow.parquet as pq
 from holdfast.errors import Damaged, MissingFile, Unsupported
 from holdfast.storage.base import NotFound, ObjectStore
 from holdfast.storage.error_mapping import parsing
+
+Source: TypeAlias = pa.NativeFile | BinaryIO | str  # what Arrow opens as a file
 
 FOOTER_GUESS = 64 * 1024
 _TRAILER = 8  # the footer's length, then the magic
@@ -34,7 +37,7 @@ class Node:
 
     @property
     def leaves(self) -> int:
-        """How many leaves stand below this node, itself included when it is one."""
+        """How many leaves are below this node; 1 for a leaf itself."""
         return sum(child.leaves for child in self.children) if self.children else int(not pa.types.is_struct(self.type))
 
 
@@ -44,7 +47,7 @@ def columns(schema: pa.Schema) -> tuple[Node, ...]:
 
 
 def read_footer(store: ObjectStore, key: str, size: int) -> pq.FileMetaData:
-    """The footer of one file of a store, whose size the caller knows from the log."""
+    """The footer of one file of a store; `size` is the one in the log."""
     uri = f"{store.url}/{key}"
     if size < _SMALLEST:
         raise Damaged(f"{uri} has {size} bytes, which is no Parquet file; restore it", path=uri, found=f"{size} bytes")
@@ -67,6 +70,26 @@ def parse_footer(tail: bytes, uri: str) -> pq.FileMetaData:
     _check_magic(tail, uri)
     with parsing(uri, "has a footer that cannot be read"):
         return pq.read_metadata(pa.BufferReader(tail))
+
+
+def leaf_paths(footer: pq.FileMetaData) -> list[str]:
+    """The dotted path of each leaf."""
+    return [footer.schema.column(n).path for n in range(len(footer.schema))]
+
+
+def value_count(footer: pq.FileMetaData, column: str | None) -> int | None:
+    """How many rows have a value in a top-level column; 0 where there is no such column, None where not stated."""
+    paths = leaf_paths(footer)
+    if column not in paths:
+        return 0
+    leaf, count = paths.index(column), 0
+    for number in range(footer.num_row_groups):
+        group = footer.row_group(number)
+        statistics = group.column(leaf).statistics
+        if statistics is None or not statistics.has_null_count:
+            return None
+        count += group.num_rows - statistics.null_count
+    return count
 
 
 def _check_magic(tail: bytes, uri: str) -> None:
@@ -122,5 +145,5 @@ def is_list(type_: pa.DataType) -> bool:
 
 def _field_id(field: pa.Field) -> int | None:
     metadata = field.metadata or {}
-    found = metadata.get(b"PARQUET:field_id") or metadata.get(b"iceberg.id")  # the latter in ORC files
-    return None if found is None or int(found) < 0 else int(found)
+    field_id = metadata.get(b"PARQUET:field_id") or metadata.get(b"iceberg.id")  # the latter in ORC files
+    return None if field_id is None or int(field_id) < 0 else int(field_id)

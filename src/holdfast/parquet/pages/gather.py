@@ -1,13 +1,13 @@
-"""Values of fixed width taken right out of their pages, without decoding these.
+"""Copies values of fixed width out of their pages, without decoding the pages.
 
-In a page that is neither compressed nor encoded, nor lacks a value, the values are its last bytes: a row's value lies
-at a place that can be computed. The same holds for lists that all have the same length, such as vectors.
+In an uncompressed plain page without nulls the values are the last bytes, so the offset of a row's value can be
+computed. The same holds for lists of one length, such as vectors.
 
-1. A page is used so only after its own header and levels were seen to say so: plain, as many bytes as it has values,
-   no null, and for lists the same number of values in every row. A page that is proven stays so, since files never
-   change.
-2. Anything else (another encoding, a header with more in it, a null) is no error: the column is read another way.
-3. Bytes are what Arrow would make of them: only types whose stored form is their form in memory.
+1. A page is read this way only after its header and levels were checked: plain, as many bytes as it has values, no
+   null, and for lists the same number of values in every row. The result is cached, because files never change.
+2. Any other page (another encoding, optional parts in its header, a null) gives None, and the column is read another
+   way.
+3. Only types that Parquet stores as Arrow has them in memory are read this way.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LONGEST = 2**31 - 1  # values of one Arrow list column
 
 
 def may_gather(pages: PageMap, node: Node) -> bool:
-    """Whether the footer lets values of a column be gathered; the pages themselves have the last word."""
+    """Whether the footer allows to gather a column; its pages are checked later."""
     kind = _kind(_element(node))
     leaf = None if kind is None else pages.leaf(node.leaf)
     return leaf is not None and all(
@@ -76,7 +76,7 @@ def gathered(pages: PageMap, node: Node, wanted: NDArray[np.int64], window: Wind
 
 
 def _array(node: Node, element: pa.DataType, rows: int, length: int, data: bytes | NDArray[np.uint8]) -> pa.Array:
-    """Values one behind another as a column, each row with so many of them."""
+    """A column from contiguous values, `length` of them per row."""
     values = pa.Array.from_buffers(element, rows * length, [None, pa.py_buffer(data)])
     if not is_list(node.type):
         return values
@@ -90,14 +90,14 @@ def _leaf(pages: PageMap, node: Node) -> Leaf:
     return leaf
 
 
-def _prove(pages: PageMap, node: Node, leaf: Leaf, some: NDArray[np.int64], window: Window) -> bool:
-    """See whether pages are as they must be; remember that they are."""
-    if len(some) == 1 and (length := _as_before(leaf, int(some[0]), window)):
-        leaf.proven[some] = length
+def _prove(pages: PageMap, node: Node, leaf: Leaf, page_numbers: NDArray[np.int64], window: Window) -> bool:
+    """Check pages, and remember those that can be gathered."""
+    if len(page_numbers) == 1 and (length := _length_of_alike(leaf, int(page_numbers[0]), window)):
+        leaf.proven[page_numbers] = length
         return True
-    starts = window.find(leaf.starts[some])
-    rows = leaf.firsts[some + 1] - leaf.firsts[some]
-    ends = starts + leaf.stops[some] - leaf.starts[some]
+    starts = window.find(leaf.starts[page_numbers])
+    rows = leaf.firsts[page_numbers + 1] - leaf.firsts[page_numbers]
+    ends = starts + leaf.stops[page_numbers] - leaf.starts[page_numbers]
     deepest = pages.levels[node.leaf]
     headers = plain_headers(window.data, starts, *deepest)
     if headers is None:
@@ -108,24 +108,24 @@ def _prove(pages: PageMap, node: Node, leaf: Leaf, some: NDArray[np.int64], wind
     fits = (behind + size == ends).all() and (size == stored).all() and (levels >= 0).all()
     if not (fits and length > 0 and (values == rows * length).all() and (length == 1 or is_list(node.type))):
         return False
-    # Pages with as many rows have the same levels, which are looked into once.
+    # Pages of as many rows have the same levels, which are decoded once.
     for count, width in {*zip(rows.tolist(), levels.tolist(), strict=True)}:
         alike = behind[(rows == count) & (levels == width)]
-        found = bytes_at(window.data, alike, width)
-        if (found != found[0]).any():
+        level_bytes = bytes_at(window.data, alike, width)
+        if (level_bytes != level_bytes[0]).any():
             return False
-        said = (count, length, found[0].tobytes())
-        if said not in leaf.seen and not are_full(said[2], count, length, *deepest):
+        page_levels = (count, length, level_bytes[0].tobytes())
+        if page_levels not in leaf.full_levels and not are_full(page_levels[2], count, length, *deepest):
             return False
-        leaf.seen.add(said)
-    leaf.proven[some] = length
+        leaf.full_levels.add(page_levels)
+    leaf.proven[page_numbers] = length
     first, end = int(starts[0]), int(behind[0] + levels[0])
     leaf.begins[int(rows[0]), int(ends[0]) - first] = window.data[first:end].tobytes(), length
     return True
 
 
-def _as_before(leaf: Leaf, page: int, window: Window) -> int:
-    """The values per row of a page that begins as one did that was proven, with as many rows and bytes; else 0."""
+def _length_of_alike(leaf: Leaf, page: int, window: Window) -> int:
+    """The values per row of a page that has the first bytes of a proven one of as many rows and bytes; else 0."""
     first, end = leaf.firsts[page : page + 2].tolist()
     start, stop = int(leaf.starts[page]), int(leaf.stops[page])
     begin, length = leaf.begins.get((end - first, stop - start), (b"", 0))

@@ -1,7 +1,7 @@
-"""The headers of pages, as far as values are read out of them without Arrow: plain data pages of the first form.
+"""Parses the headers of plain data pages (version 1), whose values are read without Arrow.
 
-1. A header is believed as it stands in its page. What is not of this form, or has more in it (statistics), gives None.
-2. Headers that are written alike are read at once: only their numbers may differ, and not in width.
+1. Any other header, and one with optional parts such as statistics, gives None.
+2. Headers that differ only in their numbers, and not in the width of these, are parsed together.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ Headers: TypeAlias = tuple[Numbers, Numbers, Numbers, Numbers]
 
 _PLAIN, _RLE = 0, 3
 _LONGEST = 64  # bytes of a header without statistics
-_FORMS = 16  # of headers of different widths
-_NUMBER, _GOES_ON = 0x7F, 0x80  # what a byte has of a number, and whether there is another
-_FIELD, _RECORD, _RECORD_AFTER_SUM = 0x15, 0x2C, 0x1C  # how a number begins, and the record behind the sizes
+_FORMS = 16  # different headers among the pages of one read
+_NUMBER, _CONTINUES = 0x7F, 0x80  # bits of a varint's byte: its part of the number, and whether a byte follows
+_FIELD, _RECORD, _RECORD_AFTER_CRC = 0x15, 0x2C, 0x1C  # first bytes of a number, and of the record behind the sizes
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the header of a plain page says."""
+    """The parsed header of a plain page."""
 
     raw: bytes
-    size: int  # of what follows, unpacked
-    stored: int  # of what follows
+    size: int  # bytes of the page behind the header, uncompressed
+    stored: int  # as stored
     values: int
-    places: tuple[tuple[int, int], ...]  # of these three numbers, and of the checksum if there is one
+    places: tuple[tuple[int, int], ...]  # of these three numbers in `raw`, and of the checksum if there is one
 
     def are_alike(self, others: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Which of some headers differ from it in nothing but their numbers."""
+        """Which of some headers differ from this one only in their numbers."""
         compared = np.full(len(self.raw), 0xFF, np.uint8)
         for start, end in self.places:
-            compared[start:end] = _GOES_ON
+            compared[start:end] = _CONTINUES
         differs = (others ^ np.frombuffer(self.raw, np.uint8)) & compared
         alike: NDArray[np.bool_] = (differs == 0).all(axis=1)
         return alike
 
 
 def plain_header(data: NDArray[np.uint8], at: int, repetition: int, definition: int) -> Header | None:
-    """The header of a plain page that begins at a place; else None.
+    """The header of a plain page at an offset; None for any other page.
 
-    `repetition` and `definition` are the depths of the leaf; levels that it has must be in runs.
+    `repetition` and `definition` are the maximum levels of the leaf; its levels must be run-length encoded.
     """
     raw = data[at : at + _LONGEST].tobytes()
     try:
@@ -58,7 +58,7 @@ def plain_header(data: NDArray[np.uint8], at: int, repetition: int, definition: 
         total = end
         if raw[end] == _FIELD:
             _, total = _field(raw, end)
-        if raw[total] != (_RECORD if total == end else _RECORD_AFTER_SUM):
+        if raw[total] != (_RECORD if total == end else _RECORD_AFTER_CRC):
             return None
         values, inner = _field(raw, total + 1)
         places.append((total + 2, inner))
@@ -77,30 +77,30 @@ def plain_header(data: NDArray[np.uint8], at: int, repetition: int, definition: 
 
 
 def plain_headers(data: NDArray[np.uint8], at: Numbers, repetition: int, definition: int) -> Headers | None:
-    """Of plain pages where their headers end, their bytes unpacked and as stored, and their values; else None."""
-    found = np.empty((4, len(at)), np.int64)
-    left = np.arange(len(at))
+    """Header ends, uncompressed sizes, stored sizes and value counts of plain pages; None where a page is not plain."""
+    numbers = np.empty((4, len(at)), np.int64)
+    remaining = np.arange(len(at))
     for _ in range(_FORMS):
-        one = plain_header(data, int(at[left[0]]), repetition, definition)
-        if one is None:
+        header = plain_header(data, int(at[remaining[0]]), repetition, definition)
+        if header is None:
             return None
         try:
-            raw = bytes_at(data, at[left], len(one.raw))
+            raw = bytes_at(data, at[remaining], len(header.raw))
         except IndexError:
             return None
-        same = one.are_alike(raw)
-        here = left[same]
-        found[0, here] = at[here] + len(one.raw)
-        for row, (start, end) in enumerate(one.places[:3], 1):
-            found[row, here] = _numbers(raw[same, start:end])
-        left = left[~same]
-        if not len(left):
-            return found[0], found[1], found[2], found[3]
+        same = header.are_alike(raw)
+        here = remaining[same]
+        numbers[0, here] = at[here] + len(header.raw)
+        for row, (start, end) in enumerate(header.places[:3], 1):
+            numbers[row, here] = _numbers(raw[same, start:end])
+        remaining = remaining[~same]
+        if not len(remaining):
+            return numbers[0], numbers[1], numbers[2], numbers[3]
     return None
 
 
 def bytes_at(data: NDArray[np.uint8], at: Numbers, width: int) -> NDArray[np.uint8]:
-    """So many bytes at each place, one place after the other."""
+    """The `width` bytes at each offset, as a row each."""
     if not width:
         return np.empty((len(at), 0), np.uint8)
     every: NDArray[np.void] = np.ndarray((len(data) - width + 1,), f"V{width}", data.data, strides=(1,))
@@ -108,16 +108,16 @@ def bytes_at(data: NDArray[np.uint8], at: Numbers, width: int) -> NDArray[np.uin
 
 
 def _field(raw: bytes, at: int) -> tuple[int, int]:
-    """The number of a field that follows its forerunner, and where it ends."""
+    """The value of the next field, a number, and where it ends."""
     if raw[at] != _FIELD:
-        raise ValueError("a header is written otherwise")
+        raise ValueError("the header has another form")
     return thrift.signed(raw, at + 1)
 
 
 def _numbers(raw: NDArray[np.uint8]) -> Numbers:
-    """Numbers that are written in so many bytes each."""
-    found = np.zeros(len(raw), np.int64)
+    """Signed numbers from varints of the same width, a row each."""
+    numbers = np.zeros(len(raw), np.int64)
     for byte in range(raw.shape[1]):
-        found |= (raw[:, byte] & _NUMBER).astype(np.int64) << 7 * byte
-    signed: Numbers = found >> 1 ^ -(found & 1)
+        numbers |= (raw[:, byte] & _NUMBER).astype(np.int64) << 7 * byte
+    signed: Numbers = numbers >> 1 ^ -(numbers & 1)
     return signed

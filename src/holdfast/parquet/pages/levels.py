@@ -1,4 +1,4 @@
-"""The levels that stand before a page's values: which rows have one, and where rows begin."""
+"""Decodes the repetition and definition levels at the start of a page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from holdfast.parquet.pages import thrift
 
 
 def are_full(levels: bytes, rows: int, length: int, repetition: int, definition: int) -> bool:
-    """Whether the levels of a page say: so many rows, each of so many values, none of them null."""
+    """Whether the levels of a page stand for `rows` rows of `length` values each, none of them null."""
     count, at = rows * length, 0
     new_rows = np.arange(count) % length == 0
     for deepest, expected in (
@@ -18,32 +18,32 @@ def are_full(levels: bytes, rows: int, length: int, repetition: int, definition:
     ):
         if deepest:
             size = int.from_bytes(levels[at : at + 4], "little")
-            found = decoded(levels[at + 4 : at + 4 + size], deepest.bit_length(), count)
-            if found is None or not np.array_equal(found, expected):
+            actual = decoded(levels[at + 4 : at + 4 + size], deepest.bit_length(), count)
+            if actual is None or not np.array_equal(actual, expected):
                 return False
             at += 4 + size
     return at == len(levels)
 
 
 def decoded(runs: bytes, bits: int, count: int) -> NDArray[np.int64] | None:
-    """Levels from runs of one level and runs of packed ones; None where they are not as many as expected."""
-    parts, at, left = [], 0, count
+    """Levels from run-length and bit-packed runs; None where there are not `count` of them."""
+    parts, at, remaining = [], 0, count
     try:
-        while left > 0:
+        while remaining > 0:
             header, at = thrift.varint(runs, at)
             if header & 1:
                 size = (header >> 1) * bits
                 if size > len(runs) - at:
                     return None
                 packed = np.frombuffer(runs, np.uint8, size, at)
-                each = np.unpackbits(packed, bitorder="little").reshape(-1, bits)
-                part = (each << np.arange(bits)).sum(axis=1)
+                unpacked = np.unpackbits(packed, bitorder="little").reshape(-1, bits)
+                part = (unpacked << np.arange(bits)).sum(axis=1)
                 at += len(packed)
             else:
-                part = np.full(min(header >> 1, left), runs[at])
+                part = np.full(min(header >> 1, remaining), runs[at])
                 at += 1
-            parts.append(part[:left])
-            left -= len(part)
+            parts.append(part[:remaining])
+            remaining -= len(part)
     except (ValueError, IndexError):
         return None
     return np.concatenate(parts) if parts and at == len(runs) else None

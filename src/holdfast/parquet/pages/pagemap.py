@@ -1,12 +1,12 @@
-"""Where the pages of a file lie and which rows each holds, from its footer and page index.
+"""The offsets and rows of the pages of a Parquet file, from its footer and page index.
 
-1. A map says nothing of a chunk whose index it does not understand, and there is no map of a file whose footer it does
-   not understand: such are read by the plain reader.
-2. Of a chunk it does tell of, the pages follow each other without a gap from the first data page to the chunk's end,
-   and hold the rows of the row group from the first to the last; what comes before them is its dictionary.
-3. Only the pages of chunks that are asked for are looked at.
-4. Maps are kept by file, within a budget of memory; those of a store that lives in memory are not, because such a
-   store may have the name of another.
+1. A column whose page index has an unknown form has no map, nor has a file whose footer has: the plain reader reads
+   them.
+2. The pages of a mapped chunk follow each other without a gap from the first data page to the chunk's end, and hold the
+   rows of the row group from the first to the last; the bytes before them are its dictionary.
+3. The page index of a column is parsed when the column is first used.
+4. Maps are cached by file, within a budget of memory; maps of memory stores are not, because two of these may have one
+   name.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from holdfast.parquet.pages import thrift
-from holdfast.parquet.read import FileShape, shape_of
+from holdfast.parquet.read import FileColumns, file_columns
 
 TRAILER = 8  # the footer's length, then the magic
 _BUDGET = 256 << 20  # bytes of all maps of a process
-_LARGEST_INDEX = 64 << 20  # of one file; more is no index of pages that are worth reading one by one
+_LARGEST_INDEX = 64 << 20  # of one file; with more, pages are not worth reading one by one
 _ENTRY = 1000
-_PER_BYTE = 8  # what Arrow makes of a byte of a footer, roughly
-_LOCATION = (0x16, 0x15, 0x16)  # how the three fields of a page's place begin
+_PER_BYTE = 8  # bytes of memory that Arrow needs per byte of a footer, roughly
+_LOCATION = (0x16, 0x15, 0x16)  # first bytes of the three fields of a page location
 
 
 class Chunk(NamedTuple):
-    """What a footer says of one leaf in one row group; types, codecs and encodings as Parquet numbers them."""
+    """A column chunk in the footer; types, codecs and encodings have Parquet's numbers."""
 
     kind: int
     codec: int
@@ -57,35 +57,37 @@ class Leaf:
     starts: NDArray[np.int64]  # bytes of the file
     stops: NDArray[np.int64]
     chunks: tuple[Chunk | None, ...]  # by row group; None where that has no rows
-    proven: NDArray[np.int32]  # values per row of pages that `gather` has seen to be plain, 0 where it has not
-    seen: set[tuple[int, int, bytes]] = field(default_factory=set)  # rows, values per row and levels of full pages
-    begins: dict[tuple[int, int], tuple[bytes, int]] = field(default_factory=dict)  # of pages with so many rows and
-    # bytes (0: packed ones) how one began that has a value in every row, and how many in each
+    proven: NDArray[np.int32]  # values per row of pages that `gather` has found to be plain, 0 of the others
+    full_levels: set[tuple[int, int, bytes]] = field(
+        default_factory=set
+    )  # rows, values per row and levels of full pages
+    # By rows and bytes (0: compressed) of a page without nulls: its first bytes, and its values per row.
+    begins: dict[tuple[int, int], tuple[bytes, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PageMap:
-    """The footer of a file, taken apart."""
+    """The parsed footer of a file."""
 
-    shape: FileShape
-    levels: tuple[tuple[int, int], ...]  # of each leaf: how deep it repeats, and how deep it may be null
+    columns: FileColumns
+    levels: tuple[tuple[int, int], ...]  # maximum repetition and definition level of each leaf
     before: bytes  # of the footer, up to the number of rows
     after: bytes  # what a footer for some of the pages has behind its row groups
     starts: NDArray[np.int64]  # the first row of each row group, and the number of rows
-    places: tuple[tuple[int, ...], ...]  # by row group and leaf: where its metadata lies in `raw`
+    places: tuple[tuple[int, ...], ...]  # by row group and leaf: the offset of its metadata in `raw`
     raw: bytes  # the footer, up to the end of the row groups
-    index: bytes  # what lies before the footer, from `index_at` in the file on
+    index: bytes  # the bytes before the footer, from `index_at` in the file on
     index_at: int
-    known: dict[int, Leaf | None] = field(default_factory=dict)  # leaves that were looked at before
+    parsed: dict[int, Leaf | None] = field(default_factory=dict)
 
     def leaf(self, number: int) -> Leaf | None:
-        """The pages of a leaf; None where they are not understood."""
-        if number not in self.known:
+        """The pages of a leaf; None where their index has an unknown form."""
+        if number not in self.parsed:
             try:
-                self.known[number] = self._leaf(number)
+                self.parsed[number] = self._leaf(number)
             except (ValueError, IndexError, KeyError, TypeError):
-                self.known[number] = None
-        return self.known[number]
+                self.parsed[number] = None
+        return self.parsed[number]
 
     def _leaf(self, number: int) -> Leaf:
         chunks: list[Chunk | None] = []
@@ -111,7 +113,7 @@ class PageMap:
 
 
 def load_page_map(read: Callable[[int, int], bytes], size: int, *, guess: int) -> PageMap | None:
-    """The map of a file with so many bytes, of which `read` gives a stretch; None where it is not understood.
+    """The map of a file of `size` bytes, read by offset and length; None where the footer has an unknown form.
 
     Costs one read where footer and page index together have no more than `guess` bytes.
     """
@@ -127,7 +129,7 @@ def load_page_map(read: Callable[[int, int], bytes], size: int, *, guess: int) -
     raw = tail[footer_at - at : -TRAILER]
     try:
         file = pq.ParquetFile(pa.BufferReader(tail), coerce_int96_timestamp_unit="us")
-        before, raw, after, places, index_at = _taken_apart(raw)
+        before, raw, after, places, index_at = _parsed_footer(raw)
     except (ValueError, IndexError, pa.ArrowException, OSError):
         return None
     footer = file.metadata
@@ -141,7 +143,7 @@ def load_page_map(read: Callable[[int, int], bytes], size: int, *, guess: int) -
         (leaf.max_repetition_level, leaf.max_definition_level)
         for leaf in map(footer.schema.column, range(footer.num_columns))
     )
-    return PageMap(shape_of(file), levels, before, after, starts, places, raw, index, index_at)
+    return PageMap(file_columns(file), levels, before, after, starts, places, raw, index, index_at)
 
 
 def page_locations(index: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -150,8 +152,8 @@ def page_locations(index: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64], 
         raise ValueError("an offset index begins with its pages")
     count, kind, at = thrift.sequence_header(index, 1)
     data = np.frombuffer(index, np.uint8)
-    # A place has three fields, each a byte that names it and a number, and a byte that ends it: seven bytes without
-    # the bit that says that a number goes on. All places are read at once by these.
+    # A location has three fields, each of a byte that names it and a varint, and a byte that ends it: seven bytes
+    # without the continuation bit. These bytes delimit all locations at once.
     ends = np.flatnonzero(data[at:] < 0x80)[: count * 7] + at
     if kind != thrift.STRUCT or not count or len(ends) != count * 7:
         raise ValueError("an offset index is cut short")
@@ -162,13 +164,13 @@ def page_locations(index: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64], 
         regular &= (data[marks[:, 2 * i]] == _LOCATION[i]).all()
         regular &= (marks[:, 2 * i + 2] == marks[:, 2 * i + 1] + 1).all()
     if not regular:
-        raise ValueError("pages are not described as they are by every known writer")
+        raise ValueError("page locations have another form than those of every known writer")
     offsets, sizes, firsts = (thrift.varints(data, marks[:, 2 * i] + 1)[0] for i in range(3))
     return offsets, sizes, firsts
 
 
 class PageMaps:
-    """Maps of files, the least used of which go first."""
+    """A cache of the maps of files; the least recently used one is dropped first."""
 
     def __init__(self, budget: int = _BUDGET) -> None:
         self._budget = budget
@@ -177,23 +179,23 @@ class PageMaps:
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[type[PageMaps], tuple[int]]:
-        return PageMaps, (self._budget,)  # what travels to a task starts empty
+        return PageMaps, (self._budget,)  # in a task the cache starts empty
 
     def get(self, key: tuple[object, ...], make: Callable[[], PageMap | None]) -> PageMap | None:
-        """The map kept under a key, made where there is none; that a file has no map is kept as well."""
+        """The map cached under a key, created by `make` where there is none; that a file has no map is cached too."""
         with self._lock:
             if key in self._maps:
                 self._maps.move_to_end(key)
                 return self._maps[key]
-        made = make()
+        pages = make()
         with self._lock:
             if key not in self._maps:
-                self._held += _size(made)
-            self._maps[key] = made
+                self._held += _size(pages)
+            self._maps[key] = pages
             while self._held > self._budget:
                 _, dropped = self._maps.popitem(last=False)
                 self._held -= _size(dropped)
-        return made
+        return pages
 
 
 def _size(pages: PageMap | None) -> int:
@@ -201,9 +203,9 @@ def _size(pages: PageMap | None) -> int:
     return _ENTRY if pages is None else _ENTRY + len(pages.raw) * _PER_BYTE + len(pages.index) * 4
 
 
-def _taken_apart(raw: bytes) -> tuple[bytes, bytes, bytes, tuple[tuple[int, ...], ...], int | None]:
-    """A footer before its row groups and up to their end, what Arrow needs of the rest, where chunks are described, and
-    where in the file the first page index lies."""
+def _parsed_footer(raw: bytes) -> tuple[bytes, bytes, bytes, tuple[tuple[int, ...], ...], int | None]:
+    """The footer before its row groups and up to their end, what Arrow needs of the rest, the offsets of its chunks,
+    and the offset in the file of the first page index."""
     fields, _ = thrift.spans(raw, 0)
     if [number for number, _, _ in fields[:4]] != [1, 2, 3, 4]:
         raise ValueError("a footer has version, schema, rows and row groups first")
@@ -213,15 +215,15 @@ def _taken_apart(raw: bytes) -> tuple[bytes, bytes, bytes, tuple[tuple[int, ...]
     for _ in range(count):
         inside, at = thrift.spans(raw, at)
         columns = next(value for number, value, _ in inside if number == 1)
-        found, index_at = _chunk_places(raw, columns)
-        places.append(found)
+        chunk_places, index_at = _chunk_places(raw, columns)
+        places.append(chunk_places)
         firsts += index_at
     rest = {number: (value, end) for number, value, end in fields[4:]}
-    return raw[:before], raw[:after], _kept(raw, rest), tuple(places), min(firsts, default=None)
+    return raw[:before], raw[:after], _arrow_metadata(raw, rest), tuple(places), min(firsts, default=None)
 
 
-def _kept(raw: bytes, rest: Mapping[int, tuple[int, int]]) -> bytes:
-    """The Arrow schema and the name of the writer, by which Arrow goes; a file may have much else to say."""
+def _arrow_metadata(raw: bytes, rest: Mapping[int, tuple[int, int]]) -> bytes:
+    """The Arrow schema and the name of the writer, which are all that Arrow uses of the rest of a footer."""
     fields = []
     if 5 in rest:
         count, _, at = thrift.sequence_header(raw, rest[5][0])
@@ -248,7 +250,7 @@ def _chunk_places(raw: bytes, at: int) -> tuple[tuple[int, ...], list[int]]:
 
 
 def _chunk(raw: bytes, at: int, index_at: int) -> tuple[Chunk, slice]:
-    """What is said of a chunk, and where its offset index lies behind `index_at`."""
+    """A chunk, and the slice of its offset index behind `index_at`."""
     outer, _ = thrift.record(raw, at)
     if outer.keys() & {1, 8, 9}:
         raise ValueError("a chunk lies in another file, or is encrypted")
@@ -260,8 +262,8 @@ def _chunk(raw: bytes, at: int, index_at: int) -> tuple[Chunk, slice]:
     size = _int(facts[7])
     if start < 4 or size <= 0:
         raise ValueError("a chunk lies between the magic and the footer")
-    coded = frozenset(_int(e) for e in encodings)
-    chunk = Chunk(_int(facts[1]), _int(facts[4]), coded, _int(facts[5]), start, start + size, start)
+    encoded = frozenset(_int(e) for e in encodings)
+    chunk = Chunk(_int(facts[1]), _int(facts[4]), encoded, _int(facts[5]), start, start + size, start)
     return chunk, slice(index, index + length)
 
 

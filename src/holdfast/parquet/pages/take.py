@@ -1,12 +1,12 @@
-"""Single rows of data files, by position.
+"""Reads single rows of data files by their positions.
 
-1. What comes out equals what `read_batches` gives for the same rows, in the order asked: pick by pick, and within one
+1. The result equals that of `read_batches` for the same rows, in the requested order: pick by pick, and within a pick
    in the order of its positions, which may repeat.
-2. A position is physical, and what the task says is hidden has no say: who asks for a position has found its row.
-3. A position that the file does not have is Damaged, with the file's name.
-4. Only pages that hold a wanted row are read, where the file has an index of its pages and that is understood; other
-   files, and row groups too large to be held, are read batch by batch. Which way never changes the answer.
-5. A remote file costs one read for what its footer and page index say, once, and one for each stretch of pages.
+2. Hidden rows are returned too: a caller that names a position has checked that its row is live.
+3. A position beyond the end of a file is Damaged, with the file's name.
+4. Where the file has a page index of a known form, only pages that hold a wanted row are read; other files, and row
+   groups too large for memory, are read batch by batch, with the same result.
+5. A remote file costs one read for its footer and page index, which is cached, and one for each range of pages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from threading import Lock
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from holdfast.errors import Damaged
@@ -34,11 +33,12 @@ from holdfast.parquet.read import (
     FileTask,
     ReadSpec,
     StoredColumns,
-    blamed_on,
     blank,
+    file_columns,
+    naming_file,
+    open_parquet,
     opened,
     output_schema,
-    shape_of,
     stored_batches,
 )
 from holdfast.parquet.source import open_source
@@ -48,14 +48,14 @@ from holdfast.storage.base import NotFound, ObjectStore
 GUESS = 256 << 10  # bytes at the end of a remote file that mostly hold its footer and page index
 _LARGEST = 256 << 20  # bytes of one row group; beyond, it is read batch by batch
 _AHEAD = 256 << 20  # bytes of remote pages that are held at a time
-_TOGETHER = 4096  # rows of files whose texts are found together
-_KEPT = 256  # files whose columns are remembered
+_TOGETHER = 4096  # rows of files whose strings are found together
+_CACHED = 256  # files whose columns are cached
 _MAPS, _MAPPINGS = PageMaps(), Mappings()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pick:
-    """Rows of one file."""
+    """The positions of rows in one file."""
 
     store: ObjectStore
     key: str  # in the store
@@ -64,73 +64,73 @@ class Pick:
 
 
 class Taking:
-    """How rows with some columns are taken; what does not depend on the rows is worked out once for each file."""
+    """Reads rows with the columns of a spec; caches per file what does not depend on the rows."""
 
     def __init__(self, spec: ReadSpec) -> None:
         self.spec = spec
         self.schema = output_schema(spec)
-        self._columns: dict[str, _Columns] = {}  # by URI, the last come last
+        self._columns: dict[str, _Columns] = {}  # by URI, the newest last
         self._lock = Lock()
 
     def rows(self, picks: Sequence[Pick], *, parallel: int = 32) -> pa.Table:
-        """Rows of several files, in the order asked, with the columns of `output_schema(spec)`.
+        """Rows of several files, in the requested order, with the columns of `output_schema(spec)`.
 
         From a remote store at most `parallel` ranges are read at a time.
         """
-        asked = [pick for pick in picks if len(pick.positions)]
-        if all(pick.store.url == "file://" for pick in asked):
-            found = [batch for some in _grouped(asked) for batch in self._local(some)]
+        nonempty = [pick for pick in picks if len(pick.positions)]
+        if all(pick.store.url == "file://" for pick in nonempty):
+            batches = [batch for group in _grouped(nonempty) for batch in self._local(group)]
         else:
             with ThreadPoolExecutor(parallel) as pool:
-                found = list(self._remote(asked, pool))
-        return pa.Table.from_batches(found, schema=self.schema)
+                batches = list(self._remote(nonempty, pool))
+        return pa.Table.from_batches(batches, schema=self.schema)
 
     def _local(self, picks: Sequence[Pick]) -> list[pa.RecordBatch]:
-        """The rows of files of this machine."""
-        begun: list[_Reading | None] = []
+        """The rows of local files."""
+        readings: list[_Reading | None] = []
         for pick in picks:
             try:
                 version, data = _MAPPINGS.get(f"/{pick.key}")
-            except (OSError, ValueError):  # the plain reader says what is wrong with it
-                begun.append(None)
+            except (OSError, ValueError):  # the plain reader raises the error for it
+                readings.append(None)
                 continue
             plan = self._planned(pick, _MAPS.get(("file://", pick.key, version), partial(_mapped, data)))
-            begun.append(None if plan is None else _begin(plan, whole(data)))
-        _find_texts([reading for reading in begun if reading is not None])
-        return [self._finished(*each) for each in zip(picks, begun, strict=True)]
+            readings.append(None if plan is None else _begin(plan, whole(data)))
+        _find_texts([reading for reading in readings if reading is not None])
+        return [self._finished(*each) for each in zip(picks, readings, strict=True)]
 
     def _remote(self, picks: Sequence[Pick], pool: Executor) -> Iterator[pa.RecordBatch]:
-        """The rows of files that come over a network: what all need is asked for before the first is decoded."""
-        begun: deque[tuple[int, Callable[[], pa.RecordBatch]]] = deque()
+        """The rows of remote files; reads of all files are begun before the first one is decoded."""
+        pending: deque[tuple[int, Callable[[], pa.RecordBatch]]] = deque()
         held = 0
         for pick, (pages, data) in zip(picks, pool.map(_fetched_map, picks), strict=True):
-            size, answer = self._asked(pick, pages, data, pool)
-            begun.append((size, answer))
+            size, wait = self._begun(pick, pages, data, pool)
+            pending.append((size, wait))
             held += size
             while held > _AHEAD:
-                size, answer = begun.popleft()
+                size, wait = pending.popleft()
                 held -= size
-                yield answer()
-        for _, answer in begun:
-            yield answer()
+                yield wait()
+        for _, wait in pending:
+            yield wait()
 
-    def _asked(
+    def _begun(
         self, pick: Pick, pages: PageMap | None, data: bytes | None, pool: Executor
     ) -> tuple[int, Callable[[], pa.RecordBatch]]:
-        """Begin to read one file: how many bytes that may be, and what waits for its rows."""
+        """Begin to read one file; returns the bytes to read, and a function that waits for the rows."""
         plan = self._planned(pick, pages)
         if plan is None:
             plain = pool.submit(self._finished, pick, None)
             return pick.task.size or 0, plain.result
         if data is None:
-            starts, stops = plan.stretches()
+            starts, stops = plan.byte_ranges()
             size = int((stops - starts).sum())
             window = fetched(lambda at, length: pick.store.get_range(pick.key, at, length), starts, stops, pool)
         else:
-            in_hand = whole(np.frombuffer(data, np.uint8))
-            size, window = len(data), lambda: in_hand
+            loaded = whole(np.frombuffer(data, np.uint8))
+            size, window = len(data), lambda: loaded
 
-        def answer() -> pa.RecordBatch:
+        def wait() -> pa.RecordBatch:
             try:
                 reading = _begin(plan, window())
             except (NotFound, ValueError):
@@ -138,15 +138,15 @@ class Taking:
             _find_texts([reading])
             return self._finished(pick, reading)
 
-        return size, answer
+        return size, wait
 
     def _finished(self, pick: Pick, reading: _Reading | None) -> pa.RecordBatch:
-        with blamed_on(pick.task.uri):
-            found = None if reading is None else _read(reading, self.schema)
-            return _plain(self.spec, pick, self.schema) if found is None else found
+        with naming_file(pick.task.uri):
+            rows = None if reading is None else _read(reading, self.schema)
+            return _plain(self.spec, pick, self.schema) if rows is None else rows
 
     def _planned(self, pick: Pick, pages: PageMap | None) -> _Plan | None:
-        """How to read a file by its pages; None where it is to be read by row groups."""
+        """How to read a file by its pages; None where it must be read by row groups."""
         if pages is None or pick.task.format != "parquet":
             return None
         columns = self._columns.get(pick.task.uri)
@@ -154,7 +154,7 @@ class Taking:
             columns = _columns(self.spec, pick.task, pages)
             with self._lock:
                 self._columns[pick.task.uri] = columns
-                if len(self._columns) > _KEPT:
+                if len(self._columns) > _CACHED:
                     del self._columns[next(iter(self._columns))]
         wanted, back = _ascending(pick.positions)
         _check(wanted, columns.rows, pick.task.uri)
@@ -168,7 +168,7 @@ class Taking:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Columns:
-    """The columns of one file that are needed, by the ways they can be read."""
+    """The needed columns of one file, by the way each can be read."""
 
     task: FileTask
     pages: PageMap
@@ -180,7 +180,7 @@ class _Columns:
 
 
 def _columns(spec: ReadSpec, task: FileTask, pages: PageMap) -> _Columns:
-    stored = StoredColumns(pages.shape, spec, task)
+    stored = StoredColumns(pages.columns, spec, task)
     nodes = stored.needed.values()
     gathers = tuple(node for node in nodes if may_gather(pages, node))
     steps = tuple(node for node in nodes if may_step(pages, node))
@@ -193,120 +193,120 @@ class _Plan:
     """How to read the wanted rows of one file by its pages."""
 
     columns: _Columns
-    asked: NDArray[np.int64]
-    wanted: NDArray[np.int64]  # ascending, each once
-    back: NDArray[np.int64] | None  # from the wanted rows to those asked for; None: they are the same
-    cuts: tuple[Cut, ...]  # of columns that are neither gathered nor found by steps
+    requested: NDArray[np.int64]
+    wanted: NDArray[np.int64]  # the requested positions in ascending order, each once
+    back: NDArray[np.int64] | None  # indexes that turn `wanted` into `requested`; None: they are the same
+    cuts: tuple[Cut, ...]  # of columns that are neither gathered nor stepped through
 
-    def stretches(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The bytes of the file that are needed."""
+    def byte_ranges(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Starts and stops of the needed bytes of the file."""
         columns = self.columns
         cuts = (*self.cuts, *_cuts(columns.pages, (*columns.gathers, *columns.steps), self.wanted))
         if not cuts:
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        starts, stops = zip(*(each.stretches() for each in cuts), strict=True)
+        starts, stops = zip(*(each.byte_ranges() for each in cuts), strict=True)
         return np.concatenate(starts), np.concatenate(stops)
 
-    def as_asked(self, values: pa.Array) -> pa.Array:
-        """What the wanted rows have, for those asked for."""
+    def as_requested(self, values: pa.Array) -> pa.Array:
+        """The values of the wanted rows in the requested order."""
         return values if self.back is None else values.take(positions(self.back))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reading:
-    """Rows of one file on their way: columns that are there, by name, and texts that are yet to be found."""
+    """Rows of one file while they are read: finished columns by name, and strings still to be found."""
 
     plan: _Plan
     window: Window
-    found: dict[str, pa.Array]
+    columns: dict[str, pa.Array]
     texts: dict[str, Texts]
 
 
 def _begin(plan: _Plan, window: Window) -> _Reading:
-    """Gather what can be gathered, and unpack the pages of texts."""
-    columns, texts = plan.columns, dict[str, Texts | None]()
-    if len(plan.asked) == 1:
-        row = int(plan.asked[0])
-        found = {node.name: value_of(columns.pages, node, row, window) for node in columns.gathers}
-        found |= {node.name: text_of(columns.pages, node, row, window) for node in columns.steps}
+    """Gather what can be gathered, and decompress the pages of strings."""
+    stored, texts = plan.columns, dict[str, Texts | None]()
+    if len(plan.requested) == 1:
+        row = int(plan.requested[0])
+        columns = {node.name: value_of(stored.pages, node, row, window) for node in stored.gathers}
+        columns |= {node.name: text_of(stored.pages, node, row, window) for node in stored.steps}
     else:
-        found = {node.name: gathered(columns.pages, node, plan.asked, window) for node in columns.gathers}
-        texts = {node.name: unpacked(columns.pages, node, plan.wanted, window) for node in columns.steps}
+        columns = {node.name: gathered(stored.pages, node, plan.requested, window) for node in stored.gathers}
+        texts = {node.name: unpacked(stored.pages, node, plan.wanted, window) for node in stored.steps}
     return _Reading(
         plan,
         window,
-        {name: values for name, values in found.items() if values is not None},
+        {name: values for name, values in columns.items() if values is not None},
         {name: pages for name, pages in texts.items() if pages is not None},
     )
 
 
-def _find_texts(begun: Sequence[_Reading]) -> None:
-    """Find the texts of all files together."""
-    sought = [(reading, name, texts) for reading in begun for name, texts in reading.texts.items()]
-    found = stepped([texts for _, _, texts in sought]) if sought else None
-    for (reading, name, _), values in zip(sought, found or (), strict=found is not None):
-        reading.found[name] = reading.plan.as_asked(values)
+def _find_texts(readings: Sequence[_Reading]) -> None:
+    """Find the strings of all files together."""
+    searches = [(reading, name, texts) for reading in readings for name, texts in reading.texts.items()]
+    arrays = stepped([texts for _, _, texts in searches]) if searches else None
+    for (reading, name, _), values in zip(searches, arrays or (), strict=arrays is not None):
+        reading.columns[name] = reading.plan.as_requested(values)
 
 
 def _read(reading: _Reading, schema: pa.Schema) -> pa.RecordBatch | None:
-    """The rows, with what is still lacking put together from pages; None where Arrow makes nothing of these."""
-    plan, columns, found = reading.plan, reading.plan.columns, reading.found
-    if len(found) < len(columns.stored.needed):
-        refused = [node for node in (*columns.gathers, *columns.steps) if node.name not in found]
+    """The rows, with missing columns spliced from pages; None where Arrow cannot read these."""
+    plan, columns, arrays = reading.plan, reading.plan.columns, reading.columns
+    if len(arrays) < len(columns.stored.needed):
+        missing = [node for node in (*columns.gathers, *columns.steps) if node.name not in arrays]
         try:
-            cuts = (*plan.cuts, *_cuts(columns.pages, refused, plan.wanted))
+            cuts = (*plan.cuts, *_cuts(columns.pages, missing, plan.wanted))
             parts = spliced(columns.pages, cuts, plan.wanted, reading.window)
         except (pa.ArrowException, OSError, ValueError):
             return None
-        found |= {name: plan.as_asked(part) for name, part in parts.items()}
+        arrays |= {name: plan.as_requested(part) for name, part in parts.items()}
     names = list(columns.stored.needed)
-    rows = pa.RecordBatch.from_arrays([found[name] for name in names], names) if names else blank(len(plan.asked))
-    return columns.stored.made(rows, plan.asked, schema)
+    rows = pa.RecordBatch.from_arrays([arrays[name] for name in names], names) if names else blank(len(plan.requested))
+    return columns.stored.output(rows, plan.requested, schema)
 
 
 def _cuts(pages: PageMap, nodes: Iterable[Node], wanted: NDArray[np.int64]) -> tuple[Cut, ...]:
-    return tuple(found for node in nodes if (found := cut(pages, node, wanted)) is not None)
+    return tuple(each for node in nodes if (each := cut(pages, node, wanted)) is not None)
 
 
 def _grouped(picks: Sequence[Pick]) -> Iterator[Sequence[Pick]]:
-    """Picks in their order, so many together as hold not too many rows: their pages are in memory at a time."""
-    some: list[Pick] = []
+    """Picks in their order, in groups of at most _TOGETHER rows, whose pages are in memory together."""
+    group: list[Pick] = []
     rows = 0
     for pick in picks:
-        if some and rows + len(pick.positions) > _TOGETHER:
-            yield some
-            some, rows = [], 0
-        some.append(pick)
+        if group and rows + len(pick.positions) > _TOGETHER:
+            yield group
+            group, rows = [], 0
+        group.append(pick)
         rows += len(pick.positions)
-    if some:
-        yield some
+    if group:
+        yield group
 
 
 def _mapped(data: NDArray[np.uint8]) -> PageMap | None:
-    """The map of a file of this machine."""
+    """The map of a local file."""
     return load_page_map(lambda at, length: data[at : at + length].tobytes(), len(data), guess=GUESS)
 
 
 def _fetched_map(pick: Pick) -> tuple[PageMap | None, bytes | None]:
-    """The map of a remote file; where it is small and has to be read for that, also all of its bytes."""
+    """The map of a remote file, and all of its bytes where one read for the map returned them."""
     store, key = pick.store, pick.key
-    come: list[bytes] = []
+    reads: list[bytes] = []
 
     def read(at: int, length: int) -> bytes:
-        come.append(store.get_range(key, at, length))
-        return come[-1]
+        reads.append(store.get_range(key, at, length))
+        return reads[-1]
 
-    def made() -> PageMap | None:
+    def load() -> PageMap | None:
         try:
             size = store.head(key).size if pick.task.size is None else pick.task.size
             return load_page_map(read, size, guess=GUESS)
         except NotFound:
             return None
 
-    # Two stores in memory may have one name.
-    kept = not store.url.startswith("memory://")
-    pages = _MAPS.get((store.url, key, pick.task.size), made) if kept else made()
-    return pages, come[0] if len(come) == 1 and len(come[0]) == pick.task.size else None
+    # Two memory stores may have one name.
+    is_cached = not store.url.startswith("memory://")
+    pages = _MAPS.get((store.url, key, pick.task.size), load) if is_cached else load()
+    return pages, reads[0] if len(reads) == 1 and len(reads[0]) == pick.task.size else None
 
 
 def _plain(spec: ReadSpec, pick: Pick, schema: pa.Schema) -> pa.RecordBatch:
@@ -319,16 +319,16 @@ def _plain(spec: ReadSpec, pick: Pick, schema: pa.Schema) -> pa.RecordBatch:
         uri = pick.task.uri
         raise Damaged(f"{uri} holds fewer rows than its footer says; restore it, or write its rows anew", path=uri)
     rows = pa.concat_batches(parts)
-    return columns.made(rows if back is None else rows.take(positions(back)), pick.positions, schema)
+    return columns.output(rows if back is None else rows.take(positions(back)), pick.positions, schema)
 
 
 def _of_groups(
     source: pa.NativeFile, spec: ReadSpec, task: FileTask, wanted: NDArray[np.int64]
 ) -> tuple[StoredColumns, Sequence[pa.RecordBatch]]:
-    """The wanted rows of a Parquet file, of which only row groups that have one are read."""
-    with blamed_on(task.uri):
-        file = pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=isinstance(source, pa.PythonFile))
-    columns = StoredColumns(shape_of(file), spec, task)
+    """The wanted rows of a Parquet file, from the row groups that hold one."""
+    with naming_file(task.uri):
+        file = open_parquet(source)
+    columns = StoredColumns(file_columns(file), spec, task)
     groups = range(file.metadata.num_row_groups)
     starts = np.cumsum([0, *(file.metadata.row_group(g).num_rows for g in groups)])
     _check(wanted, int(starts[-1]), task.uri)
@@ -360,11 +360,11 @@ def _chosen(
         start = end
 
 
-def _ascending(asked: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
-    """Positions in order, each once, and how to come back from them; None where there is nothing to come back to."""
-    if (asked[1:] > asked[:-1]).all():
-        return asked, None
-    wanted, back = np.unique(asked, return_inverse=True)
+def _ascending(requested: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+    """Positions in order, each once, and the indexes that restore the requested order; None where it is the same."""
+    if (requested[1:] > requested[:-1]).all():
+        return requested, None
+    wanted, back = np.unique(requested, return_inverse=True)
     return wanted, back
 
 

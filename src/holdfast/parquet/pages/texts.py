@@ -1,13 +1,13 @@
-"""Texts of single rows taken out of their pages, without decoding the texts of other rows.
+"""Copies strings of single rows out of their pages, without decoding the strings of other rows.
 
-In a plain page every text stands behind its length, so that of a row is found by stepping over those before it. Pages
-are unpacked first; the steps are then made for the rows of all files and columns at once.
+In a plain page every string follows its length, so a row's string is found by stepping over those before it. Pages are
+decompressed first; then numpy makes the steps for the rows of all files and columns together.
 
-1. A page is used so only where its own header says that it is plain, it has the size it claims when unpacked, and its
-   levels tell which rows are null. Anything else is no error: the column is read another way.
-2. A text that is found lies inside its page.
-3. Bytes are what Arrow would make of them: no text is looked into.
-4. Only short pages are read so, and only where few of their texts are wanted; else decoding them is quicker.
+1. A page is read this way only where its header says that it is plain, it has the stated size when decompressed, and
+   its levels say which rows are null. Any other page gives None, and the column is read another way.
+2. A string lies inside its page.
+3. Strings are not checked for UTF-8, as in Arrow.
+4. Only short pages are read this way, and only if few of their strings are wanted; else decoding them is quicker.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ _TYPES = (pa.string(), pa.binary())
 _BYTE_ARRAY = 6
 _UNCOMPRESSED, _SNAPPY = 0, 1
 _PLAIN, _RLE, _BIT_PACKED = 0, 3, 4
-_LENGTH, _WIDTH = "<I", 4  # what stands before a text, and before levels
-_MOST_ROWS = 512  # of a page: so many steps at most
-_MOST_BYTES = 64 << 10  # of a page, unpacked
+_LENGTH, _WIDTH = "<I", 4  # the length before a string, and before levels
+_MOST_ROWS = 512  # of a page, and so steps
+_MOST_BYTES = 64 << 10  # of a page, decompressed
 _MOST_IN_ALL = 16 << 20  # of the pages of one column
-_DENSE = 4  # wanted texts of a page
+_DENSE = 4  # wanted strings of a page
 _LONGEST_NUMBER = 10  # bytes
 _LARGEST = 1 << 30  # bytes of all pages together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Texts:
-    """Unpacked pages of one column, and where in them, put behind each other, each text that is wanted is sought."""
+    """Decompressed pages of one column, and where in their concatenation the search for each wanted string begins."""
 
     type: pa.DataType
     pages: Sequence[Page]
     size: int  # of all pages
-    starts: Numbers  # where the first text of its page stands
-    ends: Numbers  # where its page ends
-    before: Numbers  # texts before it
-    null: NDArray[np.bool_] | None  # of each wanted row; those that are have no text here. None: no row is
+    starts: Numbers  # offset of the first string of its page
+    ends: Numbers  # offset of the end of its page
+    before: Numbers  # strings before it in its page
+    null: NDArray[np.bool_] | None  # which wanted rows are null; they have no entry above. None: no row is
 
 
 def may_step(pages: PageMap, node: Node) -> bool:
-    """Whether the footer lets texts of a column be found by steps; the pages themselves have the last word."""
+    """Whether the footer allows to step through a column's strings; its pages are checked later."""
     leaf = pages.leaf(node.leaf) if node.type in _TYPES else None
     if leaf is None or np.diff(leaf.firsts).max(initial=0) > _MOST_ROWS:
         return False
@@ -73,7 +73,7 @@ def may_step(pages: PageMap, node: Node) -> bool:
 
 
 def text_of(pages: PageMap, node: Node, row: int, window: Window) -> pa.Array | None:
-    """The text of one row; None where its page does not allow it."""
+    """The string of one row; None where its page does not allow it."""
     leaf = _leaf(pages, node)
     page = int(leaf.firsts.searchsorted(row, side="right")) - 1
     first, end = leaf.firsts[page : page + 2].tolist()
@@ -85,7 +85,7 @@ def text_of(pages: PageMap, node: Node, row: int, window: Window) -> pa.Array | 
     if len(header.raw) + header.stored != stop - start:
         return None
     packed = window.view[place + len(header.raw) : place + stop - start]
-    body = _body(leaf, packed, header.size)
+    body = _decompressed(leaf, packed, header.size)
     levels = None if body is None else _levels(leaf, [body], [header.values]) if optional else ([0], {})
     if body is None or levels is None:
         return None
@@ -106,7 +106,7 @@ def text_of(pages: PageMap, node: Node, row: int, window: Window) -> pa.Array | 
 
 
 def unpacked(pages: PageMap, node: Node, wanted: Numbers, window: Window) -> Texts | None:
-    """The pages of a column that hold wanted rows, which ascend; None where one of them does not allow it."""
+    """The pages of a column that hold wanted rows, which are sorted; None where one of them does not allow it."""
     leaf = _leaf(pages, node)
     page = leaf.firsts.searchsorted(wanted, side="right") - 1
     number = np.cumsum(np.append(False, page[1:] != page[:-1]))  # among the pages that are used
@@ -121,7 +121,9 @@ def unpacked(pages: PageMap, node: Node, wanted: Numbers, window: Window) -> Tex
     behind, sizes, stored, values = headers
     fits = (behind + stored == places + leaf.stops[used] - leaf.starts[used]) & (sizes <= _MOST_BYTES)
     fits &= values == leaf.firsts[used + 1] - leaf.firsts[used]
-    bodies = _bodies(leaf, window, behind, sizes, stored) if fits.all() and sizes.sum() <= _MOST_IN_ALL else None
+    bodies = (
+        _all_decompressed(leaf, window, behind, sizes, stored) if fits.all() and sizes.sum() <= _MOST_IN_ALL else None
+    )
     levels = None if bodies is None else _levels(leaf, bodies, values.tolist()) if optional else ([0], {})
     if bodies is None or levels is None:
         return None
@@ -136,7 +138,7 @@ def unpacked(pages: PageMap, node: Node, wanted: Numbers, window: Window) -> Tex
 
 
 def stepped(columns: Sequence[Texts]) -> list[pa.Array] | None:
-    """The wanted rows of each column; None where a page is not as it must be."""
+    """The wanted rows of each column; None where a page is malformed."""
     pages = [page for column in columns for page in column.pages]
     data = pages[0] if len(pages) == 1 else b"".join(pages)
     if len(data) > _LARGEST:
@@ -159,20 +161,20 @@ def stepped(columns: Sequence[Texts]) -> list[pa.Array] | None:
 
 def _leaf(pages: PageMap, node: Node) -> Leaf:
     leaf = pages.leaf(node.leaf)
-    assert leaf is not None, "a column whose texts are found by steps has known pages"
+    assert leaf is not None, "may_step is true of columns with mapped pages only"
     return leaf
 
 
-def _is_packed(leaf: Leaf) -> bool:
+def _is_compressed(leaf: Leaf) -> bool:
     return next(chunk.codec for chunk in leaf.chunks if chunk is not None) != _UNCOMPRESSED
 
 
-def _body(leaf: Leaf, packed: memoryview, size: int) -> Page | None:
-    """A page as it is when unpacked; None where it does not come out as long as it should."""
-    if not _is_packed(leaf):
+def _decompressed(leaf: Leaf, packed: memoryview, size: int) -> Page | None:
+    """A decompressed page; None where it has not the stated size."""
+    if not _is_compressed(leaf):
         return bytes(packed) if len(packed) == size else None
     try:
-        if thrift.varint(bytes(packed[:_LONGEST_NUMBER]), 0)[0] != size:  # Snappy tells it first
+        if thrift.varint(bytes(packed[:_LONGEST_NUMBER]), 0)[0] != size:  # Snappy stores the size first
             return None
         unpack: bytes = pa.Codec("snappy").decompress(packed, size, asbytes=True)
     except (pa.ArrowException, OSError, ValueError, IndexError):
@@ -180,15 +182,17 @@ def _body(leaf: Leaf, packed: memoryview, size: int) -> Page | None:
     return unpack
 
 
-def _bodies(leaf: Leaf, window: Window, behind: Numbers, sizes: Numbers, stored: Numbers) -> list[Page] | None:
-    """The same of many pages."""
+def _all_decompressed(
+    leaf: Leaf, window: Window, behind: Numbers, sizes: Numbers, stored: Numbers
+) -> list[Page] | None:
+    """Decompressed pages; None where one has not the stated size."""
     view = window.view
     packed: list[Page] = [view[a:b] for a, b in zip(behind.tolist(), (behind + stored).tolist(), strict=True)]
-    if not _is_packed(leaf):
+    if not _is_compressed(leaf):
         return packed if (sizes == stored).all() else None
     unpack = pa.Codec("snappy").decompress
     try:
-        # Snappy tells the length first, as a number that counts; it is read here as one with a sign.
+        # Snappy stores the length first, as an unsigned varint, which is read here as a signed one.
         if (thrift.varints(window.data, behind)[0] != (sizes >> 1 ^ -(sizes & 1))).any():
             return None
         return [unpack(page, size, asbytes=True) for page, size in zip(packed, sizes.tolist(), strict=True)]
@@ -199,57 +203,57 @@ def _bodies(leaf: Leaf, window: Window, behind: Numbers, sizes: Numbers, stored:
 def _levels(
     leaf: Leaf, bodies: Sequence[Page], rows: Sequence[int]
 ) -> tuple[list[int], dict[int, NDArray[np.bool_]]] | None:
-    """Where the texts of pages begin, and which rows have one, of pages where not all have."""
-    begin, present = [], {}
+    """Where the strings of each page begin, and by page with nulls which rows have one."""
+    starts, present = [], {}
     for number, (body, count) in enumerate(zip(bodies, rows, strict=True)):
-        known, _ = leaf.begins.get((count, 0), (b"", 0))
-        if known and body[: len(known)] == known:
-            begin.append(len(known))
+        prefix, _ = leaf.begins.get((count, 0), (b"", 0))
+        if prefix and body[: len(prefix)] == prefix:
+            starts.append(len(prefix))
             continue
         at = _WIDTH + int.from_bytes(body[:_WIDTH], "little")
-        found = decoded(bytes(body[_WIDTH:at]), 1, count)
-        if found is None:
+        definition = decoded(bytes(body[_WIDTH:at]), 1, count)
+        if definition is None:
             return None
-        begin.append(at)
-        if found.all():
+        starts.append(at)
+        if definition.all():
             leaf.begins[count, 0] = bytes(body[:at]), 1
         else:
-            present[number] = found.astype(np.bool_)
-    return begin, present
+            present[number] = definition.astype(np.bool_)
+    return starts, present
 
 
 def _nulls(number: Numbers, before: Numbers, present: Mapping[int, NDArray[np.bool_]]) -> NDArray[np.bool_]:
-    """Which rows are null, given the page and the place in it of each; of the others, count only texts before them."""
-    null = np.zeros(len(number), np.bool_)
-    for page, has in present.items():
+    """Which rows are null, given page and index of each; `before` of the others becomes the strings before them."""
+    nulls = np.zeros(len(number), np.bool_)
+    for page, is_present in present.items():
         here = slice(*np.searchsorted(number, (page, page + 1)))
-        null[here] = ~has[before[here]]
-        before[here] = np.cumsum(has)[before[here]] - 1
-    return null
+        nulls[here] = ~is_present[before[here]]
+        before[here] = np.cumsum(is_present)[before[here]] - 1
+    return nulls
 
 
 def _step(data: Page, at: Numbers, before: Numbers) -> Numbers:
-    """Move each place on by so many texts; gives where the text ends to which that leads."""
+    """Move each offset forward by `before` strings, in place; returns where the string at the new offset ends."""
     lengths: NDArray[np.uint32] = np.ndarray((max(len(data) - _WIDTH + 1, 0),), "<u4", data, strides=(1,))
     order = np.argsort(-before, kind="stable")
     moving = at[order]
     steps = int(before[order[0]]) if len(order) else 0
     for count in np.searchsorted(-before[order], -np.arange(steps)).tolist():  # rows with more texts before them
-        some = moving[:count]
-        some += lengths[some]
-        some += _WIDTH
+        still_moving = moving[:count]
+        still_moving += lengths[still_moving]
+        still_moving += _WIDTH
     at[order] = moving
     stops: Numbers = at + lengths[at] + _WIDTH
     return stops
 
 
 def _array(column: Texts, data: Page, bounds: NDArray[np.int32]) -> pa.Array:
-    """Texts between bounds, which ascend, and nulls where there are such."""
+    """A column of the strings between ascending bounds, and of nulls."""
     count = len(bounds)
     if not count:
-        assert column.null is not None, "a row that is not null has a text"
+        assert column.null is not None, "a row that is not null has a string"
         return pa.nulls(len(column.null), column.type)
-    # Between each text and the next one lies what is not wanted, as if it were a text as well.
+    # The bytes between a string and the next one are an entry of the array too, which `take` leaves out.
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
     array = pa.Array.from_buffers(column.type, 2 * count - 1, buffers)
     if column.null is None:

@@ -1,10 +1,9 @@
-"""Thrift's compact protocol, in which Parquet writes its footers, page headers and page indexes.
+"""Reads and writes Thrift's compact protocol, in which Parquet stores footers, page headers and page indexes.
 
-1. A record is read whole into its fields by number; a number that the reader does not know does no harm.
-2. What is no record of that protocol raises ValueError or IndexError; nothing is read beyond the bytes given.
-3. A count is believed only as far as bytes are left that could hold so many values, so that time and memory are in
-   proportion to the bytes given.
-4. What is written is canonical: fields in ascending order, numbers in their shortest form.
+1. A record is read into its fields by number; unknown numbers are kept.
+2. Malformed bytes raise ValueError or IndexError; nothing is read beyond the given bytes.
+3. A count larger than the bytes that follow raises ValueError, so that time and memory are in proportion to the bytes.
+4. Written records are canonical: fields in ascending order, numbers in their shortest form.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from numpy.typing import NDArray
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 _UUID = 13
-_DEEPEST = 32  # no record of Parquet is deeper; a crafted one shall not exhaust the stack
+_DEEPEST = 32  # no record of Parquet is deeper; a crafted one must not exhaust the stack
 
 Value: TypeAlias = "int | bool | bytes | list[Value] | dict[int, Value]"
 
 
 def record(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, Value], int]:
-    """The fields of the record at a place, and where it ends; maps and doubles come as their bytes."""
+    """The fields of the record at an offset, and where it ends; maps and doubles are returned as bytes."""
     if depth > _DEEPEST:
         raise ValueError("a record is too deep")
     fields: dict[int, Value] = {}
@@ -36,15 +35,15 @@ def record(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, Value], int]
 
 
 def spans(data: bytes, at: int) -> tuple[list[tuple[int, int, int]], int]:
-    """Where the fields of a record lie, each as its number, the start and end of its value, and the record's end."""
-    found: list[tuple[int, int, int]] = []
+    """The number, start and end of each field's value in a record, and where the record ends."""
+    fields: list[tuple[int, int, int]] = []
     number = 0
     while True:
         number, kind, at = _header(data, at, number)
         if not kind:
-            return found, at
+            return fields, at
         end = skip(data, at, kind)
-        found.append((number, at, end))
+        fields.append((number, at, end))
         at = end
 
 
@@ -72,7 +71,7 @@ def skip(data: bytes, at: int, kind: int, depth: int = 0) -> int:
 
 
 def sequence_header(data: bytes, at: int) -> tuple[int, int, int]:
-    """How many values a list has, of what kind, and where the first one lies."""
+    """The number and kind of a list's values, and the offset of the first one."""
     count, kind, at = data[at] >> 4, data[at] & 0x0F, at + 1
     if count == 15:
         count, at = varint(data, at)
@@ -82,7 +81,7 @@ def sequence_header(data: bytes, at: int) -> tuple[int, int, int]:
 
 
 def varints(data: NDArray[np.uint8], at: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Signed numbers at many places at once, and the places behind them."""
+    """The signed numbers at many offsets, and the offsets behind them."""
     value = np.zeros(len(at), np.uint64)
     at = at.copy()
     going = np.arange(len(at))
@@ -102,7 +101,7 @@ def number(value: int) -> bytes:
 
 
 def unsigned(value: int) -> bytes:
-    """A number that counts."""
+    """An unsigned number."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -112,27 +111,27 @@ def unsigned(value: int) -> bytes:
 
 
 def sequence(kind: int, values: Iterable[bytes]) -> bytes:
-    """A list of values that are written already."""
-    written = list(values)
-    few = len(written) < 15
-    head = bytes([len(written) << 4 | kind]) if few else bytes([0xF0 | kind]) + unsigned(len(written))
-    return head + b"".join(written)
+    """A list of encoded values."""
+    encoded = list(values)
+    few = len(encoded) < 15
+    head = bytes([len(encoded) << 4 | kind]) if few else bytes([0xF0 | kind]) + unsigned(len(encoded))
+    return head + b"".join(encoded)
 
 
 def struct(*fields: tuple[int, int, bytes]) -> bytes:
-    """A record of fields (number, kind, what is written), in ascending order, none 16 or more behind another."""
+    """A record of fields (number, kind, encoded value) in ascending order, none 16 or more after another."""
     out = bytearray()
     last = 0
-    for at, kind, written in fields:
+    for at, kind, encoded in fields:
         out.append(at - last << 4 | kind)
-        out += written
+        out += encoded
         last = at
     out.append(0)
     return bytes(out)
 
 
 def _header(data: bytes, at: int, last: int) -> tuple[int, int, int]:
-    """The number of a field, its kind (0 where the record ends), and where its value lies."""
+    """The number of a field, its kind (0 where the record ends), and the offset of its value."""
     byte = data[at]
     if not byte:
         return 0, 0, at + 1
@@ -192,13 +191,13 @@ def _bytes(data: bytes, at: int, length: int) -> tuple[bytes, int]:
 
 
 def signed(data: bytes, at: int) -> tuple[int, int]:
-    """The number at a place, and the place behind it."""
+    """The signed number at an offset, and the offset behind it."""
     value, at = varint(data, at)
     return value >> 1 ^ -(value & 1), at
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number that counts at a place, and the place behind it."""
+    """The unsigned number at an offset, and the offset behind it."""
     byte = data[at]
     at += 1
     if byte < 0x80:

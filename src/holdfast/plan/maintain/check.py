@@ -41,7 +41,7 @@ class Looker(Protocol):
     """What a check asks of a runner."""
 
     def look(self, asks: Asks) -> pa.Table:
-        """What the files say, with the columns of LOOKED."""
+        """What the files say, with the columns of INSPECTED."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

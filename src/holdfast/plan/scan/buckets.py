@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from holdfast.model.files import PARTITION, FileTable
 from holdfast.model.snapshot import Bucketed, Snapshot
-from holdfast.parquet.placing import shortest, unscaled
+from holdfast.parquet.partition_transforms import shortest, unscaled
 from holdfast.predicate.evaluate import as_array
 from holdfast.predicate.records import And, Column, Compare, In, Op, Or, Predicate, Value, pushed
 from holdfast.schema.arrow import arrow_type

@@ -44,7 +44,7 @@ def read_spec(plan: ScanPlan, *, batch_rows: int = BATCH_ROWS, gone: tuple[Equal
         has_gaps=identity is not None and identity.has_gaps,
         tuple_type=None if placement is None else placement.tuple_type,
         identities={} if placement is None else dict(placement.identities),
-        gone=gone,
+        equality_deletes=gone,
         metadata=dict(plan.metadata),
         batch_rows=batch_rows,
     )

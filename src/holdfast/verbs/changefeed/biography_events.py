@@ -24,7 +24,7 @@ from holdfast.model.files import FileTable
 from holdfast.model.publication import PUBLISHES
 from holdfast.model.snapshot import LoadHidden, Snapshot
 from holdfast.model.touch import Touch, Trail
-from holdfast.parquet.pages.find import Carrier, Spot, find_row
+from holdfast.parquet.pages.find import CandidateFile, RowPosition, find_row
 from holdfast.plan.changefeed.biography import Biography, Event, What
 from holdfast.storage.arrays import mask, strings, truths
 from holdfast.storage.open import is_there, place
@@ -78,10 +78,10 @@ class _Follower:
             key, spot = file["key"], self._find(file)
             if spot is None:
                 continue
-            hides = self._hides(files, key, spot.position) if isinstance(spot, Spot) else None
+            hides = self._hides(files, key, spot.position) if isinstance(spot, RowPosition) else None
             if hides is None:
                 gone = key
-            if not isinstance(spot, Spot):
+            if not isinstance(spot, RowPosition):
                 continue
             self.places[key] = spot.position
             if hides is False:
@@ -141,7 +141,7 @@ class _Follower:
             return
         for file in self._possible(touch.added, carriers=False):
             match self._find(file):
-                case Spot(position, _):
+                case RowPosition(position, _):
                     detail = ""
                 case None:
                     continue
@@ -158,7 +158,7 @@ class _Follower:
         unclear = None
         for file in self._possible(touch.added, carriers=True):
             match self._find(file):
-                case Spot(position, _):
+                case RowPosition(position, _):
                     self.places[file["key"]], self.at = position, _logical(file)
                     self._happened(what, touch, file["key"], position)
                     return
@@ -179,7 +179,7 @@ class _Follower:
             if file["key"] in self.places:
                 continue
             match self._find(file):
-                case Spot(position, version):
+                case RowPosition(position, version):
                     self._resolve()
                     self.places[file["key"]], self.at = position, _logical(file)
                     what = What.CHANGED if version == touch.version else What.MOVED
@@ -213,7 +213,7 @@ class _Follower:
         """The row in the newest version, where its way there cannot be followed."""
         for file in self._possible(self.snapshot.files, carriers=True):
             spot = self._find(file)
-            if isinstance(spot, Spot) and self._hides(self.snapshot.files, file["key"], spot.position) is False:
+            if isinstance(spot, RowPosition) and self._hides(self.snapshot.files, file["key"], spot.position) is False:
                 self.places[file["key"]], self.at = spot.position, _logical(file)
                 detail = "" if spot.version is None else f"last changed in version {spot.version}"
                 now = f"in version {self.snapshot.version}"
@@ -260,11 +260,11 @@ class _Follower:
             return None
         return hidden is not None and position in hidden
 
-    def _find(self, file: dict[str, Any]) -> Spot | Damaged | None:
+    def _find(self, file: dict[str, Any]) -> RowPosition | Damaged | None:
         """The row in a file; the error where the file is not there."""
         location, identity = self.snapshot.location, self.snapshot.identity
         store, key = place(location, file["key"])
-        carrier = Carrier(
+        carrier = CandidateFile(
             key,
             file["size"],
             file["base_row_id"],

@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from holdfast.errors import MissingFile
 from holdfast.model.commits import CommitRange
 from holdfast.model.snapshot import LoadHidden
-from holdfast.parquet.origin import carried
-from holdfast.parquet.pages.footer import read_footer
+from holdfast.parquet.pages.footer import read_footer, value_count
 from holdfast.plan.changefeed.moves import Moves
 from holdfast.plan.changefeed.query import ChangeQuery, ChangesPlan, Origins, change_scope
 from holdfast.storage.open import missing, place
@@ -48,7 +47,7 @@ def _origins(commit_range: CommitRange, files: pa.Table) -> Mapping[str, Origins
         key, size = file
         store, name = place(commit_range.after.location, key)
         footer = read_footer(store, name, size)
-        with_id, with_version = carried(footer, id_column), carried(footer, version_column)
+        with_id, with_version = value_count(footer, id_column), value_count(footer, version_column)
         if with_id is None or with_version is None:
             return key, None
         return key, Origins(footer.num_rows, with_id, with_version)

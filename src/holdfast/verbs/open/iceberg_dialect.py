@@ -121,11 +121,11 @@ class IcebergDialect(Dialect):
             version_field=None if identity is None else identity.version_field,
             stats_leaves=tuple(ids),
             string_prefix=_PREFIX,
-            measures=ids,
+            metric_ids=ids,
             codec=_CODECS[codec],
             target_bytes=number(TARGET_BYTES, properties.get(TARGET_BYTES, str(_TARGET))),
             prefix=DATA_FOLDER,
-            placed_by=placed_by(spec, shape.schema),
+            transforms=placed_by(spec, shape.schema),
             random_prefix=4 if truth(properties.get("write.object-storage.enabled")) else 0,
         )
         return Storing(data, None, properties)

@@ -49,7 +49,7 @@ from holdfast.env import system
 from holdfast.errors import Unsupported
 from holdfast.model.mutation import STAGED
 from holdfast.model.snapshot import Snapshot
-from holdfast.parquet.carried import Carried
+from holdfast.parquet.carried import CarriedIdNotes
 from holdfast.parquet.fit import VOID
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.dml.arithmetic import live_rows
@@ -135,7 +135,7 @@ class SparkChanger:
             placed = work.keep or matched.gathered or _is_dense(work, found.rows)
             out = made.frame.coalesce(1) if work.together else made.frame if placed else self._placed(made.frame, spec)
             out = _by_partition(out.select(*columns, *addresses), spec, by_id=work.by_id)
-        notes = None if spec.id_column is None else Carried
+        notes = None if spec.id_column is None else CarriedIdNotes
         return self._run(out, task.BatchLayout(spec, feed, len(stored), only, notes), work.target.snapshot, work)
 
     def insert(self, work: Insertion) -> Inserted:

@@ -24,7 +24,7 @@ from pyspark import TaskContext
 
 from holdfast.engines.spark.session.carry import TaskFunction
 from holdfast.model.mutation import STAGED
-from holdfast.parquet.carried import Carried
+from holdfast.parquet.carried import CarriedIdNotes
 from holdfast.parquet.write import RowWriter, WriteSpec, file_names
 from holdfast.storage.sink import FileSink
 
@@ -55,7 +55,7 @@ class BatchLayout:
     feed: WriteSpec | None = None
     stored: int = 0  # columns to store
     only: int | None = None  # what becomes of every row, where a batch does not say it of each
-    notes: type[Carried] | None = None  # notes which rows keep their ids; None: none does
+    notes: type[CarriedIdNotes] | None = None  # notes which rows keep their ids; None: none does
 
 
 @dataclass

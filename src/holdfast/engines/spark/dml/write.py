@@ -22,7 +22,7 @@ from holdfast.engines.spark.types import named, spark_struct
 from holdfast.env import system
 from holdfast.errors import Unsupported
 from holdfast.model.mutation import STAGED
-from holdfast.parquet.carried import Carried
+from holdfast.parquet.carried import CarriedIdNotes
 from holdfast.parquet.fit import VOID
 from holdfast.parquet.write import WriteSpec, file_names, write_batches
 from holdfast.schema.types import LONG, STRING, Field, Map
@@ -60,7 +60,7 @@ def write_frame(df: DataFrame, spec: WriteSpec, location: Location) -> pa.Table:
         rows = rows.sortWithinPartitions(*(plain[name] for name in spec.partition_columns))
     sink = open_sink(replace(location, store=store), system().now_ms)
     needs = ("numpy", "obstore") if isinstance(store, RemoteStore) else ("numpy",)
-    notes = None if spec.id_column is None else Carried
+    notes = None if spec.id_column is None else CarriedIdNotes
     task = by_value(_writer(spec, sink, notes), needs, work="write this table")
     # As many rows as there are files.
     return rows.mapInArrow(task, spark_struct(_ANSWER)).toArrow().cast(STAGED)
@@ -79,7 +79,7 @@ def gathered(df: DataFrame, spec: WriteSpec) -> DataFrame:
     return df.hint("rebalance", *spec.partition_columns)
 
 
-def _writer(spec: WriteSpec, sink: FileSink, notes: type[Carried] | None) -> TaskFunction:
+def _writer(spec: WriteSpec, sink: FileSink, notes: type[CarriedIdNotes] | None) -> TaskFunction:
     """What a task does."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from holdfast.engines.spark.session.carry import TaskFunction, by_value, carried
 from holdfast.engines.spark.session.progress import tasks
 from holdfast.engines.spark.types import spark_struct
-from holdfast.parquet.inspect import LOOKED, FooterRequest, look
+from holdfast.parquet.inspect import INSPECTED, FooterRequest, inspect_file
 from holdfast.plan.maintain.check import Asks
 from holdfast.schema.types import LONG, STRING, Field, Primitive
 from holdfast.storage.base import ObjectStore
@@ -48,10 +48,12 @@ class SparkLooker:
     spark: SparkSession
 
     def look(self, asks: Asks) -> pa.Table:
-        """What the files say, with the columns of LOOKED."""
+        """What the files say, with the columns of INSPECTED."""
         own = [ask for store, ask in asks.files if store is asks.store]
-        others = [asdict(look(store, ask, asks.id_column)) for store, ask in asks.files if store is not asks.store]
-        found = [pa.Table.from_pylist(others, LOOKED)]
+        others = [
+            asdict(inspect_file(store, ask, asks.id_column)) for store, ask in asks.files if store is not asks.store
+        ]
+        found = [pa.Table.from_pylist(others, INSPECTED)]
         if own:
             found.append(self._in_tasks(asks, own))
         return pa.concat_tables(found)
@@ -63,7 +65,7 @@ class SparkLooker:
         listed = self.spark.createDataFrame(pa.Table.from_pylist([asdict(ask) for ask in own], _ASKED))
         spread = listed.repartition(min(len(own), _MOST_TASKS))
         with tasks(self.spark, "looking at files"):
-            return spread.mapInArrow(task, spark_struct(_ANSWER)).toArrow().cast(LOOKED)  # one row per file
+            return spread.mapInArrow(task, spark_struct(_ANSWER)).toArrow().cast(INSPECTED)  # one row per file
 
 
 def _looking(store: ObjectStore, id_column: str | None) -> TaskFunction:
@@ -71,7 +73,9 @@ def _looking(store: ObjectStore, id_column: str | None) -> TaskFunction:
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            seen = [asdict(look(store, FooterRequest(**row), id_column)) for row in batch.to_pylist()]  # one per file
-            yield pa.RecordBatch.from_pylist(seen, LOOKED)
+            seen = [
+                asdict(inspect_file(store, FooterRequest(**row), id_column)) for row in batch.to_pylist()
+            ]  # one per file
+            yield pa.RecordBatch.from_pylist(seen, INSPECTED)
 
     return run

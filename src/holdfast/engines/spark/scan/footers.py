@@ -30,7 +30,7 @@ from holdfast.model.files import FileTable
 from holdfast.model.snapshot import Resolve, Snapshot
 from holdfast.parquet.orc import OrcFile
 from holdfast.parquet.pages.footer import Node, columns, read_footer
-from holdfast.parquet.read import blamed_on
+from holdfast.parquet.read import naming_file
 from holdfast.parquet.source import open_source
 from holdfast.schema.types import LONG, STRING, Array, DataType, Decimal, Field, Map, Primitive, Struct, physical
 from holdfast.storage.base import ObjectStore
@@ -173,7 +173,7 @@ def _footers(snapshot: Snapshot, files: FileTable) -> list[tuple[Node, ...]]:
         return columns(footer.schema.to_arrow_schema())
 
     def read_orc(store: ObjectStore, name: str, size: int) -> tuple[Node, ...]:
-        with blamed_on(f"{store.url}/{name}"):
+        with naming_file(f"{store.url}/{name}"):
             return OrcFile(open_source(store, name, size)).nodes
 
     if len(_REMEMBERED) + len(files) > _REMEMBERED_AT_MOST:

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holdfast.parquet.placing import shortest
+from holdfast.parquet.partition_transforms import shortest
 
 _LAYOUTS = {"int": "<i", "long": "<q", "float": "<f", "double": "<d"}
 

@@ -18,17 +18,17 @@ from holdfast.formats.iceberg.commit.avro_schemas import decimal_bytes, safe_nam
 from holdfast.formats.iceberg.metadata.manifests import DATA_FILE
 from holdfast.formats.iceberg.metadata.partition_spec import PartitionSpec
 from holdfast.formats.iceberg.metadata.row_id_metrics import row_id_metrics
-from holdfast.parquet.placing import PlacedBy, unscaled
+from holdfast.parquet.partition_transforms import PartitionTransform, unscaled
 from holdfast.schema.types import Struct
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 
 
-def placed_by(spec: PartitionSpec, schema: Struct) -> tuple[PlacedBy, ...]:
+def placed_by(spec: PartitionSpec, schema: Struct) -> tuple[PartitionTransform, ...]:
     """How rows are placed by a spec; a void field says nothing of where they go."""
     found = dict(_by_id(schema))
     return tuple(
-        PlacedBy(*found[f.source_id], f.transform.kind, f.transform.parameter, str(f.field_id), f.name)
+        PartitionTransform(*found[f.source_id], f.transform.kind, f.transform.parameter, str(f.field_id), f.name)
         for f in spec.fields
         if f.transform.kind != "void"
     )

@@ -1,11 +1,10 @@
-"""What a data file holds of each field, by field id: the text that a format with field ids makes its metrics of.
+"""The metrics of a data file by field id (counts, nulls, bounds, NaNs), from which Iceberg's manifests are written.
 
-Runs in this process and inside Spark tasks, where it is pickled by value: it imports only Arrow, numpy and modules
-below its own storey.
+Spark tasks pickle this module by value: it imports only Arrow, numpy and modules of lower layers.
 
-1. Every value lies within its bounds, and bounds are bytes: numbers little-endian, decimals big-endian and short,
-   texts UTF-8 and cut to a prefix, where a cut maximum ends in a character one higher.
-2. What cannot be said is left out: a maximum beside NaN, a prefix that nothing sorts above.
+1. Every value lies within its bounds, which are bytes: numbers little-endian, decimals big-endian and in as few bytes
+   as possible, strings as a UTF-8 prefix. A truncated maximum has its last character raised by one.
+2. A bound that is not known is left out: a maximum beside NaN, a prefix that nothing sorts above.
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from holdfast.parquet.stats import StatsGatherer
+from holdfast.parquet.partition_transforms import shortest
+from holdfast.parquet.stats import RawBound, StatsGatherer
 from holdfast.schema.stats_leaves import LeafPath
 from holdfast.schema.types import DataType, Decimal, Primitive
 
@@ -35,11 +35,11 @@ _FLOATS = (Primitive("float"), Primitive("double"))
 _HIGHEST, _SURROGATES, _ABOVE_SURROGATES = 0x10FFFF, 0xD800, 0xE000
 
 
-def measured(
+def field_metrics(
     gatherer: StatsGatherer, footer: pq.FileMetaData, ids: Mapping[LeafPath, int], *, string_prefix: int
 ) -> str:
-    """Per field id: values, nulls, lowest and highest as hex, NaNs; null where it is not known."""
-    told: dict[str, list[Any]] = {}
+    """JSON that has per field id the values, nulls, lower and upper bound in hex, and NaNs; null where not known."""
+    metrics: dict[str, list[Any]] = {}
     for leaf, nulls, bounds, has_nan in gatherer.leaves(footer):
         number = ids.get(leaf.path)
         if number is None:
@@ -47,11 +47,11 @@ def measured(
         low = None if bounds is None else _bound(bounds[0], leaf.type, string_prefix, is_maximum=False)
         high = None if bounds is None or has_nan else _bound(bounds[1], leaf.type, string_prefix, is_maximum=True)
         nans = 0 if leaf.type in _FLOATS and not has_nan else None
-        told[str(number)] = [footer.num_rows, nulls, *(None if b is None else b.hex() for b in (low, high)), nans]
-    return json.dumps(told, separators=(",", ":"))
+        metrics[str(number)] = [footer.num_rows, nulls, *(None if b is None else b.hex() for b in (low, high)), nans]
+    return json.dumps(metrics, separators=(",", ":"))
 
 
-def _bound(raw: Any, type_: DataType, prefix: int, *, is_maximum: bool) -> bytes | None:
+def _bound(raw: RawBound, type_: DataType, prefix: int, *, is_maximum: bool) -> bytes | None:
     match type_:
         case Decimal():
             return shortest(int(raw))
@@ -66,14 +66,8 @@ def _bound(raw: Any, type_: DataType, prefix: int, *, is_maximum: bool) -> bytes
             return None
 
 
-def shortest(number: int) -> bytes:
-    """Two's complement, the highest byte first, in as few bytes as hold it."""
-    bits = (number if number >= 0 else ~number).bit_length() + 1
-    return number.to_bytes((bits + 7) // 8, "big", signed=True)
-
-
 def _cut(text: str, *, is_maximum: bool) -> bytes | None:
-    """A prefix; as a maximum, one whose last character that can is one higher."""
+    """A prefix as a bound; in a maximum the last character that can be is raised by one. None: there is no bound."""
     if not is_maximum:
         return text.encode()
     for at in range(len(text) - 1, -1, -1):

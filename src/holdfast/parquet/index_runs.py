@@ -1,14 +1,14 @@
-"""Sorted runs of index entries as Parquet files, and the sparse level above them. Runs in this process and in tasks.
+"""Writes sorted runs of index entries as Parquet files, with a table of the key range of each block.
 
-A run holds entries in the order of their keys, cut into blocks: a row group each. Of every block the first and the last
-key are told beside the run, so that a lookup reads only the blocks that may hold its key.
+A run holds entries in the order of their keys, in blocks of one row group each. The first and the last key of every
+block are kept beside the run, so that a lookup reads only the blocks that may hold its key.
 
     entries    key0 ... keyN, row_id, row_commit_version                one row per row of the table
     bitmaps    key0 ... keyN, row_commit_version, row_ids, rows         one row per key and version: for few keys
 
-1. Null keys come first in a block and count in `nulls`; `first` and `last` are of the others, null where there are
-   none.
-2. Every page has a checksum, which reading verifies; the footer's is told beside the run.
+1. Null keys come first in a block and count in `nulls`; `first` and `last` are keys that are not null, or null where
+   the block has none.
+2. Every page has a checksum, which readers verify; that of the footer is kept beside the run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TAIL = 8  # bytes at the end of a Parquet file: the length of the footer, and t
 
 @dataclass(frozen=True)
 class EntryRun:
-    """A run that is complete: its bytes, its blocks, and what it holds."""
+    """A complete run: the bytes of its file, its blocks, and what it holds."""
 
     data: bytes
     top: pa.Table  # with the columns of `top_schema`
@@ -52,12 +52,12 @@ class EntryRun:
 
 
 def key_names(count: int) -> list[str]:
-    """The columns of a key."""
+    """The names of a key's columns."""
     return [f"key{n}" for n in range(count)]
 
 
 def top_schema(types: Sequence[pa.DataType]) -> pa.Schema:
-    """What is told of blocks, given the types of the key's columns."""
+    """The schema of the table of blocks, given the types of the key's columns."""
     key = pa.int64() if is_coded(types) else pa.binary()
     return pa.schema(
         [
@@ -74,8 +74,7 @@ def top_schema(types: Sequence[pa.DataType]) -> pa.Schema:
 
 def entry_runs(rows: pa.Table, keys: int) -> Iterator[EntryRun]:
     """Runs of entries from rows in any order: key columns, row id and version, in this order."""
-    found = keys_of(rows.columns[:keys])
-    order = found.order()
+    order = keys_of(rows.columns[:keys]).order()
     names = [*key_names(keys), ROW_ID, VERSION]
     ordered = rows.rename_columns(names).take(pa.array(order))
     for start in range(0, len(order), RUN_ROWS):
@@ -85,9 +84,9 @@ def entry_runs(rows: pa.Table, keys: int) -> Iterator[EntryRun]:
 
 
 def bitmap_run(batches: Iterable[pa.Table], keys: int) -> EntryRun | None:
-    """One run of bitmaps from rows in any order; None where there are none. Memory goes by keys, not by rows."""
-    held: dict[tuple[Any, int], BitMap64] = {}
-    samples: list[pa.Table] = []  # a row of each key and version, in the order of `held`
+    """One run of bitmaps from rows in any order; None where there are none. Memory grows with keys, not with rows."""
+    bitmaps: dict[tuple[Any, int], BitMap64] = {}
+    samples: list[pa.Table] = []  # a row of each key and version, in the order of `bitmaps`
     for rows in batches:
         named = rows.rename_columns([*key_names(keys), ROW_ID, VERSION]).combine_chunks()
         groups = named.group_by([*key_names(keys), VERSION], use_threads=False).aggregate([(ROW_ID, "list")])
@@ -100,16 +99,16 @@ def bitmap_run(batches: Iterable[pa.Table], keys: int) -> EntryRun | None:
         new = np.zeros(len(lists), bool)
         for at, key in enumerate(which):  # one per key and version among the rows
             ids = BitMap64(values[ends[at] : ends[at + 1]].astype(np.uint64))
-            known = held.get(key)
-            new[at] = known is None
-            held[key] = ids if known is None else known | ids
+            existing = bitmaps.get(key)
+            new[at] = existing is None
+            bitmaps[key] = ids if existing is None else existing | ids
         samples.append(plain.filter(pa.array(new)))
-        if len(held) > MOST_BITMAPS:
+        if len(bitmaps) > MOST_BITMAPS:
             raise Invalid(
                 f"a bitmap index is for few different keys, and here are more than {MOST_BITMAPS} of keys and commit "
                 "versions: leave kind= out"
             )
-    return _bitmaps(pa.concat_tables(samples).combine_chunks(), list(held.values()), keys) if held else None
+    return _bitmaps(pa.concat_tables(samples).combine_chunks(), list(bitmaps.values()), keys) if bitmaps else None
 
 
 def footer_sum(data: bytes) -> int:
@@ -119,7 +118,6 @@ def footer_sum(data: bytes) -> int:
 
 
 def _bitmaps(samples: pa.Table, bitmaps: Sequence[BitMap64], keys: int) -> EntryRun:
-    """One row per key and version."""
     for ids in bitmaps:
         ids.run_optimize()
     table = samples.append_column(ROW_IDS, pa.array([ids.serialize() for ids in bitmaps], pa.binary()))
@@ -149,25 +147,27 @@ def _run(table: pa.Table, keys: int, counts: NDArray[np.int64], low_id: int, hig
 
 
 def _encodings(schema: pa.Schema) -> dict[str, str]:
-    found = {}
+    encodings = {}
     for field in schema:
         if pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type) or pa.types.is_date(field.type):
-            found[field.name] = "DELTA_BINARY_PACKED"
+            encodings[field.name] = "DELTA_BINARY_PACKED"
         elif pa.types.is_string(field.type) or (pa.types.is_binary(field.type) and field.name != ROW_IDS):
-            found[field.name] = "DELTA_BYTE_ARRAY"
-    found.pop(VERSION, None)
-    return found
+            encodings[field.name] = "DELTA_BYTE_ARRAY"
+    encodings.pop(VERSION, None)
+    return encodings
 
 
 def _top(table: pa.Table, keys: int, types: Sequence[pa.DataType], counts: NDArray[np.int64]) -> pa.Table:
-    found = keys_of(table.columns[:keys])
+    sorted_keys = keys_of(table.columns[:keys])
     starts = np.arange(0, table.num_rows, BLOCK_ROWS)
     ends = np.minimum(starts + BLOCK_ROWS, table.num_rows)
-    nulls = np.array([int(found.null[a:b].sum()) for a, b in zip(starts, ends, strict=True)], np.int64)  # per block
-    kept = starts + nulls < ends
-    firsts = np.where(kept, starts + nulls, 0)
-    lasts = np.where(kept, ends - 1, 0)
-    values = found.values
+    nulls = np.array(
+        [int(sorted_keys.null[a:b].sum()) for a, b in zip(starts, ends, strict=True)], np.int64
+    )  # per block
+    has_keys = starts + nulls < ends
+    firsts = np.where(has_keys, starts + nulls, 0)
+    lasts = np.where(has_keys, ends - 1, 0)
+    values = sorted_keys.values
     return pa.Table.from_arrays(
         [
             pa.array(np.zeros(len(starts), np.int64)),
@@ -175,8 +175,8 @@ def _top(table: pa.Table, keys: int, types: Sequence[pa.DataType], counts: NDArr
             pa.array(ends - starts),
             pa.array(nulls),
             pa.array(np.add.reduceat(counts, starts)),
-            values.take(pa.array(firsts, mask=~kept)),
-            values.take(pa.array(lasts, mask=~kept)),
+            values.take(pa.array(firsts, mask=~has_keys)),
+            values.take(pa.array(lasts, mask=~has_keys)),
         ],
         schema=top_schema(types),
     )
