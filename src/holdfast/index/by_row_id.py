@@ -41,7 +41,7 @@ class ByRowId:
 
     def applies(self, want: Want) -> bool:
         """Whether the condition lists ids, and not too many, of live rows."""
-        return self._ids(want) is not None and DELETED not in want.metadata.values()
+        return self._ids(want) is not None and DELETED not in want.metadata.canonical.values()
 
     def __call__(self, files: FileTable, want: Want) -> pa.BooleanArray:
         everything = pa.repeat(pa.scalar(True), len(files))
@@ -89,4 +89,4 @@ def _listed(where: Predicate, want: Want) -> Iterator[tuple[int, ...]]:
 
 
 def _is_id(column: Column, want: Want) -> bool:
-    return want.metadata.get(column[0]) == ROW_ID
+    return want.metadata.canonical.get(column[0]) == ROW_ID

@@ -30,6 +30,7 @@ from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
 from holdfast.parquet.pages.take import Pick, Taking
 from holdfast.parquet.read import FileTask, ReadSpec
 from holdfast.plan.scan.locate import CARRIES, FRESH, UNKNOWN
+from holdfast.plan.scan.metadata_columns import NO_METADATA
 from holdfast.plan.scan.request import Request, ScanPlan, plan_scan
 from holdfast.plan.scan.tasks import planned_files, read_spec
 from holdfast.rows.layers import arrange
@@ -318,7 +319,7 @@ class PinnedReader:
             return
         table = self.snapshot.files.table.take(pa.array(lacking, pa.int64()))
         shown = table.set_column(table.column_names.index("dv"), "dv", pa.nulls(len(lacking), DV))
-        plan = ScanPlan(self.snapshot, _listed(shown), (), (), {}, None)
+        plan = ScanPlan(self.snapshot, _listed(shown), (), (), NO_METADATA, None)
         for file, planned in zip(lacking, planned_files(plan, HiddenRows()), strict=True):
             self._tasks[file] = (*place(self.snapshot.location, planned.key), planned.task)
 

@@ -21,6 +21,7 @@ from holdfast.engines.local.scan import LocalRunner
 from holdfast.errors import Damaged, MissingFile, Unsupported
 from holdfast.model.files import FILES, Bounds, FileStats, FileTable, LeafPath, Slab
 from holdfast.model.snapshot import HiddenRows, RowIdentity, Snapshot
+from holdfast.plan.scan.metadata_columns import NO_METADATA, MetadataColumns
 from holdfast.plan.scan.request import Condition, ScanPlan
 from holdfast.predicate.records import And, Compare, IsNull, Not, Op, Opaque, Predicate
 from holdfast.rows.columns import DELETED, METADATA_COLUMNS, SPEC_ID
@@ -119,7 +120,7 @@ def laid_down(
         identity=RowIdentity(None, None, base),
     )
     hidden = HiddenRows({n: BitMap64(f.hidden) for n, f in zip(names, files, strict=True) if f.hidden})
-    return ScanPlan(snapshot, snapshot.files, (), SCHEMA.fields, {}, None), hidden
+    return ScanPlan(snapshot, snapshot.files, (), SCHEMA.fields, NO_METADATA, None), hidden
 
 
 def where(plan: ScanPlan, predicate: Predicate) -> ScanPlan:
@@ -186,7 +187,7 @@ def test_a_scan_is_what_a_loop_over_the_rows_would_give(
 @given(made_files)
 def test_hidden_rows_are_given_and_told_where_that_is_asked_for(files: list[Made]) -> None:
     plan, hidden = laid_down(files, table_at())
-    plan = replace(plan, columns=SCHEMA.fields[:1], metadata={DELETED: "gone"})
+    plan = replace(plan, columns=SCHEMA.fields[:1], metadata=MetadataColumns({"gone": DELETED}))
     told = [(value, at in made.hidden) for made in files for at, value in enumerate(made.values)]
     got = LocalRunner().scan(plan, hidden)
     assert list(zip(got["v"].to_pylist(), got["gone"].to_pylist(), strict=True)) == told

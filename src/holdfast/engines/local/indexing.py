@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from holdfast.engines.local.scan import LocalRunner
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import HiddenRows, Snapshot
+from holdfast.plan.scan.metadata_columns import MetadataColumns
 from holdfast.plan.scan.request import Condition, ScanPlan
 from holdfast.predicate.records import Predicate
 from holdfast.predicate.render import render
@@ -26,7 +27,7 @@ def indexed_rows(
     snapshot: Snapshot, files: FileTable, hidden: HiddenRows, fields: Sequence[Field], newer_than: int | None
 ) -> Iterator[pa.Table]:
     """The columns of live rows, then ID and VERSION, batch by batch; only rows changed after a version, if told."""
-    metadata = {ROW_ID: ID, ROW_COMMIT_VERSION: VERSION}
+    metadata = MetadataColumns.of_outputs({ROW_ID: ID, ROW_COMMIT_VERSION: VERSION})
     plan = ScanPlan(snapshot, files, (), tuple(fields), metadata, None)
     for batch in LocalRunner().scan_batches(plan, hidden):
         rows = pa.Table.from_batches([batch])
@@ -37,7 +38,7 @@ def rows_with_places(
     snapshot: Snapshot, files: FileTable, hidden: HiddenRows, fields: Sequence[Field], newer_than: int | None
 ) -> tuple[pa.Table, Numbers, Numbers]:
     """The columns of live rows, the number of the file of each among these, and the position in it."""
-    metadata = {FILE_NUMBER: FILE, ROW_INDEX: POSITION, ROW_COMMIT_VERSION: VERSION}
+    metadata = MetadataColumns.of_outputs({FILE_NUMBER: FILE, ROW_INDEX: POSITION, ROW_COMMIT_VERSION: VERSION})
     rows = LocalRunner().scan(ScanPlan(snapshot, files, (), tuple(fields), metadata, None), hidden)
     if newer_than is not None:
         rows = rows.filter(pc.greater(rows.column(VERSION), pa.scalar(newer_than)))
@@ -48,7 +49,7 @@ def matching_places(
     snapshot: Snapshot, files: FileTable, hidden: HiddenRows, where: Predicate, newer_than: int | None
 ) -> tuple[pa.Array, pa.Array]:
     """Where rows are that satisfy a condition: the number of the file among these, and the position in it."""
-    metadata = {FILE_NUMBER: FILE, ROW_INDEX: POSITION, ROW_COMMIT_VERSION: VERSION}
+    metadata = MetadataColumns.of_outputs({FILE_NUMBER: FILE, ROW_INDEX: POSITION, ROW_COMMIT_VERSION: VERSION})
     plan = ScanPlan(snapshot, files, (), (), metadata, Condition(None, render(where), where))
     rows = LocalRunner().scan(plan, hidden)
     if newer_than is not None:

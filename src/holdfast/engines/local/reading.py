@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.parquet.read import read_batches
 from holdfast.parquet.source import open_source
 from holdfast.plan.dml.change import Positions
+from holdfast.plan.scan.metadata_columns import NO_METADATA, MetadataColumns
 from holdfast.plan.scan.request import Request, ScanPlan, plan_scan
 from holdfast.plan.scan.tasks import planned_files, read_spec
 from holdfast.rows.columns import ROW_COMMIT_VERSION, ROW_ID, ROW_INDEX
@@ -43,12 +44,12 @@ class RowColumns:
     prefix: str
     columns: Collection[str]
     identity: bool = False
-    metadata: Mapping[str, str] = field(default_factory=dict)  # metadata columns that may be among them -> canonical
+    metadata: MetadataColumns = NO_METADATA  # metadata columns that may be among them
 
     @property
     def beside(self) -> dict[str, str]:
         """Columns that files do not store as such: what they are called, and their canonical names."""
-        asked = {self.prefix + name: canonical for name, canonical in self.metadata.items()}
+        asked = {self.prefix + name: canonical for name, canonical in self.metadata.canonical.items()}
         return {
             INDEX: ROW_INDEX,
             **({ID: ROW_ID, VERSION: ROW_COMMIT_VERSION} if self.identity else {}),
@@ -61,7 +62,7 @@ def files_of(plan: ScanPlan, hidden: HiddenRows, wanted: RowColumns) -> Iterator
     fields = tuple(f for f in plan.snapshot.schema.fields if wanted.prefix + f.name in wanted.columns)
     beside = wanted.beside
     once = list(dict.fromkeys(beside.values()))  # a column that goes by several names is read once
-    asked = replace(plan, columns=fields, metadata={name: name for name in once}, where=None)
+    asked = replace(plan, columns=fields, metadata=MetadataColumns({name: name for name in once}), where=None)
     spec = read_spec(asked, gone=gone_rows(hidden))
     labels = [*(wanted.prefix + f.name for f in fields), *beside]
     places = [*range(len(fields)), *(len(fields) + once.index(name) for name in beside.values())]

@@ -27,6 +27,7 @@ from holdfast.errors import Unsupported
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.parquet.index_runs import RUN_ROWS, EntryRun, bitmap_run, entry_runs
+from holdfast.plan.scan.metadata_columns import MetadataColumns
 from holdfast.plan.scan.request import ScanPlan
 from holdfast.rows.columns import ROW_COMMIT_VERSION, ROW_ID
 from holdfast.schema.types import LONG, Field, Primitive
@@ -62,7 +63,9 @@ def indexed_frame(
     """Keys under plain names, row id and row commit version, of the rows that are to be indexed."""
     frames = []
     for part in parts:
-        plan = ScanPlan(snapshot, part.files, (), tuple(fields), {ROW_ID: ID, ROW_COMMIT_VERSION: VERSION}, None)
+        plan = ScanPlan(
+            snapshot, part.files, (), tuple(fields), MetadataColumns({ID: ROW_ID, VERSION: ROW_COMMIT_VERSION}), None
+        )
         rows = SparkRunner(spark).scan(plan, part.hidden)
         frames.append(rows if part.newer_than is None else rows.where(F.col(VERSION) > part.newer_than))
     keys = [named(f.name).alias(f"k{n}") for n, f in enumerate(fields)]

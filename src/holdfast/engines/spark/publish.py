@@ -23,6 +23,7 @@ from holdfast.plan.changefeed.query import AFTER, BEFORE, CHANGE_TYPE, DELETE, I
 from holdfast.plan.dml.change import Positions
 from holdfast.plan.dml.follow import LocatedRows
 from holdfast.plan.publish.rows import Arriving, ChangedIds, Storage, Whole, coming, going
+from holdfast.plan.scan.metadata_columns import MetadataColumns
 from holdfast.rows import columns as names
 
 _GONE = pa.schema([("kind", pa.string()), ("bits", pa.binary())])
@@ -47,7 +48,7 @@ class SparkPublisher:
         """Where the live rows with these ids are."""
         if not ids or not len(place.plan.files):
             return {}
-        metadata = {names.FILE_NUMBER: _FILE, names.ROW_INDEX: _POSITION, names.ROW_ID: _ID}
+        metadata = MetadataColumns({_FILE: names.FILE_NUMBER, _POSITION: names.ROW_INDEX, _ID: names.ROW_ID})
         rows = SparkRunner(self.spark).scan(replace(place.plan, metadata=metadata), place.hidden)
         keep = by_value(_among(ids.serialize()), ("pyarrow", "numpy", "pyroaring"), work="find rows by their ids")
         found = rows.select(_FILE, _POSITION, _ID).mapInArrow(keep, f"{_FILE} long, {_POSITION} long")

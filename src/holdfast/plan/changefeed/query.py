@@ -43,6 +43,7 @@ from holdfast.plan.changefeed.moves import (
     readings,
 )
 from holdfast.plan.changefeed.range import check_range
+from holdfast.plan.scan.metadata_columns import MetadataColumns
 from holdfast.plan.scan.request import ScanPlan
 from holdfast.rows import columns as names
 from holdfast.schema.types import STRING, Field, Struct
@@ -283,14 +284,14 @@ def scan_of(plan: ChangesPlan, reading: Reading, fields: Sequence[Field]) -> Sca
     metadata = {names.ROW_INDEX: INDEX, names.FILE_NUMBER: NUMBER}
     if reading.has_ids and plan.with_ids:
         metadata = {names.ROW_ID: ID, names.ROW_COMMIT_VERSION: ROW_VERSION, **metadata}
-    return ScanPlan(plan.snapshot, reading.files, (), tuple(fields), metadata, None)
+    return ScanPlan(plan.snapshot, reading.files, (), tuple(fields), MetadataColumns.of_outputs(metadata), None)
 
 
 def scan_of_recorded(plan: ChangesPlan, reading: Reading) -> ScanPlan:
     """The scan of change data files: the table's columns and the change type."""
     fields = (*plan.fields, Field(CHANGE_TYPE, STRING))
     snapshot = replace(plan.snapshot, schema=Struct(fields), identity=None)
-    return ScanPlan(snapshot, reading.files, (), fields, {names.FILE_NUMBER: NUMBER}, None)
+    return ScanPlan(snapshot, reading.files, (), fields, MetadataColumns({NUMBER: names.FILE_NUMBER}), None)
 
 
 def _refuse_unrecorded(commit_range: CommitRange) -> None:

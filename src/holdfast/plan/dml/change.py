@@ -29,6 +29,7 @@ from holdfast.model.mutation import STAGED
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.maintain.curve import Along
+from holdfast.plan.scan.metadata_columns import NO_METADATA, MetadataColumns
 from holdfast.plan.scan.request import ScanPlan, with_metadata
 from holdfast.rows.stamp import PROVISIONAL
 from holdfast.schema.types import Struct
@@ -112,7 +113,7 @@ class Work:
     schema: Struct  # of the table once the change is committed: that of the target, or more
     source: Source | None = None
     alias: str | None = None  # of the target
-    metadata: Mapping[str, str] = field(default_factory=dict)  # what clauses call metadata columns -> canonical name
+    metadata: MetadataColumns = NO_METADATA  # those that clauses may name
     keep: bool = False  # rows that no clause takes are copied
     together: bool = False  # what is written goes into as few files as their target size allows
     order: Order | None = None  # all rows are of one partition and copied, and are written in this order

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TypeVar
@@ -30,6 +30,7 @@ from holdfast.model.files import FileTable
 from holdfast.model.snapshot import Snapshot
 from holdfast.plan.dml.change import Key
 from holdfast.plan.dml.value_ranges import Ranges
+from holdfast.plan.scan.metadata_columns import NO_METADATA, MetadataColumns
 from holdfast.plan.scan.prune import Want, is_partition, metadata_values, partition_values, ranges, statistics_leaves
 from holdfast.plan.scan.request import with_metadata
 from holdfast.predicate.bounds import Known, Range, Single
@@ -88,14 +89,13 @@ def gather(
 
 
 def by_keys(
-    files: FileTable, snapshot: Snapshot, values: KeyValues, metadata: Mapping[str, str] | None = None
+    files: FileTable, snapshot: Snapshot, values: KeyValues, metadata: MetadataColumns = NO_METADATA
 ) -> pa.BooleanArray:
     """Files that may hold a row that a row of the source matches; `metadata` are the keys that are metadata columns,
     with their canonical names."""
-    metadata = metadata or {}
     mask = pa.repeat(pa.scalar(values.rows > 0), len(files))
     comparable = _comparable(values, with_metadata(snapshot, snapshot.schema, metadata)) if mask.true_count else []
-    on_metadata = [want for want in comparable if want.field.name in metadata]
+    on_metadata = [want for want in comparable if want.field.name in metadata.canonical]
     on_partitions = [want for want in comparable if is_partition(snapshot, want.column)]
     others = {want.column for want in (*on_metadata, *on_partitions)}
     on_statistics = [want for want in comparable if want.column not in others]
@@ -134,9 +134,11 @@ def few_keys(values: KeyValues, target: Struct, *, most: int = MOST_LISTED) -> P
     return conjunction(tuple(part for part in parts if part != ALWAYS))
 
 
-def stored_keys(values: KeyValues, metadata: Mapping[str, str]) -> KeyValues:
+def stored_keys(values: KeyValues, metadata: MetadataColumns) -> KeyValues:
     """The values of those keys that are columns of the target, without its metadata columns."""
-    return KeyValues(values.rows, tuple(column for column in values.columns if column.key.target not in metadata))
+    return KeyValues(
+        values.rows, tuple(column for column in values.columns if column.key.target not in metadata.canonical)
+    )
 
 
 class _Gathering:

@@ -11,7 +11,7 @@ Pruning is a list of small passes over the table of files. Each looks at one kin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from holdfast.model.files import FileStats, FileTable, LeafPath
 from holdfast.model.snapshot import Snapshot
 from holdfast.plan.scan.buckets import buckets_tested, may_hold
 from holdfast.plan.scan.metadata_bounds import metadata_bounds
+from holdfast.plan.scan.metadata_columns import NO_METADATA, MetadataColumns
 from holdfast.predicate.bounds import Known, Range, Single, may_match
 from holdfast.predicate.records import ALWAYS, Column, Predicate, conjunction, conjuncts, tested_columns
 from holdfast.predicate.render import column_text
@@ -35,7 +36,7 @@ class Want:
 
     snapshot: Snapshot
     where: Predicate = ALWAYS
-    metadata: Mapping[str, str] = field(default_factory=dict)  # what the condition calls metadata columns -> canonical
+    metadata: MetadataColumns = NO_METADATA  # those that the condition may test
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ def knowledge(files: FileTable, want: Want, columns: Iterable[Column]) -> tuple[
     """All that is known of columns of any kind, and how many rows each file has."""
     columns, snapshot = list(columns), want.snapshot
     bounds = metadata_values(files, want, columns)
-    stored = [column for column in columns if column[0] not in want.metadata]
+    stored = [column for column in columns if column[0] not in want.metadata.canonical]
     stats = files.stats(dict(statistics_leaves(snapshot, stored).values()))
     return {
         **bounds,
@@ -132,7 +133,7 @@ def knowledge(files: FileTable, want: Want, columns: Iterable[Column]) -> tuple[
 
 def metadata_values(files: FileTable, want: Want, columns: Iterable[Column]) -> dict[Column, Known]:
     """What is known of those of the columns that are metadata columns."""
-    tested = {column: want.metadata[column[0]] for column in columns if column[0] in want.metadata}
+    tested = {column: want.metadata.canonical[column[0]] for column in columns if column[0] in want.metadata.canonical}
     bounds = metadata_bounds(files, want.snapshot, tested)
     if want.snapshot.placement is None:
         # Partition columns are known by themselves, in a struct or out of it.
@@ -207,7 +208,7 @@ def _on_statistics(want: Want) -> tuple[Predicate, ...]:
 def _on_metadata(want: Want) -> tuple[Predicate, ...]:
     if not want.metadata:
         return ()
-    return tuple(p for p in conjuncts(want.where) if any(c[0] in want.metadata for c in tested_columns(p)))
+    return tuple(p for p in conjuncts(want.where) if any(c[0] in want.metadata.canonical for c in tested_columns(p)))
 
 
 def _columns(parts: Iterable[Predicate]) -> frozenset[Column]:
@@ -232,7 +233,7 @@ def _bounds_detail(want: Want) -> str:
 
 
 def _metadata_detail(want: Want) -> str:
-    return ", ".join(column_text(c) for c in sorted(_columns(_on_metadata(want))) if c[0] in want.metadata)
+    return ", ".join(column_text(c) for c in sorted(_columns(_on_metadata(want))) if c[0] in want.metadata.canonical)
 
 
 _DETAILS: Mapping[Pruner, Callable[[Want], str]] = {

@@ -59,8 +59,7 @@ def reasons(plan: ScanPlan, *, limit: int = 10) -> tuple[Reason, ...]:
     files = plan.files.filter(pa.concat_arrays([_all(True, shown), _all(False, count - shown)]))
     where = ALWAYS if plan.where is None else plan.where.predicate
     parts = conjuncts(where)
-    called = {output: name for name, output in plan.metadata.items()}
-    facts = _Facts.of(files, Want(plan.snapshot, where, called), parts)
+    facts = _Facts.of(files, Want(plan.snapshot, where, plan.metadata), parts)
     keys = files.column("key").to_pylist()
     return tuple(Reason(key, tuple(_whole(parts, facts, at))) for at, key in enumerate(keys))
 

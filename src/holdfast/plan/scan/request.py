@@ -16,6 +16,7 @@ from typing import Any
 from holdfast.errors import Invalid, NoRowIdentity, UnknownColumn
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import Snapshot
+from holdfast.plan.scan.metadata_columns import MetadataColumns
 from holdfast.plan.scan.prune import Pruner, PruningStep, Want, prune
 from holdfast.predicate.reader_skipping import in_doubt, may_lose_rows
 from holdfast.predicate.records import Constant, Predicate
@@ -49,7 +50,7 @@ class ScanPlan:
     files: FileTable
     steps: tuple[PruningStep, ...]
     columns: tuple[Field, ...]
-    metadata: Mapping[str, str]  # canonical name -> name in the output
+    metadata: MetadataColumns
     where: Condition | None
 
     @property
@@ -72,8 +73,7 @@ def plan_scan(snapshot: Snapshot, request: Request, *, more: Sequence[Pruner] = 
     columns = _columns(snapshot, request.columns)
     metadata = _metadata(snapshot, columns, request.metadata)
     predicate = Constant(True) if request.where is None else request.where.predicate
-    called = {output: name for name, output in metadata.items()}
-    pruned = prune(snapshot.files, Want(snapshot, predicate, called), more)
+    pruned = prune(snapshot.files, Want(snapshot, predicate, metadata), more)
     return ScanPlan(snapshot, pruned.files, pruned.steps, columns, metadata, request.where)
 
 
@@ -91,9 +91,11 @@ def refuse_unknown(unknown: Sequence[str], known: Struct) -> None:
         _field(known, name)
 
 
-def with_metadata(snapshot: Snapshot, schema: Struct, named: Mapping[str, str]) -> Struct:
+def with_metadata(snapshot: Snapshot, schema: Struct, metadata: MetadataColumns) -> Struct:
     """What a condition may name: the columns of the schema, and these metadata columns."""
-    return Struct((*schema.fields, *(metadata_field(snapshot, canonical, name) for name, canonical in named.items())))
+    return Struct(
+        (*schema.fields, *(metadata_field(snapshot, canonical, name) for name, canonical in metadata.canonical.items()))
+    )
 
 
 def metadata_field(snapshot: Snapshot, name: str, output: str) -> Field:
@@ -165,7 +167,7 @@ def _field(schema: Struct, name: str) -> Field:
 
 def _metadata(
     snapshot: Snapshot, columns: tuple[Field, ...], requested: Mapping[str, str] | Sequence[str]
-) -> Mapping[str, str]:
+) -> MetadataColumns:
     if isinstance(requested, str):
         raise Invalid(f"metadata= takes a list of names, such as [{requested!r}]")
     pairs = dict(requested) if isinstance(requested, Mapping) else {name: name for name in requested}
@@ -183,7 +185,7 @@ def _metadata(
         check_available(snapshot, canonical, name)
         taken[output.lower()] = output
         outputs[canonical] = output
-    return outputs
+    return MetadataColumns.of_outputs(outputs)
 
 
 def _free_name(name: str, taken: Mapping[str, str]) -> str:

@@ -45,7 +45,7 @@ def read_spec(plan: ScanPlan, *, batch_rows: int = BATCH_ROWS, gone: tuple[Equal
         tuple_type=None if placement is None else placement.tuple_type,
         identities={} if placement is None else dict(placement.identities),
         equality_deletes=gone,
-        metadata=dict(plan.metadata),
+        metadata=plan.metadata.outputs,
         batch_rows=batch_rows,
     )
 

@@ -32,7 +32,7 @@ from holdfast.model.snapshot import LoadHidden
 from holdfast.plan.dml.change import Clause, Side
 from holdfast.plan.dml.follow import DmlEngine
 from holdfast.plan.dml.merge_condition import understand
-from holdfast.plan.dml.named import metadata_named, refuse_made_up
+from holdfast.plan.dml.metadata_names import metadata_used, refuse_provisional_ids
 from holdfast.plan.dml.repeatable import is_repeatable
 from holdfast.plan.maintain.auto import Auto
 from holdfast.plan.scan.prune import Pruner, Want, told_by
@@ -161,7 +161,7 @@ def delete_asked(state: TableState, condition: Value | None, caller: ExecutionCo
     """A DELETE, understood."""
     shape = caller.dialect.shape_of(state)
     _writable(state, shape, caller.dialect)
-    metadata = metadata_named([text_of(condition)], state.snapshot, shape.schema, caller.alias)
+    metadata = metadata_used([text_of(condition)], state.snapshot, shape.schema, caller.alias)
     predicate, exact = predicate_of(condition, with_metadata(state.snapshot, shape.schema, metadata), caller)
     return DmlRequest(
         state.snapshot,
@@ -186,8 +186,8 @@ def update_asked(
     if not sets:
         raise Invalid("update needs the columns to set and their values, as in update('id = 1', {'name': \"'x'\"})")
     values = [text_of(value) for value in sets.values()]
-    metadata = metadata_named([text_of(condition), *values], state.snapshot, shape.schema, caller.alias)
-    refuse_made_up(values, state.snapshot, metadata, caller.alias)
+    metadata = metadata_used([text_of(condition), *values], state.snapshot, shape.schema, caller.alias)
+    refuse_provisional_ids(values, state.snapshot, metadata, caller.alias)
     predicate, _ = predicate_of(condition, with_metadata(state.snapshot, shape.schema, metadata), caller)
     clause = Clause(Side.ALONE, condition, assignments(sets, shape.schema, caller.alias))
     return DmlRequest(

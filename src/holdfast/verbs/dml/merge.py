@@ -35,7 +35,8 @@ from holdfast.plan.dml.arithmetic import live_rows
 from holdfast.plan.dml.change import SOURCE_ALIAS, Clause, PinnedSource, Side, Source
 from holdfast.plan.dml.keys import by_keys, few_keys, gather, row_group_filter, stored_keys
 from holdfast.plan.dml.merge_condition import On, source_aliases, understand
-from holdfast.plan.dml.named import metadata_named, refuse_made_up
+from holdfast.plan.dml.metadata_names import metadata_used, refuse_provisional_ids
+from holdfast.plan.scan.metadata_columns import MetadataColumns
 from holdfast.plan.scan.request import Request, plan_scan, with_metadata
 from holdfast.schema.evolve import evolve
 from holdfast.schema.types import Field, Struct
@@ -283,14 +284,14 @@ class DeltaMergeBuilder:
                 yield text_of(when.condition)
             yield from (text_of(value) for value in (when.sets or {}).values())
 
-    def _metadata(self, source: Struct) -> dict[str, str]:
+    def _metadata(self, source: Struct) -> MetadataColumns:
         """The metadata columns of the target that the condition and the clauses on its rows name."""
         whens = [when for when in self._whens if when.side is not Side.NEW]
         conditions = [self._condition, *(when.condition for when in whens if when.condition is not None)]
         values = [text_of(value) for when in whens for value in (when.sets or {}).values()]
         snapshot, alias = self._state.snapshot, self._caller.alias
-        found = metadata_named([*map(text_of, conditions), *values], snapshot, snapshot.schema, alias, source)
-        refuse_made_up(values, snapshot, found, alias, source)
+        found = metadata_used([*map(text_of, conditions), *values], snapshot, snapshot.schema, alias, source)
+        refuse_provisional_ids(values, snapshot, found, alias, source)
         return found
 
     def _understood(self, source: Struct) -> On:
@@ -319,7 +320,7 @@ class DeltaMergeBuilder:
         source = Source(staged, self._condition, on.keys, alias, rows)
         clauses = tuple(self._clause(when, shape.schema, pinned.schema, alias) for when in self._whens)
         metadata = self._metadata(pinned.schema)
-        if taken := [name for name in metadata if shape.schema.find(name) is not None]:
+        if taken := [name for name in metadata.canonical if shape.schema.find(name) is not None]:
             raise Invalid(f"the source would add a column {taken[0]}, which here means the metadata column: rename it")
         asked = DmlRequest(
             state.snapshot,

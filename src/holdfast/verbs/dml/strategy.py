@@ -40,6 +40,7 @@ from holdfast.plan.dml.change import (
     count,
 )
 from holdfast.plan.dml.follow import united
+from holdfast.plan.scan.metadata_columns import NO_METADATA, MetadataColumns
 from holdfast.plan.scan.prune import Pruner, Want, prune
 from holdfast.plan.scan.request import Condition, Request, plan_scan
 from holdfast.predicate.reader_skipping import may_lose_rows
@@ -86,7 +87,7 @@ class DmlRequest:
     keeps: Callable[[FileTable], pa.BooleanArray] | None = None  # files that the source can match
     skips: Predicate = ALWAYS  # beyond the predicate, true of every row that the source can match
     alias: str | None = None
-    metadata: Mapping[str, str] = field(default_factory=dict)  # what clauses call metadata columns -> canonical name
+    metadata: MetadataColumns = NO_METADATA  # those that clauses may name
     more: tuple[Pruner, ...] = ()  # passes over the files of this snapshot, and of no other
 
     @property
@@ -270,7 +271,7 @@ def _skips(asked: DmlRequest) -> Predicate:
     schema = asked.snapshot.schema
     safe = [p for p in parts if is_safe_below(p) and not has_opaque(p) and not may_lose_rows(p, schema)]
     # Metadata columns are made of what is read, so nothing can be skipped by them there.
-    return conjunction(tuple(p for p in safe if not any(c[0] in asked.metadata for c in columns_of(p))))
+    return conjunction(tuple(p for p in safe if not any(c[0] in asked.metadata.canonical for c in columns_of(p))))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from holdfast.engines.spark.session.failing import jobs
 from holdfast.engines.spark.session.progress import tasks
 from holdfast.engines.spark.types import named
 from holdfast.plan.dml.follow import Followed, LocatedRows
+from holdfast.plan.scan.metadata_columns import MetadataColumns
 from holdfast.rows import columns as names
 
 BROADCAST_ROWS = 1_000_000
@@ -62,7 +63,9 @@ def ids(spark: SparkSession, place: LocatedRows, limit: int) -> Sequence[int]:
 
 def _rows(spark: SparkSession, place: LocatedRows, prefix: str) -> DataFrame:
     metadata = {name: prefix + label for name, label in _METADATA.items()}
-    frame = SparkRunner(spark).scan(replace(place.plan, columns=(), metadata=metadata, where=None), place.hidden)
+    frame = SparkRunner(spark).scan(
+        replace(place.plan, columns=(), metadata=MetadataColumns.of_outputs(metadata), where=None), place.hidden
+    )
     return frame.select(*metadata.values())
 
 

@@ -29,6 +29,7 @@ from holdfast.model.files import DV, FileTable, Slab
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.plan.dml.change import SOURCE_ALIAS, Clause, Positions, Side, Source, Work
 from holdfast.plan.dml.merge_condition import references
+from holdfast.plan.scan.metadata_columns import MetadataColumns
 from holdfast.plan.scan.request import Condition, Request, plan_scan
 from holdfast.predicate.parse import parse
 from holdfast.predicate.records import is_safe_below
@@ -144,12 +145,14 @@ def source_rows(spark: SparkSession, source: Source, met: Positions) -> DataFram
     """The pinned rows with their addresses, without those that are met."""
     snapshot = source.snapshot if not met else _hiding(source.snapshot, met)
     plan = plan_scan(snapshot, Request())
-    plan = replace(plan, metadata={names.FILE_NUMBER: S_FILE, names.ROW_INDEX: S_POSITION})
+    plan = replace(plan, metadata=MetadataColumns({S_FILE: names.FILE_NUMBER, S_POSITION: names.ROW_INDEX}))
     return SparkRunner(spark).scan(plan, HiddenRows(met))
 
 
 def _target(spark: SparkSession, work: Work) -> DataFrame:
-    plan = replace(work.target, where=_readable(work.target.where), metadata=_target_metadata(work))
+    plan = replace(
+        work.target, where=_readable(work.target.where), metadata=MetadataColumns.of_outputs(_target_metadata(work))
+    )
     rows = SparkRunner(spark).scan(plan, work.hidden)
     rows = rows.select("*", *named_metadata(work)) if work.metadata else rows
     return rows.alias(alias_of_target(work))
@@ -158,7 +161,7 @@ def _target(spark: SparkSession, work: Work) -> DataFrame:
 def named_metadata(work: Work) -> list[Column]:
     """The metadata columns that clauses name, under the names they call them by."""
     scanned = _target_metadata(work)
-    return [named(scanned[canonical]).alias(name) for name, canonical in work.metadata.items()]
+    return [named(scanned[canonical]).alias(name) for name, canonical in work.metadata.canonical.items()]
 
 
 def _target_metadata(work: Work) -> Mapping[str, str]:
@@ -167,7 +170,7 @@ def _target_metadata(work: Work) -> Mapping[str, str]:
         asked[names.ROW_ID] = T_ID
     if work.store is not None and work.store.data.version_column is not None:
         asked[names.ROW_COMMIT_VERSION] = T_VERSION
-    return {**{canonical: f"__hf_m{canonical}" for canonical in work.metadata.values()}, **asked}
+    return {**{canonical: f"__hf_m{canonical}" for canonical in work.metadata.canonical.values()}, **asked}
 
 
 def _reads_more(work: Work) -> bool:

@@ -21,6 +21,7 @@ from holdfast.engines.spark.session.failing import jobs
 from holdfast.engines.spark.types import named, spark_struct
 from holdfast.model.snapshot import GoneByValue
 from holdfast.parquet.equality_deletes import GROUP, SEQUENCE, EqualityDeleteRows
+from holdfast.plan.scan.metadata_columns import MetadataColumns
 from holdfast.plan.scan.request import Request, ScanPlan, plan_scan
 from holdfast.rows import columns as names
 from holdfast.schema.types import LONG, Field
@@ -40,7 +41,7 @@ class FileOrder:
 
 def rows_of(spark: SparkSession, gone: GoneByValue, scan: Scan, scratch: Scratch) -> DataFrame:
     """The rows to delete: compared columns, and sequence and group of the file each stands in."""
-    plan = replace(plan_scan(gone.deletes, Request()), metadata={names.FILE_NUMBER: _NUMBER})
+    plan = replace(plan_scan(gone.deletes, Request()), metadata=MetadataColumns({_NUMBER: names.FILE_NUMBER}))
     files = gone.deletes.files
     table = pa.table(
         {

@@ -207,7 +207,7 @@ class _NativeScan:
         location = self.plan.snapshot.location
         hive = directories_agree(location, lot.files, self.plan.partition_fields)
         table = self._facts(lot, hive)
-        asked = self.plan.metadata.keys()
+        asked = self.plan.metadata.outputs.keys()
         numbered = self.scratch.is_free and (table is not None or bool(asked & _PER_FILE) or bool(lot.gone))
         stored = [f for f in map(solid, (*self._stored_fields(), *self._compared(lot.gone))) if f is not None]
         read_as = [Field(lot.spelling.top(f), lot.spelling.type(f)) for f in stored]
@@ -265,7 +265,7 @@ class _NativeScan:
         for i, gone in enumerate(lot.gone):
             rows = rows_of(self.spark, gone, self.rows_to_delete, self.scratch)
             values = [logical(own.get(f.field_id, f), lot.spelling) for f in gone.deletes.schema.fields]
-            if names.DELETED in self.plan.metadata:
+            if names.DELETED in self.plan.metadata.outputs:
                 flags.append(f"{facts.GONE}_{i}")
                 df = flagged(df, gone, rows, values, place, flags[-1])
             else:
@@ -291,9 +291,9 @@ class _NativeScan:
         fields = [f for f in self.plan.snapshot.schema.fields if f.name not in partition]
         identity = self.plan.snapshot.identity
         if identity is not None:
-            if identity.id_stored is not None and names.ROW_ID in self.plan.metadata:
+            if identity.id_stored is not None and names.ROW_ID in self.plan.metadata.outputs:
                 fields.append(identity.id_stored)
-            if identity.version_stored is not None and names.ROW_COMMIT_VERSION in self.plan.metadata:
+            if identity.version_stored is not None and names.ROW_COMMIT_VERSION in self.plan.metadata.outputs:
                 fields.append(identity.version_stored)
         return tuple(fields)
 
@@ -326,7 +326,7 @@ class _NativeScan:
 
     def _facts(self, lot: Lot, hive: bool) -> pa.Table | None:
         """What the rows of this lot must be told of their files; None when nothing."""
-        asked = self.plan.metadata.keys()
+        asked = self.plan.metadata.outputs.keys()
         files = lot.files.table
         more = self._more_facts(lot, hive)
         joins_ids = bool(asked & _PER_FILE) and not self._looks_up_ids(lot)
@@ -379,7 +379,7 @@ class _NativeScan:
                 made.append(self._partition_value(f, positions[f.name], hive, numbered).alias(f.name))
             else:
                 made.append(logical(f, lot.spelling).alias(f.name))
-        asked = self.plan.metadata.items()
+        asked = self.plan.metadata.outputs.items()
         return [*made, *(self._metadata(name, lot, hive, numbered).alias(out) for name, out in asked)]
 
     def _partition_value(self, f: Field, position: int, hive: bool, numbered: bool) -> Column:

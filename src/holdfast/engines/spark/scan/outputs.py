@@ -35,7 +35,10 @@ def all_outputs(plan: ScanPlan) -> tuple[Field, ...]:
 
 def outputs_of(plan: ScanPlan) -> tuple[Field, ...]:
     """The columns a plan gives, then its metadata columns."""
-    return (*plan.columns, *(metadata_field(plan.snapshot, name, output) for name, output in plan.metadata.items()))
+    return (
+        *plan.columns,
+        *(metadata_field(plan.snapshot, name, output) for name, output in plan.metadata.outputs.items()),
+    )
 
 
 def needed(plan: ScanPlan) -> tuple[Field, ...]:

@@ -25,7 +25,7 @@ def more_facts(plan: ScanPlan, files: FileTable, *, hive: bool, loses: bool, loo
 
     `loses`: rows are gone by value, so sequences and groups are asked for; `looks_up`: whole numbers are not joined.
     """
-    table, asked, placement = files.table, plan.metadata.keys(), plan.snapshot.placement
+    table, asked, placement = files.table, plan.metadata.outputs.keys(), plan.snapshot.placement
     found: Facts = {} if looks_up else _joined(table, [each for name, each in _OF_FILES.items() if name in asked])
     if placement is None:
         texts, where = table.column("partition_values"), plan.snapshot.location.url

@@ -12,13 +12,14 @@ They need not be asked for: a name that is no column of the table and is that of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow.compute as pc
 from sqlglot import exp
 
 from holdfast.errors import Invalid
 from holdfast.model.snapshot import Snapshot
+from holdfast.plan.scan.metadata_columns import MetadataColumns
 from holdfast.plan.scan.request import check_available, is_available
 from holdfast.predicate.parse import name_parts, syntax_tree
 from holdfast.rows import columns as names
@@ -30,13 +31,13 @@ _WORD = re.compile(r"\w+")
 _NOTHING = Struct(())
 
 
-def metadata_named(
+def metadata_used(
     texts: Iterable[str],
     snapshot: Snapshot,
     schema: Struct,
     alias: str | None = None,
     source: Struct = _NOTHING,
-) -> dict[str, str]:
+) -> MetadataColumns:
     """The metadata columns of a target that these texts name, and the canonical name of each.
 
     `schema` has the columns of the target, `alias` is what the texts call it, and `source` has the columns beside it.
@@ -51,19 +52,19 @@ def metadata_named(
                 check_available(snapshot, _NAMES[name], name)
             if certain or is_available(snapshot, _NAMES[name]):
                 canonical_names[name] = _NAMES[name]
-    return canonical_names
+    return MetadataColumns(canonical_names)
 
 
-def refuse_made_up(
+def refuse_provisional_ids(
     texts: Iterable[str],
     snapshot: Snapshot,
-    named: Mapping[str, str],
+    metadata: MetadataColumns,
     alias: str | None = None,
     source: Struct = _NOTHING,
 ) -> None:
     """Refuse values made of ids or versions where rows have none yet, because they are written in this transaction."""
     bases = snapshot.files.column("base_row_id")
-    tracked = {name for name, canonical in named.items() if canonical in names.NEEDS_TRACKING}
+    tracked = {name for name, canonical in metadata.canonical.items() if canonical in names.NEEDS_TRACKING}
     if not tracked or not pc.any(pc.greater_equal(bases, PROVISIONAL)).as_py():
         return
     used = {_named(parts, alias, source) for text in texts for parts, _ in _references(text)}

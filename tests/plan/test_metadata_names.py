@@ -9,7 +9,8 @@ import pytest
 from holdfast.errors import Invalid, NoRowIdentity
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import RowIdentity, Snapshot
-from holdfast.plan.dml.named import metadata_named
+from holdfast.plan.dml.metadata_names import metadata_used
+from holdfast.plan.scan.metadata_columns import MetadataColumns
 from holdfast.plan.scan.request import with_metadata
 from holdfast.schema.types import LONG, STRING, Field, Primitive, Struct
 from holdfast.storage.location import Location
@@ -44,33 +45,36 @@ NOTHING = Struct(())
     ],
 )
 def test_names_that_are_no_columns(text: str, alias: str | None, source: Struct, named: list[str]) -> None:
-    assert list(metadata_named([text], TRACKED, SCHEMA, alias, source)) == named
+    assert list(metadata_used([text], TRACKED, SCHEMA, alias, source).canonical) == named
 
 
 def test_a_column_of_the_table_wins() -> None:
     schema = Struct((Field("_Row_Id", STRING),))
-    assert metadata_named(["_row_id = 'x' AND _row_index = 1"], TRACKED, schema) == {"_row_index": "_row_index"}
+    used = metadata_used(["_row_id = 'x' AND _row_index = 1"], TRACKED, schema)
+    assert used.canonical == {"_row_index": "_row_index"}
 
 
 def test_several_spellings_mean_one_column() -> None:
-    found = metadata_named(["_pos < 3", "_row_index > 1", "_last_updated_sequence_number = 2"], TRACKED, SCHEMA)
-    assert found == {
+    used = metadata_used(["_pos < 3", "_row_index > 1", "_last_updated_sequence_number = 2"], TRACKED, SCHEMA)
+    assert used.canonical == {
         "_pos": "_row_index",
         "_row_index": "_row_index",
         "_last_updated_sequence_number": "_row_commit_version",
     }
-    assert [(f.name, f.type) for f in with_metadata(TRACKED, NOTHING, found)] == [(name, LONG) for name in found]
+    assert [(f.name, f.type) for f in with_metadata(TRACKED, NOTHING, used)] == [
+        (name, LONG) for name in used.canonical
+    ]
 
 
 def test_what_a_table_does_not_have_is_refused_but_where_it_may_be_anothers() -> None:
     with pytest.raises(NoRowIdentity, match="enableRowTracking"):
-        metadata_named(["_row_id = 5"], PLAIN, SCHEMA)
+        metadata_used(["_row_id = 5"], PLAIN, SCHEMA)
     with pytest.raises(Invalid, match="no partition specs"):
-        metadata_named(["_spec_id = 5"], PLAIN, SCHEMA)
-    assert metadata_named(["k IN (SELECT _row_id FROM others)"], PLAIN, SCHEMA) == {}
-    assert metadata_named(["_file = 'x'"], PLAIN, SCHEMA) == {"_file": "_file"}
+        metadata_used(["_spec_id = 5"], PLAIN, SCHEMA)
+    assert metadata_used(["k IN (SELECT _row_id FROM others)"], PLAIN, SCHEMA).canonical == {}
+    assert metadata_used(["_file = 'x'"], PLAIN, SCHEMA).canonical == {"_file": "_file"}
 
 
 def test_fields_have_the_types_that_scans_give() -> None:
-    found = with_metadata(TRACKED, NOTHING, {"_file": "_file", "_spec_id": "_spec_id"})
-    assert [f.type for f in found] == [STRING, Primitive("integer")]
+    fields = with_metadata(TRACKED, NOTHING, MetadataColumns({"_file": "_file", "_spec_id": "_spec_id"}))
+    assert [f.type for f in fields] == [STRING, Primitive("integer")]
