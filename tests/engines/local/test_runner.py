@@ -152,7 +152,7 @@ def test_a_scan_is_what_a_loop_over_the_rows_would_give(
     asked = {name: name.removeprefix("_") for name in METADATA_COLUMNS if name not in (SPEC_ID, DELETED)}
     sizes = dict(zip(plan.files.column("key").to_pylist(), plan.files.column("size").to_pylist(), strict=True))
     times = plan.files.column("modified_ms").cast(pa.timestamp("ms", "UTC")).to_pylist()
-    plan = replace(plan, columns=SCHEMA.fields[:1], metadata=asked)
+    plan = replace(plan, columns=SCHEMA.fields[:1], metadata=MetadataColumns.of_outputs(asked))
     plan = where(plan, And((Not(IsNull(("p",))), Compare(Op.GE, ("v",), 0))))
     expected = []
     base = 0
@@ -259,7 +259,7 @@ def test_a_file_in_another_store_is_read_from_there() -> None:
     outside.store.put("files/a.parquet", parquet([5]))
     location = replace(table_at(), allow_outside=True)
     plan, hidden = laid_down([Made([5])], location, ["memory://elsewhere/files/a.parquet"])
-    got = LocalRunner().scan(replace(plan, metadata={"_file": "_file"}), hidden)
+    got = LocalRunner().scan(replace(plan, metadata=MetadataColumns({"_file": "_file"})), hidden)
     assert got.to_pylist() == [{"v": 5, "p": None, "_file": "memory://elsewhere/files/a.parquet"}]
 
 

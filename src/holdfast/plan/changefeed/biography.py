@@ -1,7 +1,7 @@
-"""The life of one row: a value, and how it reads.
+"""The history of one row as a list of events, and its text.
 
-1. Events are in the order in which they happened; one without a version happened at a time nobody knows.
-2. What is not known is said in `notes`: where history begins later than the row, or was interrupted.
+1. Events are in the order in which they happened. An event without a version happened at an unknown time.
+2. `notes` state what is unknown: where the history of the table begins later than the row, or has gaps.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from enum import Enum
 
 
 class What(Enum):
-    """What happens to a row."""
+    """The kinds of events of a row."""
 
     BORN = "born"
-    SEEN = "first seen"  # in the oldest version that is left
-    CHANGED = "changed"  # in its values
-    MOVED = "moved"  # as it was
+    SEEN = "first seen"  # in the oldest version that can still be read
+    CHANGED = "changed"  # its values
+    MOVED = "moved"  # to another file, unchanged
     DELETED = "deleted"
     RESTORED = "restored"
-    LOST = "lost sight of"  # the files that would tell are gone
+    LOST = "lost sight of"  # the files of that version are gone
     FOUND = "found again"
-    PURGED = "purged"  # no file that ever held it is left
+    PURGED = "purged"  # no file that held it exists any more
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to a row; file and position are where it is afterwards, or was before it went."""
+    """One event of a row; file and position are where the row is afterwards, or was before it left the table."""
 
     what: What
     version: int | None
@@ -47,7 +47,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Biography:
-    """What happened to a row. Printing it shows it."""
+    """The events of a row; `str` gives them as text."""
 
     table: str
     row_id: int

@@ -22,19 +22,9 @@ from holdfast.schema.properties import ENABLE_ROW_TRACKING
 from holdfast.schema.types import Array, DataType, Field, Map, Struct
 
 _BRINGS_NEW_ROWS = frozenset(
-    {
-        "WRITE",
-        "STREAMING UPDATE",
-        "TRUNCATE",
-        "CLONE",
-        "RESTORE",
-        "CREATE TABLE AS SELECT",
-        "REPLACE TABLE",
-        "REPLACE TABLE AS SELECT",
-        "CREATE OR REPLACE TABLE",
-        "CREATE OR REPLACE TABLE AS SELECT",
-    }
-)
+    ("WRITE", "STREAMING UPDATE", "TRUNCATE", "CLONE", "RESTORE", "CREATE TABLE AS SELECT", "REPLACE TABLE",
+     "REPLACE TABLE AS SELECT", "CREATE OR REPLACE TABLE", "CREATE OR REPLACE TABLE AS SELECT")
+)  # fmt: skip
 
 
 def check_range(commit_range: CommitRange, *, by_id: bool, recorded: Collection[int] = frozenset()) -> frozenset[int]:

@@ -1,8 +1,7 @@
-"""Row counts that must add up before a change is committed. Pure.
+"""Checks that the row counts of a change add up before it is committed. Pure.
 
-1. Rows gained by new files, less rows lost with removed files and to vectors, are the rows inserted less those
-   deleted. A change that was carried out wrongly somewhere does not pass.
-2. A file whose row count the log does not say takes the check away: nothing is made up.
+1. Rows in new files, minus rows of removed files and newly hidden rows, must equal rows inserted minus rows deleted.
+2. The check is skipped if the log does not give the row count of a removed file.
 """
 
 from __future__ import annotations
@@ -17,29 +16,28 @@ from holdfast.plan.dml.change import Positions, count
 
 
 def live_rows(files: FileTable) -> list[int | None]:
-    """Rows of each file that are not hidden; None where the log does not say."""
-    found: list[int | None] = live_counts(files).to_pylist()
-    return found
+    """The live rows of each file; None if the log does not give them."""
+    return list(live_counts(files).to_pylist())
 
 
 def live_counts(files: FileTable) -> pa.Array:
-    """Rows of each file that are not hidden; null where the log does not say."""
+    """The live rows of each file; null if the log does not give them."""
     if not len(files):
         return pa.array([], pa.int64())
-    vectors = files.column("dv").combine_chunks()
-    # Of a file that hides rows, it may not be said how many.
-    hidden = pc.if_else(pc.is_null(vectors), pa.scalar(0, pa.int64()), pc.struct_field(vectors, "cardinality"))
+    dvs = files.column("dv").combine_chunks()
+    # The cardinality of a deletion vector may be missing.
+    hidden = pc.if_else(pc.is_null(dvs), pa.scalar(0, pa.int64()), pc.struct_field(dvs, "cardinality"))
     return pc.subtract(files.num_records, pc.if_else(may_lose(files), pa.scalar(None, pa.int64()), hidden))
 
 
 def check_rows(
     snapshot: Snapshot, *, removed: FileTable, hidden: Positions, staged: pa.Table, deleted: int, inserted: int
 ) -> None:
-    """Raise where the rows of a change do not add up."""
-    lives = live_rows(removed)
-    if any(n is None for n in lives):
+    """Raise if the rows of a change do not add up."""
+    live = live_counts(removed)
+    if live.null_count:
         return
-    lost = sum(n for n in lives if n is not None) + count(hidden)
+    lost = (pc.sum(live).as_py() or 0) + count(hidden)
     gained = pc.sum(staged.column("num_records")).as_py() or 0
     if gained - lost != inserted - deleted:
         raise Damaged(

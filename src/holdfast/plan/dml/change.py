@@ -1,17 +1,17 @@
-"""A change to the rows of a table, as a runner carries it out: values only.
+"""The plan of a DELETE, UPDATE or MERGE, and the result that an engine gives back.
 
-    live rows of some files, each with its address  ->  matched with a pinned source, if there is one
-        ->  the first clause that takes the row  ->  updated: hidden here, written anew under its id
-                                                     deleted: hidden here
-                                                     taken by none: left, or copied where its file is rewritten
+    live rows of some files, each with file and position  ->  matched with a pinned source, if there is one
+        ->  the first clause whose condition holds  ->  updated: hidden, and written again under the same id
+                                                        deleted: hidden
+                                                        no clause: left alone, or copied if the file is rewritten
 
-DELETE is a clause without assignments and UPDATE one with, both on rows that stand alone; MERGE adds a source. So
-there is one way to change rows, on every runner, in both strategies.
+DELETE is a clause without assignments, UPDATE a clause with assignments, MERGE adds a source. Compaction has no clause
+and copies every row. So every engine changes rows in one way, for copy-on-write and merge-on-read.
 
-1. Clauses are tried in order, and a row is taken by the first whose condition is true; null is not true.
-2. A row that is written keeps its id; its version is null where a clause changed it, and kept where it was copied.
-3. What a runner says it did is by file key and physical position, whatever way the rows went.
-4. Two rows of the source that take one row of the target are told, never settled.
+1. Clauses are tried in order; the first whose condition is true applies. Null is not true.
+2. A written row keeps its id. Its version is null if a clause changed it, and is kept if it was copied.
+3. The result names rows by file key and position in the file as it was written.
+4. Two rows of the source that change one row of the target are reported; no engine picks one.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from holdfast.rows.stamp import PROVISIONAL
 from holdfast.schema.types import Struct
 
 Expression: TypeAlias = Any  # SQL text, or a Column that only Spark can evaluate
-SOURCE_ALIAS = "__hf_source"  # what a source is called that the user gave no name
+SOURCE_ALIAS = "__hf_source"  # the alias of a source that the user gave none
 Positions: TypeAlias = Mapping[str, BitMap64]  # physical positions by file key; files without any are absent
 
 
 class Side(Enum):
-    """Which rows a clause is about."""
+    """The rows that a clause applies to."""
 
     MATCHED = "rows of the target that a row of the source matches"
     ALONE = "rows of the target that none matches; all of them where there is no source"
@@ -49,25 +49,25 @@ class Side(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """A column, or a field inside of it, and the value it gets."""
+    """An assignment to a column, or to a field inside it."""
 
     path: tuple[str, ...]  # logical names as the table spells them
     value: Expression
-    complete: bool = True  # a value whose structs lack fields of the column is refused; else those are null
+    complete: bool = True  # refuse a value whose structs lack fields of the column; else these fields are null
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """What becomes of the rows it takes. `sets` of None deletes them."""
+    """A clause of a change; `sets` of None deletes the rows."""
 
     side: Side
-    condition: Expression | None = None  # None: takes every row of its side
+    condition: Expression | None = None  # None: applies to every row of its side
     sets: tuple[Set, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Equality of a column of the target and one of the source, as the condition of a MERGE demands it."""
+    """An equality of a target column and a source column in the condition of a MERGE."""
 
     target: str
     source: str
@@ -76,11 +76,11 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The rows a MERGE brings, pinned: written once, and read like a table."""
+    """The source of a MERGE, pinned: its rows were written once and are read like a table."""
 
     snapshot: Snapshot
     on: Expression
-    keys: tuple[Key, ...] = ()  # as far as the condition is understood
+    keys: tuple[Key, ...] = ()  # the equalities that were understood
     alias: str | None = None
     rows: int = 0
 
@@ -96,83 +96,83 @@ class Storing:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Which rows are to lie near each other: those with near values, along a curve through these columns."""
+    """The order to write rows in: along a curve through these columns."""
 
     columns: tuple[tuple[str, ...], ...]  # logical paths
     along: Along
-    parts: int  # the curve is cut into as many, each written by itself
+    parts: int  # the curve is cut into so many parts, each written by itself
 
 
 @dataclass(frozen=True)
 class Work:
-    """Look at rows of the target and change those that a clause takes."""
+    """A change: which rows of the target to look at, and the clauses that change them."""
 
-    target: ScanPlan  # the files; its condition, if any, is true of every row that may be taken
+    target: ScanPlan  # the files; its condition, if any, holds for every row that a clause may apply to
     hidden: HiddenRows
     clauses: tuple[Clause, ...]  # MATCHED and ALONE
-    schema: Struct  # of the table once the change is committed: that of the target, or more
+    schema: Struct  # of the table after the commit; it may have more columns than the target
     source: Source | None = None
     alias: str | None = None  # of the target
     metadata: MetadataColumns = NO_METADATA  # those that clauses may name
-    keep: bool = False  # rows that no clause takes are copied
-    together: bool = False  # what is written goes into as few files as their target size allows
+    keep: bool = False  # copy rows that no clause applies to
+    together: bool = False  # write as few files as their target size allows
     order: Order | None = None  # all rows are of one partition and copied, and are written in this order
-    by_id: bool = False  # likewise, in the order of their row ids
-    label: str = "changing rows"  # what people are shown while it lasts
-    meets: bool = False  # tell which rows of the source found a row, whether a clause took it or not
+    by_id: bool = False  # likewise, in the order of row ids
+    label: str = "changing rows"  # for the progress display
+    meets: bool = False  # report which rows of the source match a row, whether a clause applies or not
     store: Storing | None = None  # None: only find
 
     @property
     def named(self) -> Struct:
-        """What clauses may name of the target: its columns, and the metadata columns that are read beside them."""
+        """The columns of the target that clauses may name, metadata columns included."""
         snapshot = self.target.snapshot
         return with_metadata(snapshot, snapshot.schema, self.metadata)
 
     @property
     def has_provisional(self) -> bool:
-        """Whether rows of the target may have ids and versions that are only made up, and are never stored."""
+        """Whether some rows of the target have provisional ids and versions, which are never stored."""
         bases = self.target.files.column("base_row_id")
         return pc.any(pc.greater_equal(bases, PROVISIONAL)).as_py() or False
 
 
 @dataclass(frozen=True)
 class Done:
-    """What a runner did."""
+    """What an engine did for a `Work`."""
 
     staged: pa.Table = field(default_factory=STAGED.empty_table)  # rows written
     feed: pa.Table = field(default_factory=STAGED.empty_table)  # change data files
     updated: Positions = field(default_factory=dict)
     deleted: Positions = field(default_factory=dict)
     copied: int = 0
-    met: Positions = field(default_factory=dict)  # rows of the source, by its own file keys
-    doubled: int = 0  # rows of the target taken by more than one row of the source
-    seen: Positions = field(default_factory=dict)  # rows of the target that the source met and no clause took
+    met: Positions = field(default_factory=dict)  # rows of the source with a match, by file keys of the source
+    doubled: int = 0  # rows of the target that several rows of the source change
+    seen: Positions = field(default_factory=dict)  # rows of the target with a match to which no clause applies
 
 
 @dataclass(frozen=True)
 class Insertion:
-    """Store rows of a source that match nothing."""
+    """Inserts the rows of a source that match no row of the target."""
 
     source: Source
-    met: Positions  # these rows of the source are left out
-    clauses: tuple[Clause, ...]  # NEW, tried in order; a row that none takes is not inserted
+    met: Positions  # rows of the source to leave out
+    clauses: tuple[Clause, ...]  # NEW, tried in order; a row without a clause is not inserted
     schema: Struct
     store: Storing
-    alias: str | None = None  # of the target: no row of it can be named, only its columns
+    alias: str | None = None  # of the target
 
 
 @dataclass(frozen=True)
 class Inserted:
-    """What a runner stored."""
+    """What an engine stored for an `Insertion`."""
 
     staged: pa.Table = field(default_factory=STAGED.empty_table)
     feed: pa.Table = field(default_factory=STAGED.empty_table)
-    marks: Mapping[str, int] = field(default_factory=dict)  # the furthest number given out per identity column
+    marks: Mapping[str, int] = field(default_factory=dict)  # the last number given out, per identity column
 
 
 @dataclass(frozen=True, slots=True)
 class PinnedSource:
-    """A source that was written once."""
+    """A source whose rows were written once."""
 
     schema: Struct
     staged: pa.Table  # with the columns of STAGED
@@ -198,5 +198,5 @@ class Changer(Protocol[Rows_contra]):
 
 
 def count(positions: Positions) -> int:
-    """How many rows there are."""
+    """The number of rows."""
     return sum(map(len, positions.values()))

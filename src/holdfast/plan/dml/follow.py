@@ -1,7 +1,7 @@
-"""Rows that are no longer where a transaction read them: where they were, and where they are now.
+"""Finds rows again that were moved to other files after a transaction read them.
 
-A row is known again by its id and its version together: an id alone would take a row that another writer has changed
-for the one that was read.
+A row is identified by its id and its row commit version together: the id alone would accept a row that another writer
+changed since.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from holdfast.rows.columns import ROW_COMMIT_VERSION, ROW_ID
 
 @dataclass(frozen=True)
 class LocatedRows:
-    """Rows of a version of a table: those of the plan's files that are not hidden."""
+    """Rows of a table version: the rows of the plan's files that are not hidden."""
 
     plan: ScanPlan
     hidden: HiddenRows
@@ -29,11 +29,11 @@ class LocatedRows:
 
 @dataclass(frozen=True)
 class Followed:
-    """What became of rows."""
+    """Where rows of an older version are in a newer one."""
 
-    moved: Positions = field(default_factory=dict)  # where rows were that are elsewhere now, unchanged
-    to: Positions = field(default_factory=dict)  # where these are now
-    altered: Positions = field(default_factory=dict)  # where rows were that have another version now
+    moved: Positions = field(default_factory=dict)  # old positions of rows that are elsewhere now, unchanged
+    to: Positions = field(default_factory=dict)  # the new positions of these rows
+    altered: Positions = field(default_factory=dict)  # old positions of rows that have another version now
 
 
 class RowFollower(Protocol):
@@ -51,19 +51,19 @@ class DmlEngine(Changer[Any], RowFollower, Protocol):
 
 
 def place_of(snapshot: Snapshot, files: FileTable, hidden: HiddenRows) -> LocatedRows:
-    """The live rows of files, to be told by id and version."""
+    """The live rows of files, with id and version."""
     return LocatedRows(
         replace(plan_scan(snapshot, Request(columns=(), metadata=[ROW_ID, ROW_COMMIT_VERSION])), files=files), hidden
     )
 
 
 def only(snapshot: Snapshot, files: FileTable, rows: Positions) -> LocatedRows:
-    """Some rows of files, by their positions, to be told by id and version."""
+    """The rows of files at some positions, with id and version."""
     return place_of(snapshot, hiding(files), all_but(files, rows))
 
 
 def all_but(files: FileTable, rows: Positions) -> HiddenRows:
-    """What to hide so that only some rows of files are left; the log says how many rows each of these files has."""
+    """Hides all rows of files except some; every file has a row count in the log."""
     return HiddenRows(
         {
             key: rows.get(key, BitMap64()).flip(0, physical)
@@ -73,7 +73,7 @@ def all_but(files: FileTable, rows: Positions) -> HiddenRows:
 
 
 def united(*parts: Positions) -> dict[str, BitMap64]:
-    """Rows that are in any of these."""
+    """The union of positions."""
     union: dict[str, BitMap64] = {}
     for part in parts:
         for key, rows in part.items():
@@ -82,13 +82,13 @@ def united(*parts: Positions) -> dict[str, BitMap64]:
 
 
 def without(rows: Positions, *others: Positions) -> dict[str, BitMap64]:
-    """Rows that are in none of the others."""
+    """The positions that are in none of the others."""
     excluded = united(*others)
     remaining = {key: positions - excluded[key] if key in excluded else positions for key, positions in rows.items()}
     return {key: positions for key, positions in remaining.items() if positions}
 
 
 def common(rows: Positions, other: Positions) -> dict[str, BitMap64]:
-    """Rows that are in both."""
+    """The positions that are in both."""
     shared = {key: positions & other[key] for key, positions in rows.items() if key in other}
     return {key: positions for key, positions in shared.items() if positions}

@@ -1,17 +1,17 @@
-"""The key values of a MERGE's source, and where in the target they can be.
+"""Collects the key values of a MERGE's source and prunes the target's files by them.
 
     batches of the source  ->  gather  ->  KeyValues  ->  by_keys            files that may hold a match
                                                       ->  row_group_filter   a condition for inside of them
 
-Values are kept as ranges, see `value_ranges`: every distinct one up to a limit, coarser beyond. So memory is bounded
-whatever the size of the source.
+Values are kept as ranges (`value_ranges`): each distinct value up to a limit, wider ranges beyond it. So memory is
+bounded whatever the size of the source.
 
 1. A value of the source that is neither null nor NaN lies in a range of its key.
-2. Sound: a file with a row that some row of the source matches is never masked out, and such a row satisfies
-   `row_group_filter`. Whatever is not known keeps the file.
-3. Only types that Spark compares by their own order prune: those of one family, see `_family`.
-4. Null equals null only by `<=>`; NaN equals NaN; -0.0 equals 0.0. Statistics know nothing of NaN.
-5. Values and files are handled in Arrow and numpy; only the few ends of ranges in `row_group_filter` become objects.
+2. A file with a row that matches some row of the source is never masked out, and the row satisfies
+   `row_group_filter`. A file without statistics is kept.
+3. Only types that Spark compares by their own order prune: types of one family (`_family`).
+4. Null equals null only by `<=>`; NaN equals NaN; -0.0 equals 0.0. Statistics do not cover NaN.
+5. Values and files stay in Arrow and numpy; only the few range ends of `row_group_filter` become Python objects.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _Moment = TypeVar("_Moment", datetime.date, datetime.datetime)
 
 @dataclass(frozen=True)
 class SourceKey:
-    """What a source holds in the column of one key. `ranges` is None for a type that has no order to prune by."""
+    """The values of a source in the column of one key; `ranges` is None for a type without an order to prune by."""
 
     key: Key
     field: Field  # of the source
@@ -69,7 +69,7 @@ class SourceKey:
 
 @dataclass(frozen=True)
 class KeyValues:
-    """What a source holds in the columns of its keys; a source without rows matches nothing."""
+    """The values of a source in its key columns; a source without rows matches nothing."""
 
     rows: int
     columns: tuple[SourceKey, ...]
@@ -78,7 +78,7 @@ class KeyValues:
 def gather(
     batches: Iterable[pa.RecordBatch], keys: Sequence[Key], source: Struct, *, limit: int = MOST_RANGES
 ) -> KeyValues:
-    """Look through a source once; batches hold at least the columns of the keys, by name."""
+    """Collect the key values in one pass over a source; batches have at least the key columns."""
     gathering = [_Gathering(key, source, limit) for key in keys]
     rows = 0
     for batch in batches:
@@ -91,58 +91,55 @@ def gather(
 def by_keys(
     files: FileTable, snapshot: Snapshot, values: KeyValues, metadata: MetadataColumns = NO_METADATA
 ) -> pa.BooleanArray:
-    """Files that may hold a row that a row of the source matches; `metadata` are the keys that are metadata columns,
-    with their canonical names."""
+    """The files that may hold a match of some row of the source; `metadata` names keys that are metadata columns."""
     mask = pa.repeat(pa.scalar(values.rows > 0), len(files))
     comparable = _comparable(values, with_metadata(snapshot, snapshot.schema, metadata)) if mask.true_count else []
-    on_metadata = [want for want in comparable if want.field.name in metadata.canonical]
-    on_partitions = [want for want in comparable if is_partition(snapshot, want.column)]
-    others = {want.column for want in (*on_metadata, *on_partitions)}
-    on_statistics = [want for want in comparable if want.column not in others]
+    on_metadata = [key for key in comparable if key.field.name in metadata.canonical]
+    on_partitions = [key for key in comparable if is_partition(snapshot, key.column)]
+    others = {key.column for key in (*on_metadata, *on_partitions)}
+    on_statistics = [key for key in comparable if key.column not in others]
     if on_metadata:
-        bounds = metadata_values(files, Want(snapshot, metadata=metadata), [want.column for want in on_metadata])
-        masks = [
-            want.may_be_in(bounds[want.column], files.num_records) for want in on_metadata if want.column in bounds
-        ]
+        bounds = metadata_values(files, Want(snapshot, metadata=metadata), [key.column for key in on_metadata])
+        masks = [key.may_be_in(bounds[key.column], files.num_records) for key in on_metadata if key.column in bounds]
         mask = reduce(pc.and_, masks, mask)
     if on_partitions:
-        bounds = partition_values(files, snapshot, [want.column for want in on_partitions])
-        mask = reduce(pc.and_, [want.may_be_in(bounds[want.column], mask) for want in on_partitions], mask)
+        bounds = partition_values(files, snapshot, [key.column for key in on_partitions])
+        mask = reduce(pc.and_, [key.may_be_in(bounds[key.column], mask) for key in on_partitions], mask)
     if on_statistics and mask.true_count:
         kept = files.filter(mask)
-        columns = [want.column for want in on_statistics]
+        columns = [key.column for key in on_statistics]
         stats = kept.stats(dict(statistics_leaves(snapshot, columns).values()))
         bounds = ranges(stats, snapshot, columns)
-        masks = [want.may_be_in(bounds[want.column], stats.num_records) for want in on_statistics]
+        masks = [key.may_be_in(bounds[key.column], stats.num_records) for key in on_statistics]
         mask = pc.replace_with_mask(mask, mask, reduce(pc.and_, masks))
     return mask
 
 
 def row_group_filter(values: KeyValues, target: Struct) -> Predicate:
-    """A condition over columns of the target that is true of every row that may match; always true where unsafe."""
+    """A condition on target columns that holds for every row that may match."""
     if not values.rows:
         return Constant(False)
-    parts = [want.filter() for want in _comparable(values, target)]
+    parts = [key.filter() for key in _comparable(values, target)]
     return conjunction(tuple(part for part in parts if part != ALWAYS))
 
 
 def few_keys(values: KeyValues, target: Struct, *, most: int = MOST_LISTED) -> Predicate:
-    """Where the source has few keys: one of which values the columns have of any row that may match."""
+    """For a source with few keys: the values that the columns of any matching row have."""
     if not values.rows:
         return Constant(False)
-    parts = [want.listed(most) for want in _comparable(values, target)]
+    parts = [key.listed(most) for key in _comparable(values, target)]
     return conjunction(tuple(part for part in parts if part != ALWAYS))
 
 
 def stored_keys(values: KeyValues, metadata: MetadataColumns) -> KeyValues:
-    """The values of those keys that are columns of the target, without its metadata columns."""
+    """The values without keys that are metadata columns."""
     return KeyValues(
         values.rows, tuple(column for column in values.columns if column.key.target not in metadata.canonical)
     )
 
 
 class _Gathering:
-    """The values of one key seen so far; new ones wait until sorting them in is worth it."""
+    """The values of one key so far; new values wait until merging them is worth it."""
 
     def __init__(self, key: Key, source: Struct, limit: int) -> None:
         field = source.find(key.source)
@@ -183,8 +180,8 @@ class _Gathering:
 
 
 @dataclass(frozen=True)
-class _Wanted:
-    """The values of a key as those of a column of the target, in the form they are compared in."""
+class _KeyColumn:
+    """The values of a key, converted for comparison with a target column."""
 
     field: Field  # of the target
     ranges: Ranges
@@ -196,7 +193,7 @@ class _Wanted:
         return (self.field.name,)
 
     def may_be_in(self, bounds: Known, num_records: pa.Array) -> pa.BooleanArray:
-        """For each file, whether some row of it may have one of the values."""
+        """Per file, whether some row may have one of the values."""
         match bounds:
             case Single(values):
                 plain = self._form(values)
@@ -212,7 +209,7 @@ class _Wanted:
                 return pc.or_(possible, _unless(pc.equal(null_count, 0))) if self.null else possible
 
     def filter(self) -> Predicate:
-        """A condition on the column that is true of every one of the values."""
+        """A condition on the column that holds for each of the values."""
         if self.null or self.nan or self.field.type == Primitive("boolean"):
             return ALWAYS
         few = self.ranges.at_most(MOST_FILTERS, worth=WORTH)
@@ -227,7 +224,7 @@ class _Wanted:
                 return ALWAYS if ALWAYS in tests else Or(tuple(tests))
 
     def listed(self, most: int) -> Predicate:
-        """That the column has one of the values, where these are few and can be said exactly."""
+        """The condition that the column has one of the values, if these are few and exact; else always true."""
         alone = len(self.ranges) <= most and self.ranges.lows.equals(self.ranges.highs)
         if self.null or self.nan or not alone or _family(self.field.type) in ("float", "boolean"):
             return ALWAYS
@@ -239,7 +236,7 @@ class _Wanted:
         return _form(values).cast(self.ranges.lows.type)
 
 
-def _comparable(values: KeyValues, target: Struct) -> list[_Wanted]:
+def _comparable(values: KeyValues, target: Struct) -> list[_KeyColumn]:
     """The keys that can prune."""
     comparable = []
     for column in values.columns:
@@ -248,12 +245,12 @@ def _comparable(values: KeyValues, target: Struct) -> list[_Wanted]:
         together = _compared_as(field, column.field)
         if column.ranges is not None and together is not None:
             matches_null = column.key.null_safe and column.has_null
-            comparable.append(_Wanted(field, column.ranges.cast(together), matches_null, column.has_nan))
+            comparable.append(_KeyColumn(field, column.ranges.cast(together), matches_null, column.has_nan))
     return comparable
 
 
 def _family(type_: DataType) -> str | None:
-    """Types of one family are compared by value: a cast to the wider of two changes neither order nor equality."""
+    """The family of a type: a cast to the wider of two types of one family keeps order and equality."""
     match type_:
         case Primitive(name) if name in INTEGER_BITS:
             return "integer"
@@ -268,7 +265,7 @@ def _family(type_: DataType) -> str | None:
 
 
 def _compared_as(target: Field, source: Field) -> pa.DataType | None:
-    """The form in which values of two columns meet; None where Spark casts them otherwise, pads or rounds them."""
+    """The type in which two columns are compared; None if Spark casts them otherwise, pads or rounds them."""
     a, b = target.type, source.type
     if _family(a) is None or _family(a) != _family(b) or not (by_value(target) and by_value(source)):
         return None
@@ -280,7 +277,7 @@ def _compared_as(target: Field, source: Field) -> pa.DataType | None:
 
 
 def _form(values: pa.Array) -> pa.Array:
-    """Values in the form they are compared in: integers for moments, doubles without NaN (null) or -0.0 for floats."""
+    """Values in the form they are compared in: integers for dates and times, doubles without NaN and -0.0."""
     type_ = values.type
     if pa.types.is_floating(type_):
         doubles = pc.add(values.cast(pa.float64()), 0.0)
@@ -301,7 +298,7 @@ def _between(column: Column, low: Value | None, high: Value | None) -> Predicate
 
 
 def _ends(type_: DataType, low: Value, high: Value) -> tuple[Value | None, Value | None]:
-    """A range as values of a column of the target, never narrower; None leaves an end open."""
+    """A range in the type of a target column, never narrower; None leaves an end open."""
     match type_, low, high:
         case Decimal(precision, scale), decimal.Decimal(), decimal.Decimal():
             exact = decimal.Context(prec=2 * LARGEST_PRECISION)
@@ -328,7 +325,7 @@ def _ends(type_: DataType, low: Value, high: Value) -> tuple[Value | None, Value
 
 
 def _within(low: _Number, high: _Number, least: _Number, greatest: _Number) -> tuple[_Number | None, _Number | None]:
-    """A range kept inside limits: an end beyond the near limit is open, one beyond the far limit is that limit."""
+    """A range cut to limits: an end beyond the near limit is open, one beyond the far limit is that limit."""
     return None if low < least else min(low, greatest), None if high > greatest else max(high, least)
 
 
@@ -337,5 +334,5 @@ def _moment(epoch: _Moment, units: int | None, unit: datetime.timedelta) -> _Mom
 
 
 def _unless(impossible: pa.BooleanArray) -> pa.BooleanArray:
-    """True but where it is known to be impossible."""
+    """True unless known to be impossible."""
     return pc.invert(pc.fill_null(impossible, False))

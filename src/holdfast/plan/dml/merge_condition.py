@@ -1,12 +1,12 @@
-"""The condition of a MERGE, as far as it says which rows of the target can match.
+"""Parses the condition of a MERGE: its equality keys, and its predicates on the target alone.
 
-Spark joins by the condition itself; what is understood here only decides what it must look at. A name belongs to a
-side by its qualifier, or because no other side has such a column.
+The engine joins by the condition itself; keys and predicates only limit what it reads. A name belongs to a side by its
+qualifier, or because no other side has such a column.
 
 1. A row of the target that matches satisfies every key with some row of the source, and `target_only`.
-2. What cannot be read for certain gives neither keys nor predicates. Two sides that may both be meant are uncertain.
-3. Columns come out as their schema spells them.
-4. The columns that `source_columns` and `references` name are all that the text may use, never fewer.
+2. A part that is not understood for certain gives neither keys nor predicates, nor does a name that fits both sides.
+3. Columns have the spelling of their schema.
+4. `source_columns` and `references` name every column that the text may use.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class On:
-    """What the condition of a MERGE says."""
+    """The parsed condition of a MERGE."""
 
     keys: tuple[Key, ...] = ()
-    target_only: Predicate = ALWAYS  # true of every row of the target that matches
-    has_equality: bool = False  # something of the target alone equals something of the source alone
+    target_only: Predicate = ALWAYS  # holds for every row of the target that matches
+    has_equality: bool = False  # an expression of the target equals an expression of the source
     is_understood: bool = False  # the condition is its keys and `target_only`, and nothing else
     source_columns: frozenset[str] | None = None  # top-level columns of the source; None: any may be used
 
@@ -47,7 +47,7 @@ def understand(
     source_alias: str | None = None,
     zone: str = "UTC",
 ) -> On:
-    """Read a condition; `zone` is the session's time zone."""
+    """Parse a condition; `zone` is the time zone of the session."""
     tree = syntax_tree(on_text)
     if tree is None:
         return On()
@@ -80,8 +80,10 @@ def source_aliases(
     target_alias: str | None,
     is_alias: Callable[[str], bool] = lambda name: False,
 ) -> frozenset[str]:
-    """What these texts may call the source: what stands before one of its columns and is not the target, and no
-    struct with such a field unless `is_alias` knows it for an alias. Texts that cannot be read call it nothing."""
+    """The names that these texts may use for the source: qualifiers of its columns, except the target's alias.
+
+    A struct with a field of that name is no qualifier, unless `is_alias` says so. Unreadable texts give no names.
+    """
     trees = filter(None, map(syntax_tree, texts))
     references = [parts for tree in trees for parts in _dotted(tree)]
     target_name = (target_alias or "").lower()
@@ -100,18 +102,18 @@ def _has_field(schema: Struct, column: str, name: str) -> bool:
 
 
 def references(text: str, schema: Struct, alias: str | None) -> frozenset[str] | None:
-    """The top-level columns of one side that an expression may use; None where any may be used."""
+    """The top-level columns of one side that an expression may use; None if it may use any."""
     tree = syntax_tree(text)
     return None if tree is None else _used(tree, text, schema, alias)
 
 
 def _used(tree: exp.Expr, text: str, schema: Struct, alias: str | None) -> frozenset[str] | None:
-    # A quoted word is a string or a name, as the session's settings have it.
+    # A quoted word is a string or a name, depending on session settings.
     if '"' in text or tree.find(exp.Query, exp.Lambda, exp.Star) or _is_unreadable(tree):
         return None
     references = list(_references(tree))
     used = {name for parts in references for name in _candidates(parts, schema, alias)}
-    # A column may be called like a function without parentheses, and the parser sees only the function.
+    # A column may have the name of a function without parentheses, and the parser gives only the function.
     parsed = {part.lower() for parts in references for part in parts}
     unparsed = {word.lower() for word in _WORD.findall(text)} - parsed
     return frozenset(f.name for f in schema if f.name in used or f.name.lower() in unparsed)
@@ -119,7 +121,7 @@ def _used(tree: exp.Expr, text: str, schema: Struct, alias: str | None) -> froze
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Which column of which side a reference means."""
+    """Resolves references to columns of the two sides."""
 
     target: Struct
     source: Struct
@@ -127,7 +129,7 @@ class _Names:
     source_alias: str | None
 
     def of_target(self, parts: Sequence[str]) -> tuple[str, ...]:
-        """The path of a column of the target; empty where it is another's, or uncertain."""
+        """The path of a column of the target; empty if it is the source's, or uncertain."""
         return self._path(parts, self.target, self.target_alias, self.source, self.source_alias)
 
     def of_source(self, parts: Sequence[str]) -> tuple[str, ...]:
@@ -136,7 +138,7 @@ class _Names:
     def _path(
         self, parts: Sequence[str], ours: Struct, alias: str | None, theirs: Struct, their_alias: str | None
     ) -> tuple[str, ...]:
-        """A qualifier goes before a struct of the same name, as with Spark."""
+        """A qualifier wins over a struct of the same name, as in Spark."""
         if not parts:
             return ()
         if len(parts) > 1:
@@ -157,14 +159,14 @@ def _qualified(parts: Sequence[str], schema: Struct, alias: str | None) -> tuple
 
 
 def _may_be_qualified(parts: Sequence[str], schema: Struct, alias: str | None) -> bool:
-    """Whether a dotted name may be a column behind a qualifier that is longer than the alias, or not known here."""
+    """Whether a dotted name may have a qualifier that is unknown here, or longer than the alias."""
     if alias is None:
         return any(map(schema.find, parts[1:]))
     return alias.lower() in [part.lower() for part in parts[1:-1]]
 
 
 def _parts(tree: exp.Expr) -> Iterator[exp.Expr]:
-    """What must all be true, in the order of the text."""
+    """The conjuncts, in the order of the text."""
     pending = [tree]
     while pending:
         match pending.pop():
@@ -188,7 +190,7 @@ def _key(node: exp.Expr, names: _Names) -> Key | None:
 
 
 def _is_equality(node: exp.Expr, names: _Names) -> bool:
-    """Whether rows can be joined by it: something of the target alone equals something of the source alone."""
+    """Whether rows can be joined by it: an expression of the target equals an expression of the source."""
     if type(node) not in _EQUALITIES:
         return False
     left, right = (list(_references(node.args[side])) for side in ("this", "expression"))
@@ -199,7 +201,7 @@ def _is_equality(node: exp.Expr, names: _Names) -> bool:
 
 
 def _unqualified(node: exp.Expr, names: _Names) -> exp.Expr:
-    """The same expression over the target's columns by their own names."""
+    """The same expression with unqualified columns of the target."""
 
     def plain(part: exp.Expr) -> exp.Expr:
         path = names.of_target(parts) if (parts := name_parts(part)) else ()
@@ -213,7 +215,7 @@ def _unqualified(node: exp.Expr, names: _Names) -> exp.Expr:
 
 
 def _references(node: exp.Expr) -> Iterator[list[str]]:
-    """The parts of every reference to a column, each whole."""
+    """The name parts of every reference to a column."""
     for part in node.dfs(prune=lambda n: bool(name_parts(n))):
         if parts := name_parts(part):
             yield parts
@@ -231,7 +233,7 @@ def _candidates(parts: Sequence[str], schema: Struct, alias: str | None) -> Iter
     if path := _qualified(parts, schema, alias) if len(parts) > 1 else ():
         yield path[0]
         return
-    # The alias may itself be qualified, as the name of a table is; and one that is not known may be any part.
+    # The alias may itself be qualified, like the name of a table; an unknown alias may be any part.
     is_ours = alias is None or alias.lower() in [part.lower() for part in parts[:-1]]
     for part in parts if is_ours else parts[:1]:
         if field := schema.find(part):

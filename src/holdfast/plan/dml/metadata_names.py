@@ -1,12 +1,12 @@
-"""Metadata columns that a change names: in its condition, in those of its clauses, in the values it sets.
+"""Finds the metadata columns that a DELETE, UPDATE or MERGE uses in its conditions and values.
 
-They need not be asked for: a name that is no column of the table and is that of a metadata column means it.
+The user need not request them: a name that is no column of the table but that of a metadata column refers to it.
 
-1. A column of the table wins, and without a qualifier also one of the source.
-2. What is named and cannot be had (ids where rows are not tracked) is refused; inside of a subquery a name may be
-   somebody else's, and is only offered.
-3. `_deleted` is not among them: a change is about live rows.
-4. Ids that are made up until a transaction commits are compared, and never stored as values.
+1. A column of the table wins over a metadata column; an unqualified name may also be a column of the source.
+2. A metadata column that the table does not have is refused. In a subquery the name may belong to another table; there
+   the column is only offered if it exists.
+3. `_deleted` is not available, because a change applies to live rows.
+4. Provisional ids (until a transaction commits) can be compared, but not stored as values.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def metadata_used(
     alias: str | None = None,
     source: Struct = _NOTHING,
 ) -> MetadataColumns:
-    """The metadata columns of a target that these texts name, and the canonical name of each.
+    """The metadata columns of a target that these texts use.
 
-    `schema` has the columns of the target, `alias` is what the texts call it, and `source` has the columns beside it.
+    `schema` has the columns of the target and `source` those of the source; `alias` is the target's in the texts.
     """
     canonical_names: dict[str, str] = {}
     for text in texts:
         for parts, certain in _references(text):
-            name = _named(parts, alias, source)
+            name = _metadata_column(parts, alias, source)
             if name is None or schema.find(name) is not None:
                 continue
             if certain:
@@ -62,12 +62,12 @@ def refuse_provisional_ids(
     alias: str | None = None,
     source: Struct = _NOTHING,
 ) -> None:
-    """Refuse values made of ids or versions where rows have none yet, because they are written in this transaction."""
+    """Refuse values computed from ids or versions of rows that the open transaction wrote."""
     bases = snapshot.files.column("base_row_id")
     tracked = {name for name, canonical in metadata.canonical.items() if canonical in names.NEEDS_TRACKING}
     if not tracked or not pc.any(pc.greater_equal(bases, PROVISIONAL)).as_py():
         return
-    used = {_named(parts, alias, source) for text in texts for parts, _ in _references(text)}
+    used = {_metadata_column(parts, alias, source) for text in texts for parts, _ in _references(text)}
     if unusable := sorted(tracked & used):
         raise Invalid(
             f"{unusable[0]} of rows that a transaction has written is known once it is committed: no value can be made "
@@ -75,8 +75,8 @@ def refuse_provisional_ids(
         )
 
 
-def _named(parts: Sequence[str], alias: str | None, source: Struct) -> str | None:
-    """The metadata column of the target that a reference means, if it does."""
+def _metadata_column(parts: Sequence[str], alias: str | None, source: Struct) -> str | None:
+    """The metadata column of the target that a reference means; None if it means another column."""
     words = [part.lower() for part in parts]
     if alias is not None and alias.lower() in words[:-1]:
         after = words[words.index(alias.lower()) + 1]
@@ -85,7 +85,7 @@ def _named(parts: Sequence[str], alias: str | None, source: Struct) -> str | Non
 
 
 def _references(text: str) -> Iterator[tuple[list[str], bool]]:
-    """What a text refers to, part by part, and whether that is certain; nothing where no word is a name of ours."""
+    """The name parts of each reference in a text, and whether it certainly refers to this table."""
     if _NAMES.keys().isdisjoint(word.lower() for word in _WORD.findall(text)):
         return
     tree = syntax_tree(text)

@@ -1,12 +1,11 @@
-"""Whether a transaction is still right after others have committed: the rules that go by shape and by file. Rows are
-looked at, where a transaction knows which they are, in `ops.rebase`.
+"""Decides by table definition and by file whether a transaction conflicts with commits that won the race. Pure.
 
-Winners are loaded first and judged here, without I/O. A transaction that is still right is attempted again on top of
-them as it is, because whatever depends on its version is made per attempt.
+`verbs.commit.rebase` then decides by rows, where the transaction knows its rows. A transaction without a conflict is
+attempted again unchanged, because whatever depends on the version is computed per attempt.
 
-1. `None` means: the result equals running the transaction after the winners, in commit order; where serializable is
-   not asked for, in some order, in which it runs before winners that appended blindly.
-2. Anything else names the winner, what it did and what of it stands in the way.
+1. `None` means: the result equals running the transaction after the winners, in commit order. Below serializable it
+   may also run before winners that appended blindly.
+2. A clash names the winner, what it did, and why that conflicts.
 """
 
 from __future__ import annotations
@@ -33,32 +32,32 @@ from holdfast.plan.scan.prune import Want, by_partition
 
 @dataclass(frozen=True, slots=True)
 class Clash:
-    """What stands in a transaction's way."""
+    """A conflict with a winner."""
 
     kind: str  # append, delete-read, delete-delete, metadata, numbers, protocol, transaction
     winner: Winner
     reason: str
     files: tuple[str, ...] = ()
-    row_ids: tuple[int, ...] = ()  # some of the rows in question, where they are known
-    repeats: bool = False  # running it again is what it takes, and no conflict
+    row_ids: tuple[int, ...] = ()  # some of the rows in conflict, if known
+    repeats: bool = False  # no conflict: running the transaction again solves it
 
     @property
     def can_retry(self) -> bool:
-        """Whether the same operation can succeed on the table as it is now."""
+        """Whether the same operation can succeed on the newest version."""
         return self.kind not in ("protocol", "transaction")
 
 
 def judge_shape(mutation: Mutation, winners: Sequence[Winner]) -> Clash | None:
-    """The first thing in the winners, apart from what they did to rows, that makes a transaction wrong."""
+    """The first conflict with what winners did to the table, apart from its rows."""
     return next(filter(None, (_against_shape(mutation, winner) for winner in winners)), None)
 
 
 def judge(
     mutation: Mutation, snapshot: Snapshot, winners: Sequence[Winner], *, serializable: bool = True
 ) -> Clash | None:
-    """The first thing in the winners that makes a transaction wrong; `snapshot` is what it read.
+    """The first conflict with a winner; `snapshot` is the version that the transaction read.
 
-    What running it again takes care of counts only where nothing else is in the way.
+    A clash that running again solves is returned only if there is no other.
     """
     clashes = [clash for winner in winners if (clash := _against(mutation, snapshot, winner, serializable))]
     return next((clash for clash in clashes if not clash.repeats), clashes[0] if clashes else None)
@@ -95,14 +94,14 @@ def _against_shape(mutation: Mutation, winner: Winner) -> Clash | None:
 
 
 def _adopts(mutation: Mutation, winner: Winner) -> bool:
-    """Whether what a winner did to the table's shape is as good for the transaction as the shape it read."""
+    """Whether the transaction is valid under the definition that a winner wrote as well."""
     return mutation.shape is None and (winner.only_enables_row_tracking or winner.only_hands_out_numbers)
 
 
 def _against_reads(mutation: Mutation, snapshot: Snapshot, winner: Winner, serializable: bool) -> Clash | None:
     if isinstance(mutation.reads, NoRows) or not (winner.data_change and mutation.data_change):
         return None
-    # What a table becomes holds for rows that came meanwhile too, so a new shape never runs before an append.
+    # A new definition also applies to rows appended meanwhile, so it never runs before an append.
     if len(winner.added) and (serializable or mutation.shape is not None or not winner.blind_append):
         added = _readable(mutation.reads, snapshot, winner.added)
         if added:
@@ -115,7 +114,7 @@ def _against_reads(mutation: Mutation, snapshot: Snapshot, winner: Winner, seria
 
 
 def _readable(reads: AllRows | RowsWhere, snapshot: Snapshot, files: FileTable) -> tuple[str, ...]:
-    """The keys of files that the transaction read, or would have, judged by their partition values."""
+    """The keys of files that the transaction read or would have read, by their partition values."""
     if isinstance(reads, RowsWhere):
         files = files.filter(by_partition(files, Want(snapshot, reads.predicate)))
     return tuple(pc.unique(files.column("key")).to_pylist())

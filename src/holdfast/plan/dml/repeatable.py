@@ -1,6 +1,6 @@
-"""Whether expressions say the same of a row whenever they are asked, and nothing of other rows.
+"""Tests whether expressions are deterministic and depend on one row only.
 
-Only then can a transaction that lost a race be judged by asking them again of the rows that came meanwhile.
+Only then can a transaction that lost a race be checked by evaluating them on the rows that were added meanwhile.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from holdfast.predicate.parse import syntax_tree
 
-_CHANGES = frozenset(
+_NOT_DETERMINISTIC = frozenset(
     (
         "current_date", "current_timestamp", "current_time", "curdate", "now", "localtimestamp", "unix_timestamp",
         "rand", "randn", "random", "randstr", "uniform", "uuid", "shuffle", "sequence_nextval",
@@ -22,14 +22,16 @@ _CHANGES = frozenset(
 
 
 def is_repeatable(conditions: Sequence[str], values: Sequence[str]) -> bool:
-    """Whether conditions may be asked again, and values were made of nothing but the rows they are of."""
+    """Whether conditions can be evaluated again, and each value depends on its own row only."""
     trees = [syntax_tree(text) for text in (*conditions, *values)]
     if any(tree is None or tree.find(exp.Query) is not None for tree in trees):
         return False
-    return not any(_called(node) in _CHANGES for tree in trees[: len(conditions)] if tree for node in tree.walk())
+    return not any(
+        _function_name(node) in _NOT_DETERMINISTIC for tree in trees[: len(conditions)] if tree for node in tree.walk()
+    )
 
 
-def _called(node: exp.Expr) -> str:
+def _function_name(node: exp.Expr) -> str:
     if isinstance(node, exp.Anonymous):
         return str(node.name).lower()
     if isinstance(node, exp.Column):

@@ -1,11 +1,11 @@
-"""Many values as few ranges: which values there are, in bounded space.
+"""A set of values as a bounded number of ranges.
 
-A range starts as a single value. When there are too many, neighbours are joined across the narrowest gaps, so that
-clusters of values stay apart and an outlier does not widen the rest.
+A range starts as a single value. When there are too many ranges, neighbours are joined across the narrowest gaps, so
+that clusters stay apart and an outlier does not widen the others.
 
-1. The ranges are closed, ascend and share no value; every value that went in lies in one.
-2. Values are not null, and of a type that Arrow sorts as Spark does: integers, doubles but NaN, decimals, strings.
-3. No step runs once per value in Python.
+1. Ranges are closed, ascending and disjoint; every value that was added lies in one.
+2. Values are not null, and of a type that Arrow sorts like Spark: integers, doubles except NaN, decimals, strings.
+3. No Python code runs per value.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Ranges:
         return int(self.lows.nbytes + self.highs.nbytes)
 
     def meet(self, lows: pa.Array, highs: pa.Array) -> pa.BooleanArray:
-        """For each low and high, whether some range has a value between them; a null leaves that end open."""
+        """For each pair of low and high, whether a range overlaps it; a null leaves that end open."""
         if not len(self):
             return pa.repeat(pa.scalar(False), len(lows))
         at = first_not_below(self.highs, pc.fill_null(lows, self.highs[0]))
@@ -44,7 +44,7 @@ class Ranges:
         return pc.and_not(pc.less(at, len(self)), beyond)
 
     def with_values(self, values: pa.Array) -> Ranges:
-        """The ranges, and one more for each distinct value that is in none."""
+        """The ranges, plus one for each distinct value that is in none."""
         unique = pc.unique(values)
         new = unique.filter(pc.invert(self.meet(unique, unique)))
         lows, highs = pa.concat_arrays([self.lows, new]), pa.concat_arrays([self.highs, new])
@@ -52,7 +52,7 @@ class Ranges:
         return Ranges(lows.take(order), highs.take(order))
 
     def at_most(self, count: int, *, worth: float = 0.0) -> Ranges:
-        """No more ranges than this, split at the widest gaps, each at least this share of all gaps together."""
+        """At most `count` ranges, split at the widest gaps; each gap is at least the share `worth` of all gaps."""
         if len(self) <= (1 if worth else count):
             return self
         gaps = _distances(self.highs[:-1], self.lows[1:])
@@ -66,7 +66,7 @@ class Ranges:
 
 
 def _distances(lefts: pa.Array, rights: pa.Array) -> NDArray[np.float64]:
-    """How far it is from each left to its right, which is greater; for texts, a guess that keeps large gaps large."""
+    """The distance from each left value to its right value, which is greater; for strings an estimate."""
     if pa.types.is_integer(lefts.type):
         a, b = (side.to_numpy().view(np.uint64) for side in (lefts, rights))
         return np.asarray(b - a, np.float64)  # modulo 2**64, so that no difference overflows
@@ -81,7 +81,7 @@ def _distances(lefts: pa.Array, rights: pa.Array) -> NDArray[np.float64]:
 
 
 def _heads(texts: pa.Array, start: int) -> NDArray[np.float64]:
-    """The eight bytes of each text from `start` on, as a number."""
+    """Eight bytes of each text from `start` on, as a number."""
     cut = pc.binary_slice(texts.cast(pa.binary()), start, start + 8)
     offsets = np.frombuffer(cut.buffers()[1], np.int32)[cut.offset : cut.offset + len(cut) + 1]
     data = np.append(np.frombuffer(cut.buffers()[2] or b"", np.uint8), np.zeros(8, np.uint8))

@@ -1,4 +1,4 @@
-"""How rows are to be stored, from what a table is and what its properties ask for. Pure."""
+"""The write settings of a table: from its schema and properties to a `WriteSpec`. Pure."""
 
 from __future__ import annotations
 
@@ -22,18 +22,11 @@ RANDOM_PREFIX_LENGTH = "delta.randomPrefixLength"
 STORE_PARTITIONS = ("delta.enableMaterializePartitionColumnsFeature", "delta.writePartitionColumnsToParquet")
 
 # Not lz4: Spark fails on some dictionaries that Arrow compresses with it.
-_CODECS = {
-    "zstd": "zstd",
-    "snappy": "snappy",
-    "gzip": "gzip",
-    "brotli": "brotli",
-    "none": "none",
-    "uncompressed": "none",
-}
+_CODECS = {**{name: name for name in ("zstd", "snappy", "gzip", "brotli", "none")}, "uncompressed": "none"}
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
 _TARGET = 128 << 20
 _ROW_ID_FIELD, _VERSION_FIELD = 2147483540, 2147483539  # of carried columns, in tables to be read as Iceberg
-_POINT_CODEC = "snappy"  # of what the point layout compresses: a page is to be opened at once
+_POINT_CODEC = "snappy"  # of the point layout: pages must be fast to decompress
 
 
 def write_spec(
@@ -45,10 +38,10 @@ def write_spec(
     deletion_vectors: bool | None = None,
     carried: RowIdentity | None = None,
 ) -> WriteSpec:
-    """How to store rows of a table with these columns and properties.
+    """The write settings for rows of a table.
 
-    `deletion_vectors` says whether the table supports them (None: as its property says). With `carried` the input has
-    row ids and versions after its columns, which are stored under that identity's names.
+    `deletion_vectors` is whether the table supports them (None: as its property says). With `carried` the input has row
+    ids and versions after its columns, and the files store them under the names of that identity.
     """
     if deletion_vectors is None:
         deletion_vectors = truth(properties.get(ENABLE_DELETION_VECTORS))

@@ -1,9 +1,9 @@
-"""Compaction that a write brings about: whether a table asks for it, what it may cost, and what is due. Pure.
+"""Auto compaction after a write: whether the table enables it, its budget, and the bins to write. Pure.
 
-1. Nothing is due before a partition has as many small files as the budget says; a small file has less than half of what
-   a file should have.
-2. What is written is bounded in bytes, and bins begin only within the time the budget gives.
-3. A clustered table is put in order, any other one has its small files written together.
+1. Nothing is compacted before a partition has as many small files as the budget says. A small file has less than half
+   of the target rows and bytes.
+2. The bytes written are bounded, and no bin begins after the time that the budget gives.
+3. A clustered table is clustered; in any other table small files are written together.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BUDGET = (MIN_FILES, MAX_BYTES, MAX_SECONDS)
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What may be spent after a write."""
+    """What auto compaction may spend after a write."""
 
     min_files: int = 50
     max_bytes: int = 1 << 30
@@ -38,7 +38,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Auto:
-    """What came of it. Whatever that is, the write before it stands."""
+    """The result of an auto compaction; the write before it stands in any case."""
 
     versions: tuple[int, ...] = ()
     metrics: Mapping[str, int] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Auto:
 
 
 def budget_of(properties: Mapping[str, str]) -> Budget | None:
-    """What a table allows; None where it does not ask for it."""
+    """The budget of a table; None if it does not enable auto compaction."""
     setting = properties.get(AUTO_COMPACT, properties.get(AUTO_OPTIMIZE, "false")).strip().lower()
     if setting not in ("true", "auto"):
         return None

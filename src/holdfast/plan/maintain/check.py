@@ -1,9 +1,9 @@
-"""What a table's numbers say about each other: row ids, the mark, counts. Pure; a runner looks at the files.
+"""Checks row ids, the high-water mark and row counts of a table against each other. Pure; an engine reads the files.
 
-1. Ids are compared as ranges and compressed bitmaps. Files with fresh ids only, nothing hidden and no other file's
-   range across theirs, are one step together; any other file is a step of its own.
+1. Ids are compared as ranges and compressed bitmaps. Files with fresh ids, no hidden rows and no overlapping range are
+   handled together in one step; any other file is a step of its own.
 2. A row that was moved leaves its id hidden in its old file, so only live rows count.
-3. Where a file's own row count is known it is used; what the log says is compared with it.
+3. The row count of the file itself is used if known, and the log's count is compared with it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from holdfast.parquet.inspect import FooterRequest
 from holdfast.rows.ranges import overlaps
 from holdfast.storage.base import ObjectStore
 
-_NAMED = 20  # duplicates whose other file is looked for
+_MOST_NAMED = 20  # duplicates for which the other file is searched
 
 
 @dataclass(frozen=True, slots=True)
 class Asks:
-    """Files to look at, each with its store; `store` is the table's own."""
+    """Files to inspect, each with its store; `store` is the table's own."""
 
     store: ObjectStore
     files: Sequence[tuple[ObjectStore, FooterRequest]]
@@ -46,7 +46,7 @@ class Looker(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ids:
-    """The row ids of files: a range each, or the ids they carry, and what is hidden of ranges."""
+    """The row ids of files: a range each, or the ids they carry, and the hidden rows."""
 
     keys: Sequence[str]
     bases: NDArray[np.int64]  # -1: none
@@ -63,9 +63,8 @@ class Ids:
 
     @property
     def known(self) -> NDArray[np.bool_]:
-        """Files whose range can be told."""
-        told: NDArray[np.bool_] = (self.bases >= 0) & (self.counts > 0)
-        return told
+        """Files whose range is known."""
+        return np.asarray((self.bases >= 0) & (self.counts > 0))
 
     def live(self, number: int) -> BitMap64:
         """The ids of a file's live rows."""
@@ -88,12 +87,12 @@ class Ids:
 
 
 def logged_counts(files: FileTable) -> NDArray[np.int64]:
-    """Physical rows of each file as the log says; -1 where it does not."""
+    """The physical row count of each file in the log; -1 if missing."""
     return np.array(pc.fill_null(files.num_records, -1), np.int64)
 
 
 def double_adds(files: FileTable) -> Iterator[Finding]:
-    """Files that are in the table more than once, with different vectors."""
+    """Files that are in the table more than once, with different deletion vectors."""
     counted = pc.value_counts(files.column("key"))
     twice = counted.filter(pc.greater(counted.field("counts"), 1))
     for entry in twice.to_pylist():
@@ -106,7 +105,7 @@ def double_adds(files: FileTable) -> Iterator[Finding]:
 
 
 def without_ids(files: FileTable) -> Iterator[Finding]:
-    """Files that have no row ids in a table that says all have."""
+    """Files without row ids in a table that tracks rows."""
     bare = files.table.filter(pc.is_null(files.column("base_row_id")))
     for key in bare.column("key").to_pylist():
         yield Finding(
@@ -118,7 +117,7 @@ def without_ids(files: FileTable) -> Iterator[Finding]:
 
 
 def mark_below(ids: Ids, high_water: int) -> Iterator[Finding]:
-    """A mark that is lower than ids in use: the next rows written would get these ids again."""
+    """A high-water mark below ids in use: the next rows would get these ids again."""
     highest = ids.highest
     if highest > high_water:
         yield Finding(
@@ -130,7 +129,7 @@ def mark_below(ids: Ids, high_water: int) -> Iterator[Finding]:
 
 
 def duplicates(ids: Ids, unclear: Collection[str | None] = ()) -> Iterator[Finding]:
-    """Row ids that several live rows have, by file; those of `unclear` files are left out."""
+    """Row ids that several live rows have, by file; `unclear` files are left out."""
     seen_ids, slow = _fast(ids, unclear)
     reported = 0
     for number in slow:
@@ -139,7 +138,7 @@ def duplicates(ids: Ids, unclear: Collection[str | None] = ()) -> Iterator[Findi
         seen_ids |= here
         if not both:
             continue
-        other = _other(ids, number, int(both.min())) if reported < _NAMED else None
+        other = _other(ids, number, int(both.min())) if reported < _MOST_NAMED else None
         reported += 1
         with_ = f", such as {both.min()}" + ("" if other is None else f", which is in {other} too")
         yield Finding(
@@ -151,7 +150,7 @@ def duplicates(ids: Ids, unclear: Collection[str | None] = ()) -> Iterator[Findi
 
 
 def repeated(ids: Ids, live: Mapping[int, int]) -> Iterator[Finding]:
-    """Files that hold a row id more than once; `live` are rows of files that carry ids."""
+    """Files that hold a row id more than once; `live` has the live rows of files that carry ids."""
     for number, rows in live.items():
         short = rows - len(ids.carried[number])
         if short:
@@ -164,7 +163,7 @@ def repeated(ids: Ids, live: Mapping[int, int]) -> Iterator[Finding]:
 
 
 def _fast(ids: Ids, unclear: Collection[str | None]) -> tuple[BitMap64, list[int]]:
-    """The ids of files that cannot hold one of each other's, and the numbers of other files, in order."""
+    """The ids of files that cannot share an id, and the numbers of the other files, in order."""
     hides = np.array([key in ids.hidden.positions for key in ids.keys], np.bool_)
     left_out = np.array([key in unclear for key in ids.keys], np.bool_)
     plain = ids.known & ~hides & ~left_out
@@ -187,7 +186,7 @@ def _fast(ids: Ids, unclear: Collection[str | None]) -> tuple[BitMap64, list[int
 
 
 def _other(ids: Ids, number: int, row_id: int) -> str | None:
-    """Another file that has a live row of this id."""
+    """Another file that has a live row with this id."""
     for candidate, key in enumerate(ids.keys):
         inside = candidate in ids.carried or 0 <= row_id - ids.bases[candidate] < ids.counts[candidate]
         if candidate != number and inside and row_id in ids.live(candidate):

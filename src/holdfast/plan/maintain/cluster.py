@@ -1,20 +1,20 @@
-"""Which files of a table to write in the order of its clustering columns. Pure.
+"""Chooses the files of a table to rewrite in the order of its clustering columns. Pure.
 
-Files that were written in one order, by the same columns, are a cube: none of them overlaps much with another of it.
-Cubes overlap each other, so a query reads some files of every one, and few large cubes are better than many small ones.
+A cube is a set of files that were written together in one order by the same columns; its files hardly overlap. Cubes
+overlap each other, so a query reads some files of each cube, and few large cubes are better than many small ones.
 
-    files in no cube  ->  a cube of the first level  ->  joined, of the second  ->  joined, full, and left alone
+    files in no cube  ->  cube of level 1  ->  joined: level 2  ->  joined: full, and left alone
 
-Sizes are in files: what a file of the target size, or of the target rows, holds is 1.
+Sizes are in files: a file of the target bytes or target rows has size 1.
 
 1. A row is written at most three times until it is in a full cube, however often and however little is appended: cubes
    are joined with others of their level, and there are three levels.
-2. The second level is joined when that fills a cube, the first halfway there (in factors: from what its cubes are on
-   average to a full one); a cube larger than all others together stays out of it.
-3. A file that hides more than its share of rows counts as being in no cube.
-4. What another provider clustered stays as it is; so do cubes by other columns, unless all is asked for.
-5. A group holds MOST_FILES at most, or `most_bytes`; what is beyond the limit of bytes waits for another call.
-6. In a table with partitions each is ordered by itself.
+2. Level 2 is joined when that fills a cube; level 1 when it reaches the geometric mean of its average cube and a full
+   cube. A cube larger than all others together is left out.
+3. A file with more than the allowed share of hidden rows counts as being in no cube.
+4. Files clustered by another provider stay as they are; so do cubes by other columns, unless `full` is set.
+5. A group holds at most MOST_FILES files and `most_bytes` bytes; the rest waits for another call.
+6. Each partition is ordered by itself.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _PLAIN = re.compile(r"[a-zA-Z0-9_]+")
 
 @dataclass(frozen=True, eq=False)
 class Cube:
-    """Files of one order, or of none."""
+    """Files that were written in one order, or in none."""
 
     at: NDArray[np.int64]  # in the table of files
     size: float  # in files of the target
@@ -61,7 +61,7 @@ class Cube:
 def plan_clustering(
     files: FileTable, columns: Paths, limits: CompactionLimits, *, full: bool = False
 ) -> tuple[Bin, ...]:
-    """The groups to write, each in the order of these columns, which are logical paths."""
+    """The groups to write, each in the order of these columns (logical paths)."""
     if not len(files):
         return ()
     measured = _Measured.of(files, (), limits)
@@ -79,12 +79,12 @@ def plan_clustering(
 
 
 def joined(loose: Sequence[Cube], cubes: Sequence[Cube]) -> list[Cube]:
-    """What to write, given what is in no cube and the cubes there are: each with the level it will have."""
+    """The cubes to write, each with its new level; `loose` are files in no cube."""
     first = _worth([*loose, *(c for c in cubes if c.level == 1 and c.size < FULL_FILES)])
     total = sum(c.size for c in first)
     halfway = len(first) > 1 and total >= sqrt(total / len(first) * FULL_FILES)
     planned = [Cube(_all(first), total, 2)] if halfway else [replace(c, level=1) for c in loose]
-    # What the first level leaves out because it is large is written by itself if it is in no cube.
+    # Loose files that level 1 leaves out because they are large are written by themselves.
     planned += [replace(c, level=1) for c in loose if halfway and c not in first]
     second = _worth(
         [*(m for m in planned if m.level == 2), *(c for c in cubes if c.level == 2 and c.size < FULL_FILES)]
@@ -98,7 +98,7 @@ def joined(loose: Sequence[Cube], cubes: Sequence[Cube]) -> list[Cube]:
 def plan_z_order(
     files: FileTable, partition_names: Sequence[str], columns: Paths, limits: CompactionLimits
 ) -> tuple[Bin, ...]:
-    """The groups to write along the Z-order curve: every partition but those that lie in this order as a whole."""
+    """The groups to write along the Z-order curve: every partition that is not yet wholly in this order."""
     if not len(files):
         return ()
     measured = _Measured.of(files, partition_names, limits)
@@ -115,14 +115,14 @@ def plan_z_order(
 
 
 def is_laid_out(files: FileTable) -> bool:
-    """Whether some of these files are in an order that was asked for."""
+    """Whether some of these files were clustered or Z-ordered."""
     return bool(_tags(files, CUBE).null_count < len(files))
 
 
 def plan_purge(
     files: FileTable, partition_names: Sequence[str], columns: Paths, limits: CompactionLimits
 ) -> tuple[Bin, ...]:
-    """Groups that take every file with hidden rows; of a clustered table they are put in order again by that."""
+    """Groups that rewrite every file with hidden rows, in clustering order if the table is clustered."""
     if not columns or not len(files):
         return purged(files, partition_names, limits)
     hiding = files.filter(pc.is_valid(files.column("dv")).combine_chunks())
@@ -133,7 +133,7 @@ def plan_purge(
 
 
 def column_text(columns: Paths) -> str:
-    """Clustering columns as a tag tells them, names quoted where Spark quotes them: other engines compare the text."""
+    """Clustering columns as the text of a tag, quoted like Spark does: other engines compare the text."""
     return json.dumps([".".join(map(_quoted, path)) for path in columns], separators=(",", ":"))
 
 
@@ -143,9 +143,9 @@ def _quoted(name: str) -> str:
 
 @dataclass(frozen=True)
 class _Measured:
-    """Files in numbers, aligned with the table of files."""
+    """Sizes of files, aligned with the table of files."""
 
-    rows: NDArray[np.int64]  # live; a file of which the log gives no count is in no order
+    rows: NDArray[np.int64]  # live; files without a count in the log are not in `order`
     bytes: NDArray[np.int64]  # of these rows
     size: NDArray[np.float64]  # in files of the target
     hidden: NDArray[np.float64]  # share of the rows
@@ -175,7 +175,7 @@ class _Measured:
 def _cubes(
     files: FileTable, measured: _Measured, columns: Paths, limits: CompactionLimits, *, full: bool
 ) -> tuple[list[Cube], NDArray[np.int64]]:
-    """The cubes by these columns, and the files to be put into one."""
+    """The cubes by these columns, and the files that are in none."""
     provider = files.column("clustering_provider").combine_chunks()
     ours = pc.fill_null(pc.equal(provider, PROVIDER), False).to_numpy(zero_copy_only=False)
     free = pc.is_null(provider).to_numpy(zero_copy_only=False)
@@ -185,9 +185,9 @@ def _cubes(
     ids = _tags(files, CUBE)
     cubed = ours & pc.is_valid(ids).to_numpy(zero_copy_only=False)
     same = pc.fill_null(pc.equal(ordered_by, column_text(columns)), False).to_numpy(zero_copy_only=False)
-    spoilt = measured.hidden > limits.materialize_deletions_threshold
-    loose = free | (ours & ~cubed) | (cubed & same & spoilt)
-    members = measured.order[(cubed & same & ~spoilt)[measured.order]]
+    many_hidden = measured.hidden > limits.materialize_deletions_threshold
+    loose = free | (ours & ~cubed) | (cubed & same & many_hidden)
+    members = measured.order[(cubed & same & ~many_hidden)[measured.order]]
     levels = _tags(files, LEVEL)
     codes = ids.dictionary_encode(null_encoding="encode").indices.to_numpy()
     members = members[np.argsort(codes[members], kind="stable")]
@@ -197,7 +197,7 @@ def _cubes(
 
 
 def _level(text: str | None) -> int:
-    """What a tag says; cubes of other engines, and what makes no sense, are of the first level."""
+    """The level in a tag; cubes of other engines and invalid tags are of level 1."""
     return int(text) if text in ("1", "2", "3") else 1
 
 
@@ -207,7 +207,7 @@ def _tags(files: FileTable, name: str) -> pa.Array:
 
 
 def _worth(cubes: Sequence[Cube]) -> list[Cube]:
-    """Cubes without those that are larger than all others together, and would be written again for little."""
+    """The cubes except those that are larger than all others together."""
     worthwhile = sorted(cubes, key=lambda c: c.size)
     while len(worthwhile) > 1 and worthwhile[-1].size > sum(c.size for c in worthwhile[:-1]):
         worthwhile.pop()
@@ -219,7 +219,7 @@ def _all(cubes: Sequence[Cube]) -> NDArray[np.int64]:
 
 
 def _cut(at: NDArray[np.int64], measured: _Measured, most_bytes: int | None) -> Iterator[NDArray[np.int64]]:
-    """Files as groups of at most MOST_FILES; of more bytes than allowed, only the first ones."""
+    """Files in groups of at most MOST_FILES; only the first files up to `most_bytes`."""
     if most_bytes is not None:
         at = at[np.cumsum(measured.bytes[at]) <= most_bytes]
     numbers = (np.cumsum(measured.size[at]) / MOST_FILES).astype(np.int64)

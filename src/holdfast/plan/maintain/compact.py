@@ -1,10 +1,10 @@
-"""Which files to write together, and which to write anew alone: the plan of a compaction. Pure.
+"""Plans a compaction: which files to write together, and which to rewrite alone. Pure.
 
-1. Files of different partitions are never written together, and a file is in one bin at most.
-2. A file that hides more than its share of rows is written anew, by itself if it is large enough.
-3. A bin that does not fill a file holds no file larger than all others of it: a row is written again only when its file
-   at least doubles, and compacting a growing table again and again costs what was added, times a logarithm.
-4. Bins that gain most for the bytes they write come first; `most_bytes` leaves out the rest.
+1. A bin has files of one partition, and a file is in one bin at most.
+2. A file with more than the allowed share of hidden rows is rewritten, alone if it is large enough.
+3. A bin that does not fill a file has no file larger than the rest of the bin together. So a row is written again only
+   when its file at least doubles, and compacting a growing table costs the rows added, times a logarithm.
+4. Bins with the most benefit per byte come first; `most_bytes` leaves out the rest.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from holdfast.schema.partition import column
 
 TARGET_ROWS = 1 << 20
 TARGET_BYTES = 128 << 20
-HIDDEN_SHARE = 0.1  # of a file's rows: more than that, and they are worth writing the others again
+HIDDEN_SHARE = 0.1  # of a file's rows: above it a rewrite pays
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionLimits:
-    """What a compaction strives for, and what it may cost."""
+    """The target file size of a compaction, and what it may cost."""
 
     target_rows: int = TARGET_ROWS
     target_bytes: int = TARGET_BYTES
@@ -46,7 +46,7 @@ class _CompactedFile:
 
 @dataclass(frozen=True)
 class Group:
-    """The files of a partition in numbers."""
+    """The files of a partition, as arrays."""
 
     at: NDArray[np.int64]  # in the table of files
     rows: NDArray[np.int64]  # live
@@ -56,14 +56,14 @@ class Group:
 
 @dataclass(frozen=True)
 class Bin:
-    """Files to be written together: as one, or as many as their order has parts."""
+    """Files to write together: as one file, or as many as their order has parts."""
 
     files: FileTable
     rows: int
     bytes: int
     why: str
-    order: Order | None = None  # of the rows; None: as they come
-    level: int = 0  # how often they will have been put in order with others
+    order: Order | None = None  # of the rows; None: any
+    level: int = 0  # of the cube they become
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -86,17 +86,17 @@ def plan_compaction(files: FileTable, partition_names: Sequence[str], limits: Co
             continue
         written += size
         chosen.append(members)
-    return tuple(_made(files, members, limits) for members in chosen)
+    return tuple(_bin(files, members, limits) for members in chosen)
 
 
 def purged(files: FileTable, partition_names: Sequence[str], limits: CompactionLimits) -> tuple[Bin, ...]:
-    """Bins that take every file with hidden rows, or with rows that may be gone by value."""
+    """Bins with every file that has hidden rows, or rows that equality deletes may hide."""
     hides = pc.or_(pc.is_valid(files.column("dv")).combine_chunks(), may_lose(files)) if len(files) else None
     return whole(files if hides is None else files.filter(hides), partition_names, limits)
 
 
 def whole(files: FileTable, partition_names: Sequence[str], limits: CompactionLimits) -> tuple[Bin, ...]:
-    """Bins that take every file of which the log gives a count of rows."""
+    """Bins with every file that has a row count in the log."""
     every = CompactionLimits(limits.target_rows, limits.target_bytes, -1.0)
     return plan_compaction(files, partition_names, every)
 
@@ -114,17 +114,17 @@ def groups(files: FileTable, partition_names: Sequence[str]) -> Iterator[Group]:
         values = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
         code = values.dictionary_encode(null_encoding="encode").indices.to_numpy()
         codes = np.unique(codes * (int(code.max(initial=0)) + 1) + code, return_inverse=True)[1]
-    for code in _placed(files):
+    for code in _spec_codes(files):
         codes = np.unique(codes * (int(code.max(initial=0)) + 1) + code, return_inverse=True)[1]
-    counted = np.flatnonzero(counts >= 0)  # a file of which the log gives no count stays as it is
+    counted = np.flatnonzero(counts >= 0)  # a file without a count in the log stays as it is
     order = counted[np.lexsort((counted, bases[counted], codes[counted]))]
     for part in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
         share = np.divide(hidden[part], counts[part], out=np.ones(len(part)), where=counts[part] > 0)
         yield Group(part, counts[part] - hidden[part], (sizes[part] * (1 - share)).astype(np.int64), share)
 
 
-def _placed(files: FileTable) -> Iterator[NDArray[np.int64]]:
-    """Of files that are placed by specs: which have the same spec, and the same value of each field."""
+def _spec_codes(files: FileTable) -> Iterator[NDArray[np.int64]]:
+    """Codes of the partition spec and of each partition field, for files of Iceberg tables."""
     table = files.table
     if PARTITION not in table.column_names:
         return
@@ -135,7 +135,7 @@ def _placed(files: FileTable) -> Iterator[NDArray[np.int64]]:
 
 
 def _bins(group: list[_CompactedFile], limits: CompactionLimits) -> Iterator[list[_CompactedFile]]:
-    """Runs of small neighbours, each up to the target; a large file only where it hides too much."""
+    """Runs of small neighbours, each up to the target; a large file only if it hides too many rows."""
     run: list[_CompactedFile] = []
     for f in group:
         worth = f.hidden > limits.materialize_deletions_threshold
@@ -156,7 +156,7 @@ def _fits(run: list[_CompactedFile], limits: CompactionLimits) -> bool:
 
 
 def _worth(run: list[_CompactedFile], limits: CompactionLimits) -> Iterator[list[_CompactedFile]]:
-    """The run, without files that would be written again for little."""
+    """The run without files whose rewrite does not pay."""
     full = [f for f in run if f.hidden > limits.materialize_deletions_threshold]
     members = list(run)
     while len(members) > 1:
@@ -176,12 +176,12 @@ def _is_full(run: list[_CompactedFile], limits: CompactionLimits) -> bool:
 
 
 def _benefit(members: list[_CompactedFile]) -> float:
-    """Files less, and rows no longer read around, for each byte written."""
+    """Files saved and hidden bytes dropped, per byte written."""
     hidden_bytes = sum(f.hidden * f.size for f in members)
     return ((len(members) - 1) * (1 << 20) + hidden_bytes) / (sum(f.size for f in members) + 1)
 
 
-def _made(files: FileTable, members: list[_CompactedFile], limits: CompactionLimits) -> Bin:
+def _bin(files: FileTable, members: list[_CompactedFile], limits: CompactionLimits) -> Bin:
     mask = np.zeros(len(files), bool)
     mask[[f.at for f in members]] = True
     rows, size = sum(f.rows for f in members), sum(f.size for f in members)

@@ -1,4 +1,4 @@
-"""Where a row lies on a curve through its columns, from a sample of the rows.
+"""Computes the place of a row on a space-filling curve through its columns, from a sample of the rows.
 
 Runs in this process and inside Spark tasks, where it is pickled by value.
 
@@ -7,9 +7,9 @@ Runs in this process and inside Spark tasks, where it is pickled by value.
 Shares and not ranks: a column with two values splits the grid in the middle and not in a corner, so a column with few
 values counts as much as one with many.
 
-1. The share never falls while the value rises, in Spark's order: null first, NaN last, text by its bytes.
-2. The curve is a matter of layout only: whatever the sample misses, every row has a place.
-3. Parts cut the curve, so that each holds about as many rows of the sample as any other: a third less or more.
+1. The share rises with the value, in Spark's order: null first, NaN last, text by its bytes.
+2. Every row has a place, whatever the sample misses: the curve only affects the layout.
+3. Cuts divide the curve into parts with about as many rows of the sample each, up to a third more or less.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ SAMPLE_ROWS = 1 << 17
 PLACE_BITS = 40  # of a row's number on the curve; what is above them numbers the part
 
 _BITS = 12  # per column: 4,096 shares, from a sample of 32 times as many rows
-_ROOM = 0.15  # of a part, to each side of where it would end
-_TEXT_BYTES = 64  # of a text: what differs only behind them lies together
+_ROOM = 0.15  # of a part: how far a cut may move to each side
+_TEXT_BYTES = 64  # of a text that are compared
 _EXACT_DIGITS = 18  # of a decimal in 64 bits
 
 
 class Along(Enum):
-    """Which curve; the value is how a format calls it."""
+    """A space-filling curve; the value is its name in a format."""
 
     HILBERT = "hilbert"
     Z_ORDER = "zorder"
@@ -43,7 +43,7 @@ class Along(Enum):
 
 @dataclass(frozen=True)
 class Shares:
-    """How much of a sample lies below a value."""
+    """The share of a sample that lies below a value."""
 
     bounds: NDArray[np.generic]  # ascending, distinct
     ids: NDArray[np.int64]  # of values from each bound up to the next
@@ -77,7 +77,7 @@ class Curve:
         return len(self.cuts) + 1
 
     def place(self, columns: Sequence[pa.Array]) -> NDArray[np.int64]:
-        """Part and number of each row in one: rows in its order are rows along the curve."""
+        """Part and number of each row as one integer, which sorts rows along the curve."""
         number = self.number(columns)
         return np.searchsorted(self.cuts, number, side="right").astype(np.int64) << PLACE_BITS | number
 
@@ -88,7 +88,7 @@ class Curve:
 
 
 def curve_of(sample: Sequence[pa.Array], along: Along, parts: int) -> Curve:
-    """The curve for rows of which these are a sample, a column each."""
+    """The curve for a sample of rows, given as columns."""
     bits = min(_BITS, PLACE_BITS // len(sample))
     whole = Curve(along, bits, tuple(_shares(column, bits) for column in sample), np.empty(0, np.int64))
     numbers = np.sort(whole.number(sample))
@@ -98,21 +98,21 @@ def curve_of(sample: Sequence[pa.Array], along: Along, parts: int) -> Curve:
 
 
 def _cuts(numbers: NDArray[np.int64], parts: int) -> NDArray[np.int64]:
-    """Where to cut sorted numbers: near even distances, and there between the largest blocks of the grid.
+    """Where to cut sorted numbers: near even distances, moved to the border of the largest block of the grid.
 
-    So a part is a block, or few, and not a bit of every neighbour.
+    So a part is few whole blocks.
     """
     at = np.arange(1, parts) * len(numbers) / parts
     room = _ROOM * len(numbers) / parts
     low, high = (numbers[np.clip(at + by, 0, len(numbers) - 1).astype(np.int64)] for by in (-room, room))
-    differ = np.frexp((low ^ high).astype(np.float64))[1]  # the highest bit in which they do, counted from 1
+    differ = np.frexp((low ^ high).astype(np.float64))[1]  # the highest bit that differs, counted from 1
     cuts = np.where(low == high, high, high >> np.maximum(differ - 1, 0) << np.maximum(differ - 1, 0))
-    # A number that many rows share cuts once: its rows stay together.
+    # Rows with the same number stay together.
     return np.unique(cuts[cuts > numbers[0]])
 
 
 def sortable(column: pa.Array) -> NDArray[np.generic]:
-    """Values as numbers or bytes that sort as they do; what stands for null does not matter."""
+    """Values as numbers or bytes that sort like them; nulls become any value."""
     type_ = column.type
     if pa.types.is_dictionary(type_):
         return sortable(column.dictionary_decode())
@@ -129,13 +129,11 @@ def sortable(column: pa.Array) -> NDArray[np.generic]:
 
 
 def _numbers(column: pa.Array) -> NDArray[np.generic]:
-    zero = pa.scalar(0, column.type)
-    found: NDArray[np.generic] = pc.fill_null(column, zero).to_numpy(zero_copy_only=False)
-    return found
+    return np.asarray(pc.fill_null(column, pa.scalar(0, column.type)).to_numpy(zero_copy_only=False))
 
 
 def _unscaled(column: pa.Decimal128Array) -> NDArray[np.generic]:
-    """Decimals as whole numbers, all of one scale; about, where they have more digits than 64 bits."""
+    """Decimals as integers of one scale; approximate beyond 18 digits."""
     words = np.frombuffer(column.buffers()[1] or b"", np.int64).reshape(-1, 2)  # low and high half
     words = words[column.offset : column.offset + len(column)]
     if column.type.precision <= _EXACT_DIGITS:
@@ -144,7 +142,7 @@ def _unscaled(column: pa.Decimal128Array) -> NDArray[np.generic]:
 
 
 def _shares(column: pa.Array, bits: int) -> Shares:
-    """Bounds at even distances among the sorted values, each with the share of all rows that lies below it."""
+    """Bounds at even distances among the sorted values, each with the share of rows below it."""
     total = max(1, len(column))
     values = sortable(column.drop_null())
     nulls = column.null_count

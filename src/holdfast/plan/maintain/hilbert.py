@@ -1,13 +1,12 @@
-"""Curves through a grid: one number per cell, so that cells with near numbers lie near each other. numpy, no loop over
-rows.
+"""The Hilbert and Z-order curves through a grid: one number per cell, in numpy without a loop over rows.
 
 Runs in this process and inside Spark tasks, where it is pickled by value.
 
-1. Both curves number the cells of a grid of `2**bits` to each side one to one, from 0 on.
-2. Cells with neighbouring numbers on the Hilbert curve differ by one step in one coordinate.
-3. Of one coordinate, both are the coordinate itself.
+1. Both curves number the cells of a grid with `2**bits` cells per side one to one, from 0 on.
+2. Cells with consecutive numbers on the Hilbert curve differ by one step in one coordinate.
+3. For one coordinate, both curves are the coordinate itself.
 
-The Hilbert numbers are made by Skilling's method: the rotations of all levels undone bit by bit, then a Gray code.
+The Hilbert numbers follow Skilling's method: undo the rotations of all levels bit by bit, then a Gray code.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ def hilbert(coordinates: Sequence[NDArray[np.int64]], bits: int) -> NDArray[np.i
     """The number of each cell on the Hilbert curve; coordinates are below `2**bits`."""
     if len(_checked(coordinates, bits)) == 1:
         return coordinates[0]
-    narrow: Any = np.int32 if bits < 32 else np.int64  # half the bytes, nearly half the time
+    narrow: type[np.signedinteger[Any]] = np.int32 if bits < 32 else np.int64  # half the bytes, nearly half the time
     x: list[NDArray[np.signedinteger[Any]]] = [c.astype(narrow) for c in coordinates]
     for level in range(bits - 1, 0, -1):
         low = (1 << level) - 1

@@ -1,6 +1,6 @@
-"""The files of a snapshot as manifests: lists of paths, one per partition, that engines without Delta read. Pure.
+"""Symlink manifests of a Delta snapshot: lists of file paths, one per partition, for engines without Delta. Pure.
 
-1. A manifest names every live file of its partition by an absolute, decoded path in the user's own spelling.
+1. A manifest names every file of its partition by an absolute, decoded path in the user's spelling.
 2. An unpartitioned table has one manifest, even when it has no file.
 """
 
@@ -20,7 +20,7 @@ from holdfast.storage.arrays import strings
 
 
 def manifests(snapshot: Snapshot) -> Mapping[str, bytes]:
-    """The text of each manifest, by the directory of its partition; the empty one where there are none."""
+    """The text of each manifest by partition directory; the key is empty for an unpartitioned table."""
     where = snapshot.location.url
     if snapshot.properties.get(COLUMN_MAPPING_MODE, "none").lower() != "none":
         raise Unsupported(f"a manifest names files, not columns, and the columns of {where} are mapped to other names")

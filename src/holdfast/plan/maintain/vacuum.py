@@ -1,11 +1,10 @@
-"""What a vacuum deletes: files that nothing needs and that are old. Pure.
+"""Plans a vacuum: which files of the table's directory to delete. Pure.
 
-1. A file goes only if no reason to keep it is known and it was last changed before the horizon: both, never age alone.
-2. Files under names that begin with `_` or `.` are none of ours, except what the format keeps so (change data), what
-   Holdfast itself left behind (pinned sources, lists for Spark, leases, indexes, unfinished writes) and directories
-   of partitions whose column is named so.
-3. What lies in a directory with a log of its own belongs to another table.
-4. A file that only a pin keeps is told by the pin's name.
+1. A file is deleted only if no retained version needs it and it was last modified before the horizon.
+2. Files below names that begin with `_` or `.` are left alone, except change data files, leftovers of Holdfast (pinned
+   sources, lists for Spark, leases, indexes, unfinished writes), and partition directories of columns named so.
+3. Files in a directory with a log of its own belong to another table.
+4. Files that only a pin keeps are counted under the pin's name.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from holdfast.storage.arrays import mask, truths
 from holdfast.storage.local import TEMPORARY
 
 LISTED = pa.schema([("key", pa.string()), ("size", pa.int64()), ("modified_ms", pa.int64())])
-# What else is under _holdfast is kept until it is asked to go.
+# Everything else below _holdfast is kept.
 LEFTOVERS = ("_holdfast/stage/", "_holdfast/scan/", "_holdfast/lease/", "_holdfast/index/")
 
 _HIDDEN = r"(?:^|/)[_.]"
@@ -32,16 +31,16 @@ _HIDDEN = r"(?:^|/)[_.]"
 
 @dataclass(frozen=True, slots=True)
 class DirectoryLayout:
-    """How a format lays out a table's directory."""
+    """The layout of a table's directory in a format."""
 
-    log: str  # the directory that makes another one a table
-    shown: tuple[str, ...] = ()  # directories that are looked into although they are hidden
-    partition_names: tuple[str, ...] = ()  # of columns that directories may be named after
+    log: str  # the name of the log directory
+    shown: tuple[str, ...] = ()  # hidden directories that a vacuum looks into
+    partition_names: tuple[str, ...] = ()  # columns that directories may be named after
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What stays for a pin and for nothing else."""
+    """The files that only a pin keeps."""
 
     pin: str
     version: int
@@ -51,7 +50,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class VacuumPlan:
-    """Files to delete, with the columns of LISTED, and what pins keep from it."""
+    """Files to delete, with the columns of LISTED, and files that pins keep."""
 
     files: pa.Table
     kept: tuple[Kept, ...]
@@ -74,7 +73,7 @@ def plan_vacuum(
     horizon_ms: int,
     layout: DirectoryLayout,
 ) -> VacuumPlan:
-    """What may go of `listed`: `needed` are keys that must stay, `pinned` those that must by the name of a pin."""
+    """Choose what to delete of `listed`; `needed` are keys to keep, `pinned` keys to keep by the name of a pin."""
     old = truths(pc.less(listed.column("modified_ms"), pa.scalar(horizon_ms)))
     idle = old & ~_among(listed, needed) & _ours(listed.column("key"), layout)
     going = idle.copy()
@@ -92,7 +91,7 @@ def _among(listed: pa.Table, keys: pa.Array) -> NDArray[np.bool_]:
 
 
 def _ours(keys: pa.ChunkedArray, layout: DirectoryLayout) -> NDArray[np.bool_]:
-    """Which files a vacuum of this table may look at."""
+    """The files that a vacuum of this table may delete."""
     plain = keys
     for name in layout.partition_names:
         # A partition's directory may be called `_day=1`, which is not hidden.

@@ -1,10 +1,10 @@
-"""The columns of a table and of the one its rows are published to: which meet, and which no longer do. Pure.
+"""Checks that the columns of a published table still match those of the table its rows are published to. Pure.
 
-1. Columns meet by name, at every depth. A row that is there already keeps its values, so a column must still be the one
-   it was when the row was published: one that was renamed since has to be renamed there too, and one that another took
-   the name of is refused.
-2. Nothing is published into a column that its source does not have.
-3. What is handed over of a column is its name, its type and its comment: nothing of another table's log.
+1. Columns match by name, at every depth. Published rows keep their values, so a column must still be the one it was
+   when the row was published: a renamed column must be renamed in the target too, and a column whose name another
+   column took is refused.
+2. The target may not have a column that the source does not have.
+3. A column is published with its name, type and comment, and no other metadata.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _AFRESH = "publish with afresh=True, which puts all rows there anew"
 
 
 def plain(schema: Struct) -> Struct:
-    """The columns without what only their own table knows."""
+    """The columns without metadata of their own table."""
     return Struct(tuple(_plain(f) for f in schema.fields))
 
 
-def refuse_renamed(before: Struct, after: Struct, there: Struct, *, source: str) -> None:
-    """Refuse columns that are not those that were published; `there` are the columns they are published to."""
+def refuse_renamed(before: Struct, after: Struct, target: Struct, *, source: str) -> None:
+    """Refuse columns that are not those that were published; `target` has the columns they are published to."""
     for old, new in _followed(before, after, ()):
         if new is None:
             raise Invalid(
                 f"the column {'.'.join(old)} of {source} is another one than the one that was published, which rows "
                 f"that are there still have: {_AFRESH}"
             )
-        if old != new and (not _has(there, new) or _has(there, old)):
+        if old != new and (not _has(target, new) or _has(target, old)):
             raise Invalid(
                 f"the column {'.'.join(old)} of {source} is called {'.'.join(new)} since it was published: rename it "
                 f"in the table it is published to as well, or {_AFRESH}"
@@ -42,16 +42,16 @@ def refuse_renamed(before: Struct, after: Struct, there: Struct, *, source: str)
 
 
 def refuse_missing(fit: Fit, *, source: str, target: str) -> None:
-    """Refuse columns that nothing would be published into."""
+    """Refuse columns of the target that the source does not have."""
     if missing := list(_missing(fit.parts, ())):
         shown = ", ".join(".".join(path) for path in missing[:5])
         raise Invalid(f"{target} has columns that {source} does not have ({shown}): drop them there first")
 
 
-def refuse_types(schema: Struct, known: Collection[str], *, target: str) -> None:
-    """Refuse columns of a type that no table of the other format has; `known` are names of those it has."""
+def refuse_types(schema: Struct, supported: Collection[str], *, target: str) -> None:
+    """Refuse columns whose type the target's format does not have; `supported` are the names of its types."""
     for path, type_ in _primitives(schema, ()):
-        if type_ not in known:
+        if type_ not in supported:
             raise Unsupported(f"the column {'.'.join(path)} is {type_}, which {target} cannot have")
 
 
@@ -86,7 +86,7 @@ def _plain_type(type_: DataType) -> DataType:
 
 
 def _followed(before: Struct, after: Struct, above: Path) -> Iterator[tuple[Path, Path | None]]:
-    """Where columns are that are still there; None for one whose name another column has. Dropped ones are left out."""
+    """The old and new path of each column; None if another column has its name now. Dropped columns are left out."""
     now = {_identity(f): f for f in after.fields}
     names = {f.name.lower() for f in after.fields}
     for f in before.fields:
@@ -100,7 +100,7 @@ def _followed(before: Struct, after: Struct, above: Path) -> Iterator[tuple[Path
 
 
 def _identity(f: Field) -> str | int:
-    """What tells a column from another that came in its place."""
+    """What distinguishes a column from another of the same name."""
     if MAPPING_NAME in f.metadata:
         return f.physical_name
     return f.name if f.field_id is None else f.field_id

@@ -1,11 +1,11 @@
-"""Rows on their way from one table to another, under the ids they have: what a runner reads, finds and stores.
+"""The plan of a publication: the rows that an engine hides and stores in another table, under the same row ids.
 
-    the net change of a stretch of commits  ->  ids of rows that went or changed: found in the other table, and hidden
-                                            ->  rows that came or changed: stored there with their ids
-    a whole table                           ->  every row, stored with its id
+    the net change of a commit range  ->  ids of deleted and updated rows: located in the other table, and hidden
+                                      ->  inserted and updated rows: stored there with their ids
+    a whole table                     ->  every row, stored with its id
 
-1. A row has the same id in both tables, so nothing is compared but ids.
-2. What went is read as ids alone; the other columns are read of rows that are stored, and of no others.
+1. A row has the same id in both tables, so only ids are compared.
+2. Of deleted rows only the ids are read; other columns are read only of rows that are stored.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Arriving: TypeAlias = Whole | ChangesPlan
 
 @dataclass(frozen=True, slots=True)
 class ChangedIds:
-    """The ids of rows that are no longer what they were."""
+    """The ids of updated and deleted rows."""
 
     updated: BitMap64 = field(default_factory=BitMap64)
     deleted: BitMap64 = field(default_factory=BitMap64)
@@ -55,11 +55,11 @@ class ChangedIds:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """How rows become rows of the other table, and where they go."""
+    """How rows are converted to rows of the other table, and where they are stored."""
 
     fit: Fit
     demands: tuple[Demand, ...]
-    spec: WriteSpec  # with a column of ids and none of versions: a row is as new there as the commit that brings it
+    spec: WriteSpec  # with a column of ids and none of versions: the commit gives rows their version
     location: Location
 
 
@@ -77,18 +77,18 @@ class Publisher(Protocol):
 
 
 def going(plan: ChangesPlan) -> ChangesPlan:
-    """The part of a net change that tells which rows went or changed, and nothing else of them."""
+    """The part of a net change that gives the ids of deleted and updated rows."""
     bare = replace(plan.snapshot, schema=Struct(()), partition_columns=())
     shows = frozenset({DELETE, BEFORE})
-    return replace(plan, snapshot=bare, shows=shows, certain=_telling(plan.certain, shows))
+    return replace(plan, snapshot=bare, shows=shows, certain=_showing(plan.certain, shows))
 
 
 def coming(plan: ChangesPlan) -> ChangesPlan:
-    """The part of a net change that gives rows as they are now."""
+    """The part of a net change that gives inserted and updated rows as they are now."""
     shows = frozenset({INSERT, AFTER})
-    return replace(plan, shows=shows, certain=_telling(plan.certain, shows))
+    return replace(plan, shows=shows, certain=_showing(plan.certain, shows))
 
 
-def _telling(readings: Sequence[Reading], shows: frozenset[str]) -> tuple[Reading, ...]:
-    """In a net change all moves are of one commit, so rows that need no pairing all came, or all went."""
+def _showing(readings: Sequence[Reading], shows: frozenset[str]) -> tuple[Reading, ...]:
+    """In a net change all moves are of one commit, so rows that need no pairing all arrived, or all left."""
     return tuple(r for r in readings if any(label.change in shows for several in r.labels for label in several))

@@ -1,7 +1,7 @@
-"""Leave out files whose bucket holds none of the values a condition asks for.
+"""Prunes files of Iceberg tables by bucket: drops files whose bucket has none of the values of a condition.
 
-1. A file with a row that satisfies the condition is kept; whatever is not an equality with a known value keeps all.
-2. A null bucket is that of null, or of a file that is not placed by buckets, and keeps the file.
+1. A file with a row that satisfies the condition is kept; a predicate other than an equality with a value keeps all.
+2. A null bucket keeps the file: it is the bucket of null, or the file has no bucket.
 3. Hashes are 32-bit murmur3 of a value's bytes, as Iceberg defines them; they are computed for the values of a
    condition, never for rows.
 """
@@ -51,14 +51,14 @@ def may_hold(files: FileTable, snapshot: Snapshot, where: Predicate) -> NDArray[
 
 
 def buckets_tested(snapshot: Snapshot, columns: Iterable[Column]) -> list[str]:
-    """Those of the columns that files are placed by, by name."""
+    """The names of the columns that files are bucketed by."""
     placed = set() if snapshot.placement is None else {b.field_id for b in snapshot.placement.buckets}
     fields = [_field(snapshot, column) for column in columns]
     return sorted(f.name for f in fields if f is not None and f.field_id in placed)
 
 
 def hashed(value: pa.Scalar) -> int | None:
-    """The hash of a value; None where its type has none."""
+    """The hash of a value; None if its type has none."""
     type_ = value.type
     if pa.types.is_integer(type_):
         return murmur3(struct.pack("<q", value.as_py()))
@@ -114,8 +114,7 @@ def _among(files: FileTable, snapshot: Snapshot, column: Column, values: tuple[V
 def _in_bucket(files: FileTable, bucketed: Bucketed, hashes: list[int]) -> NDArray[np.bool_]:
     numbers = pc.struct_field(files.column(PARTITION), bucketed.name)
     buckets = pa.array({(h & 0x7FFFFFFF) % bucketed.count for h in hashes}, numbers.type)
-    found: NDArray[np.bool_] = pc.or_(pc.is_null(numbers), pc.is_in(numbers, value_set=buckets)).to_numpy()
-    return found
+    return np.asarray(pc.or_(pc.is_null(numbers), pc.is_in(numbers, value_set=buckets)))
 
 
 def _field(snapshot: Snapshot, column: Column) -> Field | None:

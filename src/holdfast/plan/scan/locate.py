@@ -1,13 +1,12 @@
-"""Which files of a snapshot may hold a row id: columns over the files, never a step per row.
+"""The range of row ids that each file of a snapshot may hold, from the log alone, in columns over the files.
 
-A file whose rows are all as they were first written holds the range from its base on. One that rows were moved to
-carries their ids; what our own writers noted of it in the log says which, without a look at the file. Of what others
-wrote only its footer can tell.
+A file with fresh rows holds the range from its base row id on. A file that rows were moved to carries their ids; a tag
+that our writers add to the file's log entry gives their range. For files of other writers only the footer has it.
 
-1. No live row's id lies outside of what `lows` and `highs` say of its file.
-2. A note is believed only of the file it was made for, which is known by its size.
-3. A note about another column than the one this table has its ids in says that the file carries none: a clone reads
-   no ids of the table it was made from.
+1. The id of every live row lies between `lows` and `highs` of its file.
+2. A tag is valid only for the file it was written for, which its size identifies.
+3. A tag about another id column than this table's means that the file carries no ids: a clone does not read ids of
+   the table it was cloned from.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _NOTE = (
 
 @dataclass(frozen=True, eq=False)
 class Spans:
-    """What each file of a snapshot may hold; by the file's number in it. The arrays are the holder's to update."""
+    """The row ids that each file may hold, by file number. The owner may update the arrays."""
 
     bases: Numbers
     counts: Numbers
@@ -48,11 +47,11 @@ class Spans:
     kinds: NDArray[np.int8]  # FRESH, CARRIES, UNKNOWN
     lows: Numbers  # of ids that rows may have
     highs: Numbers
-    maps: pa.Array  # what was noted of single rows, as text; null where nothing was
+    maps: pa.Array  # the row map in the tag, as text; null if there is none
 
 
 def spans(snapshot: Snapshot) -> Spans:
-    """What the log says of files."""
+    """The spans of the files of a snapshot."""
     identity = snapshot.identity
     if identity is None:
         raise NoRowIdentity(
@@ -69,7 +68,7 @@ def spans(snapshot: Snapshot) -> Spans:
 
 
 def spans_of(files: FileTable, identity: RowIdentity) -> Spans:
-    """What the log says of some files; a base or a count of -1 is unknown, and then nothing else of the file counts."""
+    """The spans of some files; if a base or a count is -1 (unknown), the other values of the file are void."""
     bases, counts = _numbers(files.column("base_row_id")), _numbers(files.num_records)
     ends = bases + counts - 1
     if identity.id_column is None:
@@ -78,7 +77,7 @@ def spans_of(files: FileTable, identity: RowIdentity) -> Spans:
     note = _notes(files)
     low, high, derived = (_numbers(note[name]) for name in ("low", "high", "derived"))
     kinds = _kinds(files, note, identity.id_column)
-    # Ids that a file carries are older than its own, so what may lie in an unknown one ends with its own range.
+    # Carried ids are older than the file's own range, so the ids of an unknown file end with its own range.
     lows = np.choose(kinds, [bases, np.where(derived > 0, np.minimum(low, bases), low), np.zeros(len(bases), np.int64)])
     highs = np.choose(kinds, [ends, np.where(derived > 0, np.maximum(high, ends), high), ends])
     usable = pa.array(kinds == CARRIES)
@@ -86,7 +85,7 @@ def spans_of(files: FileTable, identity: RowIdentity) -> Spans:
 
 
 def has_moved_rows(files: FileTable, identity: RowIdentity) -> bool:
-    """Whether rows were moved into some of these files, as far as the log says."""
+    """Whether rows were moved into some of these files, according to the log."""
     if identity.id_column is None or not len(files):
         return False
     return bool((_kinds(files, _notes(files), identity.id_column) == CARRIES).any())
@@ -100,29 +99,28 @@ def _kinds(files: FileTable, note: Mapping[str, pa.Array], id_column: str) -> ND
 
 
 def _notes(files: FileTable) -> dict[str, pa.Array]:
-    """The parts of each file's note, as texts; null where it has none, or none that is understood."""
+    """The parts of each file's tag, as texts; null if it has none that is understood."""
     texts, sizes = column(files.column("tags"), ROW_IDS), files.column("size").combine_chunks().cast(pa.string())
-    # Most notes are a size and nothing else: these need no taking apart.
+    # Most tags are only a size, and need no parsing.
     plain = pc.fill_null(pc.equal(texts, sizes), False).to_numpy(False)
     longer = np.flatnonzero(texts.is_valid().to_numpy(False) & ~plain)
     parsed = pc.extract_regex(texts.take(pa.array(longer)), _NOTE)
     at = np.zeros(len(files), np.int64)
     at[longer] = np.arange(len(longer))
     chosen = pa.array(at, mask=~np.isin(np.arange(len(files)), longer))
-    parts = {name: _full(pc.struct_field(parsed, name)).take(chosen) for name in _PARTS}
+    parts = {name: _null_if_empty(pc.struct_field(parsed, name)).take(chosen) for name in _PARTS}
     return {**parts, "size": pc.if_else(pa.array(plain), sizes, parts["size"])}
 
 
-def _full(texts: pa.Array) -> pa.Array:
-    """Texts, null where there is nothing."""
+def _null_if_empty(texts: pa.Array) -> pa.Array:
+    """Texts, with null for the empty text."""
     return pc.if_else(pc.equal(texts, ""), None, texts)
 
 
 def _numbers(values: pa.Array | pa.ChunkedArray) -> Numbers:
-    """Whole numbers, -1 where there is none."""
+    """Integers, -1 for null."""
     flat = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    found: Numbers = pc.fill_null(flat.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
-    return found
+    return np.asarray(pc.fill_null(flat.cast(pa.int64()), -1).to_numpy(zero_copy_only=False))
 
 
 def _versions(files: FileTable) -> Numbers:

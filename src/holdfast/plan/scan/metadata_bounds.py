@@ -1,11 +1,11 @@
-"""What the log says of metadata columns, file by file: which values their rows may have.
+"""The bounds of metadata columns per file, from the log.
 
-    fresh file       ids from its base on, one for each row; the version its entry says
-    rewritten file   ids between those that its writer noted; versions up to that of its entry
-    others' file     ids up to its own range, because what it carries is older; versions likewise
+    fresh file               ids from its base row id on, one per row; the version of its log entry
+    rewritten file           ids within the range in its tag; versions up to that of its log entry
+    file of another writer   ids up to the end of its own range, as carried ids are older; versions likewise
 
-1. No row of a file, hidden or not, has a value outside of what is said here; what is not known is null.
-2. It costs columns over the files: no step per file, and no look into one.
+1. Every row of a file, hidden or not, has values within its bounds; unknown bounds are null.
+2. Bounds are computed as columns over the files, without reading a file.
 """
 
 from __future__ import annotations
@@ -27,26 +27,28 @@ from holdfast.rows import columns as names
 
 
 def metadata_bounds(files: FileTable, snapshot: Snapshot, columns: Mapping[Column, str]) -> dict[Column, Known]:
-    """What is known of metadata columns; `asked` gives the canonical name behind each path that a condition tests."""
+    """The bounds of metadata columns; `columns` maps each path that a condition tests to its canonical name."""
     identity = snapshot.identity
     spans = None
     if identity is not None and not {names.ROW_ID, names.ROW_COMMIT_VERSION}.isdisjoint(columns.values()):
-        spans = _Held(spans_of(files, identity), identity)
+        spans = _IdBounds(spans_of(files, identity), identity)
     bounds = {column: _known(files, snapshot, column, name, spans) for column, name in columns.items()}
     return {column: bound for column, bound in bounds.items() if bound is not None}
 
 
-def _known(files: FileTable, snapshot: Snapshot, column: Column, name: str, held: _Held | None) -> Known | None:
+def _known(
+    files: FileTable, snapshot: Snapshot, column: Column, name: str, id_bounds: _IdBounds | None
+) -> Known | None:
     match name:
         case names.ROW_ID:
-            return None if held is None else held.ids()
+            return None if id_bounds is None else id_bounds.ids()
         case names.ROW_COMMIT_VERSION:
-            return None if held is None else held.versions()
+            return None if id_bounds is None else id_bounds.versions()
         case names.ROW_INDEX:
             last = pc.subtract(files.num_records, 1)
             return Range(pc.if_else(pc.is_valid(last), 0, None).cast(pa.int64()), last, pa.repeat(0, len(files)))
         case names.FILE:
-            return Single(_shown(files, snapshot))
+            return Single(_file_names(files, snapshot))
         case names.BASE_ROW_ID | names.DEFAULT_ROW_COMMIT_VERSION | names.SPEC_ID:
             return Single(files.column(name.removeprefix("_")).combine_chunks())
         case names.FILE_SIZE:
@@ -58,8 +60,8 @@ def _known(files: FileTable, snapshot: Snapshot, column: Column, name: str, held
 
 
 @dataclass(frozen=True)
-class _Held:
-    """Ids and versions that rows of files may have."""
+class _IdBounds:
+    """The ids and versions that rows of files may have."""
 
     spans: Spans
     identity: RowIdentity
@@ -81,14 +83,14 @@ class _Held:
         return Range(_where(has_version, lows), _where(has_version, self.spans.versions), self._null_count())
 
     def _null_count(self) -> pa.Array:
-        """No row has none, but where files without a base are as they should be: there all have none."""
+        """Zero for files with a base row id; all rows for files without one, if the table may have such files."""
         has_base = self.spans.bases >= 0
         gaps = np.full(len(has_base), self.identity.has_gaps)
         return _where(has_base | (gaps & (self.spans.counts >= 0)), np.where(has_base, 0, self.spans.counts))
 
 
-def _shown(files: FileTable, snapshot: Snapshot) -> pa.Array:
-    """What rows say of their file."""
+def _file_names(files: FileTable, snapshot: Snapshot) -> pa.Array:
+    """The value of `_file` for each file."""
     if snapshot.placement is not None:
         return files.column("path").combine_chunks()
     return snapshot.location.spark_uris(files.column("key").combine_chunks())

@@ -1,11 +1,11 @@
-"""Leave out the files in which no row can satisfy a condition.
+"""Drops the files in which no row can satisfy a condition.
 
-Pruning is a list of small passes over the table of files. Each looks at one kind of knowledge and answers with a mask.
+Pruning is a list of passes over the table of files. Each pass looks at one kind of metadata and returns a mask.
 
 1. A file with a live row that satisfies the condition passes every pruner.
-2. Statistics are read only for columns that an understood part of the condition tests, and only for the files that
-   earlier passes kept.
-3. The steps add up: what a step keeps is what the next one is given.
+2. Statistics are read only for columns that a parsed part of the condition tests, and only for files that earlier
+   passes kept.
+3. The steps add up: the files that a step keeps are the input of the next step.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from holdfast.schema.types import DataType, Field, Struct
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """The rows wanted of a snapshot, in logical column names."""
+    """A snapshot and the condition on the rows to read, in logical column names."""
 
     snapshot: Snapshot
     where: Predicate = ALWAYS
@@ -41,7 +41,7 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class PruningStep:
-    """What one pass did."""
+    """The result of one pass."""
 
     name: str
     kept: int
@@ -51,7 +51,7 @@ class PruningStep:
 
 @dataclass(frozen=True)
 class Pruned:
-    """The files left, and how each pass got there."""
+    """The files that were kept, and the result of each pass."""
 
     files: FileTable
     steps: tuple[PruningStep, ...]
@@ -61,9 +61,9 @@ Pruner: TypeAlias = Callable[[FileTable, Want], pa.BooleanArray]
 
 
 def prune(files: FileTable, want: Want, more: Sequence[Pruner] = ()) -> Pruned:
-    """The files that may hold a wanted row; `more` are passes that others offer, such as an index.
+    """The files that may hold a row to read; `more` are further passes, such as an index.
 
-    One that says it does not apply is no step.
+    A pass that does not apply is no step.
     """
     steps = []
     applicable = [pruner for pruner in more if getattr(pruner, "applies", _always)(want)]
@@ -75,16 +75,16 @@ def prune(files: FileTable, want: Want, more: Sequence[Pruner] = ()) -> Pruned:
     return Pruned(files, tuple(steps))
 
 
-def told_by(pruner: Pruner, want: Want) -> str:
-    """What a pass that others offer went by when it was last asked; nothing where it was not."""
+def pass_detail(pruner: Pruner, want: Want) -> str:
+    """A line about what a further pass used in its last run; empty if it did not run."""
     text = describe(want) if (describe := getattr(pruner, "detail", None)) else ""
     return f"{_name(pruner).replace('_', ' ')}: {text}" if text else ""
 
 
 def by_partition(files: FileTable, want: Want) -> pa.BooleanArray:
-    """Files whose partition values allow the condition; statistics are not touched.
+    """Files whose partition values allow the condition; statistics are not read.
 
-    Where files are placed by specs, values that keep an order are part of the statistics, and buckets are for here.
+    For Iceberg tables this pass looks at buckets; partition values with an order are part of the statistics.
     """
     if want.snapshot.placement is not None:
         return pa.array(may_hold(files, want.snapshot, want.where))
@@ -96,7 +96,7 @@ def by_partition(files: FileTable, want: Want) -> pa.BooleanArray:
 
 
 def by_bounds(files: FileTable, want: Want) -> pa.BooleanArray:
-    """Files whose statistics, together with their partition values, allow the condition."""
+    """Files whose statistics and partition values together allow the condition."""
     parts = _on_statistics(want)
     if not parts or not len(files):
         return _all(files)
@@ -110,16 +110,16 @@ def by_bounds(files: FileTable, want: Want) -> pa.BooleanArray:
 
 
 def by_metadata(files: FileTable, want: Want) -> pa.BooleanArray:
-    """Files whose rows may have the ids, versions or places asked for, as far as the log says."""
+    """Files whose rows may have the metadata columns that the condition asks for, according to the log."""
     parts = _on_metadata(want)
     if not parts or not len(files):
         return _all(files)
-    bounds, num_records = knowledge(files, want, _columns(parts))
+    bounds, num_records = column_bounds(files, want, _columns(parts))
     return may_match(conjunction(parts), bounds, num_records)
 
 
-def knowledge(files: FileTable, want: Want, columns: Iterable[Column]) -> tuple[dict[Column, Known], pa.Array]:
-    """All that is known of columns of any kind, and how many rows each file has."""
+def column_bounds(files: FileTable, want: Want, columns: Iterable[Column]) -> tuple[dict[Column, Known], pa.Array]:
+    """The bounds of columns of any kind, and the row count of each file."""
     columns, snapshot = list(columns), want.snapshot
     bounds = metadata_values(files, want, columns)
     stored = [column for column in columns if column[0] not in want.metadata.canonical]
@@ -132,11 +132,11 @@ def knowledge(files: FileTable, want: Want, columns: Iterable[Column]) -> tuple[
 
 
 def metadata_values(files: FileTable, want: Want, columns: Iterable[Column]) -> dict[Column, Known]:
-    """What is known of those of the columns that are metadata columns."""
+    """The bounds of those columns that are metadata columns."""
     tested = {column: want.metadata.canonical[column[0]] for column in columns if column[0] in want.metadata.canonical}
     bounds = metadata_bounds(files, want.snapshot, tested)
     if want.snapshot.placement is None:
-        # Partition columns are known by themselves, in a struct or out of it.
+        # The fields of `_partition` have the values of the partition columns.
         inner = {column: column[1:] for column, name in tested.items() if name == PARTITION}
         values = partition_values(files, want.snapshot, inner.values())
         bounds |= {column: values[path] for column, path in inner.items() if path in values}
@@ -144,7 +144,7 @@ def metadata_values(files: FileTable, want: Want, columns: Iterable[Column]) -> 
 
 
 def partition_values(files: FileTable, snapshot: Snapshot, columns: Iterable[Column]) -> dict[Column, Known]:
-    """The typed values of those of the columns that are partition columns."""
+    """The typed values of those columns that are partition columns."""
     bounds: dict[Column, Known] = {}
     for column in columns:
         if is_partition(snapshot, column):
@@ -157,7 +157,7 @@ def partition_values(files: FileTable, snapshot: Snapshot, columns: Iterable[Col
 
 
 def ranges(stats: FileStats, snapshot: Snapshot, columns: Iterable[Column]) -> dict[Column, Known]:
-    """What statistics say of those of the columns that they can cover."""
+    """The statistics of those columns that can have statistics."""
     intervals: dict[Column, Known] = {}
     for column, (leaf, _) in statistics_leaves(snapshot, columns).items():
         bounds = stats.bounds[leaf]
@@ -193,7 +193,7 @@ def is_partition(snapshot: Snapshot, column: Column) -> bool:
 
 
 def _on_partitions(want: Want) -> tuple[Predicate, ...]:
-    """The conjuncts that partition values can decide: those that test one, and those that test nothing."""
+    """The conjuncts that test a partition column or no column at all."""
     return tuple(
         part
         for part in conjuncts(want.where)

@@ -1,10 +1,10 @@
-"""Why a file was kept, in words.
+"""Explains in words why pruning kept a file.
 
-Every part of a condition that did not exclude a file says why it could not: the values overlap, nothing is known, or
-only Spark can tell. Worked out for the few files shown, never for all.
+Each part of a condition that did not exclude a file gets a reason: the values overlap, there are no statistics, or only
+Spark can evaluate it. Reasons are computed for the few files shown, never for all.
 
-1. Every reason is about a part that may hold in that file; a file has at least one reason.
-2. The words state what pruning went by, so a reader can check them against the statistics in the log.
+1. A reason is about a part that may hold in that file; a file has at least one reason.
+2. A reason states the values that pruning used, so a reader can compare them with the statistics in the log.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from holdfast.model.files import FileTable
-from holdfast.plan.scan.prune import Want, knowledge
+from holdfast.plan.scan.prune import Want, column_bounds
 from holdfast.plan.scan.request import ScanPlan
 from holdfast.predicate.bounds import Known, Range, Single, may_match
 from holdfast.predicate.records import (
@@ -38,7 +38,7 @@ from holdfast.predicate.records import (
 )
 from holdfast.predicate.render import column_text, render, value_text
 
-TRUNCATED_LENGTH = 32  # writers cut longer strings here, and end a cut maximum with one of the tie-breakers
+TRUNCATED_LENGTH = 32  # writers truncate longer strings, and end a truncated maximum with a tie-breaker
 _TIE_BREAKERS = ("\x7f", "\U0010ffff")
 
 
@@ -66,7 +66,7 @@ def reasons(plan: ScanPlan, *, limit: int = 10) -> tuple[Reason, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What is known of the files shown."""
+    """The bounds of the files shown."""
 
     known: dict[Column, Known]
     num_records: pa.Array
@@ -74,7 +74,7 @@ class _Facts:
 
     @classmethod
     def of(cls, files: FileTable, want: Want, parts: tuple[Predicate, ...]) -> _Facts:
-        known, num_records = knowledge(files, want, frozenset[Column]().union(*map(tested_columns, parts)))
+        known, num_records = column_bounds(files, want, frozenset[Column]().union(*map(tested_columns, parts)))
         return cls(known, num_records, files.stats({}).tight)
 
     def may(self, predicate: Predicate, at: int) -> bool:

@@ -1,8 +1,8 @@
-"""Plan a scan: which files to read, which columns to give, and what must be joined to them.
+"""Plans a scan: which files to read, and which columns and metadata columns to give.
 
-1. The planned files are all that can hold a row the condition accepts; a runner reads each of them or raises.
-2. Output columns are the asked ones in the asked order, then metadata columns in the order asked.
-3. A metadata column never shadows a user's column: asking for both under one name is refused.
+1. Every file that can hold a row of the result is planned; an engine reads each planned file or raises.
+2. The output has the requested columns in the requested order, then the metadata columns in the requested order.
+3. A metadata column never shadows a user's column: requesting both under one name is refused.
 4. Columns that only the condition needs are read, and dropped after it.
 """
 
@@ -26,7 +26,7 @@ from holdfast.schema.types import LONG, STRING, Field, Primitive, Struct
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A row condition: what the user gave, and what of it was understood."""
+    """A condition on rows: as the user gave it, and as far as it was parsed."""
 
     source: Any  # SQL text, or a Column that only Spark can apply
     text: str  # for people to read
@@ -35,7 +35,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a scan was asked for."""
+    """The request for a scan."""
 
     columns: Sequence[str] | None = None
     where: Condition | None = None
@@ -44,7 +44,7 @@ class Request:
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """What a runner must read and give."""
+    """The files that an engine reads, and the columns that it gives."""
 
     snapshot: Snapshot
     files: FileTable
@@ -59,7 +59,7 @@ class ScanPlan:
         return partition_fields(self.snapshot)
 
     def may_lose_rows(self, files: FileTable) -> bool:
-        """Whether Spark's Parquet reader, given the condition, may skip rows of these files that it is true of."""
+        """Whether Spark's Parquet reader may wrongly skip rows of these files that satisfy the condition."""
         if self.where is None:
             return False
         predicate, schema = self.where.predicate, self.snapshot.schema
@@ -78,7 +78,7 @@ def plan_scan(snapshot: Snapshot, request: Request, *, more: Sequence[Pruner] = 
 
 
 def known_columns(snapshot: Snapshot, metadata: Mapping[str, str] | Sequence[str]) -> Struct:
-    """What a condition may name: the table's columns, and the metadata columns asked for."""
+    """The columns that a condition may name: the table's, and the requested metadata columns."""
     pairs = metadata.items() if isinstance(metadata, Mapping) else [(name, name) for name in metadata]
     fields = [metadata_field(snapshot, names.canonical(name), output) for name, output in pairs]
     free = [f for f in fields if snapshot.schema.find(f.name) is None]
@@ -86,13 +86,13 @@ def known_columns(snapshot: Snapshot, metadata: Mapping[str, str] | Sequence[str
 
 
 def refuse_unknown(unknown: Sequence[str], known: Struct) -> None:
-    """Say what to do about names in a condition that are no columns."""
+    """Refuse names in a condition that are no columns, with a hint."""
     for name in unknown:
         _field(known, name)
 
 
 def with_metadata(snapshot: Snapshot, schema: Struct, metadata: MetadataColumns) -> Struct:
-    """What a condition may name: the columns of the schema, and these metadata columns."""
+    """The columns of the schema, and these metadata columns."""
     return Struct(
         (*schema.fields, *(metadata_field(snapshot, canonical, name) for name, canonical in metadata.canonical.items()))
     )
@@ -124,7 +124,7 @@ def is_available(snapshot: Snapshot, canonical: str) -> bool:
 
 
 def check_available(snapshot: Snapshot, canonical: str, name: str) -> None:
-    """Refuse a metadata column that rows of a snapshot do not have; `name` is what it was called."""
+    """Refuse a metadata column that rows of a snapshot do not have; `name` is the user's name of it."""
     if is_available(snapshot, canonical):
         return
     if canonical in names.NEEDS_TRACKING:

@@ -1,7 +1,7 @@
-"""A scan plan as work on single files: what every file is asked for, and what the log says of each.
+"""Splits a scan plan into one read task per file.
 
-For readers that open files one by one with Arrow: the local runner, and Spark tasks where Spark itself cannot reach
-the store.
+For engines that open files one by one with Arrow: the local engine, and Spark tasks if Spark itself cannot reach the
+store.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from holdfast.schema.partition import column, typed
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A file's key, and what to make of its rows."""
+    """A file's key, and the task that reads it."""
 
     key: str
     task: FileTask
 
 
 def read_spec(plan: ScanPlan, *, batch_rows: int = BATCH_ROWS, gone: tuple[EqualityDeleteRows, ...] = ()) -> ReadSpec:
-    """What a plan asks of every file; `gone` are rows that are gone by their values."""
+    """The read settings of a plan, the same for every file; `gone` are the equality deletes."""
     identity, placement = plan.snapshot.identity, plan.snapshot.placement
     return ReadSpec(
         fields=plan.columns,
@@ -81,7 +81,7 @@ def planned_files(plan: ScanPlan, hidden: HiddenRows) -> Iterator[PlannedFile]:
 
 
 def _partitions(plan: ScanPlan, chunk: pa.RecordBatch) -> dict[str, pa.Array]:
-    """The partition values of files: those of columns, or the fields of their tuples."""
+    """The partition values of files, by column or partition field."""
     placement, location = plan.snapshot.placement, plan.snapshot.location
     if placement is not None:
         tuples = chunk.column(PARTITION)

@@ -35,7 +35,7 @@ from holdfast.plan.dml.merge_condition import understand
 from holdfast.plan.dml.metadata_names import metadata_used, refuse_provisional_ids
 from holdfast.plan.dml.repeatable import is_repeatable
 from holdfast.plan.maintain.auto import Auto
-from holdfast.plan.scan.prune import Pruner, Want, told_by
+from holdfast.plan.scan.prune import Pruner, Want, pass_detail
 from holdfast.plan.scan.request import with_metadata
 from holdfast.predicate.records import ALWAYS, Predicate
 from holdfast.schema.identity import advanced
@@ -238,7 +238,7 @@ def updated(
 def planned(asked: DmlRequest, operation: str, caller: ExecutionContext, *, notes: tuple[str, ...] = ()) -> ChangePlan:
     """What a change would do."""
     found = preview(asked, caller.changer(), caller.load_hidden)
-    notes = (*notes, *(text for one in asked.more if (text := told_by(one, Want(asked.snapshot)))))
+    notes = (*notes, *(text for one in asked.more if (text := pass_detail(one, Want(asked.snapshot)))))
     known = {s.key: s for s in found.strategies}
     files = asked.snapshot.files
     touched = files.among(known)
