@@ -1,4 +1,4 @@
-"""One walk through a log tells what every version needs, as reading each version by itself does."""
+"""One pass over a log finds the files of every version, as reading each version by itself does."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from holdfast.errors import Damaged, NotATable, TableError, UnknownVersion
 from holdfast.formats.delta.checkpoint.writer import write_checkpoint
-from holdfast.formats.delta.history.reachable import all_keys, removed_between, walk
+from holdfast.formats.delta.history.reachable import FileLifetimes, all_keys, read_lifetimes, removed_between
 from holdfast.formats.delta.log.file_names import commit_name
 from holdfast.formats.delta.log.tombstones import tombstones
 from holdfast.formats.delta.state import load
+from holdfast.storage.arrays import mask
 from holdfast.storage.location import Location
 from tests.formats.delta.histories import STEPS, TABLES, Step, at, env, smith_of, store
 from tests.support.depth import examples
@@ -42,7 +43,7 @@ def _loadable(location: Location, last: int) -> list[int]:
     missing=st.sets(st.integers(0, 7), max_size=2),
     key=st.integers(0, 1000),
 )
-def test_a_walk_knows_every_version(
+def test_lifetimes_cover_every_version(
     steps: list[Step], table: dict[str, object], checkpoints: set[int], missing: set[int], key: int
 ) -> None:
     location = at(store())
@@ -54,30 +55,36 @@ def test_a_walk_knows_every_version(
     described = _loadable(location, smith.version)
     if not described:
         with pytest.raises((UnknownVersion, Damaged, NotATable)):  # the last where no commit is left at all
-            walk(location)
+            read_lifetimes(location)
         return
-    past = walk(location)
-    assert list(past.described) == described
+    lifetimes = read_lifetimes(location)
+    assert list(lifetimes.described) == described
     states = {version: load(location, version=version) for version in described}
     for version, state in states.items():
-        assert _logical(past.files_at(version)) == _logical(state.snapshot.files.table)
-    if len(past.keys()):
-        one = past.keys()[key % len(past.keys())].as_py()
-        needing = [v for v in described if one in all_keys(past.files_at(v)).to_pylist()]
-        assert list(past.needing(pa.array([one]))) == needing
+        assert _logical(_files_at(lifetimes, version)) == _logical(state.snapshot.files.table)
+    if len(lifetimes.keys()):
+        one = lifetimes.keys()[key % len(lifetimes.keys())].as_py()
+        needing = [v for v in described if one in all_keys(_files_at(lifetimes, v)).to_pylist()]
+        assert list(lifetimes.needing(pa.array([one]))) == needing
     for version in set(range(smith.version + 1)) - set(described):
         with pytest.raises(UnknownVersion):
-            past.files_at(version)
+            _files_at(lifetimes, version)
     if len(described) == smith.version + 1 and not missing and not checkpoints:
-        gone = set(removed_between(past, -1, smith.version).to_pylist())
+        gone = set(removed_between(lifetimes, -1, smith.version).to_pylist())
         assert gone >= set(tombstones(states[smith.version]).column("key").to_pylist())
 
 
-def test_a_walk_reads_each_commit_once() -> None:
+def _files_at(lifetimes: FileLifetimes, version: int) -> pa.Table:
+    if version not in lifetimes.described:
+        raise UnknownVersion(f"the log does not describe version {version}", version=version)
+    return lifetimes.events.filter(mask((lifetimes._since <= version) & (version < lifetimes._until)))
+
+
+def test_lifetimes_read_each_commit_once() -> None:
     location = at(store())
     smith_of(location, [Step("append", n) for n in range(6)])
     counting = CountingStore(location.store)
-    walk(at(counting))
+    read_lifetimes(at(counting))
     commits = [key for verb, key in counting.keys if verb == "get" and key.endswith(".json")]
     assert sorted(set(commits)) == sorted(location.key("_delta_log", commit_name(v)) for v in range(7))
     assert len(commits) == 8  # the oldest twice: as a version, and for what it removed

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.env import fixed
 from holdfast.formats.delta.checkpoint.writer import write_checkpoint
-from holdfast.formats.delta.history.reachable import all_keys, walk, with_vectors
+from holdfast.formats.delta.history.reachable import all_keys, read_lifetimes, with_dv_keys
 from holdfast.formats.delta.history.retained import file_keys, horizon_of, reach
 from holdfast.formats.delta.log.file_names import commit_name
 from holdfast.formats.delta.log.listing import list_all
@@ -59,13 +59,13 @@ def _needed_by_commits(state: DeltaState, horizon_ms: int) -> set[str]:
     """Files of removals within the retention, by the time the log gives or that of the commit, and change files of
     commits within it, from every commit."""
     location = state.snapshot.location
-    past, times = walk(location), file_times(list_all(location).listing)
+    past, times = read_lifetimes(location), file_times(list_all(location).listing)
     removed = past.removed()
     late = [
         max(row["deleted_ms"] or 0, times[row["version"]]) >= horizon_ms
         for row in removed.select(["deleted_ms", "version"]).to_pylist()
     ]
-    known = with_vectors(location, tombstones(state))
+    known = with_dv_keys(location, tombstones(state))
     dated = [(moment or 0) >= horizon_ms for moment in known.column("deleted_ms").to_pylist()]
     files = [removed.filter(pa.array(late, pa.bool_())), known.filter(pa.array(dated, pa.bool_()))]
     changes = zip(*(past.changes.column(name).to_pylist() for name in ("key", "version")), strict=True)

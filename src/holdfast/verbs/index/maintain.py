@@ -129,7 +129,7 @@ def opened(pin: Pin, newest: DeltaState | None = None) -> Indexes:
         if version >= state.version:
             return Steady()
         known: dict[int, int] = pin.reader.memory.setdefault(_STEADY, {})
-        why = came_back(state, version, known=known.get(version))
+        why = came_back(state, version, checked=known.get(version))
         if why is not None:
             return Unsteady(why)
         known[version] = max(state.version, known.get(version, 0))

@@ -125,7 +125,7 @@ def _check(state: DeltaState, caller: ExecutionContext, *, deep: bool) -> _Delta
     in_memory = state.snapshot.location.store.url.startswith("memory:")
     looker: Looker = LocalLooker() if caller.spark is None or in_memory else SparkLooker(caller.spark)
     log = check_log(state)
-    return _DeltaChecked(state, log, check_files(state.snapshot, log.spoken_of, looker, load_hidden, deep=deep))
+    return _DeltaChecked(state, log, check_files(state.snapshot, log.referenced, looker, load_hidden, deep=deep))
 
 
 def _mutation(checked: _DeltaChecked, *, drop_missing: bool) -> Mutation | None:

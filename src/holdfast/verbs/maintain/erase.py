@@ -30,7 +30,7 @@ from holdfast.engines.spark.scan.id_bitmap import id_bitmap
 from holdfast.errors import Conflict, Damaged, Invalid, NoRowIdentity
 from holdfast.formats.delta.deletion_vectors import load_hidden
 from holdfast.formats.delta.history.pins import pins_of
-from holdfast.formats.delta.history.reachable import Past, walk
+from holdfast.formats.delta.history.reachable import FileLifetimes, read_lifetimes
 from holdfast.formats.delta.log.cleanup import DEFAULT_RETENTION as LOG_DEFAULT
 from holdfast.formats.delta.log.replay import last_of_each
 from holdfast.formats.delta.state import DeltaState, refresh
@@ -168,7 +168,7 @@ class _There:
     """The files in a table's directory that may have rows in them."""
 
     snapshot: Snapshot
-    past: Past
+    past: FileLifetimes
     data: FileTable  # of any version
     old: FileTable  # those of them that the newest version does not have
     changes: FileTable  # change data
@@ -192,7 +192,7 @@ def _there(state: DeltaState, moment_ms: int, ids: BitMap64, held: Iterable[str]
     """What is there now; `held` are files that may be so although the log no longer names them."""
     snapshot = state.snapshot
     location = snapshot.location
-    past = walk(location)
+    past = read_lifetimes(location)
     named = pa.concat_arrays([past.keys(), past.changes.column("key").combine_chunks()])
     linked = listed_behind_links(location, [*pc.unique(named).to_pylist(), *held])  # one per file
     present = pa.concat_tables([listed(location), linked])

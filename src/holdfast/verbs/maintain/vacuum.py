@@ -25,7 +25,7 @@ from holdfast.env import Env
 from holdfast.errors import Invalid, TableError
 from holdfast.formats.delta.commit.loop import DeltaFormat
 from holdfast.formats.delta.history.pins import pins_of
-from holdfast.formats.delta.history.reachable import Past, removed_between, walk
+from holdfast.formats.delta.history.reachable import FileLifetimes, read_lifetimes, removed_between
 from holdfast.formats.delta.history.retained import Horizon, file_keys, horizon_of, reach
 from holdfast.formats.delta.history.vacuums import VacuumInfo, read_info, write_info
 from holdfast.formats.delta.log.file_names import LOG
@@ -150,7 +150,7 @@ class _Survey:
         if not doubtful.spans:
             return _Loss(_NONE, known)
         first, last = doubtful.spans[0][0], doubtful.spans[-1][1]
-        past = walk(self.state.snapshot.location, versions & Versions(((first, last),)))
+        past = read_lifetimes(self.state.snapshot.location, versions & Versions(((first, last),)))
         before = past.described - known if self.listed is None else _readable(past, self.listed)
         after = before - past.needing(self.plan.keys)
         named = pa.concat_arrays([past.keys(), past.changes.column("key").combine_chunks()])
@@ -165,7 +165,7 @@ class _Survey:
         rest = described - loss.walked
         if not rest.spans:
             return loss.left
-        past = walk(self.state.snapshot.location, rest)
+        past = read_lifetimes(self.state.snapshot.location, rest)
         return Versions.of([*loss.left, *(_readable(past, self.listed) - past.needing(self.plan.keys))])
 
 
@@ -209,7 +209,7 @@ def vacuum(
 def readable_versions(state: DeltaState) -> Versions:
     """The versions whose log and files are all there: one walk through the log and one listing."""
     location = state.snapshot.location
-    past = walk(location)
+    past = read_lifetimes(location)
     return _readable(past, ops.listed(location).column("key").combine_chunks())
 
 
@@ -275,11 +275,11 @@ def _removed_since(location: Location, horizon: Horizon, info: VacuumInfo | None
     upto = horizon.last_before(horizon.moment_ms)
     keys = strings([])
     if upto is not None and upto > after:
-        keys = removed_between(walk(location, Versions(((after + 1, upto),))), after, upto)
+        keys = removed_between(read_lifetimes(location, Versions(((after + 1, upto),))), after, upto)
     return ops.looked_up(location, [key for key in keys.to_pylist() if "://" not in key])
 
 
-def _readable(past: Past, listed: pa.Array) -> Versions:
+def _readable(past: FileLifetimes, listed: pa.Array) -> Versions:
     """Versions of which nothing is missing; files outside of the table's real directory are looked at one by one."""
     needed = pc.unique(past.keys())
     lacking = needed.filter(pc.invert(pc.is_in(needed, value_set=listed)))

@@ -15,7 +15,7 @@ from typing import Any
 from holdfast.env import Env
 from holdfast.errors import ConcurrentTransaction, Invalid, TableError, UnknownVersion
 from holdfast.formats.delta.checkpoint.writer import write_checkpoint
-from holdfast.formats.delta.history.pins import PINS_DOMAIN, pins_of, refuse_without_domains, rendered
+from holdfast.formats.delta.history.pins import PINS_DOMAIN, encode_pins, pins_of, refuse_without_domains
 from holdfast.formats.delta.history.vacuums import missing_file, who_took
 from holdfast.formats.delta.protocol.features import check_writable
 from holdfast.formats.delta.state import DeltaState, load, refresh
@@ -109,7 +109,7 @@ def refuse_vacuumed(now: DeltaState, then: DeltaState) -> None:
 
 
 def _domains(pins: dict[str, int]) -> dict[str, str | None]:
-    return {PINS_DOMAIN: rendered(pins)}
+    return {PINS_DOMAIN: encode_pins(pins)}
 
 
 def _checkpoint(then: DeltaState, env: Env) -> None:

@@ -1,7 +1,7 @@
-"""Compactions of a log, checked against the commits they say together.
+"""Checks log compactions against the commits of their range.
 
-1. A compaction has the files its commits leave added, speaks of every file they speak of, and ends with their settings.
-2. One whose commits are not all there cannot be checked, and is the only way to what they said.
+1. A compaction has the files that its commits leave added, names every file that they name, and has their settings.
+2. A compaction whose commits are not all in the log is not checked, because it is the only source of their actions.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 
 from holdfast.errors import Damaged
 from holdfast.formats.delta.log.actions import Line
-from holdfast.formats.delta.log.columns import logical_ids
+from holdfast.formats.delta.log.columns import table_ids
 from holdfast.formats.delta.log.file_names import LOG
 from holdfast.formats.delta.log.listing import read_lines
-from holdfast.formats.delta.log.replay import ActionLayer, layer_from
+from holdfast.formats.delta.log.replay import layer_from
 from holdfast.formats.delta.log.segment import LogListing
 from holdfast.formats.delta.log.settings import TableSettings, fold
 from holdfast.model.finding import Finding, FindingKind
@@ -31,40 +31,29 @@ def wrong_compactions(location: Location, listing: LogListing) -> Iterator[tuple
             commits = [listing.commits[version] for version in range(start, end + 1) if version in listing.commits]
             if len(commits) != end - start + 1:
                 continue
-            what = _wrong(location, meta, commits)
-            if what is not None:
+            problem = _problem(location, meta, commits)
+            if problem is not None:
                 repair = "takes it away: its commits are there"
-                yield meta, Finding(FindingKind.WRONG_COMPACTION, what, f"{LOG}/{meta.name}", end, repair)
+                yield meta, Finding(FindingKind.WRONG_COMPACTION, problem, f"{LOG}/{meta.name}", end, repair)
 
 
-def _wrong(location: Location, meta: ObjectMeta, commits: list[ObjectMeta]) -> str | None:
+def _problem(location: Location, meta: ObjectMeta, commits: list[ObjectMeta]) -> str | None:
     try:
-        said = next(read_lines(location, (meta,)))
+        compacted_lines = next(read_lines(location, (meta,)))
     except Damaged as error:
         return str(error)
     try:
         lines: list[Line] = [line for each in read_lines(location, commits) for line in each]
     except Damaged:
-        return None  # told of the commit
-    told, known = layer_from(said, location), layer_from(lines, location)
-    if not _same(_added(told), _added(known)):
+        return None  # the check of commits reports it
+    compacted, expected = layer_from(compacted_lines, location), layer_from(lines, location)
+    if not _same(table_ids(compacted.files), table_ids(expected.files)):
         return f"the compaction {meta.name} leaves other files than its commits"
-    if not pc.all(pc.is_in(known.ids, value_set=told.ids), min_count=0).as_py():
+    if not pc.all(pc.is_in(expected.ids, value_set=compacted.ids), min_count=0).as_py():
         return f"the compaction {meta.name} does not speak of all files its commits speak of"
-    one, other = fold(TableSettings(), said), fold(TableSettings(), lines)
-    if (one.protocol, one.metadata, one.txns, one.domains) != (
-        other.protocol,
-        other.metadata,
-        other.txns,
-        other.domains,
-    ):
+    if fold(TableSettings(), compacted_lines) != fold(TableSettings(), lines):
         return f"the compaction {meta.name} ends with other settings than its commits"
     return None
-
-
-def _added(layer: ActionLayer) -> pa.Array:
-    vectors = pc.struct_field(layer.files.column("dv").combine_chunks(), "id")
-    return logical_ids(layer.files.column("key").combine_chunks(), vectors)
 
 
 def _same(one: pa.Array, other: pa.Array) -> bool:

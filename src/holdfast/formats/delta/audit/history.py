@@ -1,9 +1,10 @@
-"""What commits did to files over time: removals that missed, row ids that were handed out twice.
+"""Checks the file actions of all commits: removals without effect, and row ids that were assigned twice.
 
-1. A file is known by its key and its vector; a removal that names another vector than the live one removes nothing.
-2. Every file ever added owns the range of ids it was given, live or not: ids are never used again. Only dropping row
-   tracking altogether starts them anew.
-3. Kept of an action are a few columns, of all commits together one Arrow table.
+1. A logical file is a key with a deletion vector; a removal with another deletion vector than the live one has no
+   effect.
+2. Every file ever added owns the row ids that it was assigned, live or not: ids are never reused. They start again
+   only after row tracking was dropped.
+3. A few columns are kept of each action, in one Arrow table for all commits.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ from contextlib import suppress
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from holdfast.errors import TableError
 from holdfast.formats.delta.deletion_vectors import vector_file
-from holdfast.formats.delta.log.actions import FileAction, Line
-from holdfast.formats.delta.log.columns import from_actions, logical_ids
+from holdfast.formats.delta.log.actions import Line
+from holdfast.formats.delta.log.columns import from_actions, table_ids
 from holdfast.formats.delta.shape import ROW_TRACKING_DOMAIN
 from holdfast.formats.delta.stats.reader import JsonStats
 from holdfast.model.files import FileTable
@@ -44,57 +44,54 @@ class FileHistory:
     """The file actions of a log, in the order of its commits."""
 
     def __init__(self, location: Location) -> None:
-        # A removed file is only a name, so its spelling may lead anywhere.
+        # The path of a removed file may lead outside the table, because nobody reads it.
         self._location = location.anywhere
         self._events: list[pa.Table] = [_EVENTS.empty_table()]
-        self._followed_from = 0  # of the events: earlier ones say nothing about later removals
-        self._numbered_from = 0  # likewise about ids
+        self._followed_from = 0  # the first event that later removals can refer to
+        self._numbered_from = 0  # the first event since row ids started
         self.keys: list[pa.Array] = []
 
     def starts(self, version: int, files: FileTable) -> None:
-        """What comes next follows a version with these files."""
+        """Starts again from a version with these files."""
         self._followed_from = len(self._events)
-        self._note(version, files.table, files.num_records, added=True)
+        self._add(version, files.table, files.num_records, added=True)
 
-    def saw(self, version: int, lines: Sequence[Line]) -> None:
-        """Take note of a commit."""
+    def add_commit(self, version: int, lines: Sequence[Line]) -> None:
+        """Adds the file actions of a commit."""
         adds = [line.add for line in lines if line.add is not None]
         removes = [line.remove for line in lines if line.remove is not None]
-        feed = [line.cdc.path for line in lines if line.cdc is not None]
+        change_files = [line.cdc.path for line in lines if line.cdc is not None]
         if any(d.domain == ROW_TRACKING_DOMAIN and d.removed for line in lines if (d := line.domain_metadata)):
             self._numbered_from = len(self._events)
         for actions, added in ((removes, False), (adds, True)):
             if actions:
                 counts = JsonStats(strings([a.stats for a in actions])).read({}).num_records
-                self._note(version, self._files(actions), counts, added=added)
-        if feed:
-            self.keys.append(self._location.file_keys(strings(feed)))
+                self._add(version, from_actions(actions, self._location), counts, added=added)
+        if change_files:
+            self.keys.append(self._location.file_keys(strings(change_files)))
 
     def findings(self) -> Iterator[Finding]:
-        """What was wrong."""
-        yield from self._missed()
-        yield from self._reused()
+        """The problems in the history."""
+        yield from self._missed_removals()
+        yield from self._reused_ids()
 
-    def _files(self, actions: Sequence[FileAction]) -> pa.Table:
-        return from_actions(actions, self._location.file_keys(strings([a.path for a in actions])))
-
-    def _note(self, version: int, files: pa.Table, counts: pa.Array, *, added: bool) -> None:
+    def _add(self, version: int, files: pa.Table, counts: pa.Array, *, added: bool) -> None:
         keys = files.column("key").combine_chunks()
         columns = [
             pa.repeat(version, files.num_rows),
             pa.repeat(added, files.num_rows),
             keys,
-            logical_ids(keys, pc.struct_field(files.column("dv").combine_chunks(), "id")),
+            table_ids(files),
             files.column("base_row_id").combine_chunks(),
             counts,
         ]
         self._events.append(pa.Table.from_arrays(columns, schema=_EVENTS))
-        self.keys += [keys, strings(sorted(vector_keys(self._location, files)))]
+        self.keys += [keys, strings(sorted(dv_file_keys(self._location, files)))]
 
-    def _missed(self) -> Iterator[Finding]:
-        """Removals of a file under another vector than the one it has, so that it stays."""
+    def _missed_removals(self) -> Iterator[Finding]:
+        """Removals of a file with another deletion vector than it has, after which the file is still live."""
         events = pa.concat_tables(self._events[self._followed_from :] or [_EVENTS.empty_table()])
-        codes = _codes(events.column("logical"))
+        codes = np.array(events.column("logical").combine_chunks().dictionary_encode().indices, np.int64)
         order = np.arange(len(codes))  # events are in the order of commits, removals before additions within one
         added = np.array(events.column("added"), np.bool_)
         sorted_ = np.lexsort((order, codes))
@@ -102,10 +99,10 @@ class FileHistory:
         same = codes[sorted_][1:] == codes[sorted_][:-1]
         before[sorted_[1:]] = same & added[sorted_[:-1]]
         for at in np.flatnonzero(~added & ~before)[:LISTED].tolist():
-            yield from self._left(events, int(at))
+            yield from self._still_live(events, int(at))
 
-    def _left(self, events: pa.Table, at: int) -> Iterator[Finding]:
-        """The file a removal should have meant: the same key, live under another vector."""
+    def _still_live(self, events: pa.Table, at: int) -> Iterator[Finding]:
+        """The finding of a removal, where a file with the same key is live with another deletion vector."""
         key, version = events.column("key")[at].as_py(), events.column("version")[at].as_py()
         earlier = events.slice(0, at).filter(pc.equal(events.slice(0, at).column("key"), key))
         last = {row["logical"]: row["added"] for row in earlier.select(["logical", "added"]).to_pylist()}
@@ -118,8 +115,8 @@ class FileHistory:
                 version=version,
             )
 
-    def _reused(self) -> Iterator[Finding]:
-        """Files that were given ids which another file had been given."""
+    def _reused_ids(self) -> Iterator[Finding]:
+        """Files that were assigned row ids of another file."""
         events = pa.concat_tables(self._events[self._numbered_from :] or [_EVENTS.empty_table()])
         numbered = pc.and_(events.column("added"), pc.greater(pc.fill_null(events.column("rows"), 0), 0))
         events = events.filter(pc.and_(numbered, pc.is_valid(events.column("base"))))
@@ -141,18 +138,13 @@ class FileHistory:
             )
 
 
-def vector_keys(location: Location, files: pa.Table) -> set[str]:
-    """The keys of the files that hold vectors of these; a descriptor that leads nowhere is told elsewhere."""
+def dv_file_keys(location: Location, files: pa.Table) -> set[str]:
+    """The keys of the files that hold deletion vectors of these; an invalid descriptor is skipped."""
     vectors = files.select(["key", "dv"]).filter(pc.is_valid(files.column("dv")))
-    found: set[str] = set()
+    keys: set[str] = set()
     for row in vectors.to_pylist():  # one per file that hides rows
         with suppress(TableError):
             file = vector_file(location, row["key"], row["dv"]["storage"], row["dv"]["path"])
             if file is not None:
-                found.add(file)
-    return found
-
-
-def _codes(values: pa.ChunkedArray) -> NDArray[np.int64]:
-    encoded = values.combine_chunks().dictionary_encode()
-    return np.array(encoded.indices, np.int64)
+                keys.add(file)
+    return keys

@@ -29,7 +29,7 @@ from holdfast.formats.delta.log.settings import TableSettings, fold
 from holdfast.formats.delta.source import WHOLE_BYTES, open_source
 from holdfast.formats.delta.stats.reader import DeferredStats, JsonStats, StructStats
 from holdfast.model.files import FILES, Slab, StatsSource
-from holdfast.storage.arrays import longs, mask, one_array, strings
+from holdfast.storage.arrays import longs, mask, one_array
 from holdfast.storage.base import NotFound, ObjectMeta
 from holdfast.storage.error_mapping import MALFORMED_JSON, reason_of
 from holdfast.storage.location import Location
@@ -134,9 +134,8 @@ def read_removed(location: Location, checkpoint: Checkpoint) -> pa.Table:
 
 def removed_from(actions: Sequence[FileAction], location: Location) -> pa.Table:
     """The tombstones of `remove` actions, with the columns of REMOVED."""
-    keys = location.anywhere.file_keys(strings([a.path for a in actions]))
     deleted = longs([a.deletion_timestamp for a in actions])
-    return from_actions(actions, keys).append_column(REMOVED.field("deleted_ms"), deleted)
+    return from_actions(actions, location.anywhere).append_column(REMOVED.field("deleted_ms"), deleted)
 
 
 def _removed(location: Location, file: pq.ParquetFile) -> Iterator[pa.Table]:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from holdfast.formats.delta.log.actions import CheckpointMetadata
-from holdfast.formats.delta.log.columns import logical_ids
+from holdfast.formats.delta.log.columns import table_ids
 from holdfast.model.files import FileTable, Slab
 
 
@@ -55,10 +55,8 @@ def wrong_counts(
 def repeated_file(slabs: Sequence[Slab]) -> str | None:
     """A live file that the parts of a checkpoint have more than once."""
     files = FileTable(tuple(slabs)).table
-    keys = files.column("key")
-    if pc.count_distinct(keys).as_py() == len(keys):
+    if pc.count_distinct(files.column("key")).as_py() == files.num_rows:
         return None
-    dv_ids = pc.struct_field(files.column("dv").combine_chunks(), "id")
-    counts = pc.value_counts(logical_ids(keys.combine_chunks(), dv_ids))
+    counts = pc.value_counts(table_ids(files))
     twice = counts.filter(pc.greater(counts.field("counts"), 1))
     return f"has the file {str(twice.field('values')[0]).partition(chr(0))[0]} more than once" if len(twice) else None

@@ -1,16 +1,15 @@
-"""The commits that came since a state was read, as conflict checks see them."""
+"""Reads the commits since a state, as the winners of conflict checks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, chain
-from typing import Any
 
 import pyarrow as pa
 
 from holdfast.errors import Conflict
-from holdfast.formats.delta.log.actions import FileAction, Line, commit_info, decode_lines
-from holdfast.formats.delta.log.columns import from_actions
+from holdfast.formats.delta.log.actions import Line, commit_info, decode_lines, info_map
+from holdfast.formats.delta.log.columns import file_keys, from_actions
 from holdfast.formats.delta.log.file_names import LOG, commit_name
 from holdfast.formats.delta.shape import CLUSTERING_DOMAIN
 from holdfast.formats.delta.state import DeltaState, advance
@@ -32,20 +31,21 @@ def since(old: DeltaState) -> tuple[DeltaState, Came]:
 
 
 def _came(location: Location, first: int, commits: Sequence[Sequence[Line]]) -> Came:
-    """Commits from a version on. The columns of their files are made once for all of them, and cut up."""
+    """Commits from a version on; the columns of all their files are built at once and sliced."""
     adds = [[line.add for line in lines if line.add is not None] for lines in commits]
     removes = [[line.remove for line in lines if line.remove is not None] for lines in commits]
-    every = list(chain.from_iterable(adds))
-    files = from_actions(every, _keys(location, every))
-    texts = strings([action.stats for action in every])
-    gone = _keys(location, list(chain.from_iterable(removes)))
-    starts, went = ([0, *accumulate(map(len, parts))] for parts in (adds, removes))
+    all_adds = list(chain.from_iterable(adds))
+    anywhere = location.anywhere  # paths of other writers are compared, not read
+    files = from_actions(all_adds, anywhere)
+    texts = strings([action.stats for action in all_adds])
+    removed_keys = file_keys(list(chain.from_iterable(removes)), anywhere)
+    add_starts, remove_starts = ([0, *accumulate(map(len, parts))] for parts in (adds, removes))
     winners = tuple(
         _winner(
             first + n,
             lines,
-            _files(files.slice(starts[n], len(adds[n])), texts.slice(starts[n], len(adds[n]))),
-            frozenset(gone.slice(went[n], len(removes[n])).to_pylist()),
+            _files(files.slice(add_starts[n], len(adds[n])), texts.slice(add_starts[n], len(adds[n]))),
+            frozenset(removed_keys.slice(remove_starts[n], len(removes[n])).to_pylist()),
             any(action.data_change for action in (*adds[n], *removes[n])),
         )
         for n, lines in enumerate(commits)
@@ -72,6 +72,8 @@ def _winner(
     version: int, lines: Sequence[Line], added: FileTable, removed: frozenset[str], data_change: bool
 ) -> Winner:
     info = commit_info(lines)
+    tags = info_map(info, "tags")
+    domains = frozenset(line.domain_metadata.domain for line in lines if line.domain_metadata is not None)
     return Winner(
         version=version,
         operation=str(info.get("operation", "an unnamed operation")),
@@ -80,26 +82,11 @@ def _winner(
         removed_keys=removed,
         data_change=data_change,
         blind_append=not removed and info.get("isBlindAppend") is True,
-        changes_shape=any(line.meta_data is not None or _reclusters(line) for line in lines),
+        changes_shape=CLUSTERING_DOMAIN in domains or any(line.meta_data is not None for line in lines),
         changes_protocol=any(line.protocol is not None for line in lines),
         apps=frozenset(line.txn.app_id for line in lines if line.txn is not None),
-        only_enables_row_tracking=_tags(info).get(ENABLES_ROW_TRACKING) == "true",
-        only_hands_out_numbers=_tags(info).get(HANDS_OUT_NUMBERS) == "true",
-        keeps_row_ids=_tags(info).get(KEEPS_ROW_IDS) == "true",
-        domains=frozenset(line.domain_metadata.domain for line in lines if line.domain_metadata is not None),
+        only_enables_row_tracking=tags.get(ENABLES_ROW_TRACKING) == "true",
+        only_hands_out_numbers=tags.get(HANDS_OUT_NUMBERS) == "true",
+        keeps_row_ids=tags.get(KEEPS_ROW_IDS) == "true",
+        domains=domains,
     )
-
-
-def _reclusters(line: Line) -> bool:
-    """Whether an action sets the clustering columns, which a table that is clustered keeps outside of its metadata."""
-    return line.domain_metadata is not None and line.domain_metadata.domain == CLUSTERING_DOMAIN
-
-
-def _tags(info: Mapping[str, Any]) -> Mapping[str, Any]:
-    tags = info.get("tags")
-    return tags if isinstance(tags, dict) else {}
-
-
-def _keys(location: Location, actions: Sequence[FileAction]) -> pa.Array:
-    # What others did is compared by name and not followed.
-    return location.anywhere.file_keys(strings([action.path for action in actions]))

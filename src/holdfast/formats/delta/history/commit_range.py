@@ -1,25 +1,25 @@
-"""A stretch of a Delta log for change queries: which versions were asked for, and what their commits did.
+"""Commit ranges for change queries: which versions a query means, and what their commits did to files.
 
-1. A start that is a moment means the first version made at or after it, an end the last one made at or before it, as
-   delta-spark reads them. An end past the newest version means the newest; a start past it is refused.
-2. Only the commits of the stretch and the two states at its ends are read.
-3. A commit's time is the one in it where in-commit timestamps were on when it was made, else that of its file.
-4. Where a removal does not say what it removed, that is null; a plan looks it up where the file was added.
+1. A start time means the first version committed at or after it, an end time the last one committed at or before it,
+   as in delta-spark. An end after the newest version means the newest; a start after it is refused.
+2. Only the commits of the range and the states at its two ends are read.
+3. A commit's time is its in-commit timestamp where the table had them enabled, else that of its file.
+4. Columns that a `remove` action leaves out are null; a plan looks them up where the file was added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from holdfast.errors import Invalid, UnknownVersion
-from holdfast.formats.delta.log.actions import FileAction, Line, commit_info
+from holdfast.formats.delta.log.actions import FileAction, Line, commit_info, info_map
 from holdfast.formats.delta.log.columns import from_actions
 from holdfast.formats.delta.log.file_names import first_name
-from holdfast.formats.delta.log.listing import list_log, log_url, read_lines
+from holdfast.formats.delta.log.listing import list_log, log_url, read_commits
 from holdfast.formats.delta.log.settings import CompleteSettings, TableSettings, complete, fold
 from holdfast.formats.delta.log.times import file_times, in_commit_times, in_commit_timestamp, timeline
 from holdfast.formats.delta.shape import identity_of, partitions_of, resolve_of, schema_of
@@ -43,58 +43,56 @@ class Moment:
     ms: int
 
 
-Point: TypeAlias = int | Moment  # a version, or a moment
+Point: TypeAlias = int | Moment  # a version or a time
 
 
 def versions_between(location: Location, newest: int, start: Point, end: Point | None) -> tuple[int, int]:
-    """The first and the last version of a stretch; the last is one before the first where nothing was committed yet."""
+    """The first and last version of a range; the last is one before the first where nothing was committed yet."""
     first = _first(location, newest, start)
     last = newest if end is None else _last(location, newest, end)
     if last < first and not (end is None and first == newest + 1):
-        wrong = Invalid(f"changes from version {first} to version {last} are none: the end is before the start")
-        raise wrong.named("DELTA_INVALID_CDC_RANGE")
+        message = f"changes from version {first} to version {last} are none: the end is before the start"
+        raise Invalid(message).named("DELTA_INVALID_CDC_RANGE")
     return first, last
 
 
 def read_range(before: DeltaState | None, after: DeltaState, *, start: int) -> CommitRange:
-    """The commits from a version up to a state; `before` is the state before them, where there is one to be had."""
+    """The commits from a version up to a state; `before` is the state before them, where it is readable."""
     location, end = after.snapshot.location, after.version
     listing = list_log(location, start=first_name(max(start - 1, 0)))
-    gone = [v for v in range(start, end + 1) if v not in listing.commits]
-    if gone:
+    missing = [v for v in range(start, end + 1) if v not in listing.commits]
+    if missing:
         raise UnknownVersion(
-            f"the commit of version {gone[0]} is gone from {log_url(location)}, so the changes from version {start} "
-            f"to {end} cannot be told; ask for changes from version {gone[-1] + 1} on",
-            version=gone[0],
+            f"the commit of version {missing[0]} is gone from {log_url(location)}, so the changes from version {start} "
+            f"to {end} cannot be told; ask for changes from version {missing[-1] + 1} on",
+            version=missing[0],
         )
     times = file_times(listing)
-    if before is not None:
-        settings = _settings(before)
-    else:  # a log that begins after version 0 begins with a checkpoint, which says what the table is
-        settings = TableSettings() if start == 0 else _settings(load(location, version=start))
-    facts: list[CommitFacts] = []
+    settings = TableSettings()
+    if before is not None or start > 0:  # a log that begins after version 0 begins with a checkpoint
+        settings = _settings(before or load(location, version=start))
+    commits: list[CommitFacts] = []
     first: Described | None = None
-    added, removed, feed = _Actions(), _Actions(), _Actions()
-    lines_of = read_lines(location, [listing.commits[v] for v in range(start, end + 1)])
-    for version, lines in zip(range(start, end + 1), lines_of, strict=True):
+    added, removed, change_files = _Actions(), _Actions(), _Actions()
+    for version, lines in read_commits(location, listing, range(start, end + 1)):
         settings = fold(settings, lines)
-        now = complete(settings)
+        complete_settings = complete(settings)
         described = any(line.meta_data is not None or line.protocol is not None for line in lines)
-        told = _described(now, location) if described or first is None else None
-        first = first or told
-        facts.append(_facts(version, times[version], lines, now, told if described else None))
+        description = _described(complete_settings, location) if described or first is None else None
+        first = first or description
+        commits.append(_facts(version, times[version], lines, complete_settings, description if described else None))
         added.take(version, (line.add for line in lines if line.add is not None))
         removed.take(version, (line.remove for line in lines if line.remove is not None))
-        feed.take(version, (line.cdc for line in lines if line.cdc is not None))
-    assert first is not None, "a stretch has a commit"
+        change_files.take(version, (line.cdc for line in lines if line.cdc is not None))
+    assert first is not None, "a range has a commit"
     return CommitRange(
         None if before is None else before.snapshot,
         after.snapshot,
-        tuple(facts),
+        tuple(commits),
         first,
         added.table(location),
         removed.table(location),
-        feed.table(location),
+        change_files.table(location),
     )
 
 
@@ -108,25 +106,25 @@ def _first(location: Location, newest: int, start: Point) -> int:
                 version=start,
             ).named("DELTA_CDC_START_VERSION_AFTER_LATEST")
         return start
-    line = timeline(location)
-    found = line.last_at(start.ms)
-    if found is None:
-        return line.versions[0]
-    if line.time_of(found) == start.ms:
-        return found
-    if found == line.versions[-1]:
-        raise UnknownVersion(f"nothing was committed to {location.url} at or after the start: {line.range_text()}")
-    return found + 1
+    times = timeline(location)
+    version = times.last_at(start.ms)
+    if version is None:
+        return times.versions[0]
+    if times.time_of(version) == start.ms:
+        return version
+    if version == times.versions[-1]:
+        raise UnknownVersion(f"nothing was committed to {location.url} at or after the start: {times.range_text()}")
+    return version + 1
 
 
 def _last(location: Location, newest: int, end: Point) -> int:
     if isinstance(end, int):
         return min(end, newest)
-    line = timeline(location)
-    found = line.last_at(end.ms)
-    if found is None:
-        raise UnknownVersion(f"nothing was committed to {location.url} at or before the end: {line.range_text()}")
-    return found
+    times = timeline(location)
+    version = times.last_at(end.ms)
+    if version is None:
+        raise UnknownVersion(f"nothing was committed to {location.url} at or before the end: {times.range_text()}")
+    return version
 
 
 def _settings(state: DeltaState) -> TableSettings:
@@ -149,14 +147,14 @@ def _facts(
     version: int, written_ms: int, lines: Sequence[Line], settings: CompleteSettings, described: Described | None
 ) -> CommitFacts:
     info = commit_info(lines)
-    tags, metrics = _mapping(info.get("tags")), _mapping(info.get("operationMetrics"))
-    own = in_commit_times(settings.protocol, settings.metadata)
-    carried = in_commit_timestamp(lines) if own is not None and version >= own.version else None
+    tags, metrics = info_map(info, "tags"), info_map(info, "operationMetrics")
+    enabled = in_commit_times(settings.protocol, settings.metadata)
+    timestamp = in_commit_timestamp(lines) if enabled is not None and version >= enabled.version else None
     operation = str(info.get("operation") or "an unnamed operation")
     changed = [_number(metrics.get(name)) for name in _MERGE_COUNTS]
     return CommitFacts(
         version,
-        written_ms if carried is None else carried,
+        written_ms if timestamp is None else timestamp,
         operation,
         keeps_ids=tags.get(KEEPS_ROW_IDS) == "true",
         copied_rows=_number(metrics.get("numCopiedRows")),
@@ -166,31 +164,26 @@ def _facts(
 
 
 class _Actions:
-    """File actions of one kind, gathered over commits."""
+    """File actions of one kind, collected from commits."""
 
     def __init__(self) -> None:
         self._actions: list[FileAction] = []
         self._versions: list[int] = []
 
     def take(self, version: int, actions: Iterable[FileAction]) -> None:
-        found = list(actions)
-        self._actions += found
-        self._versions += [version] * len(found)
+        self._actions += actions
+        self._versions += [version] * (len(self._actions) - len(self._versions))
 
     def table(self, location: Location) -> pa.Table:
-        """With the columns of MOVED."""
+        """The actions with the columns of MOVED."""
         actions = self._actions
-        files = from_actions(actions, location.file_keys(strings([a.path for a in actions])))
+        files = from_actions(actions, location)
         counts = JsonStats(strings([a.stats for a in actions])).read({}).num_records
-        changes = pa.array([a.data_change for a in actions], pa.bool_())
-        return pa.Table.from_arrays([*files.columns, counts, longs(self._versions), changes], schema=MOVED)
+        data_change = pa.array([a.data_change for a in actions], pa.bool_())
+        return pa.Table.from_arrays([*files.columns, counts, longs(self._versions), data_change], schema=MOVED)
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _number(value: Any) -> int | None:
+def _number(value: str | int | None) -> int | None:
     try:
         return None if value is None else int(value)
     except (TypeError, ValueError):

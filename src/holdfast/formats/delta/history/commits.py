@@ -1,8 +1,8 @@
-"""What was done to a table, version by version, as its commits tell it.
+"""The history of a table, as DESCRIBE HISTORY shows it.
 
-1. One row per commit that is still there, newest first; what was cleaned up is absent.
-2. Columns and types are those of DESCRIBE HISTORY. What a commit does not say is null; a value that is not text where
-   text belongs is given as its JSON.
+1. One row per commit in the log, newest first; commits that were cleaned up are absent.
+2. Columns and types are those of DESCRIBE HISTORY. A field that the commit lacks is null; where text is expected,
+   another value is shown as JSON.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from holdfast.errors import Invalid
 from holdfast.formats.delta.log.actions import commit_info
-from holdfast.formats.delta.log.listing import list_all, read_lines
+from holdfast.formats.delta.log.listing import list_all, read_commits
 from holdfast.formats.delta.log.times import file_times
 from holdfast.model.files import STRINGS
 from holdfast.storage.location import Location
@@ -52,17 +52,16 @@ def history(location: Location, *, limit: int | None = None) -> pa.Table:
     versions = sorted(listing.commits, reverse=True)[:limit]
     rows = [
         _row(version, times[version], commit_info(lines))
-        for version, lines in zip(versions, read_lines(location, [listing.commits[v] for v in versions]), strict=True)
+        for version, lines in read_commits(location, listing, versions)
     ]
     return pa.Table.from_pylist(rows, schema=HISTORY)
 
 
 def _row(version: int, written_ms: int, info: Mapping[str, Any]) -> dict[str, Any]:
-    own = info.get("inCommitTimestamp")
-    made_ms = own if isinstance(own, int) else written_ms
+    timestamp_ms = info.get("inCommitTimestamp")
     return {
         "version": version,
-        "timestamp": made_ms * 1000,
+        "timestamp": (timestamp_ms if isinstance(timestamp_ms, int) else written_ms) * 1000,
         "userId": _text(info.get("userId")),
         "userName": _text(info.get("userName")),
         "operation": _text(info.get("operation")),
@@ -79,19 +78,19 @@ def _row(version: int, written_ms: int, info: Mapping[str, Any]) -> dict[str, An
     }
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return msgspec.json.encode(value).decode()
 
 
-def _texts(value: Any) -> list[tuple[str, str | None]] | None:
+def _texts(value: object) -> list[tuple[str, str | None]] | None:
     return [(name, _text(inner)) for name, inner in value.items()] if isinstance(value, dict) else None
 
 
-def _struct(value: Any, names: tuple[str, ...]) -> dict[str, str | None] | None:
+def _struct(value: object, names: tuple[str, ...]) -> dict[str, str | None] | None:
     return {name: _text(value.get(name)) for name in names} if isinstance(value, dict) else None
 
 
-def _whole(value: Any) -> int | None:
+def _whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,7 +1,7 @@
-"""Pinned versions: names for versions whose files and log no vacuum and no cleanup of ours takes.
+"""Pins: names for versions whose files and log Holdfast's vacuum and log cleanup keep.
 
-They are kept in the table itself, as the domain `holdfast.pins`, so that they are as atomic as any commit and every
-writer that carries domains carries them. Other engines do not look at them.
+They are domain metadata (`holdfast.pins`) of the table itself, so that they change atomically with a commit and every
+writer that supports domain metadata keeps them. Other engines ignore them.
 
 1. A name means one version; a version may have several names.
 2. Without the feature `domainMetadata` a table cannot have pins.
@@ -42,13 +42,13 @@ def pins_of(state: DeltaState) -> Mapping[str, int]:
         ) from error
 
 
-def rendered(pins: Mapping[str, int]) -> str | None:
-    """The configuration that says these pins; None where there are none to say."""
+def encode_pins(pins: Mapping[str, int]) -> str | None:
+    """The domain configuration for these pins; None where there are none."""
     return msgspec.json.encode(_Pins(dict(sorted(pins.items())))).decode() if pins else None
 
 
 def refuse_without_domains(state: DeltaState) -> None:
-    """Refuse pins on a table that cannot keep them."""
+    """Refuses pins on a table without domain metadata."""
     if "domainMetadata" not in writer_features(state.protocol):
         raise Invalid(
             f"pins are kept in the table's domains, which the table at {state.snapshot.location.url} does not have: "

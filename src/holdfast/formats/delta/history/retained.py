@@ -1,18 +1,16 @@
-"""What must stay of a table when files that nothing needs are deleted, from the few files of its log that can tell.
+"""Which idle files a vacuum must keep, from as few files of the log as possible.
 
-    idle files: old, and not of the newest version
-      ->  its indexes, tombstones  ->  the version at the horizon  ->  commits after the horizon  ->  pinned versions
+Idle files are old and not in the newest version. They are compared, as long as any are left that may be deleted, with:
+the indexes and tombstones of the newest version, the version at the horizon, the commits after the horizon, and the
+pinned versions. The version at the horizon is the last one that was written before the retention begins.
 
-Each step is taken only while idle files are left that the steps before do not keep. The version at the horizon is the
-last one that was written before it.
-
-1. What the version at the horizon has stays: whoever removed it did so within the retention.
-2. A removal that this version does not know of happened within the retention, whatever time the log gives for it.
-3. A file that came, or came back, and went within the retention is told by tombstones of the newest version, except
-   where checkpoints may have forgotten its removal. The commits that this may be true of are read.
-4. Tombstones name no change files and no files of indexes. Before one of these goes every commit within the retention
-   is read, however much older the file is than the commit that may name it. So it is where removals give no time.
-5. Where the log begins after the horizon, its first version stands for the one at the horizon, and its commit is read.
+1. Files of the version at the horizon are kept: they were removed within the retention, if at all.
+2. A removal that this version does not have happened within the retention, whatever its timestamp.
+3. A file that was added and removed within the retention has a tombstone in the newest version, unless a checkpoint
+   has dropped it. The commits to which this may apply are read.
+4. Tombstones do not name change files and files of indexes. Before one of these is deleted, every commit within the
+   retention is read, however old the file is. The same holds where tombstones have no timestamp.
+5. Where the log begins after the horizon, its first version is used instead, and the commit of that version is read.
 """
 
 from __future__ import annotations
@@ -24,9 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import UnknownVersion
-from holdfast.formats.delta.history.reachable import all_keys, commit_columns, with_vectors
+from holdfast.formats.delta.history.reachable import all_keys, commit_columns, with_dv_keys
 from holdfast.formats.delta.log.actions import DomainMetadata
-from holdfast.formats.delta.log.listing import read_lines
+from holdfast.formats.delta.log.listing import read_commits
 from holdfast.formats.delta.log.segment import LogListing, readable_versions, segments_from
 from holdfast.formats.delta.log.times import file_times
 from holdfast.formats.delta.log.tombstones import file_retention_ms, tombstone_ids, tombstones
@@ -43,21 +41,21 @@ Domains = Iterable[tuple[str, str]]  # names and configurations
 
 @dataclass(frozen=True)
 class Horizon:
-    """Where the retention begins in a log."""
+    """The point in a log where the retention begins."""
 
     moment_ms: int
     listing: LogListing
-    described: Versions  # what the log can still tell of
-    version: int  # the last one written before the moment, or the first one there is
+    described: Versions  # those that the log can still replay
+    version: int  # the last one written before the moment, or the first one in the log
     times: Mapping[int, int]  # when each commit was written, by version
 
     @property
     def recent(self) -> list[int]:
-        """The commits written at the moment or later."""
+        """The versions of the commits within the retention."""
         return [v for v, ms in self.times.items() if ms >= self.moment_ms]
 
     def last_before(self, moment_ms: int) -> int | None:
-        """The last commit written before some moment."""
+        """The version of the last commit before a time."""
         return max((v for v, ms in self.times.items() if ms < moment_ms), default=None)
 
     @property
@@ -70,7 +68,7 @@ class Horizon:
 
 @dataclass(frozen=True)
 class Reach:
-    """What must stay of idle files, by the reason why."""
+    """The idle files to keep, by reason."""
 
     needed: pa.Array  # keys, for versions within the retention, and of indexes
     pinned: dict[str, pa.Array]  # keys, by the pin's name
@@ -78,7 +76,7 @@ class Reach:
 
 
 def horizon_of(location: Location, listing: LogListing, *, newest: int, moment_ms: int) -> Horizon:
-    """Where a moment is in the log of a table, up to a version of it."""
+    """The horizon at a time, in the log up to a version."""
     described = [v for v in readable_versions(listing) if v <= newest]
     if not described:
         raise UnknownVersion(f"no version of the table at {location.url} can be read: its log has holes")
@@ -96,32 +94,32 @@ def reach(
     *,
     of_domains: Callable[[pa.Array, Domains], pa.Array],
 ) -> Reach:
-    """What must stay of files that the newest version does not have; `idle` has a column `key`.
+    """The idle files to keep; `idle` has a column `key`.
 
-    `of_domains` gives those of some keys that the domains of a version refer to.
+    `of_domains` returns the keys that the domain metadata of a version refers to.
     """
     location = state.snapshot.location
     unpinnable = tuple(name for name, version in pins.items() if version not in horizon.described)
     names = [name for name in pins if name not in unpinnable]
-    left = _Idle(idle.column("key").combine_chunks(), of_domains)
-    left.keep(strings([]), _configured(state.domains))
-    _keep_recent(state, horizon, left)
+    candidates = _Idle(idle.column("key").combine_chunks(), of_domains)
+    candidates.keep(strings([]), _configured(state.domains))
+    _keep_recent(state, horizon, candidates)
     pinned = {name: strings([]) for name in names}
-    if len(left.keys):
-        for name, then in zip(names, _versions(location, [pins[name] for name in names]), strict=True):
-            pinned[name] = file_keys(then)
-            left.keep(strings([]), _configured(then.domains))
-    return Reach(pa.concat_arrays(left.kept), pinned, unpinnable)
+    if len(candidates.keys):
+        for name, pinned_state in zip(names, _states(location, [pins[name] for name in names]), strict=True):
+            pinned[name] = file_keys(pinned_state)
+            candidates.keep(strings([]), _configured(pinned_state.domains))
+    return Reach(pa.concat_arrays(candidates.kept), pinned, unpinnable)
 
 
 def file_keys(state: DeltaState) -> pa.Array:
-    """The keys of a version's files and of those that their vectors are in."""
-    return all_keys(with_vectors(state.snapshot.location, state.snapshot.files.table))
+    """The keys of a version's files and of the files that hold their deletion vectors."""
+    return all_keys(with_dv_keys(state.snapshot.location, state.snapshot.files.table))
 
 
 @dataclass
 class _Idle:
-    """Keys of idle files that nothing known so far needs, and of those that something does."""
+    """The keys of idle files that may still be deleted, and of those to keep."""
 
     keys: pa.Array
     of_domains: Callable[[pa.Array, Domains], pa.Array]
@@ -133,50 +131,52 @@ class _Idle:
         self.keys = _without(self.keys, needed)
 
 
-def _keep_recent(state: DeltaState, horizon: Horizon, left: _Idle) -> None:
-    """Keep what versions within the retention need, step by step for as long as idle files are left."""
+def _keep_recent(state: DeltaState, horizon: Horizon, candidates: _Idle) -> None:
+    """Keeps the files of versions within the retention, as long as idle files are left."""
     location, listing = state.snapshot.location, horizon.listing
-    if not len(left.keys):
+    if not len(candidates.keys):
         return
-    removed = with_vectors(location, tombstones(state, segments=segments_from(listing, at=state.version)))
-    left.keep(_dated_after(removed, horizon.moment_ms))
-    if not len(left.keys) or not horizon.recent:
+    removed = with_dv_keys(location, tombstones(state, segments=segments_from(listing, at=state.version)))
+    candidates.keep(_removed_since(removed, horizon.moment_ms))
+    if not len(candidates.keys) or not horizon.recent:
         return
-    then = state if horizon.version == state.version else load(location.anywhere, version=horizon.version)
-    left.keep(file_keys(then), _configured(then.domains))
-    if not len(left.keys):
+    horizon_state = state if horizon.version == state.version else load(location.anywhere, version=horizon.version)
+    candidates.keep(file_keys(horizon_state), _configured(horizon_state.domains))
+    if not len(candidates.keys):
         return
-    before = with_vectors(location, tombstones(then, segments=segments_from(listing, at=then.version)))
+    before = with_dv_keys(
+        location, tombstones(horizon_state, segments=segments_from(listing, at=horizon_state.version))
+    )
     since = removed.filter(pc.invert(pc.is_in(tombstone_ids(removed), value_set=tombstone_ids(before))))
-    left.keep(all_keys(since))
-    left.keep(_dated_after(before, horizon.moment_ms))  # what checkpoints since have forgotten
+    candidates.keep(all_keys(since))
+    candidates.keep(_removed_since(before, horizon.moment_ms))  # tombstones that later checkpoints dropped
     commits = horizon.recent
-    timeless = removed.column("deleted_ms").null_count + before.column("deleted_ms").null_count
-    if not timeless and not pc.any(pc.starts_with(left.keys, "_")).as_py():
-        upto_ms = _remembered_from(listing, state, then)
-        commits = [v for v in commits if v == horizon.version or horizon.times[v] < upto_ms]
-    for keys, domains in _named_by(location, listing, commits):
-        left.keep(keys, domains)
+    untimed = removed.column("deleted_ms").null_count + before.column("deleted_ms").null_count
+    if not untimed and not pc.any(pc.starts_with(candidates.keys, "_")).as_py():
+        until_ms = _complete_since(listing, state, horizon_state)
+        commits = [v for v in commits if v == horizon.version or horizon.times[v] < until_ms]
+    for keys, domains in _commit_keys(location, listing, commits):
+        candidates.keep(keys, domains)
 
 
-def _remembered_from(listing: LogListing, state: DeltaState, then: DeltaState) -> int:
-    """The moment from which on no checkpoint has forgotten a removal that gives its time."""
+def _complete_since(listing: LogListing, state: DeltaState, horizon_state: DeltaState) -> int:
+    """The time from which on no checkpoint has dropped a tombstone with a timestamp."""
     written = [meta.modified_ms for c in listing.checkpoints if c.version <= state.version for meta in c.files]
-    return max(written) - min(file_retention_ms(state), file_retention_ms(then)) + SKEW_MS if written else 0
+    return max(written) - min(file_retention_ms(state), file_retention_ms(horizon_state)) + SKEW_MS if written else 0
 
 
-def _dated_after(removed: pa.Table, moment_ms: int) -> pa.Array:
-    """The keys of files that were removed at a moment or later, by the time that the log gives."""
+def _removed_since(removed: pa.Table, moment_ms: int) -> pa.Array:
+    """The keys of files whose tombstone has this timestamp or a later one."""
     return all_keys(removed.filter(pc.greater_equal(pc.fill_null(removed.column("deleted_ms"), 0), moment_ms)))
 
 
-def _named_by(
+def _commit_keys(
     location: Location, listing: LogListing, versions: list[int]
 ) -> Iterator[tuple[pa.Array, list[tuple[str, str]]]]:
-    """Every file that commits name, and the domains that they set."""
-    for version, lines in zip(versions, read_lines(location, [listing.commits[v] for v in versions]), strict=True):
+    """The files of each commit, and the domain metadata that it sets."""
+    for version, lines in read_commits(location, listing, versions):
         commit = commit_columns(location, [(version, line) for line in lines])
-        files = with_vectors(location, pa.concat_tables([commit.adds, commit.removes]))
+        files = with_dv_keys(location, pa.concat_tables([commit.adds, commit.removes]))
         keys = pa.concat_arrays([all_keys(files), commit.changes.column("key").combine_chunks()])
         set_here = (line.domain_metadata for line in lines if line.domain_metadata is not None)
         yield keys, list(_configured({domain.domain: domain for domain in set_here}))
@@ -188,7 +188,7 @@ def _configured(domains: Mapping[str, DomainMetadata]) -> Iterator[tuple[str, st
             yield name, domain.configuration
 
 
-def _versions(location: Location, versions: list[int]) -> Iterator[DeltaState]:
+def _states(location: Location, versions: list[int]) -> Iterator[DeltaState]:
     return each(location.store, lambda version: load(location.anywhere, version=version), versions)
 
 

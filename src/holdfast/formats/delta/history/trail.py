@@ -1,7 +1,7 @@
-"""The commits of a log as touches of files, one after another.
+"""Reads the commits of a log in order, with the files that each one added and removed.
 
-1. Where commits were cleaned up, the trail starts from the oldest version that can still be read.
-2. A commit is read when it is asked for, once, and not kept.
+1. Where commits were cleaned up, the trail starts from the oldest version from which no commit is missing.
+2. Each commit is read once, on demand, and not kept.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from holdfast.errors import Damaged
-from holdfast.formats.delta.log.actions import FileAction, Line, commit_info, decode_lines
-from holdfast.formats.delta.log.columns import from_actions
-from holdfast.formats.delta.log.listing import list_all, log_url, read_bytes
+from holdfast.formats.delta.log.actions import Line, commit_info
+from holdfast.formats.delta.log.columns import dv_ids_of, file_keys, from_actions
+from holdfast.formats.delta.log.listing import list_all, log_url, read_commits
 from holdfast.formats.delta.log.segment import LogListing, readable_versions
 from holdfast.formats.delta.log.times import file_times, in_commit_timestamp
 from holdfast.formats.delta.state import load
@@ -25,7 +25,7 @@ from holdfast.storage.location import Location
 
 
 def trail(location: Location) -> Trail:
-    """The commits of a table that are left."""
+    """The commits that the log of a table still has."""
     listing = list_all(location).listing
     if 0 in listing.commits and len(listing.commits) == (listing.latest or 0) + 1:
         return Trail(None, FileTable(), _touches(location, listing, 0))
@@ -41,30 +41,21 @@ def trail(location: Location) -> Trail:
 def _touches(location: Location, listing: LogListing, start: int) -> Iterator[Touch]:
     versions = [version for version in sorted(listing.commits) if version >= start]
     times = file_times(listing)
-    for version, (meta, data) in zip(
-        versions, read_bytes(location, [listing.commits[v] for v in versions]), strict=True
-    ):
-        lines = decode_lines(data, where=f"{log_url(location)}/{meta.name}")
+    for version, lines in read_commits(location, listing, versions):
         yield _touch(location, version, times[version], lines)
 
 
 def _touch(location: Location, version: int, written_ms: int, lines: Sequence[Line]) -> Touch:
     adds = [line.add for line in lines if line.add is not None]
     removes = [line.remove for line in lines if line.remove is not None]
-    # Files of old versions are only asked for if they are there, so a spelling may lead anywhere.
-    anywhere = location.anywhere
-    added = from_actions(adds, anywhere.file_keys(strings([action.path for action in adds])))
-    vectors = [None if (dv := action.deletion_vector) is None else dv.unique_id for action in removes]
-    own = in_commit_timestamp(lines)
+    # Paths may lead outside the table: a missing file of an old version is no error.
+    added = from_actions(adds, location.anywhere)
+    timestamp = in_commit_timestamp(lines)
     return Touch(
         version,
-        written_ms if own is None else own,
+        written_ms if timestamp is None else timestamp,
         str(commit_info(lines).get("operation", "an unnamed operation")),
         FileTable((Slab(added, JsonStats(strings([action.stats for action in adds]))),) if adds else ()),
-        pa.table({"key": _keys(anywhere, removes), "vector": strings(vectors)}),
+        pa.table({"key": file_keys(removes, location.anywhere), "vector": dv_ids_of(removes)}),
         any(action.data_change for action in (*adds, *removes)),
     )
-
-
-def _keys(location: Location, actions: Sequence[FileAction]) -> pa.Array:
-    return location.file_keys(strings([action.path for action in actions]))

@@ -151,6 +151,12 @@ def decode_lines(data: bytes, *, where: str) -> list[Line]:
         return [_decode(line, number, where) for number, line in numbered if line.strip()]
 
 
+def info_map(info: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A JSON object in a commitInfo, such as its tags; empty where it is absent or something else."""
+    value = info.get(name)
+    return value if isinstance(value, dict) else {}
+
+
 def encode_action(action: FileAction | Protocol | Metadata | Txn | DomainMetadata | Sidecar) -> Json:
     """An action as a JSON value, without its envelope."""
     encoded: Json = msgspec.to_builtins(action)

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from holdfast.formats.delta.log.actions import DeletionVector, FileAction
 from holdfast.model.files import DV, FILES
 from holdfast.storage.arrays import longs, maps, mask, strings
+from holdfast.storage.location import Location
 
 ADD_COLUMNS = {  # the column of FILES for each field of a checkpoint's `add` struct
     "path": "path",
@@ -30,12 +31,12 @@ ADD_COLUMNS = {  # the column of FILES for each field of a checkpoint's `add` st
 _SEPARATOR, _AT, _EMPTY = strings(["\0", "@", ""])  # as scalars; the first is in no path
 
 
-def from_actions(actions: Sequence[FileAction], keys: pa.Array) -> pa.Table:
-    """The columns of these actions; `keys` are their file keys."""
+def from_actions(actions: Sequence[FileAction], location: Location) -> pa.Table:
+    """The columns of these actions."""
     return pa.Table.from_arrays(
         [
             strings([a.path for a in actions]),
-            keys,
+            file_keys(actions, location),
             longs([a.size for a in actions]),
             longs([a.modification_time for a in actions]),
             maps([a.partition_values for a in actions]),
@@ -59,8 +60,24 @@ def from_struct(adds: pa.StructArray, keys: pa.Array) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=FILES)
 
 
+def file_keys(actions: Sequence[FileAction], location: Location) -> pa.Array:
+    """The file keys of these actions."""
+    return location.file_keys(strings([action.path for action in actions]))
+
+
+def dv_ids_of(actions: Sequence[FileAction]) -> pa.Array:
+    """The ids of the deletion vectors of these actions, null where there is none."""
+    return strings([None if (dv := action.deletion_vector) is None else dv.unique_id for action in actions])
+
+
+def table_ids(files: pa.Table) -> pa.Array:
+    """The ids of logical files that have the columns `key` and `dv`."""
+    dv_ids = pc.struct_field(files.column("dv").combine_chunks(), "id")
+    return logical_ids(files.column("key").combine_chunks(), dv_ids)
+
+
 def logical_ids(keys: pa.Array, dv_ids: pa.Array) -> pa.Array:
-    """The ids of logical files."""
+    """The ids of logical files, from their keys and the ids of their deletion vectors."""
     if dv_ids.null_count == len(dv_ids):
         return keys
     joined = pc.binary_join_element_wise(keys, dv_ids, _SEPARATOR)

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from holdfast.errors import Invalid, UnknownVersion
 from holdfast.formats.delta.log.actions import Line, decode_lines
-from holdfast.formats.delta.log.columns import logical_ids
+from holdfast.formats.delta.log.columns import dv_ids_of, file_keys, logical_ids
 from holdfast.formats.delta.log.file_names import LOG, commit_name, compacted_name, first_name
 from holdfast.formats.delta.log.listing import list_log, log_url, read_bytes
-from holdfast.storage.arrays import strings
 from holdfast.storage.location import Location
 
 
@@ -46,10 +45,10 @@ def write_log_compaction(location: Location, first: int, last: int) -> str:
 def _action_ids(location: Location, actions: list[Line]) -> list[tuple[str, str] | None]:
     """What each action replaces the older actions of; None for one that is no part of a state."""
     files = [(n, action) for n, line in enumerate(actions) if (action := line.add or line.remove) is not None]
-    keys = location.anywhere.file_keys(strings([action.path for _, action in files]))
-    dv_ids = strings([None if (dv := action.deletion_vector) is None else dv.unique_id for _, action in files])
+    file_actions = [action for _, action in files]
+    logical = logical_ids(file_keys(file_actions, location.anywhere), dv_ids_of(file_actions))
     ids = [_setting(line) for line in actions]
-    for (n, _), logical_id in zip(files, logical_ids(keys, dv_ids).to_pylist(), strict=True):
+    for (n, _), logical_id in zip(files, logical.to_pylist(), strict=True):
         ids[n] = ("file", logical_id)
     return ids
 

@@ -127,6 +127,11 @@ def read_lines(location: Location, files: Sequence[ObjectMeta]) -> Iterator[list
         yield lines
 
 
+def read_commits(location: Location, listing: LogListing, versions: Sequence[int]) -> Iterator[tuple[int, list[Line]]]:
+    """Versions with the actions of their commits, in the same order."""
+    return zip(versions, read_lines(location, [listing.commits[v] for v in versions]), strict=True)
+
+
 def checksum_of(location: Location, listing: LogListing, version: int) -> VersionChecksum | None:
     """The checksum file of a version; None where there is none that can be read."""
     if version not in listing.checksums:

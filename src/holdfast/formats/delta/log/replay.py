@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.formats.delta.log.actions import Line
-from holdfast.formats.delta.log.columns import from_actions, logical_ids
+from holdfast.formats.delta.log.columns import dv_ids_of, file_keys, from_actions, logical_ids, table_ids
 from holdfast.formats.delta.stats.reader import JsonStats
 from holdfast.model.files import FileTable, Slab
 from holdfast.storage.arrays import mask, positions, strings, truths
@@ -79,15 +79,13 @@ def layer_from(lines: Sequence[Line], location: Location) -> ActionLayer:
     file_actions = [(line.add or line.remove, line.add is not None) for line in lines if line.add or line.remove]
     actions = [action for action, _ in file_actions if action is not None]
     # The path of a removed file may lead outside the table, because nobody reads it; live files are checked below.
-    keys = location.anywhere.file_keys(strings([a.path for a in actions]))
-    dv_ids = strings([None if (dv := a.deletion_vector) is None else dv.unique_id for a in actions])
-    ids = logical_ids(keys, dv_ids)
+    keys = file_keys(actions, location.anywhere)
+    ids = logical_ids(keys, dv_ids_of(actions))
     newest = last_of_each(ids)
     added = newest[np.fromiter((is_add for _, is_add in file_actions), bool, len(file_actions))[newest]]
     live = [actions[n] for n in added]
-    live_keys = location.file_keys(strings([a.path for a in live]))
     return ActionLayer(
-        from_actions(live, live_keys),
+        from_actions(live, location),
         strings([a.stats for a in live]),
         keys.take(positions(newest)),
         ids.take(positions(newest)),
@@ -146,9 +144,7 @@ def _superseded(files: pa.Table, layer: ActionLayer) -> Positions:
     where = np.flatnonzero(truths(has_key))
     if len(where) == 0:
         return where
-    candidates = files.select(["key", "dv"]).take(positions(where))
-    keys = candidates.column("key").combine_chunks()
-    ids = logical_ids(keys, pc.struct_field(candidates.column("dv").combine_chunks(), "id"))
+    ids = table_ids(files.select(["key", "dv"]).take(positions(where)))
     return where[truths(pc.is_in(ids, value_set=layer.ids))]
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from holdfast.errors import Damaged
 from holdfast.formats.delta.checkpoint.reader import read_removed, removed_from
 from holdfast.formats.delta.log.actions import FileAction, decode_lines
-from holdfast.formats.delta.log.columns import logical_ids
+from holdfast.formats.delta.log.columns import table_ids
 from holdfast.formats.delta.log.listing import log_url, read_bytes
 from holdfast.formats.delta.log.replay import last_of_each
 from holdfast.formats.delta.log.segment import LogSegment
@@ -56,7 +56,7 @@ def tombstones(state: DeltaState, *, segments: Iterable[LogSegment] = ()) -> pa.
 def tombstone_ids(removed: pa.Table) -> pa.Array:
     """The ids of removals: the logical file, and the time of the `remove` action."""
     times = pc.cast(pc.fill_null(removed.column("deleted_ms").combine_chunks(), -1), pa.string())
-    return pc.binary_join_element_wise(times, _ids(removed), " ")
+    return pc.binary_join_element_wise(times, table_ids(removed), " ")
 
 
 def file_retention_ms(state: DeltaState) -> int:
@@ -72,12 +72,12 @@ def _removed(location: Location, segment: LogSegment, live: FileTable) -> pa.Tab
     removed = removed_from(actions, location)
     if segment.checkpoint is not None:
         removed = pa.concat_tables([read_removed(location, segment.checkpoint), removed])
-    removed = removed.take(positions(last_of_each(_ids(removed))))
+    removed = removed.take(positions(last_of_each(table_ids(removed))))
     keys = removed.column("key").combine_chunks()
     readded = live.table.select(["key", "dv"]).filter(pc.is_in(live.column("key"), value_set=keys))
     if not readded.num_rows:
         return removed
-    return removed.filter(pc.invert(pc.is_in(_ids(removed), value_set=_ids(readded))))
+    return removed.filter(pc.invert(pc.is_in(table_ids(removed), value_set=table_ids(readded))))
 
 
 def _removes(data: bytes, *, where: str) -> list[FileAction]:
@@ -85,8 +85,3 @@ def _removes(data: bytes, *, where: str) -> list[FileAction]:
         return [line.remove for line in _LINES.decode_lines(data) if line.remove is not None]
     except MALFORMED_JSON:
         return [line.remove for line in decode_lines(data, where=where) if line.remove is not None]
-
-
-def _ids(files: pa.Table) -> pa.Array:
-    dv_ids = pc.struct_field(files.column("dv").combine_chunks(), "id")
-    return logical_ids(files.column("key").combine_chunks(), dv_ids)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from holdfast.errors import Damaged
 from holdfast.formats.delta.checkpoint.reader import survey
-from holdfast.formats.delta.history.reachable import vector_keys
+from holdfast.formats.delta.history.reachable import dv_keys_of
 from holdfast.formats.delta.log.actions import Line, Metadata
 from holdfast.formats.delta.log.listing import list_log, read_lines
 from holdfast.formats.delta.log.segment import Checkpoint, LogListing
@@ -62,7 +62,7 @@ def hides_rows(state: DeltaState) -> bool:
 def loose_vectors(state: DeltaState) -> list[str]:
     """Keys of the files that hold vectors of old versions and of which nobody has said that they went."""
     gone = tombstones(state)
-    keys = vector_keys(state.snapshot.location, gone).drop_null().unique()
+    keys = dv_keys_of(state.snapshot.location, gone).drop_null().unique()
     told = pc.is_in(keys, value_set=gone.column("key").combine_chunks())
     own = pc.invert(pc.match_substring(keys, ":"))  # no vacuum of this table takes what is in another place
     return sorted(keys.filter(pc.and_(pc.invert(told), own)).to_pylist())
