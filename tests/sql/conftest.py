@@ -33,7 +33,7 @@ def ask(spark: SparkSession, database: str, known: TableResolver) -> Iterator[Ca
     """Run a statement that must be ours, in the database of these tests."""
 
     def asked(text: str, args: Any = None, **fields: Any) -> DataFrame:
-        answer = run(spark, text, args, fields or None, known=known)
+        answer = run(spark, text, args, fields or None, resolver=known)
         assert answer is not None, f"nobody took {text}"
         return answer
 

@@ -9,7 +9,7 @@ from holdfast.errors import TableError
 from holdfast.schema.types import Field, Primitive, Struct
 from holdfast.sql.cursor import Cursor
 from holdfast.sql.parameters import Parameters
-from holdfast.sql.query.conjuncts import Subject, conditions, understood
+from holdfast.sql.query.conjuncts import Subject, conditions, table_condition
 from holdfast.sql.query.pushdown import Pushdown
 from holdfast.sql.query.walk import expression_of, query_of, relation_of
 from holdfast.sql.statements import alter, describe, insert, maintain, merge, view
@@ -62,8 +62,8 @@ def test_whatever_is_written_is_read_or_refused(head: str, words: list[str]) -> 
         for block in query.blocks:
             for at in range(len(block.relations)):
                 assert all(first <= last <= size for first, last in conditions(statement, block, at))
-                for said in handing.said(block, at):
-                    understood(said, SUBJECT)
+                for said in handing.conditions(block, at):
+                    table_condition(said, SUBJECT)
     for parse in PARSERS:
         try:
             parse(Cursor(statement))

@@ -11,7 +11,7 @@ import pytest
 from holdfast.schema.ddl import parse_type
 from holdfast.schema.types import Struct
 from holdfast.sql.parameters import Parameters, literal
-from holdfast.sql.query.conjuncts import Subject, condition_of, conditions, understood
+from holdfast.sql.query.conjuncts import Subject, condition_of, conditions, table_condition
 from holdfast.sql.query.walk import query_of
 from holdfast.sql.text import statement_of
 
@@ -28,11 +28,11 @@ def said(text: str, args: Mapping[str, Any] | Sequence[Any] | None = None) -> li
         for at, relation in enumerate(block.relations):
             if relation.reference is None or relation.reference.parts[-1] != "t":
                 continue
-            others = {r.called.lower() for r in block.relations if r is not relation and r.called is not None}
+            others = {r.qualifier.lower() for r in block.relations if r is not relation and r.qualifier is not None}
             parts = () if relation.reference.alias else relation.reference.parts
-            subject = Subject(relation.called or "", COLUMNS, others, {"row_id": "__row_id"}, parts, at)
+            subject = Subject(relation.qualifier or "", COLUMNS, others, {"row_id": "__row_id"}, parts, at)
             found = (condition_of(statement, span, Parameters(args)) for span in conditions(statement, block, at))
-            return [told for each in found if each is not None and (told := understood(each, subject))]
+            return [told for each in found if each is not None and (told := table_condition(each, subject))]
     raise AssertionError("no table called t")
 
 
@@ -67,7 +67,7 @@ def test_conditions_of_where(where: str, told: list[str]) -> None:
     block = query_of(statement).blocks[-1]
     subject = Subject("t", columns, (), {"row_id": "__row_id"})
     found = (condition_of(statement, span, Parameters()) for span in conditions(statement, block, 0))
-    assert [text for each in found if each is not None and (text := understood(each, subject))] == told
+    assert [text for each in found if each is not None and (text := table_condition(each, subject))] == told
 
 
 def _row_id() -> Struct:

@@ -7,7 +7,7 @@ import pytest
 from holdfast.schema.ddl import parse_type
 from holdfast.schema.types import Struct
 from holdfast.sql.parameters import Parameters
-from holdfast.sql.query.conjuncts import Subject, condition_of, understood
+from holdfast.sql.query.conjuncts import Subject, condition_of, table_condition
 from holdfast.sql.query.pushdown import Pushdown
 from holdfast.sql.query.references import Reference
 from holdfast.sql.query.walk import query_of
@@ -44,9 +44,9 @@ def told(text: str, table: str = "t", view: tuple[str, ...] = (), where: str = "
         for at, relation in enumerate(block.relations):
             if relation.reference is None or relation.reference.parts[-1] != table:
                 continue
-            others = {r.called.lower() for r in block.relations if r is not relation and r.called is not None}
-            subject = Subject(relation.called or "", TABLES[table], others, at=at, aliases=relation.columns)
-            return [one for each in handing.said(block, at) if (one := understood(each, subject))]
+            others = {r.qualifier.lower() for r in block.relations if r is not relation and r.qualifier is not None}
+            subject = Subject(relation.qualifier or "", TABLES[table], others, at=at, aliases=relation.columns)
+            return [one for each in handing.conditions(block, at) if (one := table_condition(each, subject))]
     raise AssertionError(f"no table called {table}")
 
 

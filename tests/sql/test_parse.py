@@ -408,4 +408,4 @@ def test_the_table_is_known_before_what_is_not_understood() -> None:
     cursor = Cursor(statement)
     with pytest.raises(TableError):
         alter.parse_alter(cursor)
-    assert cursor.named == ("db", "t")
+    assert cursor.table_name == ("db", "t")

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast.engines.spark.session.unpatched import plain_sql
 from holdfast.schema.types import Field, Primitive, Struct
 from holdfast.sql.parameters import Parameters
-from holdfast.sql.query.conjuncts import Subject, all_of, understood
+from holdfast.sql.query.conjuncts import Subject, all_of, table_condition
 from holdfast.sql.query.pushdown import Pushdown
 from holdfast.sql.query.references import Reference
 from holdfast.sql.query.walk import query_of
@@ -53,9 +53,9 @@ def pruned(text: str) -> str:
         for at, relation in enumerate(block.relations):
             if (reference := relation.reference) is None:
                 continue
-            others = {r.called.lower() for r in block.relations if r is not relation and r.called is not None}
-            subject = Subject(relation.called or "", SCHEMAS[reference.parts[0]], others, at=at)
-            where = all_of(filter(None, (understood(said, subject) for said in handing.said(block, at))))
+            others = {r.qualifier.lower() for r in block.relations if r is not relation and r.qualifier is not None}
+            subject = Subject(relation.qualifier or "", SCHEMAS[reference.parts[0]], others, at=at)
+            where = all_of(filter(None, (table_condition(said, subject) for said in handing.conditions(block, at))))
             edits.append(_cut(reference, statement.words[reference.span[0]].start, where or "true"))
     return applied(text, edits)
 

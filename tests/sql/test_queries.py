@@ -121,7 +121,7 @@ def test_the_change_feed(ask: Ask, orders: DeltaTable, name: str) -> None:
 
 def test_what_is_not_ours_is_left_alone(spark: SparkSession, known: TableResolver) -> None:
     for text in ("SELECT 1", "SHOW TABLES", "SELECT * FROM range(3)", "SET x = 1", "SELECT 'open", "", "DROP VIEW v"):
-        assert run(spark, text, known=known) is None
+        assert run(spark, text, resolver=known) is None
 
 
 def test_what_is_not_there_is_told(ask: Ask, tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_views_read_the_newest_rows_and_leave_out_files(
     assert (ids(got), len(got.inputFiles())) == ([15], 1)
     ask(f"CREATE OR REPLACE TEMPORARY VIEW seen (n) AS SELECT count(*) FROM {name}")
     assert ask("SELECT n FROM seen").first() == (29,)
-    assert run(spark, "CREATE OR REPLACE TEMP VIEW seen AS SELECT 1 AS one", known=known) is None
+    assert run(spark, "CREATE OR REPLACE TEMP VIEW seen AS SELECT 1 AS one", resolver=known) is None
     assert known.view(spark, ("seen",)) is None
     spark.catalog.dropTempView("seen")
     with pytest.raises(Unsupported, match="TEMPORARY VIEW"):

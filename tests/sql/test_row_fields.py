@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from holdfast.errors import Invalid, Unsupported
 from holdfast.schema.types import Field, Primitive, Struct
-from holdfast.sql.query.row_fields import natively
+from holdfast.sql.query.row_fields import with_metadata_columns
 from holdfast.sql.resolver import TableResolver
 from holdfast.sql.run import run
 from holdfast.table.delta import DeltaTable
@@ -32,24 +32,24 @@ PLAIN = Struct((Field("id", Primitive("long")),))
     ],
 )
 def test_fields_become_columns(text: str, native: str) -> None:
-    assert natively(text, lambda: PLAIN, "t") == native
+    assert with_metadata_columns(text, lambda: PLAIN, "t") == native
 
 
 def test_what_is_no_field_is_refused() -> None:
     for text in ("_metadata.nothing = 1", "_metadata IS NULL", "t._metadata.row_id.x = 1"):
         with pytest.raises(Invalid, match="row_commit_version"):
-            natively(text, lambda: PLAIN, "t")
+            with_metadata_columns(text, lambda: PLAIN, "t")
     own = Struct((*PLAIN.fields, Field("_row_id", Primitive("long"))))
     with pytest.raises(Unsupported, match="rename"):
-        natively("_metadata.row_id = 1", lambda: own)
+        with_metadata_columns("_metadata.row_id = 1", lambda: own)
     taken = Struct((*PLAIN.fields, Field("_metadata", Primitive("string"))))
-    assert natively("_metadata.row_id = 1", lambda: taken) == "_metadata.row_id = 1"
+    assert with_metadata_columns("_metadata.row_id = 1", lambda: taken) == "_metadata.row_id = 1"
 
 
 @pytest.fixture
 def boats(ask: Ask, spark: SparkSession, known: TableResolver) -> str:
     """Two files of three boats each."""
-    run(spark, "DROP TABLE IF EXISTS boats", known=known)
+    run(spark, "DROP TABLE IF EXISTS boats", resolver=known)
     ask("CREATE TABLE boats (id BIGINT, crew INT) USING delta TBLPROPERTIES ('delta.enableRowTracking' = 'true')")
     for first in (0, 3):
         ask(f"INSERT INTO boats SELECT id, 1 FROM range({first}, {first + 3}, 1, 1)")
@@ -110,6 +110,6 @@ def test_queries_are_explained_by_spark(ask: Ask, spark: SparkSession, boats: st
 
 def test_columns_of_dataframes_are_read(ask: Ask, boats: str) -> None:
     table = DeltaTable.forName(ask("SELECT 1 FROM boats").sparkSession, "sqltests.boats")
-    condition = natively(F.col("_metadata.row_id") == 3, lambda: table.handle.newest().snapshot.schema)
+    condition = with_metadata_columns(F.col("_metadata.row_id") == 3, lambda: table.handle.newest().snapshot.schema)
     table.delete(condition)
     assert sorted(crews(ask)) == [0, 1, 2, 4, 5]

@@ -6,8 +6,8 @@ import pytest
 
 from holdfast.errors import Unsupported
 from holdfast.sql.cursor import Cursor, NotUnderstood
-from holdfast.sql.immediate import parse_immediate
-from holdfast.sql.several import inserts_in
+from holdfast.sql.statements.immediate import parse_immediate
+from holdfast.sql.statements.insert import split_inserts
 from holdfast.sql.text import Statement, statement_of
 
 
@@ -40,7 +40,7 @@ def statement(text: str) -> Statement:
     ],
 )
 def test_each_insert_gets_what_all_share(text: str, expected: list[tuple[str, str]]) -> None:
-    assert [(".".join(table), made) for table, made in inserts_in(statement(text))] == expected
+    assert [(".".join(table), made) for table, made in split_inserts(statement(text))] == expected
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_each_insert_gets_what_all_share(text: str, expected: list[tuple[str, st
 )
 def test_parameters_by_place_are_refused_where_places_move(text: str) -> None:
     with pytest.raises(Unsupported, match="by name"):
-        inserts_in(statement(text))
+        split_inserts(statement(text))
 
 
 def test_what_is_executed_is_text_with_values() -> None:
@@ -57,7 +57,7 @@ def test_what_is_executed_is_text_with_values() -> None:
         asked = parse_immediate(Cursor(found))
         return (
             found.slice(*asked.text),
-            asked.is_kept,
+            asked.has_into,
             [(found.slice(*value), name) for value, name in asked.values],
         )
 

@@ -265,7 +265,7 @@ def test_tables_are_kept_in_order(ask: Ask, spark: SparkSession, known: TableRes
     ask("REFRESH TABLE kept")
     with pytest.raises(Unsupported, match="statistics"):
         ask("ANALYZE TABLE kept COMPUTE STATISTICS")
-    assert run(spark, "OPTIMIZE_NOT kept", known=known) is None
+    assert run(spark, "OPTIMIZE_NOT kept", resolver=known) is None
 
 
 def test_what_the_session_says_counts(ask: Ask, spark: SparkSession) -> None:

@@ -45,7 +45,7 @@ def test_a_permanent_view_reads_the_newest_rows(
     viewed("ALTER TABLE seen ADD COLUMN more INT")
     assert viewed("SELECT * FROM all_seen").columns == ["id", "v", "odd"]
     spark.catalog.setCurrentDatabase("default")
-    elsewhere = run(spark, f"SELECT * FROM {database}.above", known=known)
+    elsewhere = run(spark, f"SELECT * FROM {database}.above", resolver=known)
     assert elsewhere is not None
     assert ids(elsewhere) == [0, 2, 6, 8]
     spark.catalog.setCurrentDatabase(database)
@@ -60,7 +60,7 @@ def test_conditions_on_a_view_leave_out_files(viewed: Ask) -> None:
 
 def test_a_view_over_other_tables_is_sparks(viewed: Ask, spark: SparkSession, known: TableResolver) -> None:
     plain_sql(spark, "CREATE VIEW plain AS SELECT id FROM range(3)")
-    assert run(spark, "SELECT * FROM plain", known=known) is None
+    assert run(spark, "SELECT * FROM plain", resolver=known) is None
 
 
 @pytest.mark.parametrize(

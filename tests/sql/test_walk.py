@@ -99,7 +99,7 @@ def test_names_that_with_gives_hide_tables(text: str, tables: list[str]) -> None
 
 def test_aliases_and_what_columns_are_qualified_by() -> None:
     _, query = walked("SELECT * FROM a, b x, db.c AS y JOIN db.d ON 1 = 1 TABLESAMPLE (1 ROWS)")
-    assert [(r.parts, r.alias, r.called) for r in query.references] == [
+    assert [(r.parts, r.alias, r.qualifier) for r in query.references] == [
         (("a",), None, "a"),
         (("b",), "x", "x"),
         (("db", "c"), "y", "y"),
@@ -109,7 +109,7 @@ def test_aliases_and_what_columns_are_qualified_by() -> None:
 
 def test_an_alias_goes_behind_a_sample() -> None:
     statement, query = walked("SELECT * FROM t TABLESAMPLE (10 PERCENT) REPEATABLE (3) WHERE a")
-    assert statement.upper(query.references[0].aliased) == "WHERE"
+    assert statement.upper(query.references[0].alias_at) == "WHERE"
 
 
 HEADS = ("SELECT *", "SELECT a, b.c", "SELECT /*+ REPARTITION(3) */ DISTINCT x", "SELECT count(*), 'FROM x' AS `from`")

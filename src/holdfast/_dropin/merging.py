@@ -18,7 +18,7 @@ from holdfast.engines.spark.types import spark_to_struct
 from holdfast.errors import Unsupported
 from holdfast.plan.dml.change import SOURCE_ALIAS
 from holdfast.sql import answers
-from holdfast.sql.query.row_fields import natively
+from holdfast.sql.query.row_fields import with_metadata_columns
 from holdfast.verbs.dml import merge as merging
 from holdfast.verbs.dml.assignments import stated_sets
 
@@ -117,6 +117,6 @@ class DeltaMergeBuilder:
     def _named(self, expression: Expression) -> Expression:
         if not isinstance(expression, Column) or not is_bound(expression):
             begun = self._begun
-            return natively(expression, lambda: begun._state.snapshot.schema, begun._caller.alias)
+            return with_metadata_columns(expression, lambda: begun._state.snapshot.schema, begun._caller.alias)
         columns = spark_to_struct(self._source.schema, where="the source")
         return by_name(expression, called=self._begun._alias_of_source(columns))

@@ -105,7 +105,7 @@ def _sql(original: Callable[..., Any]) -> Callable[..., Any]:
         known = sessions.known(self)
         if known is not None:
             with as_delta_spark():
-                answer = run(self, sqlQuery, args, kwargs or None, known=known)
+                answer = run(self, sqlQuery, args, kwargs or None, resolver=known)
             if answer is not None:
                 return answer
         return original(self, sqlQuery, args, **kwargs)

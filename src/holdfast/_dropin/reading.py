@@ -53,7 +53,7 @@ def by_name(
             return None
         found = known.table(spark, parts)
         if found is None and known.stored(parts) is not None:
-            return run(spark, f"SELECT * FROM {quoted(parts)}", known=known)
+            return run(spark, f"SELECT * FROM {quoted(parts)}", resolver=known)
         return None if found is None else rows_of(spark, found.table, options or SourceOptions(), name=parts[-1])
 
 

@@ -32,7 +32,7 @@ from holdfast.sql.resolver import TableResolver, path_of
 from holdfast.storage.location import Location
 from holdfast.table.delta import DeltaTable
 from holdfast.table.either import IcebergTable
-from holdfast.verbs.define.builder import PLAIN, CreateMode, DeltaTableBuilder
+from holdfast.verbs.define.builder import PLAIN, CreateMode, DeltaTableBuilder, without_plain
 from holdfast.verbs.define.create import create_with
 from holdfast.verbs.dml.replace_matched import Met
 from holdfast.verbs.dml.write import WriteOptions, rows_of
@@ -265,22 +265,14 @@ def _made_of(
     shape: TableDefinition,
     mode: CreateMode,
 ) -> None:
-    env, properties = system(), dict(shape.properties)
-    plain = properties.pop(PLAIN, "false").lower() == "true"
+    env, (definition, plain) = system(), without_plain(shape)
     told = {
         "mode": {"error": "ErrorIfExists"}.get(ask.mode, ask.mode.capitalize()),
         "partitionBy": _listed(ask.partitions),
     }
     create_with(
         location,
-        TableDefinition(
-            shape.schema,
-            shape.partition_columns,
-            properties,
-            shape.clustering_columns,
-            description=shape.description,
-            features=shape.features,
-        ),
+        definition,
         rows_of(rows, rows.sparkSession, env),
         env,
         mode=mode,

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
@@ -23,7 +23,7 @@ from holdfast.model.snapshot import Snapshot
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
 from holdfast.table.delta import DeltaTable
-from holdfast.verbs.define.builder import PLAIN, CreateMode, IdentityGenerator
+from holdfast.verbs.define.builder import CreateMode, IdentityGenerator, without_plain
 from holdfast.verbs.define.builder import DeltaTableBuilder as Describing
 from holdfast.verbs.dml.write import make
 from holdfast.verbs.open.names import path_in
@@ -148,18 +148,9 @@ class DeltaTableBuilder(Generic[T]):
         return found, False
 
     def _made(self, path: str, shape: TableDefinition, mode: CreateMode) -> DeltaTable:
-        properties: dict[str, Any] = dict(shape.properties)
-        plain = properties.pop(PLAIN, "false").lower() == "true"
-        asked = TableDefinition(
-            shape.schema,
-            shape.partition_columns,
-            properties,
-            shape.clustering_columns,
-            description=shape.description,
-            features=shape.features,
-        )
+        definition, plain = without_plain(shape)
         mode = CreateMode.CREATE_OR_REPLACE if mode is CreateMode.REPLACE and self._name is not None else mode
-        make(open_location(path), asked, system(), mode=mode, plain=plain)
+        make(open_location(path), definition, system(), mode=mode, plain=plain)
         return DeltaTable.forPath(self._spark, path)
 
 

@@ -25,7 +25,7 @@ from holdfast.engines.spark.conditions import stated, stated_or_none
 from holdfast.engines.spark.session.catalog import CatalogEntry, enter, find, split
 from holdfast.errors import Invalid, NotATable, Unsupported
 from holdfast.sql import answers
-from holdfast.sql.query.row_fields import natively
+from holdfast.sql.query.row_fields import with_metadata_columns
 from holdfast.table import delta
 from holdfast.table.making import MakingVerbs
 from holdfast.verbs.define.builder import IdentityGenerator
@@ -141,7 +141,7 @@ class DeltaTable(MakingVerbs[DeltaTableBuilder["DeltaTable"]]):
         given = stated(condition, "merge()")
         settings = settings_of(self._spark)
         rows, on = ordinary(source), self._natively(by_name(given))
-        begun = self._table.merge(rows, on, userMetadata=settings.user_metadata)._refusing_as_delta_spark()
+        begun = self._table.merge(rows, on, userMetadata=settings.user_metadata).refusing_as_delta_spark()
         return DeltaMergeBuilder(self._spark, begun.withSchemaEvolution() if settings.merges_schema else begun, rows)
 
     @as_delta_spark(invalid=RETENTION_TOO_SHORT)
@@ -157,7 +157,7 @@ class DeltaTable(MakingVerbs[DeltaTableBuilder["DeltaTable"]]):
     @as_delta_spark()
     def history(self, limit: int | None = None) -> DataFrame:
         """The commits, newest first."""
-        return answers.history(self._table, limit)
+        return self._table.history(limit)
 
     @as_delta_spark()
     def detail(self) -> DataFrame:
@@ -234,7 +234,7 @@ class DeltaTable(MakingVerbs[DeltaTableBuilder["DeltaTable"]]):
         self._table.dropFeatureSupport(featureName, truncateHistory)
 
     def _natively(self, expression: Expression) -> Expression:
-        return natively(expression, lambda: self._table.handle.newest().snapshot.schema, self._alias)
+        return with_metadata_columns(expression, lambda: self._table.handle.newest().snapshot.schema, self._alias)
 
     def _words(self) -> str | None:
         return settings_of(self._spark).user_metadata

@@ -1,13 +1,12 @@
-"""What statements answer: DataFrames in the shapes of delta-spark, made of what our verbs give.
+"""The answers of statements: DataFrames with delta-spark's columns, made of the results of our verbs.
 
-1. Names, order and types of columns are delta-spark's. What it counts and we do not is null there, never zero.
-2. A frame is made of the counts themselves and never of a table's rows, so nothing is read again when it is used.
+1. Names, order and types of columns are delta-spark's. A count that we do not keep is null, never zero.
+2. A frame holds the counts themselves and no query over the table, so using it reads nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from holdfast.table.delta import DeltaTable
-from holdfast.table.either import IcebergTable
 from holdfast.verbs.dml.delete_update import Changed, ChangePlan
 from holdfast.verbs.maintain.optimize import Compacted
 from holdfast.verbs.maintain.vacuum_files import Vacuumed
@@ -106,26 +104,26 @@ _DETAIL = (
 
 
 def nothing(spark: SparkSession) -> DataFrame:
-    """What a statement answers that has nothing to tell: no columns and no rows."""
+    """The answer without columns and rows."""
     return spark.createDataFrame([], StructType([]))
 
 
-def of_rows(spark: SparkSession, schema: pa.Schema, rows: Sequence[dict[str, Any]]) -> DataFrame:
-    """A small frame of values."""
+def of_rows(spark: SparkSession, schema: pa.Schema, rows: Sequence[Mapping[str, object]]) -> DataFrame:
+    """A small frame of rows."""
     return spark.createDataFrame(pa.Table.from_pylist(list(rows), schema=schema))
 
 
-def vacuumed(spark: SparkSession, done: Vacuumed, location: str) -> DataFrame:
-    """What a VACUUM answers: the place of the table, or for a dry run the files that would go."""
+def vacuumed(spark: SparkSession, result: Vacuumed, location: str) -> DataFrame:
+    """The answer of VACUUM: the location of the table, or for a dry run the files that it would delete."""
     root = location.rstrip("/")
-    keys = done.files.column("key")
-    paths = pc.binary_join_element_wise(root, keys, "/") if done.dry_run else pa.chunked_array([[root]], pa.string())
+    keys = result.files.column("key")
+    paths = pc.binary_join_element_wise(root, keys, "/") if result.dry_run else pa.chunked_array([[root]], pa.string())
     return spark.createDataFrame(pa.table({"path": paths.cast(pa.string())}))
 
 
-def optimized(spark: SparkSession, done: Compacted, location: str) -> DataFrame:
-    """What an OPTIMIZE answers: the place of the table and a struct of counts."""
-    counts = done.metrics
+def optimized(spark: SparkSession, result: Compacted, location: str) -> DataFrame:
+    """The answer of OPTIMIZE: the location of the table and a struct of counts."""
+    counts = result.metrics
     added, removed = counts.get("numAddedFiles", 0), counts.get("numRemovedFiles", 0)
     row = {
         "path": location.rstrip("/"),
@@ -134,8 +132,8 @@ def optimized(spark: SparkSession, done: Compacted, location: str) -> DataFrame:
             "numFilesRemoved": removed,
             "filesAdded": _sizes(added, counts.get("numAddedBytes", 0)),
             "filesRemoved": _sizes(removed, counts.get("numRemovedBytes", 0)),
-            "numBins": done.bins,
-            "numBatches": len(done.versions),
+            "numBins": result.bins,
+            "numBatches": len(result.versions),
             "preserveInsertionOrder": True,
             "deletionVectorStats": {"numDeletionVectorsRemoved": counts.get("numDeletionVectorsRemoved", 0)},
         },
@@ -143,11 +141,11 @@ def optimized(spark: SparkSession, done: Compacted, location: str) -> DataFrame:
     return of_rows(spark, OPTIMIZED, [row])
 
 
-def restored(spark: SparkSession, done: Changed) -> DataFrame:
-    """What a RESTORE answers: six counts."""
-    counts = dict(done.metrics)
-    if done.version is None and done.before is not None:  # the table was that version already
-        files = done.before.snapshot.files
+def restored(spark: SparkSession, result: Changed) -> DataFrame:
+    """The answer of RESTORE: six counts."""
+    counts = dict(result.metrics)
+    if result.version is None and result.before is not None:  # the table was that version already
+        files = result.before.snapshot.files
         counts["tableSizeAfterRestore"] = pc.sum(files.column("size")).as_py() or 0
         counts["numOfFilesAfterRestore"] = len(files)
     schema = pa.schema([(name, _LONG) for name in _RESTORED])
@@ -155,51 +153,46 @@ def restored(spark: SparkSession, done: Changed) -> DataFrame:
 
 
 def cloned(spark: SparkSession, table: DeltaTable) -> DataFrame:
-    """What a CLONE answers: six counts, from the commit that made the table."""
-    made = dict(table.historyArrow(1).column("operationMetrics")[0].as_py() or ())
+    """The answer of CLONE: six counts, from the commit that created the table."""
+    metrics = dict(table.historyArrow(1).column("operationMetrics")[0].as_py() or ())
     schema = pa.schema([(name, _LONG) for name in _CLONED])
-    return of_rows(spark, schema, [{name: int(made.get(count, 0)) for name, count in _CLONED.items()}])
+    return of_rows(spark, schema, [{name: int(metrics.get(count, 0)) for name, count in _CLONED.items()}])
 
 
-def merged(spark: SparkSession, done: Changed) -> DataFrame:
-    """What a MERGE answers: the rows it touched, and how."""
+def merged(spark: SparkSession, result: Changed) -> DataFrame:
+    """The answer of MERGE: counts of rows."""
     kinds = {
-        each: done.metrics.get(f"numTargetRows{each.capitalize()}", 0) for each in ("updated", "deleted", "inserted")
+        kind: result.metrics.get(f"numTargetRows{kind.capitalize()}", 0) for kind in ("updated", "deleted", "inserted")
     }
     return _counts(spark, {"num_affected_rows": sum(kinds.values()), **{f"num_{k}_rows": n for k, n in kinds.items()}})
 
 
 def explained(spark: SparkSession, plan: ChangePlan) -> DataFrame:
-    """What EXPLAIN says of a change."""
+    """The answer of EXPLAIN for a change."""
     return of_rows(spark, pa.schema([("plan", pa.string())]), [{"plan": str(plan)}])
 
 
-def deleted(spark: SparkSession, done: Changed) -> DataFrame:
-    """What a DELETE answers; -1 where files went whole and their rows were never counted."""
-    return _counts(spark, {"num_affected_rows": done.metrics.get("numDeletedRows", -1)})
+def deleted(spark: SparkSession, result: Changed) -> DataFrame:
+    """The answer of DELETE; -1 where whole files were removed without counting their rows."""
+    return _counts(spark, {"num_affected_rows": result.metrics.get("numDeletedRows", -1)})
 
 
-def updated(spark: SparkSession, done: Changed) -> DataFrame:
-    """What an UPDATE answers."""
-    return _counts(spark, {"num_affected_rows": done.metrics.get("numUpdatedRows", 0)})
-
-
-def history(table: DeltaTable | IcebergTable, limit: int | None = None) -> DataFrame:
-    """What DESCRIBE HISTORY answers."""
-    return table.history(limit)
+def updated(spark: SparkSession, result: Changed) -> DataFrame:
+    """The answer of UPDATE."""
+    return _counts(spark, {"num_affected_rows": result.metrics.get("numUpdatedRows", 0)})
 
 
 def detail(spark: SparkSession, table: DeltaTable, name: str | None = None) -> DataFrame:
-    """What DESCRIBE DETAIL answers; `name` is what a catalog calls the table."""
-    found = table.detailArrow().select(list(_DETAIL))
+    """The answer of DESCRIBE DETAIL; `name` is the table's name in the catalog."""
+    row = table.detailArrow().select(list(_DETAIL))
     if name is not None:
-        found = found.set_column(_DETAIL.index("name"), found.schema.field("name"), pa.array([name], pa.string()))
-    return spark.createDataFrame(found)
+        row = row.set_column(_DETAIL.index("name"), row.schema.field("name"), pa.array([name], pa.string()))
+    return spark.createDataFrame(row)
 
 
 def _counts(spark: SparkSession, counts: dict[str, int]) -> DataFrame:
     return of_rows(spark, pa.schema([(name, _LONG) for name in counts]), [counts])
 
 
-def _sizes(files: int, size: int) -> dict[str, Any]:
+def _sizes(files: int, size: int) -> dict[str, float]:
     return {"avg": size / files if files else 0.0, "totalFiles": files, "totalSize": size}

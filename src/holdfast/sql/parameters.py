@@ -1,9 +1,9 @@
-"""The values that come with a statement: `:name`, `?`, and places that Python's formatting fills.
+"""The values that come with a statement: `:name`, `?`, and placeholders of Python's formatting.
 
-A query goes to Spark together with its values. Where a slice of a statement goes elsewhere, they are written into it.
+Spark gets a query together with its values. Where only a part of a statement is used, they are written into it.
 
 1. A value written as a literal means what Spark takes the same value for.
-2. What has no literal is refused, where it is needed; to leave out files it is never needed.
+2. A value without a literal is refused where a literal is needed; leaving out files never needs one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import decimal
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
 from pyspark.sql import Column
 
@@ -22,19 +22,27 @@ from holdfast.errors import Invalid
 from holdfast.sql.text import Edit, Statement, TokenKind, applied
 
 
+class Parameter(NamedTuple):
+    """The value of a parameter, and how many words it takes up in the statement."""
+
+    words: int
+    value: object
+
+
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What a user gave beside the text."""
+    """The arguments of `spark.sql` beside the text."""
 
-    args: Mapping[str, Any] | Sequence[Any] | None = None
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    args: Mapping[str, object] | Sequence[object] | None = None
+    fields: Mapping[str, object] = field(default_factory=dict)
 
     def edits(self, statement: Statement, first: int, last: int) -> list[Edit]:
-        """The values among some words, as literals in their places."""
-        found = (self.at(statement, at) for at in range(first, last))
+        """Edits that write the values among some words as literals."""
+        words = statement.words
         return [
-            Edit(statement.words[at].start, statement.words[at + n - 1].end, literal(value))
-            for at, n, value in filter(None, found)
+            Edit(words[at].start, words[at + parameter.words - 1].end, literal(parameter.value))
+            for at in range(first, last)
+            if (parameter := self.at(statement, at)) is not None
         ]
 
     def written(self, statement: Statement, first: int, last: int) -> str:
@@ -45,22 +53,22 @@ class Parameters:
         edits = self.edits(statement, first, last)
         return applied(statement.text, edits, start=words[first].start, end=words[last - 1].end)
 
-    def at(self, statement: Statement, at: int) -> tuple[int, int, Any] | None:
-        """The place, the number of words and the value of a parameter that begins at a word."""
+    def at(self, statement: Statement, at: int) -> Parameter | None:
+        """The parameter that begins at a word."""
         word = statement.words[at]
         if word.kind is TokenKind.FIELD:
             name = word.text[1:-1]
-            return (at, 1, self.fields[name]) if name in self.fields else None
+            return Parameter(1, self.fields[name]) if name in self.fields else None
         if word.upper == "?" and isinstance(self.args, Sequence):
             number = sum(w.upper == "?" for w in statement.words[:at])
-            return (at, 1, self.args[number]) if number < len(self.args) else None
+            return Parameter(1, self.args[number]) if number < len(self.args) else None
         if word.upper == ":" and isinstance(self.args, Mapping) and not _extracts(statement, at):
             name = statement.words[at + 1].text if at + 1 < len(statement.words) else ""
-            return (at, 2, self.args[name]) if name in self.args else None
+            return Parameter(2, self.args[name]) if name in self.args else None
         return None
 
-    def within(self, statement: Statement, first: int, last: int) -> Mapping[str, Any] | list[Any] | None:
-        """What to hand to Spark with the words `first` to `last` alone."""
+    def within(self, statement: Statement, first: int, last: int) -> Mapping[str, object] | list[object] | None:
+        """The arguments for the words `first` to `last` alone."""
         if self.args is None or isinstance(self.args, Mapping):
             return self.args
         before = sum(w.upper == "?" for w in statement.words[:first])
@@ -69,14 +77,14 @@ class Parameters:
 
 
 def _extracts(statement: Statement, at: int) -> bool:
-    """Whether a colon takes a field out of what stands right before it."""
+    """Whether a colon takes a field out of the value right before it."""
     before = statement.words[at - 1] if at else None
     if before is None or before.end != statement.words[at].start:
         return False
     return before.is_name or before.upper in (")", "]")
 
 
-def literal(value: Any) -> str:
+def literal(value: object) -> str:
     """A value as a literal of Spark's SQL."""
     match value:
         case None:

@@ -1,7 +1,7 @@
-"""What names mean in a session: paths, tables of the session catalog, registered tables, views that remember a table.
+"""Resolves names in a session: paths, tables of Spark's catalog, registered tables, and views over our tables.
 
-1. A view comes first, then a registered table, then the catalog; a name between backquotes after `delta.` is a path.
-2. What is not one of ours is nobody here: the caller leaves it to Spark.
+1. A temporary view comes first, then a registered table, then the catalog; ``delta.`path` `` is a path.
+2. A name that means none of our tables resolves to None, and the caller leaves it to Spark.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ Table: TypeAlias = DeltaTable | IcebergTable
 
 
 class ScanSource(Protocol):
-    """What a name in a FROM clause stands for: rows that can be read with a condition."""
+    """The rows of a name in a FROM clause, which can be read with a condition."""
 
     def columns(self, metadata: Mapping[str, str]) -> Struct:
-        """What a condition may name, those metadata columns included."""
+        """The columns that a condition may use, with these metadata columns."""
 
     def is_tracked(self) -> bool:
         """Whether the rows have ids."""
 
     def read(self, where: str | None, metadata: Mapping[str, str]) -> DataFrame:
-        """The rows that satisfy a condition, with metadata columns by the names asked for."""
+        """The rows that satisfy a condition, with metadata columns under these names."""
 
 
 @dataclass(frozen=True)
 class TableRows:
-    """The rows of a table, at a version or as it is when they are first asked for."""
+    """The rows of a table at a version; without one, at the version that is newest at first use."""
 
     table: Table
     version: int | str | None = None
@@ -66,7 +66,7 @@ class TableRows:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedTable:
-    """A table, the name it was found by, and its entry in the catalog where it has one."""
+    """A table, its name in the statement, and its catalog entry where it has one."""
 
     table: Table
     parts: tuple[str, ...]
@@ -77,15 +77,16 @@ class ResolvedTable:
         """The name as SQL."""
         return ".".join(map(quoted, self.parts))
 
-    def delta(self, what: str) -> DeltaTable:
-        """The table, for what only Delta tables do."""
+    def delta(self, what: str, instead: str = "") -> DeltaTable:
+        """The table, for a statement that only Delta tables have."""
         if isinstance(self.table, DeltaTable):
             return self.table
-        raise Unsupported(f"{what} is for Delta tables, and {self.name} is an Iceberg table")
+        advice = f": {instead}" if instead else ""
+        raise Unsupported(f"{what} is for Delta tables, and {self.name} is an Iceberg table{advice}")
 
 
 class TableResolver:
-    """The tables and views of one session that have been told of by name."""
+    """The registered tables, and the views over our tables, of one session."""
 
     def __init__(self) -> None:
         self._tables: dict[tuple[str, ...], Table] = {}
@@ -93,21 +94,21 @@ class TableResolver:
         self._stored: dict[tuple[str, ...], View] = {}
 
     def register(self, name: str, table: Table) -> None:
-        """Let statements call a table by a name, such as an Iceberg table of a catalog that Spark does not know."""
+        """Give a table a name for statements, such as an Iceberg table of a catalog that Spark does not know."""
         if not isinstance(table, DeltaTable | IcebergTable):
             raise Invalid(f"a registered table is a DeltaTable or an IcebergTable, not {type(table).__name__}")
         self._tables[_key(split(name))] = table
 
     def remember(self, view: str, rows: ScanSource | Callable[[], ScanSource]) -> None:
-        """Know what a temporary view is of, so that conditions on it leave out files; a function is asked each time."""
+        """Note the rows of a temporary view, so that conditions on it prune files; a function is called at each use."""
         self._views[view.lower()] = rows
 
     def forget(self, view: str) -> None:
-        """Know no more of a temporary view than Spark does."""
+        """Drop the note of a temporary view."""
         self._views.pop(view.lower(), None)
 
     def view(self, spark: SparkSession, parts: tuple[str, ...]) -> ScanSource | None:
-        """What a temporary view is of, where that is known and the view is still there."""
+        """The noted rows of a temporary view that still exists."""
         if len(parts) != 1 or parts[0].lower() not in self._views:
             return None
         if not spark.catalog.tableExists(quoted(parts[0])):
@@ -117,23 +118,23 @@ class TableResolver:
         return rows() if callable(rows) else rows
 
     def entry(self, spark: SparkSession, parts: tuple[str, ...]) -> CatalogEntry | None:
-        """The entry of a table of ours in Spark's catalog, whatever is at its place."""
+        """The entry of a Delta table in Spark's catalog."""
         if path_of(parts) is not None or _key(parts) in self._tables:
             return None
         if len(parts) > 3 or (len(parts) == 3 and parts[0].lower() != CATALOG):
-            return None  # in a catalog of Spark's own
-        found = look(spark, parts)
+            return None  # in another catalog of Spark
+        entry = look(spark, parts)
         self._stored.pop(_key(parts), None)
-        if isinstance(found, View):
-            self._stored[_key(parts)] = found
-        return found if isinstance(found, CatalogEntry) and found.is_delta else None
+        if isinstance(entry, View):
+            self._stored[_key(parts)] = entry
+        return entry if isinstance(entry, CatalogEntry) and entry.is_delta else None
 
     def stored(self, parts: tuple[str, ...]) -> View | None:
-        """The permanent view that a name means, of which it was just asked whether it is a table."""
+        """The permanent view that `entry` found last for a name."""
         return self._stored.get(_key(parts))
 
     def table(self, spark: SparkSession, parts: tuple[str, ...]) -> ResolvedTable | None:
-        """The table a name means; None where it is not one of ours."""
+        """The table that a name means; None where it is not one of ours."""
         if (path := path_of(parts)) is not None:
             return ResolvedTable(DeltaTable.forPath(spark, path), parts)
         if (registered := self._tables.get(_key(parts))) is not None:

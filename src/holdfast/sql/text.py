@@ -1,11 +1,11 @@
-"""The text of a statement, cut into words where Spark's lexer cuts it.
+"""The lexer: cuts the text of a statement into words where Spark's lexer does.
 
-Everything that is done to a statement is done by position in what the user wrote: a part of it is a slice of the text,
-and a change of it is an edit between two words. Nothing is rendered.
+A part of a statement is a slice of the user's text, and a change is an edit at positions of that text. No text is
+rendered from a syntax tree.
 
-1. Words are in the order of the text, do not overlap, and leave out only white space, comments and hints.
-2. Every bracket has its partner; a text of which that is not true has no words, and Spark says what is wrong with it.
-3. Applying edits leaves every character outside of them as it was.
+1. Words keep the order of the text, do not overlap, and leave out only white space, comments and hints.
+2. Every bracket has its partner. A text with an unmatched bracket has no words, and Spark reports the error.
+3. Applying edits changes no character outside of them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypeAlias
 
+Span: TypeAlias = tuple[int, int]  # numbers of words, the last not included
+
+BEGINS_QUERY = frozenset(("SELECT", "WITH", "FROM", "VALUES", "TABLE"))
 _BETWEEN = re.compile(r"(?:\s+|--(?:\\\r?\n|[^\r\n])*)+")
+_COMMENT_MARK = re.compile(r"/\*|\*/")
 _NAME = re.compile(r"\w+")
 _NUMBER = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?:[lLsSyYdDfF]|[bB][dD])?(?!\w)")
 _TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"", re.DOTALL)
@@ -28,25 +33,25 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a"}
 
 
 class TokenKind(Enum):
-    """What a word is."""
+    """The kinds of words."""
 
     NAME = "a keyword or a name"
     QUOTED = "a name between backquotes"
     TEXT = "a string"
     NUMBER = "a number"
-    FIELD = "a place that Python's formatting fills"
+    FIELD = "a placeholder of Python's formatting"
     MARK = "an operator or a bracket"
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word and where it stands."""
+    """A word and its position in the text."""
 
     kind: TokenKind
     start: int
     end: int
     text: str  # as written
-    upper: str  # of a keyword or a mark, to compare with; empty for what cannot be one
+    upper: str  # of a name or a mark; empty for other kinds
 
     @property
     def is_name(self) -> bool:
@@ -59,7 +64,7 @@ class Word:
 
     @property
     def value(self) -> str:
-        """What a string says."""
+        """The value of a string literal."""
         if self.text[0] in "rR":
             return self.text[2:-1]
         quote = self.text[0]
@@ -69,14 +74,14 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement: its text, its words, and the partner of every bracket by the number of its word."""
+    """A text, its words, and for each opening bracket the number of the word that closes it."""
 
     text: str
     words: tuple[Word, ...]
     closes: Mapping[int, int] = field(repr=False)
 
     def upper(self, at: int) -> str:
-        """The keyword or mark at a place; empty where there is none."""
+        """The keyword or mark at a position; empty where there is none."""
         return self.words[at].upper if 0 <= at < len(self.words) else ""
 
     def kind(self, at: int) -> TokenKind | None:
@@ -87,13 +92,27 @@ class Statement:
         return self.text[self.words[first].start : self.words[last - 1].end] if first < last else ""
 
     def after(self, at: int) -> int:
-        """The word after the one at a place, or after the bracket that closes there."""
+        """The next word; after an opening bracket, the word after its partner."""
         return self.closes[at] + 1 if at in self.closes else at + 1
+
+    def name_end(self, at: int) -> int:
+        """The end of the dotted name that begins at a word; the same word where none begins."""
+        words, end = self.words, at
+        while end < len(words) and words[end].is_name:
+            end += 1
+            if self.upper(end) != "." or end + 1 >= len(words) or not words[end + 1].is_name:
+                return end
+            end += 1
+        return end
+
+    def names(self, first: int, last: int) -> tuple[str, ...]:
+        """The parts of a dotted name."""
+        return tuple(w.name for w in self.words[first:last] if w.is_name)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Edit:
-    """Put a text in the place of the characters from `start` to `end`."""
+    """Replaces the characters from `start` to `end`."""
 
     start: int
     end: int
@@ -101,18 +120,18 @@ class Edit:
 
 
 def statement_of(text: str, *, fields: bool = False) -> Statement | None:
-    """A statement, cut into words; None where it cannot be cut. `fields`: the text is one for Python's formatting."""
+    """Cut a text into words; None where that fails. With `fields`, braces are placeholders of Python's formatting."""
     words: list[Word] = []
     at = 0
     while at < len(text):
-        if found := _BETWEEN.match(text, at):
-            at = found.end()
+        if blank := _BETWEEN.match(text, at):
+            at = blank.end()
             continue
         if text.startswith("/*", at):
-            ended = _comment_end(text, at)
-            if ended is None:
+            end = _comment_end(text, at)
+            if end is None:
                 return None
-            at = ended
+            at = end
             continue
         word = _word(text, at, fields=fields, after_dot=bool(words) and words[-1].text == ".")
         if word is None:
@@ -126,7 +145,7 @@ def statement_of(text: str, *, fields: bool = False) -> Statement | None:
 
 
 def applied(text: str, edits: Iterable[Edit], *, start: int = 0, end: int | None = None) -> str:
-    """The text from `start` to `end`, with the edits made that lie within."""
+    """The text from `start` to `end`, with those edits applied that lie within."""
     last = len(text) if end is None else end
     parts: list[str] = []
     at = start
@@ -139,28 +158,27 @@ def applied(text: str, edits: Iterable[Edit], *, start: int = 0, end: int | None
 
 def _word(text: str, at: int, *, fields: bool, after_dot: bool) -> Word | None:
     for kind, pattern in ((TokenKind.TEXT, _RAW_TEXT), (TokenKind.TEXT, _TEXT), (TokenKind.QUOTED, _QUOTED)):
-        if found := pattern.match(text, at):
-            return Word(kind, at, found.end(), found[0], "")
+        if match := pattern.match(text, at):
+            return Word(kind, at, match.end(), match[0], "")
     if text[at] in "'\"`":
         return None
-    if fields and (found := _FIELD.match(text, at)):
-        return Word(TokenKind.FIELD, at, found.end(), found[0], "")
-    if not after_dot and (found := _NUMBER.match(text, at)):
-        return Word(TokenKind.NUMBER, at, found.end(), found[0], "")
-    if found := _NAME.match(text, at):
-        return Word(TokenKind.NAME, at, found.end(), found[0], found[0].upper())
+    if fields and (match := _FIELD.match(text, at)):
+        return Word(TokenKind.FIELD, at, match.end(), match[0], "")
+    if not after_dot and (match := _NUMBER.match(text, at)):
+        return Word(TokenKind.NUMBER, at, match.end(), match[0], "")
+    if match := _NAME.match(text, at):
+        return Word(TokenKind.NAME, at, match.end(), match[0], match[0].upper())
     mark = next((m for m in _MARKS if text.startswith(m, at)), text[at])
     return Word(TokenKind.MARK, at, at + len(mark), mark, mark)
 
 
 def _comment_end(text: str, at: int) -> int | None:
     """Where a comment or a hint ends; comments nest."""
-    depth, here = 0, at
-    for found in re.compile(r"/\*|\*/").finditer(text, at):
-        depth += 1 if found[0] == "/*" else -1
-        here = found.end()
+    depth = 0
+    for mark in _COMMENT_MARK.finditer(text, at):
+        depth += 1 if mark[0] == "/*" else -1
         if depth == 0:
-            return here
+            return mark.end()
     return None
 
 
@@ -177,3 +195,21 @@ def _partners(words: list[Word]) -> Mapping[int, int] | None:
                 return None
             closes[opened.pop()] = at
     return None if opened else closes
+
+
+def split_parts(text: str) -> tuple[str, ...]:
+    """Split a dotted name, whose parts may be between backquotes."""
+    parts, at = [], 0
+    while at < len(text):
+        if text[at] == "`":
+            end = at + 1
+            while end < len(text) and (text[end] != "`" or text[end : end + 2] == "``"):
+                end += 2 if text[end : end + 2] == "``" else 1
+            parts.append(text[at + 1 : end].replace("``", "`"))
+            at = end + 2
+        else:
+            end = text.find(".", at)
+            end = len(text) if end < 0 else end
+            parts.append(text[at:end].strip())
+            at = end + 1
+    return tuple(parts) or ("",)

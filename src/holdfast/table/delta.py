@@ -13,7 +13,6 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from os import PathLike, fspath
 from typing import Self
 
@@ -35,7 +34,7 @@ from holdfast.verbs.commit.transaction import TransactionVerbs
 from holdfast.verbs.define import alter as altering
 from holdfast.verbs.define import convert as converting
 from holdfast.verbs.define.backfill import BATCH_FILES
-from holdfast.verbs.define.builder import PLAIN, CreateMode, DeltaTableBuilder
+from holdfast.verbs.define.builder import PLAIN, CreateMode, DeltaTableBuilder, without_plain
 from holdfast.verbs.define.drop_feature import Dropped, drop_feature_support
 from holdfast.verbs.define.row_tracking import Report, Tracked, enable_row_tracking
 from holdfast.verbs.dml.replace_matched import Met, replace_matched
@@ -144,9 +143,8 @@ class DeltaTable(
     @classmethod
     def _builder(cls, spark: SparkSession | None, mode: CreateMode) -> DeltaTableBuilder[DeltaTable]:
         def execute(location: Location, shape: TableDefinition, mode: CreateMode) -> DeltaTable:
-            plain = shape.properties.get(PLAIN, "false").lower() == "true"
-            asked = replace(shape, properties={k: v for k, v in shape.properties.items() if k != PLAIN})
-            return cls(DeltaHandle(spark, make(location, asked, system(), mode=mode, plain=plain)))
+            definition, plain = without_plain(shape)
+            return cls(DeltaHandle(spark, make(location, definition, system(), mode=mode, plain=plain)))
 
         return DeltaTableBuilder(execute, mode)
 

@@ -299,7 +299,7 @@ def test_statements_know_what_default_means(spark: SparkSession, tmp_path: Path)
         "UPDATE ice.t SET n = DEFAULT WHERE id = 1",
         "DELETE FROM ice.t WHERE v = 5 AND n = 'old'",
     ):
-        assert run(spark, statement, None, None, known=known) is not None
+        assert run(spark, statement, None, None, resolver=known) is not None
     now = rows(table.toDF().select("id", "v", "n").toArrow())
     assert now[1] == {"v": 5, "n": "new"}
     assert 2 not in now

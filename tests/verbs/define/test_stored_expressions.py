@@ -128,5 +128,5 @@ def test_default_in_sql_is_not_spliced_in(spark: SparkSession, tmp_path: Path) -
         "WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, DEFAULT)",
     ):
         with pytest.raises(Unsupported, match=r"default of the column v .* calls java_method"):
-            run(spark, statement.format(tmp_path / "t"), known=TableResolver())
+            run(spark, statement.format(tmp_path / "t"), resolver=TableResolver())
     assert DeltaTable.forPath(spark, smith.url).toArrow().num_rows == 1

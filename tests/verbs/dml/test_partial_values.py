@@ -95,16 +95,16 @@ def test_as_delta_spark_reads_it_a_star_needs_every_column_unless_the_schema_evo
     whole = {"id": [1], "x": pa.array([ROW["x"]], WHOLE), "l": pa.array([[]], pa.list_(struct(e=LONG, f=LONG)))}
     misspelt = pa.table({**whole, "m": [7], "y": pa.array([{"a": 1}], struct(a=LONG))})
     for rows, wrong in ((lacking, r"has no x\.b"), (misspelt, "the source has no column n, which .* takes from it")):
-        begun = table.alias("t").merge(rows, "t.id = s.id")._refusing_as_delta_spark()
+        begun = table.alias("t").merge(rows, "t.id = s.id").refusing_as_delta_spark()
         with pytest.raises((UnknownColumn, SchemaMismatch), match=wrong):
             begun.whenMatchedUpdateAll().execute()
-        begun = table.alias("t").merge(rows, "t.id = s.id + 1")._refusing_as_delta_spark()
+        begun = table.alias("t").merge(rows, "t.id = s.id + 1").refusing_as_delta_spark()
         with pytest.raises((UnknownColumn, SchemaMismatch), match=wrong):
             begun.whenNotMatchedInsertAll().execute()
-    begun = table.alias("t").merge(lacking, "t.id = s.id + 1")._refusing_as_delta_spark()
+    begun = table.alias("t").merge(lacking, "t.id = s.id + 1").refusing_as_delta_spark()
     with pytest.raises(SchemaMismatch, match=r"x\.b"):
         begun.whenNotMatchedInsert(values={"id": "s.id", "x": "s.x"}).execute()
     assert only(table) == ROW
-    begun = table.alias("t").merge(lacking, "t.id = s.id")._refusing_as_delta_spark().withSchemaEvolution()
+    begun = table.alias("t").merge(lacking, "t.id = s.id").refusing_as_delta_spark().withSchemaEvolution()
     begun.whenMatchedUpdateAll().execute()
     assert only(table) == {**ROW, "x": {"a": 7, "b": {"c": 2, "d": 3}}}

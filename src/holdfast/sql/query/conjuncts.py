@@ -1,13 +1,12 @@
-"""What the conditions of a SELECT say of the rows of one of its tables.
+"""The conditions of a SELECT that can prune the files of one of its tables.
 
-Spark applies every condition; what is found here only leaves out files. So a condition is taken where it is certain
-that a row which fails it changes nothing of the answer, and left alone otherwise.
+Spark applies every condition itself; pruning only leaves out files. So a condition is used only where a row that fails
+it certainly does not change the answer.
 
-1. A condition of WHERE counts for a table that no outer join fills up with nulls; one of ON for the side of the join
-   whose rows only come in by satisfying it.
-2. Only conditions count that name columns of the one table, compare them with literals, and say the same each time.
-3. A condition is cut loose from its text before it is understood: blocks hand it to the queries within them, where its
-   names are others.
+1. A condition of WHERE is used for tables that no outer join pads with nulls; a condition of ON for the side of the
+   join whose rows must satisfy it.
+2. Only deterministic conditions are used that compare columns of one table with literals.
+3. A condition is separated from its text before it is interpreted, because subqueries get it under other names.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ from holdfast.predicate.records import (
 from holdfast.schema.constraints import quoted
 from holdfast.schema.types import Struct
 from holdfast.sql.parameters import Parameters, literal
-from holdfast.sql.query.references import Join, QueryBlock, Relation, Span, name_end, names
-from holdfast.sql.text import Statement, TokenKind, statement_of
+from holdfast.sql.query.references import Join, QueryBlock, Relation
+from holdfast.sql.text import Span, Statement, TokenKind, statement_of
 
 METADATA = "_metadata"
 _QUERIES = frozenset(("SELECT", "EXISTS", "FROM"))
@@ -46,8 +45,8 @@ class Name:
     """A name in a condition: a column, or a word that only Spark knows."""
 
     path: tuple[str, ...]
-    text: str = ""  # as written, where it may be something else than a column
-    of: int | None = None  # what it is a column of, by number; None: its qualifier says
+    text: str = ""  # as written, where it may be no column
+    of: int | None = None  # the number of its relation or output column; None: its qualifier decides
 
 
 Condition: TypeAlias = tuple[str | Name, ...]  # text, and the names in it
@@ -55,38 +54,38 @@ Condition: TypeAlias = tuple[str | Name, ...]  # text, and the names in it
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """What is said of rows that are read in several places: all that one of them says."""
+    """A disjunction: a row is needed where all conditions of one of the readers hold."""
 
-    ways: tuple[tuple[Said, ...], ...]
+    readers: tuple[tuple[Conjunct, ...], ...]
 
     @property
     def size(self) -> int:
-        """How many conditions there are in it."""
-        return sum(said.size if isinstance(said, Either) else 1 for way in self.ways for said in way)
+        """The number of conditions in it."""
+        return sum(each.size if isinstance(each, Either) else 1 for reader in self.readers for each in reader)
 
 
-Said: TypeAlias = Condition | Either
+Conjunct: TypeAlias = Condition | Either
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
     """The table that conditions are about."""
 
-    called: str
+    qualifier: str
     columns: Struct
-    others: Collection[str]  # what else the FROM clause has, by name
+    others: Collection[str]  # the qualifiers of the other relations
     metadata: Mapping[str, str] = field(default_factory=dict)  # fields of `_metadata`, and the columns they are
     parts: tuple[str, ...] = ()  # the whole name, where there is no alias
-    at: int = 0  # which of the relations it is
-    aliases: tuple[str, ...] = ()  # the names that the alias gives to columns
+    at: int = 0  # the number of its relation
+    aliases: tuple[str, ...] = ()  # the column names in its alias
 
 
 def conditions(statement: Statement, block: QueryBlock, at: int) -> Iterator[Span]:
-    """The conditions of a block that may leave out rows of one of its relations."""
+    """The conditions of a block that every needed row of one of its relations satisfies."""
     if not block.is_plain:
         return
     if block.where is not None and stays(block, at):
-        yield from conjuncts(statement, *block.where)
+        yield from split_conjunction(statement, *block.where)
     joined, at = _joined(block, at)
     for other in range(max(at, 1), len(joined)):
         on, join = joined[other].on, joined[other].join
@@ -95,19 +94,19 @@ def conditions(statement: Statement, block: QueryBlock, at: int) -> Iterator[Spa
         own = other == at and join in (Join.INNER, Join.LEFT, Join.HALF)
         before = other > at and join in (Join.INNER, Join.RIGHT) and _stays(joined, at, other)
         if own or before:
-            yield from conjuncts(statement, *on)
+            yield from split_conjunction(statement, *on)
 
 
 def stays(block: QueryBlock, at: int) -> bool:
-    """Whether each row that the joins of a block give has a row of one of its relations in it."""
+    """Whether each row of a block's joins holds a row of one of its relations."""
     joined, at = _joined(block, at)
     return _stays(joined, at, len(joined))
 
 
 def _joined(block: QueryBlock, at: int) -> tuple[tuple[Relation, ...], int]:
-    """What one of the relations is joined with, and its number there.
+    """The relations between two commas of FROM that hold one of them, and its number there.
 
-    What a comma divides does not fill up with nulls what it divides from.
+    A join pads with nulls only relations on its own side of a comma.
     """
     begins = max((i for i in range(at + 1) if block.relations[i].join is Join.FIRST), default=0)
     ends = next((i for i in range(at + 1, len(block.relations)) if block.relations[i].join is Join.FIRST), None)
@@ -115,20 +114,20 @@ def _joined(block: QueryBlock, at: int) -> tuple[tuple[Relation, ...], int]:
 
 
 def _stays(joined: tuple[Relation, ...], at: int, end: int) -> bool:
-    """Whether no join up to one fills a relation up with nulls, or hides it."""
+    """Whether no join before `end` pads a relation with nulls or drops its columns."""
     if at and joined[at].join in (Join.LEFT, Join.FULL, Join.HALF):
         return False
     return all(r.join not in (Join.RIGHT, Join.FULL) for r in joined[at + 1 : end])
 
 
-def conjuncts(statement: Statement, first: int, last: int) -> list[Span]:
-    """The parts of a condition that must all be true."""
+def split_conjunction(statement: Statement, first: int, last: int) -> list[Span]:
+    """Split a condition at its ANDs."""
     if first >= last:
         return []
     if statement.upper(first) == "(" and statement.closes[first] == last - 1:
-        return conjuncts(statement, first + 1, last - 1)
+        return split_conjunction(statement, first + 1, last - 1)
     parts: list[Span] = []
-    begun, at, cases, betweens = first, first, 0, 0
+    begin, at, cases, betweens = first, first, 0, 0
     while at < last:
         match statement.upper(at):
             case "CASE":
@@ -142,17 +141,17 @@ def conjuncts(statement: Statement, first: int, last: int) -> list[Span]:
             case "AND" if cases == 0 and betweens:
                 betweens -= 1
             case "AND" if cases == 0:
-                parts.append((begun, at))
-                begun = at + 1
+                parts.append((begin, at))
+                begin = at + 1
         at = statement.after(at)
-    parts.append((begun, last))
+    parts.append((begin, last))
     if len(parts) == 1:
         return parts
-    return [inner for part in parts for inner in conjuncts(statement, *part)]
+    return [inner for part in parts for inner in split_conjunction(statement, *part)]
 
 
-def condition_of(statement: Statement, span: Span, given: Parameters) -> Condition | None:
-    """A condition without its statement; None where a query or a value without a literal is in it."""
+def condition_of(statement: Statement, span: Span, parameters: Parameters) -> Condition | None:
+    """A condition without its statement; None where it holds a subquery or a value without a literal."""
     at, last = span
     parts: list[str | Name] = []
     while at < last:
@@ -160,17 +159,17 @@ def condition_of(statement: Statement, span: Span, given: Parameters) -> Conditi
         if word.upper in _QUERIES:
             return None
         if parts and statement.words[at - 1].end < word.start:
-            parts.append(" ")  # not always: an operator may be two marks
-        if (value := given.at(statement, at)) is not None:
+            parts.append(" ")  # only where the text has one: an operator may be two marks
+        if (parameter := parameters.at(statement, at)) is not None:
             try:
-                parts.append(literal(value[2]))
+                parts.append(literal(parameter.value))
             except Invalid:
                 return None
-            at += value[1]
+            at += parameter.words
             continue
-        end = name_end(statement, at) if word.is_name and word.upper not in KEYWORDS else at
+        end = statement.name_end(at) if word.is_name and word.upper not in KEYWORDS else at
         if end > at and not (statement.upper(end) == "(" or statement.kind(end) is TokenKind.TEXT):
-            parts.append(Name(names(statement, at, end), word.text if end - at == 1 and word.upper else ""))
+            parts.append(Name(statement.names(at, end), word.text if end - at == 1 and word.upper else ""))
             at = end
             continue
         parts.append(word.text)
@@ -178,39 +177,42 @@ def condition_of(statement: Statement, span: Span, given: Parameters) -> Conditi
     return tuple(parts)
 
 
-def conditions_in(text: str | None) -> list[Said]:
-    """The conditions of a text that stands alone."""
+def conditions_in(text: str | None) -> list[Conjunct]:
+    """The conditions of a text that is a condition and nothing else."""
     statement = None if text is None else statement_of(text)
     if statement is None:
         return []
-    found = (condition_of(statement, span, Parameters()) for span in conjuncts(statement, 0, len(statement.words)))
-    return [each for each in found if each is not None]
+    spans = split_conjunction(statement, 0, len(statement.words))
+    return [each for span in spans if (each := condition_of(statement, span, Parameters())) is not None]
 
 
-def renamed(said: Iterable[Said], name: Callable[[Name], Name | None]) -> tuple[Said, ...]:
-    """What is said, in other names; what has a name that there is no other for is left out."""
-    return tuple(each for old in said if (each := _renamed(old, name)) is not None)
+def renamed(conditions: Iterable[Conjunct], rename: Callable[[Name], Name | None]) -> tuple[Conjunct, ...]:
+    """Conditions under other names; one with a name that has no other name is left out."""
+    return tuple(each for old in conditions if (each := _renamed(old, rename)) is not None)
 
 
-def _renamed(said: Said, name: Callable[[Name], Name | None]) -> Said | None:
-    if isinstance(said, Either):
-        ways = tuple(renamed(way, name) for way in said.ways)
-        return Either(ways) if all(ways) else None
+def _renamed(condition: Conjunct, rename: Callable[[Name], Name | None]) -> Conjunct | None:
+    if isinstance(condition, Either):
+        readers = tuple(renamed(reader, rename) for reader in condition.readers)
+        return Either(readers) if all(readers) else None
     parts: list[str | Name] = []
-    for part in said:
-        other = name(part) if isinstance(part, Name) else part
+    for part in condition:
+        other = rename(part) if isinstance(part, Name) else part
         if other is None:
             return None
         parts.append(other)
     return tuple(parts) if any(isinstance(part, Name) for part in parts) else None
 
 
-def understood(said: Said, subject: Subject, *, zone: str = "UTC") -> str | None:
-    """What is said as text about a table's own columns; None where it is about something else, or not understood."""
-    if isinstance(said, Either):
-        ways = [[text for each in way if (text := understood(each, subject, zone=zone))] for way in said.ways]
-        return " OR ".join(f"({all_of(way)})" for way in ways) if all(ways) else None
-    text = _about(said, subject)
+def table_condition(condition: Conjunct, subject: Subject, *, zone: str = "UTC") -> str | None:
+    """A condition as text about a table's own columns; None where it is about others, or only Spark understands it."""
+    if isinstance(condition, Either):
+        readers = [
+            [text for each in reader if (text := table_condition(each, subject, zone=zone))]
+            for reader in condition.readers
+        ]
+        return " OR ".join(f"({all_of(texts)})" for texts in readers) if all(readers) else None
+    text = _in_own_names(condition, subject)
     if text is None or unknown_names(text, subject.columns):
         return None
     parsed = parse(text, subject.columns, zone=zone)
@@ -222,16 +224,16 @@ def understood(said: Said, subject: Subject, *, zone: str = "UTC") -> str | None
 
 
 def all_of(texts: Iterable[str]) -> str:
-    """The condition that all of some are true."""
+    """The conjunction of some conditions."""
     return " AND ".join(f"({text})" for text in dict.fromkeys(texts))
 
 
 def _weaker(predicate: Predicate) -> Predicate:
-    """What is true wherever a predicate is, without the parts that only Spark understands."""
+    """A predicate that another one implies, without the parts that only Spark understands."""
     match predicate:
         case And(parts):
-            left = tuple(p for p in map(_weaker, parts) if p != ALWAYS)
-            return left[0] if len(left) == 1 else And(left) if left else ALWAYS
+            rest = tuple(p for p in map(_weaker, parts) if p != ALWAYS)
+            return rest[0] if len(rest) == 1 else And(rest) if rest else ALWAYS
         case Or(parts):
             weaker = tuple(map(_weaker, parts))
             return ALWAYS if ALWAYS in weaker else Or(weaker)
@@ -240,7 +242,7 @@ def _weaker(predicate: Predicate) -> Predicate:
 
 
 def _rendered(predicate: Predicate) -> str | None:
-    """A predicate as text that is parsed to the same; None where nobody can promise that."""
+    """A predicate as text; None for a kind that has no text."""
     match predicate:
         case And(parts) | Or(parts):
             inner = [_rendered(part) for part in parts]
@@ -265,7 +267,7 @@ def _path(column: Sequence[str]) -> str:
     return ".".join(map(quoted, column))
 
 
-def _about(condition: Condition, subject: Subject) -> str | None:
+def _in_own_names(condition: Condition, subject: Subject) -> str | None:
     parts: list[str] = []
     for part in condition:
         if isinstance(part, str):
@@ -280,14 +282,14 @@ def _about(condition: Condition, subject: Subject) -> str | None:
 
 
 def _column(name: Name, subject: Subject) -> tuple[str, ...] | None:
-    """The column of the table that a name in a condition is."""
+    """The column of the table that a name means; None where it means another table's."""
     path, size = name.path, len(subject.parts)
     if name.of is not None:
         return _own(path, subject) if name.of == subject.at else None
     if size > 1 and len(path) > size and all(a.lower() == b.lower() for a, b in zip(path, subject.parts, strict=False)):
         path = path[size - 1 :]
     first = path[0].lower()
-    if len(path) > 1 and first == subject.called.lower():
+    if len(path) > 1 and first == subject.qualifier.lower():
         inner = _own(path[1:], subject)
         if inner is not None:
             return inner
@@ -300,6 +302,6 @@ def _own(path: tuple[str, ...], subject: Subject) -> tuple[str, ...] | None:
     if path[0].lower() == METADATA and len(path) == 2 and path[1].lower() in subject.metadata:
         return (subject.metadata[path[1].lower()],)
     if subject.aliases:
-        given = {name.lower(): f.name for name, f in zip(subject.aliases, subject.columns, strict=False)}
-        return (given[path[0].lower()], *path[1:]) if path[0].lower() in given else None
+        columns = {alias.lower(): f.name for alias, f in zip(subject.aliases, subject.columns, strict=False)}
+        return (columns[path[0].lower()], *path[1:]) if path[0].lower() in columns else None
     return path if subject.columns.find(path[0]) is not None else None

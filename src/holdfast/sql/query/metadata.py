@@ -1,7 +1,7 @@
-"""The struct `_metadata` that queries of delta-spark's users name: row ids, row versions, files and positions.
+"""The struct `_metadata` of delta-spark's queries, with row ids, row commit versions, files and positions.
 
-1. A scan carries the struct only where the query names it, with only the fields that are named.
-2. A star does not show it, as it does not in delta-spark.
+1. A scan has the struct only where the query names it, with only the fields that are named.
+2. A star does not include it, as in delta-spark.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from holdfast.errors import Unsupported
 from holdfast.rows import columns
 from holdfast.sql.query.conjuncts import METADATA
-from holdfast.sql.query.references import ParsedQuery, QueryBlock, Relation, name_end, names
+from holdfast.sql.query.references import ParsedQuery, QueryBlock, Relation
 from holdfast.sql.text import Edit, Statement
 
 FIELDS = {  # in the order in which delta-spark has them
@@ -39,36 +39,36 @@ def fields_of(
     statement: Statement, query: ParsedQuery, block: QueryBlock, relation: Relation, *, tracked: bool
 ) -> tuple[str, ...]:
     """The fields of `_metadata` that a block names of one of its relations."""
-    found: set[str] = set()
+    fields: set[str] = set()
     for qualifier, field in _uses(statement, query, block):
-        if qualifier is not None and qualifier != (relation.called or "").lower():
+        if qualifier is not None and qualifier != (relation.qualifier or "").lower():
             continue
-        found.update((OF_TRACKED if tracked else OF_ANY_TABLE) if field is None else (field,))
-    if unknown := sorted(found - FIELDS.keys()):
+        fields.update((OF_TRACKED if tracked else OF_ANY_TABLE) if field is None else (field,))
+    if unknown := sorted(fields - FIELDS.keys()):
         raise Unsupported(f"{METADATA} has no field {unknown[0]}: there are {', '.join(FIELDS)}")
-    return tuple(name for name in FIELDS if name in found)
+    return tuple(name for name in FIELDS if name in fields)
 
 
 def columns_for(fields: Sequence[str]) -> Mapping[str, str]:
-    """The metadata columns a scan has to give for fields, and the names they have there."""
+    """The metadata columns that a scan reads for some fields, and the names they get."""
     return {FIELDS[name]: _PREFIX + FIELDS[name] for name in fields}
 
 
 def in_conditions(fields: Sequence[str]) -> Mapping[str, str]:
-    """The fields as a condition of a scan may name them."""
+    """The fields that a condition may use, and the columns of the scan that they are."""
     return {name: _PREFIX + FIELDS[name] for name in fields if name != "file_name"}
 
 
 def with_struct(frame: DataFrame, fields: Sequence[str]) -> DataFrame:
-    """Put what a scan gave into the struct."""
+    """Put the metadata columns of a scan into the struct."""
     values = [_field(name) for name in fields]
     return frame.withColumn(METADATA, F.struct(*values)).drop(*columns_for(fields).values())
 
 
-def star_edits(statement: Statement, block: QueryBlock, called: Sequence[str]) -> Iterator[Edit]:
-    """Leave the struct of some relations out of a block's stars."""
+def star_edits(statement: Statement, block: QueryBlock, qualifiers: Sequence[str]) -> Iterator[Edit]:
+    """Edits that leave the struct of some relations out of a block's stars."""
     for at in block.stars:
-        if statement.upper(at - 1) == "." and statement.words[at - 2].name.lower() not in called:
+        if statement.upper(at - 1) == "." and statement.words[at - 2].name.lower() not in qualifiers:
             continue
         if statement.upper(at + 1) == "EXCEPT" and statement.upper(at + 2) == "(":
             place = statement.words[at + 2].end
@@ -84,20 +84,19 @@ def _field(name: str) -> Column:
 
 
 def _uses(statement: Statement, query: ParsedQuery, block: QueryBlock) -> Iterator[tuple[str | None, str | None]]:
-    """What of `_metadata` the words of a block name, those of queries within left out: qualifier and field."""
+    """The qualifier and field of each use of `_metadata` in a block, outside of the queries within it."""
     first, last = block.span
-    inner = [b.span for b in query.blocks if b is not block and first <= b.span[0] and b.span[1] <= last]
+    inner = dict(b.span for b in query.blocks if b is not block and first <= b.span[0] and b.span[1] <= last)
     at = first
     while at < last:
-        nested = next((end for begun, end in inner if begun == at), None)
-        if nested is not None:
-            at = nested
+        if at in inner:
+            at = inner[at]
             continue
-        end = name_end(statement, at)
+        end = statement.name_end(at)
         if end == at or statement.upper(end) == "(":
             at = max(end, at + 1)
             continue
-        path = [part.lower() for part in names(statement, at, end)]
+        path = [part.lower() for part in statement.names(at, end)]
         if METADATA in path[:-1]:
             here = path.index(METADATA)
             yield (path[here - 1] if here else None), path[here + 1]

@@ -1,11 +1,10 @@
-"""The columns that come out of a query, and which columns of what it reads they are.
+"""The output columns of a query, and the columns of its relations that they pass through.
 
-Only columns that pass through as they are have a source: as themselves, under an alias, or through a star. A run of
-columns that cannot be told is None in its place, so that those before it still have theirs.
+Only columns that pass through unchanged have a source: under their own name, under an alias, or through a star. Where
+some columns are not known, one None stands for all of them, so that the columns before keep their numbers.
 
 1. A source is a name as the block's own WHERE could use it, or the column of one of its relations by number.
-2. What has a name here is certain to come out under that name. Nothing else of that name does, or Spark refuses what
-   uses it as ambiguous.
+2. An output column with a name certainly has that name. No other column has it, or Spark refuses its use as ambiguous.
 """
 
 from __future__ import annotations
@@ -16,83 +15,83 @@ from typing import TypeAlias
 
 from holdfast.schema.types import DataType, Struct
 from holdfast.sql.query.conjuncts import KEYWORDS, Name
-from holdfast.sql.query.references import Body, Join, QueryBlock, Reference, Relation, Span, name_end, names
-from holdfast.sql.text import Statement
+from holdfast.sql.query.references import Body, Join, QueryBlock, Reference, Relation
+from holdfast.sql.text import Span, Statement
 
 
 @dataclass(frozen=True, slots=True)
 class OutputColumn:
-    """A column that comes out of a query."""
+    """An output column of a query."""
 
     name: str
     source: Name | None = None  # None: it is computed
-    type: DataType | None = None  # None: nobody knows
+    type: DataType | None = None  # None: not known
 
 
 Outputs: TypeAlias = tuple[OutputColumn | None, ...]
 UNKNOWN: Outputs = (None,)
 
 
-class Shapes:
-    """The columns of the blocks, bodies and relations of one query."""
+class OutputColumns:
+    """The output columns of the blocks, bodies and relations of one query."""
 
     def __init__(self, statement: Statement, columns: Callable[[Reference], Struct | None]) -> None:
         self._statement = statement
         self._columns = columns
-        self._known: dict[Span, Outputs] = {}
+        self._of_blocks: dict[Span, Outputs] = {}
 
     def of_body(self, body: Body) -> Outputs:
-        """What a query gives; names are those of its first branch, or those that WITH gives."""
-        return _called(self.of_branch(body.branches[0]), body.columns)
+        """The columns of a query, under the names of its first branch, or those in WITH."""
+        return _named(self.of_branch(body.branches[0]), body.columns)
 
     def of_branch(self, branch: QueryBlock | Body | None) -> Outputs:
-        """What one of the queries between set operators gives."""
+        """The columns of a branch of set operators."""
         if branch is None:
             return UNKNOWN
         return self.of_body(branch) if isinstance(branch, Body) else self.of_block(branch)
 
     def of_block(self, block: QueryBlock) -> Outputs:
-        """What a SELECT gives, or relations between brackets."""
-        if block.span not in self._known:
-            self._known[block.span] = tuple(self._listed(block))
-        return self._known[block.span]
+        """The columns of a SELECT, or of relations between brackets."""
+        if block.span not in self._of_blocks:
+            self._of_blocks[block.span] = tuple(self._listed(block))
+        return self._of_blocks[block.span]
 
     def of_relation(self, relation: Relation) -> Outputs:
-        """What a relation has."""
-        found = UNKNOWN
+        """The columns of a relation."""
+        outputs = UNKNOWN
         if relation.body is not None:
-            found = self.of_body(relation.body)
+            outputs = self.of_body(relation.body)
         elif relation.reference is not None and (columns := self._columns(relation.reference)) is not None:
-            found = tuple(OutputColumn(f.name, None, f.type) for f in columns)
-        return _called(found, relation.columns)
+            outputs = tuple(OutputColumn(f.name, None, f.type) for f in columns)
+        return _named(outputs, relation.columns)
 
     def at(self, block: QueryBlock, number: int, name: Name) -> tuple[int, tuple[str, ...]] | None:
-        """Which column of one of a block's relations a name certainly is, and what follows it in the name."""
+        """The number of the column of a relation that a name certainly means, and the rest of the name."""
         relation, path = block.relations[number], name.path
         outputs = self.of_relation(relation)
         if name.of is not None:
             return column_at(outputs, path) if name.of == number else None
         first = path[0].lower()
-        if len(path) > 1 and relation.called is not None and first == relation.called.lower():
+        if len(path) > 1 and relation.qualifier is not None and first == relation.qualifier.lower():
             return column_at(outputs, path[1:])
-        if len(path) > 1 and any((r.called or "").lower() == first for r in block.relations):
+        if len(path) > 1 and any((r.qualifier or "").lower() == first for r in block.relations):
             return None
         return column_at(outputs, path) if self.is_alone(block, number, name) else None
 
     def is_alone(self, block: QueryBlock, number: int, name: Name) -> bool:
-        """Whether a name, if it is a column of this relation, is of no other, or of one that equals it as it is.
+        """Whether a name that is a column of this relation is a column of no other, or of others with the same type.
 
-        Columns that NATURAL or USING make one have the value of one side; the other's may be of another type.
+        A column that NATURAL or USING merges has the value of one side; the other side may have another type.
         """
         first = name.path[0].lower() if name.path else ""
-        is_qualified = len(name.path) > 1 and any((r.called or "").lower() == first for r in block.relations)
+        is_qualified = len(name.path) > 1 and any((r.qualifier or "").lower() == first for r in block.relations)
         if name.of is not None or is_qualified or not any(relation.merges for relation in block.relations):
             return True
         if number == max((i for i, r in enumerate(block.relations) if r.join is Join.RIGHT), default=0):
             return True
-        shapes = [self.of_relation(relation) for relation in block.relations]
-        types = [out.type for shape in shapes for out in shape if out is not None and out.name.lower() == first]
-        return not types or (not any(None in shape for shape in shapes) and len(set(types)) == 1 and None not in types)
+        relations = [self.of_relation(relation) for relation in block.relations]
+        types = [out.type for outs in relations for out in outs if out is not None and out.name.lower() == first]
+        return not types or (not any(None in outs for outs in relations) and len(set(types)) == 1 and None not in types)
 
     def _listed(self, block: QueryBlock) -> Iterator[OutputColumn | None]:
         if block.select is None:
@@ -109,15 +108,15 @@ class Shapes:
             at = end + 1
 
     def _item(self, block: QueryBlock, first: int, last: int) -> Iterator[OutputColumn | None]:
-        """What one thing in a list of columns gives."""
-        statement, end = self._statement, name_end(self._statement, first)
+        """The columns of one item of a SELECT list."""
+        statement, end = self._statement, self._statement.name_end(first)
         if statement.upper(first) == "*" or (statement.upper(end), statement.upper(end + 1)) == (".", "*"):
             yield from self._star_item(block, first, last)
             return
         is_column = end > first and statement.upper(first) not in KEYWORDS
         here = end + (statement.upper(end) == "AS")
         if is_column and (end == last or (here == last - 1 and statement.words[here].is_name)):
-            path = names(statement, first, end)
+            path = statement.names(first, end)
             yield OutputColumn(
                 path[-1] if end == last else statement.words[here].name, Name(path), self._type(block, path)
             )
@@ -127,33 +126,29 @@ class Shapes:
             yield None
 
     def _star_item(self, block: QueryBlock, first: int, last: int) -> Iterator[OutputColumn | None]:
-        statement, end = self._statement, name_end(self._statement, first)
+        statement, end = self._statement, self._statement.name_end(first)
         at = first if statement.upper(first) == "*" else end + 1
-        found: Sequence[OutputColumn | None] = UNKNOWN
+        outputs: Sequence[OutputColumn | None] = UNKNOWN
         if at == first:
-            found = tuple(self._star(block))
+            outputs = tuple(self._star(block))
         else:
-            called = names(statement, first, end)
-            numbers = [
-                i
-                for i, r in enumerate(block.relations)
-                if len(called) == 1 and (r.called or "").lower() == called[0].lower()
-            ]
+            qualifier = [part.lower() for part in statement.names(first, end)]
+            numbers = [i for i, r in enumerate(block.relations) if [(r.qualifier or "").lower()] == qualifier]
             if len(numbers) == 1:
-                found = tuple(self._columns_of(block, numbers[0]))
+                outputs = tuple(self._columns_of(block, numbers[0]))
         if at + 1 == last:
-            yield from found
+            yield from outputs
         elif statement.upper(at + 1) == "EXCEPT" and statement.upper(at + 2) == "(" and statement.after(at + 2) == last:
             left_out = {word.name.lower() for word in statement.words[at + 3 : last - 1] if word.is_name}
-            yield from (out for out in found if out is None or out.name.lower() not in left_out)
+            yield from (out for out in outputs if out is None or out.name.lower() not in left_out)
         else:
             yield None
 
     def _star(self, block: QueryBlock) -> Iterator[OutputColumn | None]:
-        """All columns of a block's relations, in their order."""
+        """All columns of a block's relations, in order."""
         merges = any(relation.merges for relation in block.relations)
         if merges:
-            yield None  # those that became one come first
+            yield None  # the merged columns come first
         for number, relation in enumerate(block.relations):
             if relation.join is Join.HALF:
                 continue
@@ -172,14 +167,14 @@ class Shapes:
             return None
         types = []
         for number, relation in enumerate(block.relations):
-            found = self.at(block, number, Name(path))
-            if found is not None and (out := self.of_relation(relation)[found[0]]) is not None:
-                types.append(None if found[1] else out.type)
+            column = self.at(block, number, Name(path))
+            if column is not None and (out := self.of_relation(relation)[column[0]]) is not None:
+                types.append(None if column[1] else out.type)
         return types[0] if len(types) == 1 else None
 
 
 def column_at(outputs: Outputs, path: tuple[str, ...]) -> tuple[int, tuple[str, ...]] | None:
-    """Where a column is; None where there is none of its name, or several that differ."""
+    """The number of the column of a name, and the rest of the name; None for no column, or several that differ."""
     name = path[0].lower()
     places = [i for i, out in enumerate(outputs) if out is not None and out.name.lower() == name]
     if not places or any(outputs[i] != outputs[places[0]] for i in places):
@@ -187,10 +182,10 @@ def column_at(outputs: Outputs, path: tuple[str, ...]) -> tuple[int, tuple[str, 
     return places[0], path[1:]
 
 
-def _called(outputs: Outputs, given: tuple[str, ...]) -> Outputs:
-    """The same columns under the names that an alias gives to them."""
-    if not given:
+def _named(outputs: Outputs, names: tuple[str, ...]) -> Outputs:
+    """The same columns under the names in an alias."""
+    if not names:
         return outputs
-    if None in outputs or len(outputs) != len(given):
+    if None in outputs or len(outputs) != len(names):
         return UNKNOWN
-    return tuple(replace(out, name=name) for out, name in zip(outputs, given, strict=True) if out is not None)
+    return tuple(replace(out, name=name) for out, name in zip(outputs, names, strict=True) if out is not None)

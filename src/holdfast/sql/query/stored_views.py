@@ -1,15 +1,15 @@
-"""Permanent views over our tables: Spark keeps their text, and it is read here each time they are named.
+"""Permanent views over our tables: Spark's catalog keeps their text, and each statement that names one runs it anew.
 
-1. A view has the columns its query gave when it was made, under the names that it gave them; what its tables were given
-   since is not among them.
-2. Names in its text are looked up in the database in which it was made, whichever is the current one.
+1. A view has the columns that its query had when it was created, under the names of that time; columns that its tables
+   got since are not among them.
+2. Names in its text are resolved in the database in which it was created, not in the current one.
 3. A view over none of our tables is left to Spark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
@@ -22,69 +22,69 @@ from holdfast.errors import Invalid, TableError, Unsupported
 from holdfast.schema.constraints import quoted
 from holdfast.schema.types import Struct
 from holdfast.sql.context import StatementContext
-from holdfast.sql.parameters import Parameters
-from holdfast.sql.query.conjuncts import METADATA, Said, conditions_in
-from holdfast.sql.query.references import ParsedQuery, Reference, Span
+from holdfast.sql.query.conjuncts import METADATA, Conjunct, conditions_in
+from holdfast.sql.query.references import ParsedQuery, Reference
 from holdfast.sql.query.walk import query_of
 from holdfast.sql.resolver import ScanSource, path_of
-from holdfast.sql.text import Edit, Statement, applied, statement_of
+from holdfast.sql.text import Edit, Span, Statement, applied, statement_of
 
-# How the rows of a view's query are read: `query.view_frame`.
-_Framed: TypeAlias = Callable[[StatementContext, Statement, Span, tuple[str, ...], Sequence[Said]], DataFrame]
+# How the rows of a view's query are read: `query.run.view_frame`.
+_ReadQuery: TypeAlias = Callable[[StatementContext, Span, tuple[str, ...], Sequence[Conjunct]], DataFrame]
 
 
 @dataclass(frozen=True)
 class StoredRows:
     """The rows of a permanent view."""
 
-    asking: StatementContext
-    statement: Statement
+    context: StatementContext  # of the view's query
     view: View
-    framed: _Framed
+    read_query: _ReadQuery
 
     @cached_property
     def _names(self) -> list[str]:
-        return columns_of(self.asking.spark, self.view.name)
+        return columns_of(self.context.spark, self.view.name)
 
     @cached_property
-    def _shape(self) -> Struct:
-        try:
-            return spark_to_struct(self.read(None, {}).schema)
-        except TableError:
-            return Struct(())  # of a type that no table has
+    def _columns(self) -> Struct:
+        return frame_columns(self.read(None, {}))
 
     def columns(self, metadata: Mapping[str, str]) -> Struct:
-        return self._shape
+        return self._columns
 
     def is_tracked(self) -> bool:
         return False
 
     def read(self, where: str | None, metadata: Mapping[str, str]) -> DataFrame:
         names, outputs = self._names, list(self.view.outputs)
-        said = conditions_in(where) if names == outputs else []  # a condition counts by the names of the query
-        frame = self.framed(self.asking.anew(), self.statement, (0, len(self.statement.words)), (), said)
+        conditions = conditions_in(where) if names == outputs else []  # a condition uses the names of the query
+        frame = self.read_query(self.context.fresh(), (0, len(self.context.statement.words)), (), conditions)
         if frame.columns != outputs:
             frame = frame.select(*(F.col(quoted(name)) for name in outputs))
         return frame.toDF(*names)
 
 
-def stored_rows(asking: StatementContext, parts: tuple[str, ...], framed: _Framed) -> ScanSource | None:
-    """What a permanent view reads; None where the name means none, or one over none of our tables."""
-    view = asking.known.stored(parts)
-    if view is None:
-        return None
-    statement = _within(view)
-    if statement is None:
-        return None
-    inside = replace(asking, given=Parameters(), found={}, rows={})
-    if not any(_is_ours(inside, reference, framed) for reference in query_of(statement).references):
-        return None
-    return StoredRows(inside, statement, view, framed)
+def frame_columns(frame: DataFrame) -> Struct:
+    """The columns of a view that conditions may use; none where a column has a type that no table has."""
+    try:
+        return spark_to_struct(frame.schema)
+    except TableError:
+        return Struct(())
 
 
-def refuse_unstorable(asking: StatementContext, query: ParsedQuery, statement: Statement, name: str) -> None:
-    """Refuse a permanent view of whose text Spark would not know what it means."""
-    words = {statement.upper(at) for at in range(len(statement.words))}
+def stored_rows(context: StatementContext, parts: tuple[str, ...], read_query: _ReadQuery) -> ScanSource | None:
+    """The rows of a permanent view; None where the name means no view, or one over none of our tables."""
+    view = context.resolver.stored(parts)
+    statement = None if view is None else _qualified(view)
+    if view is None or statement is None:
+        return None
+    inside = StatementContext(context.spark, context.resolver, statement)
+    if not any(_is_ours(inside, reference, read_query) for reference in query_of(statement).references):
+        return None
+    return StoredRows(inside, view, read_query)
+
+
+def refuse_unstorable(context: StatementContext, query: ParsedQuery, name: str) -> None:
+    """Refuse a permanent view whose text means something that only this session knows."""
     for reference in query.references:
         if path_of(reference.parts) is not None or reference.when is not None or reference.suffix is not None:
             raise _unstorable(
@@ -94,17 +94,20 @@ def refuse_unstorable(asking: StatementContext, query: ParsedQuery, statement: S
             )
         if reference.arguments is not None:
             raise _unstorable(name, "the changes of a table", "make it a TEMPORARY VIEW")
-        found = asking.table(reference.parts)
-        if found is None:
+        resolved = context.table(reference.parts)
+        if resolved is None:
             continue
-        if found.entry is None:
-            raise _unstorable(name, f"{found.name}, which is registered here alone", "make it a TEMPORARY VIEW")
-        told, has = columns_of(asking.spark, found.parts), found.table.handle.newest().snapshot.schema.names
-        if [name.lower() for name in told] != [name.lower() for name in has]:
+        if resolved.entry is None:
+            raise _unstorable(name, f"{resolved.name}, which is registered here alone", "make it a TEMPORARY VIEW")
+        in_catalog = columns_of(context.spark, resolved.parts)
+        in_table = resolved.table.handle.newest().snapshot.schema.names
+        if [column.lower() for column in in_catalog] != [column.lower() for column in in_table]:
             raise _unstorable(
-                name, f"{found.name}, which has other columns than its entry in the catalog", "make it a TEMPORARY VIEW"
+                name,
+                f"{resolved.name}, which has other columns than its entry in the catalog",
+                "make it a TEMPORARY VIEW",
             )
-    if METADATA.upper() in words:
+    if any(word.upper == METADATA.upper() for word in context.statement.words):
         raise _unstorable(name, f"{METADATA} of a table", "make it a TEMPORARY VIEW")
 
 
@@ -112,17 +115,19 @@ def _unstorable(name: str, what: str, instead: str) -> Unsupported:
     return Unsupported(f"the view {name} names {what}, of which Spark's catalog keeps nothing: {instead}")
 
 
-def _is_ours(asking: StatementContext, reference: Reference, framed: _Framed) -> bool:
+def _is_ours(context: StatementContext, reference: Reference, read_query: _ReadQuery) -> bool:
     if reference.arguments is not None:
         return False
     try:
-        return asking.table(reference.parts) is not None or stored_rows(asking, reference.parts, framed) is not None
+        return (
+            context.table(reference.parts) is not None or stored_rows(context, reference.parts, read_query) is not None
+        )
     except Invalid:
         return False
 
 
-def _within(view: View) -> Statement | None:
-    """The text of a view with its names completed: those of one part are of the database it was made in."""
+def _qualified(view: View) -> Statement | None:
+    """The text of a view, with names of one part qualified by the database in which it was created."""
     statement = statement_of(view.text)
     if statement is None:
         return None

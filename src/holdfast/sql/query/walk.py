@@ -1,12 +1,11 @@
-"""The walk through a query that finds its tables.
+"""Finds the tables of a query by a walk through its words.
 
-A query is walked word by word, only as far as needed to know where a table can stand: after FROM, JOIN and commas
-between them, and after TABLE. What the walk does not know it steps over, so that a query which only Spark understands
-still has its tables found.
+The walk reads only what it needs to know where a table can be: after FROM, JOIN, the commas between them, and TABLE.
+It skips everything else, so it finds the tables of queries that only Spark understands.
 
-1. Names that WITH gives stand for its queries where they hold.
+1. The name of a query in WITH means that query within its scope.
 2. Each SELECT becomes a block; queries within it become blocks of their own.
-3. A query that WITH names is shut where its name stands in a place that is not understood: somebody may read it there.
+3. A query in WITH is shut where its name also occurs in a place that the walk skips: that place may read it.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from holdfast.sql.query.clauses import (
     join_of,
     sample_end,
     stars,
+    value_end,
 )
 from holdfast.sql.query.references import (
     Body,
@@ -36,19 +36,15 @@ from holdfast.sql.query.references import (
     QueryBlock,
     Reference,
     Relation,
-    Span,
     VersionClause,
-    name_end,
-    names,
-    split_parts,
-    value_end,
 )
-from holdfast.sql.text import Statement, TokenKind
+from holdfast.sql.text import Span, Statement, TokenKind, split_parts
 
 CHANGES = frozenset(("TABLE_CHANGES", "TABLE_CHANGES_BY_PATH"))
-# What makes a query give only some of its rows.
+_VERSIONS = frozenset(("VERSION", "SYSTEM_VERSION", "TIMESTAMP", "SYSTEM_TIME"))
+# Words by which a query gives only some of its rows.
 _CUTS = frozenset(("LIMIT", "OFFSET", "|>"))
-# What makes a row depend on rows with other values, or on where rows stand.
+# Words by which a row depends on rows with other values, or on the order of rows.
 _MIXES = frozenset(
     [
         *("OVER", "QUALIFY", "ROLLUP", "CUBE", "GROUPING", "RAND", "RANDN", "RANDOM", "RANDSTR", "UNIFORM", "UUID"),
@@ -56,40 +52,40 @@ _MIXES = frozenset(
     ]
 )
 
-Given: TypeAlias = Mapping[str, Body | None]  # what names that WITH gives stand for; None: for what cannot be told
+Ctes: TypeAlias = Mapping[str, Body | None]  # the queries in WITH, by name; None: a recursive one
 
 
 def query_of(
-    statement: Statement, span: Span | None = None, given: Span | None = None, columns: tuple[str, ...] = ()
+    statement: Statement, span: Span | None = None, with_span: Span | None = None, columns: tuple[str, ...] = ()
 ) -> ParsedQuery:
-    """The tables that a query names; by default the whole statement is one.
+    """Parse a query; by default the whole statement is one.
 
-    `given` is a WITH that stands elsewhere, `columns` are the names that a view gives to what comes out.
+    `with_span` is a WITH elsewhere in the statement, `columns` are the names that a view gives to its columns.
     """
     walk = _QueryWalk(statement)
-    body = walk.query(*(span or (0, len(statement.words))), walk.given(given), columns)
-    return walk.found(body)
+    body = walk.query(*(span or (0, len(statement.words))), walk.ctes(with_span), columns)
+    return walk.parsed(body)
 
 
-def relation_of(statement: Statement, span: Span, given: Span | None = None) -> ParsedQuery:
-    """The tables that a part of a FROM clause names."""
+def relation_of(statement: Statement, span: Span, with_span: Span | None = None) -> ParsedQuery:
+    """Parse a part of a FROM clause."""
     walk = _QueryWalk(statement)
     opened = _Open(span[0])
-    walk.relations(*span, walk.given(given), opened)
+    walk.relations(*span, walk.ctes(with_span), opened)
     walk.blocks.append(QueryBlock(span, tuple(opened.relations), None, is_plain=False))
-    return walk.found()
+    return walk.parsed()
 
 
 def expression_of(statement: Statement, span: Span) -> ParsedQuery:
-    """The tables that queries within an expression name."""
+    """Parse the subqueries of an expression."""
     walk = _QueryWalk(statement)
     walk.expression(*span, {})
-    return walk.found()
+    return walk.parsed()
 
 
 @dataclass(slots=True)
 class _Open:
-    """A block that is being walked."""
+    """A block during the walk."""
 
     first: int
     relations: list[Relation] = field(default_factory=list)
@@ -101,7 +97,7 @@ class _Open:
 
 
 class _QueryWalk:
-    """One walk through a query; what it finds is in `blocks` and `loose`."""
+    """One walk through a query; it collects `blocks` and `loose`."""
 
     def __init__(self, statement: Statement) -> None:
         self.statement = statement
@@ -109,13 +105,13 @@ class _QueryWalk:
         self.loose: list[Reference] = []
         self.named_bodies: list[tuple[str, Body]] = []  # by WITH
         self.queries: dict[int, int] = {}  # where queries begin and end
-        self.understood: set[int] = set()  # words that name a relation, or begin what WITH gives
+        self.understood: set[int] = set()  # words that name a relation, or a query in WITH
 
-    def found(self, body: Body | None = None) -> ParsedQuery:
+    def parsed(self, body: Body | None = None) -> ParsedQuery:
         return ParsedQuery(tuple(self.blocks), tuple(self.loose), body, frozenset(self.shut()))
 
     def shut(self) -> Iterator[Span]:
-        """The queries that WITH names whose readers are not all known."""
+        """The queries in WITH whose readers are not all known."""
         if not self.named_bodies:
             return
         uses = Counter(
@@ -129,29 +125,29 @@ class _QueryWalk:
         everything = "identifier" in uses  # a name that is computed
         yield from (body.span for name, body in self.named_bodies if everything or uses[name])
 
-    def given(self, span: Span | None) -> Given:
-        """What a WITH gives that stands elsewhere."""
+    def ctes(self, span: Span | None) -> Ctes:
+        """The queries of a WITH elsewhere in the statement."""
         return {} if span is None else self.with_(*span, {})[1]
 
-    def query(self, first: int, last: int, given: Given, columns: tuple[str, ...] = ()) -> Body:
+    def query(self, first: int, last: int, ctes: Ctes, columns: tuple[str, ...] = ()) -> Body:
         """A query expression: WITH, then blocks between set operators."""
-        if first < last:  # else there is nothing between the brackets, and Spark says so
+        if first < last:  # else the brackets are empty, and Spark reports the error
             self.queries[first] = last
-        at, given = self.with_(first, last, given)
-        begun = at
+        at, ctes = self.with_(first, last, ctes)
+        begin = at
         branches = []
         while at < last:
             if is_set_operator(self.statement, at):
-                branches.append(self.block(begun, at, given))
+                branches.append(self.block(begin, at, ctes))
                 at += 1
-                begun = at = at + (self.statement.upper(at) in ("ALL", "DISTINCT"))
+                begin = at = at + (self.statement.upper(at) in ("ALL", "DISTINCT"))
             else:
                 at = self.statement.after(at)
-        branches.append(self.block(begun, last, given))
+        branches.append(self.block(begin, last, ctes))
         return Body((first, last), tuple(branches), columns, _CUTS.isdisjoint(self.own_words(first, last)))
 
     def own_words(self, first: int, last: int) -> Iterator[str]:
-        """The keywords and marks of a part of a query, those of queries within left out."""
+        """The keywords and marks of a part of a query, outside of the queries within it."""
         at = first
         while at < last:
             if at > first and at in self.queries:
@@ -160,10 +156,10 @@ class _QueryWalk:
                 yield self.statement.upper(at)
                 at += 1
 
-    def with_(self, at: int, last: int, given: Given) -> tuple[int, Given]:
+    def with_(self, at: int, last: int, ctes: Ctes) -> tuple[int, Ctes]:
         upper, words = self.statement.upper, self.statement.words
         if upper(at) != "WITH" or at >= last:
-            return at, given
+            return at, ctes
         recursive = upper(at + 1) == "RECURSIVE"
         at += 1 + recursive
         while at < last and words[at].is_name:
@@ -172,42 +168,42 @@ class _QueryWalk:
             self.understood.add(at)
             at += 1
             if upper(at) == "(" and not begins_query(self.statement, at + 1):
-                columns = names(self.statement, at + 1, self.statement.closes[at])
+                columns = self.statement.names(at + 1, self.statement.closes[at])
                 at = self.statement.after(at)
             while upper(at) in ("AS", "MAX", "RECURSION", "LEVEL") or self.statement.kind(at) is TokenKind.NUMBER:
                 at += 1
             if upper(at) != "(":
                 break
-            inner = {**given, name: None} if recursive else given
+            inner = {**ctes, name: None} if recursive else ctes
             body = self.query(at + 1, self.statement.closes[at], inner, columns)
             self.named_bodies.append((name, body))
-            given = {**given, name: None if recursive else body}
+            ctes = {**ctes, name: None if recursive else body}
             at = self.statement.after(at)
             if upper(at) != ",":
                 break
             at += 1
-        return at, given
+        return at, ctes
 
-    def block(self, first: int, last: int, given: Given) -> QueryBlock | Body | None:
+    def block(self, first: int, last: int, ctes: Ctes) -> QueryBlock | Body | None:
         upper = self.statement.upper
         if first >= last:
             return None
         if upper(first) == "(" and begins_query(self.statement, first + 1):
-            body = self.query(first + 1, self.statement.closes[first], given)
-            self.expression(self.statement.after(first), last, given)
+            body = self.query(first + 1, self.statement.closes[first], ctes)
+            self.expression(self.statement.after(first), last, ctes)
             return body
         if upper(first) == "TABLE":
-            self.loose_table(first + 1, given)
+            self.loose_table(first + 1, ctes)
             return None
         opened = _Open(first)
         at = first
         while at < last:
-            at = self.clause(at, last, given, opened)
+            at = self.clause(at, last, ctes, opened)
         self.blocks.append(self.closed(opened, last))
         return self.blocks[-1] if opened.select is not None else None
 
     def closed(self, block: _Open, last: int) -> QueryBlock:
-        """A block that has been walked."""
+        """The finished block."""
         return QueryBlock(
             (block.first, last),
             tuple(block.relations),
@@ -219,11 +215,11 @@ class _QueryWalk:
             block.is_plain and _MIXES.isdisjoint(self.own_words(block.first, last)),
         )
 
-    def clause(self, at: int, last: int, given: Given, block: _Open) -> int:
-        """Walk a clause of a block; gives where the next begins."""
+    def clause(self, at: int, last: int, ctes: Ctes, block: _Open) -> int:
+        """Walk a clause of a block; returns where the next one begins."""
         upper = self.statement.upper
         if upper(at) == "FROM" and is_keyword(self.statement, at):
-            return self.relations(at + 1, last, given, block)
+            return self.relations(at + 1, last, ctes, block)
         end = at + 1
         while end < last and not begins_clause(self.statement, end):
             end = self.statement.after(end)
@@ -239,28 +235,28 @@ class _QueryWalk:
                 at += 1
                 while at < end and upper(at) != "JOIN":
                     at += 1
-                return self.relations(at + 1, end, given, block)
-        self.expression(at, end, given)
+                return self.relations(at + 1, end, ctes, block)
+        self.expression(at, end, ctes)
         return end
 
-    def relations(self, at: int, last: int, given: Given, block: _Open) -> int:
-        """Walk a FROM clause; gives where the next clause begins."""
+    def relations(self, at: int, last: int, ctes: Ctes, block: _Open) -> int:
+        """Walk a FROM clause; returns where the next clause begins."""
         upper = self.statement.upper
         join = Join.FIRST
         kinds: list[str] = []
         while at < last:
-            at, relation = self.relation(at, last, given, join, block)
+            at, relation = self.relation(at, last, ctes, join, block)
             while at < last and upper(at) in RESHAPES - {"|>"}:
                 block.is_plain = False
-                ended = self.reshape_end(at, last)
-                self.expression(at, ended, given)
-                at = ended
+                end = self.reshape_end(at, last)
+                self.expression(at, end, ctes)
+                at = end
             if upper(at) == "ON" and at < last:
-                begun = at = at + 1
+                begin = at = at + 1
                 while at < last and not ends_relation(self.statement, at):
                     at = self.statement.after(at)
-                self.expression(begun, at, given)
-                relation = replace(relation, on=(begun, at))
+                self.expression(begin, at, ctes)
+                relation = replace(relation, on=(begin, at))
             elif upper(at) == "USING" and upper(at + 1) == "(" and at < last:
                 at = self.statement.after(at + 1)
                 relation = replace(relation, merges=True)
@@ -282,102 +278,96 @@ class _QueryWalk:
             end = self.statement.after(end)
         block.has_views = block.has_views or end > at
         block.is_plain = block.is_plain and all(upper(i) not in RESHAPES for i in range(at, end))
-        self.expression(at, end, given)
+        self.expression(at, end, ctes)
         return end
 
-    def relation(self, at: int, last: int, given: Given, join: Join, block: _Open) -> tuple[int, Relation]:
+    def relation(self, at: int, last: int, ctes: Ctes, join: Join, block: _Open) -> tuple[int, Relation]:
         statement, upper = self.statement, self.statement.upper
         is_lateral = upper(at) == "LATERAL"
         at += is_lateral
         if upper(at) == "(":
             end = statement.closes[at]
-            body = (
-                self.query(at + 1, end, given)
-                if begins_query(self.statement, at + 1)
-                else self.group(at + 1, end, given)
-            )
-            at, called, columns = self.alias(end + 1, last)
-            return at, Relation(None, called, join, columns=columns, body=None if is_lateral else body)
+            is_query = begins_query(statement, at + 1)
+            body = self.query(at + 1, end, ctes) if is_query else self.group(at + 1, end, ctes)
+            at, alias, columns = self.alias(end + 1, last)
+            return at, Relation(None, alias, join, columns=columns, body=None if is_lateral else body)
         if upper(at) == "VALUES":
             at += 1
             while at < last:
-                self.expression(at, statement.after(at), given)
+                self.expression(at, statement.after(at), ctes)
                 at = statement.after(at)
                 if upper(at) != "," or upper(at + 1) != "(" or begins_query(self.statement, at + 2):
                     break
                 at += 1
-            at, called, _ = self.alias(at, last)
-            return at, Relation(None, called, join)
-        end = name_end(statement, at)
+            at, alias, _ = self.alias(at, last)
+            return at, Relation(None, alias, join)
+        end = statement.name_end(at)
         if end == at:
-            at, called, _ = self.alias(at + 1, last)  # a place that formatting fills
-            return at, Relation(None, called, join)
+            at, alias, _ = self.alias(at + 1, last)  # a placeholder of Python's formatting
+            return at, Relation(None, alias, join)
         if upper(end) == "(":
-            return self.call(at, end, last, given, join)
-        reference, end = self.named(at, end, last)
+            return self.call(at, end, last, ctes, join)
+        reference, end = self.versioned(at, end, last)
         self.understood.add(at)
         sampled = sample_end(self.statement, end, last)
         block.is_plain = block.is_plain and sampled == end
         end, alias, columns = self.alias(sampled, last)
-        return end, self.meant(replace(reference, alias=alias, aliased=sampled), given, join, columns)
+        return end, self.by_name(replace(reference, alias=alias, alias_at=sampled), ctes, join, columns)
 
-    def meant(self, reference: Reference, given: Given, join: Join, columns: tuple[str, ...]) -> Relation:
-        """A name in a FROM clause: of a query that WITH gives, or of a table."""
+    def by_name(self, reference: Reference, ctes: Ctes, join: Join, columns: tuple[str, ...]) -> Relation:
+        """A name in a FROM clause: of a query in WITH, or of a table."""
         name = reference.parts[0].lower()
-        if len(reference.parts) == 1 and name in given:
-            return Relation(None, reference.called, join, columns=columns, body=given[name])
-        return Relation(reference, reference.called, join, columns=columns)
+        if len(reference.parts) == 1 and name in ctes:
+            return Relation(None, reference.qualifier, join, columns=columns, body=ctes[name])
+        return Relation(reference, reference.qualifier, join, columns=columns)
 
-    def group(self, first: int, last: int, given: Given) -> Body:
+    def group(self, first: int, last: int, ctes: Ctes) -> Body:
         """Relations between brackets."""
         opened = _Open(first)
-        self.relations(first, last, given, opened)
+        self.relations(first, last, ctes, opened)
         self.blocks.append(self.closed(opened, last))
         return Body((first, last), (self.blocks[-1],), passes=True)
 
-    def call(self, at: int, opens: int, last: int, given: Given, join: Join) -> tuple[int, Relation]:
+    def call(self, at: int, opens: int, last: int, ctes: Ctes, join: Join) -> tuple[int, Relation]:
         """A function in the place of a table."""
         statement = self.statement
         end = statement.after(opens)
         after, alias, columns = self.alias(end, last)
-        parts = names(statement, at, opens)
+        parts = statement.names(at, opens)
         if parts[-1].upper() in CHANGES and len(parts) == 1:
-            reference = Reference((at, end), parts, arguments=(opens + 1, end - 1), alias=alias, aliased=end)
-            return after, Relation(reference, reference.called, join, columns=columns)
+            reference = Reference((at, end), parts, arguments=(opens + 1, end - 1), alias=alias, alias_at=end)
+            return after, Relation(reference, reference.qualifier, join, columns=columns)
         if parts[-1].upper() == "IDENTIFIER" and statement.kind(opens + 1) is TokenKind.TEXT and end == opens + 3:
             self.understood.add(at)
-            named = split_parts(statement.words[opens + 1].value)
-            return after, self.meant(Reference((at, end), named, alias=alias, aliased=end), given, join, columns)
-        self.arguments(opens + 1, end - 1, given)
+            inner = split_parts(statement.words[opens + 1].value)
+            return after, self.by_name(Reference((at, end), inner, alias=alias, alias_at=end), ctes, join, columns)
+        self.arguments(opens + 1, end - 1, ctes)
         return after, Relation(None, alias, join)
 
-    def named(self, at: int, end: int, last: int) -> tuple[Reference, int]:
-        """A name, with the version that follows it."""
+    def versioned(self, at: int, end: int, last: int) -> tuple[Reference, int]:
+        """A name with the version that follows, and its end."""
         statement, upper = self.statement, self.statement.upper
-        parts, first = names(statement, at, end), at
+        parts, first = statement.names(at, end), at
         suffix: str | None = None
         if upper(end) == "@" and end + 1 < last:
             suffix, end = statement.words[end + 1].text, end + 2
         at = end + 1 if upper(end) == "FOR" else end
-        word = upper(at)
-        if word in ("VERSION", "SYSTEM_VERSION", "TIMESTAMP", "SYSTEM_TIME") and (upper(at + 1), upper(at + 2)) == (
-            "AS",
-            "OF",
-        ):
+        word, when = upper(at), None
+        if word in _VERSIONS and (upper(at + 1), upper(at + 2)) == ("AS", "OF"):
             end = value_end(statement, at + 3, last)
-            return Reference((first, end), parts, VersionClause("VERSION" in word, (at + 3, end)), suffix), end
-        return Reference((first, end), parts, None, suffix), end
+            when = VersionClause("VERSION" in word, (at + 3, end))
+        return Reference((first, end), parts, when, suffix), end
 
-    def loose_table(self, at: int, given: Given) -> None:
-        end = name_end(self.statement, at)
+    def loose_table(self, at: int, ctes: Ctes) -> None:
+        end = self.statement.name_end(at)
         if end == at:
             return
-        reference, _ = self.named(at, end, len(self.statement.words))
-        if len(reference.parts) > 1 or reference.parts[0].lower() not in given:
+        reference, _ = self.versioned(at, end, len(self.statement.words))
+        if len(reference.parts) > 1 or reference.parts[0].lower() not in ctes:
             self.loose.append(reference)
 
     def alias(self, at: int, last: int) -> tuple[int, str | None, tuple[str, ...]]:
-        """What follows the alias at a place, the alias, and the names it gives to columns."""
+        """The word after an alias, the alias, and its names of columns."""
         statement = self.statement
         here = at + 1 if statement.upper(at) == "AS" else at
         if here >= last or not statement.words[here].is_name:
@@ -387,35 +377,35 @@ class _QueryWalk:
         self.understood.add(here)
         after, name = here + 1, statement.words[here].name
         if statement.upper(after) == "(" and after < last:
-            return statement.after(after), name, names(statement, after + 1, statement.closes[after])
+            return statement.after(after), name, statement.names(after + 1, statement.closes[after])
         return after, name, ()
 
     def reshape_end(self, at: int, last: int) -> int:
-        """Where a pivot ends, with its alias."""
+        """The end of a pivot and its alias."""
         while at < last and self.statement.upper(at) != "(":
             at += 1
         return self.alias(self.statement.after(at) if at < last else last, last)[0]
 
-    def expression(self, first: int, last: int, given: Given) -> None:
-        """Queries within brackets, and tables handed to functions."""
+    def expression(self, first: int, last: int, ctes: Ctes) -> None:
+        """Walk queries within brackets, and tables that are arguments of functions."""
         at = first
         while at < last:
             if self.statement.upper(at) == "(":
                 end = self.statement.closes[at]
                 if begins_query(self.statement, at + 1) and self.statement.upper(at + 1) != "TABLE":
-                    self.query(at + 1, end, given)
+                    self.query(at + 1, end, ctes)
                 else:
-                    self.arguments(at + 1, end, given)
+                    self.arguments(at + 1, end, ctes)
                 at = end
             at += 1
 
-    def arguments(self, first: int, last: int, given: Given) -> None:
+    def arguments(self, first: int, last: int, ctes: Ctes) -> None:
         upper = self.statement.upper
         for at in range(first, last):
             if upper(at) != "TABLE" or upper(at - 1) not in ("(", ",", "=>"):
                 continue
             if upper(at + 1) == "(" and not begins_query(self.statement, at + 2):
-                self.loose_table(at + 2, given)
+                self.loose_table(at + 2, ctes)
             elif at + 1 < last and self.statement.words[at + 1].is_name:
-                self.loose_table(at + 1, given)
-        self.expression(first, last, given)
+                self.loose_table(at + 1, ctes)
+        self.expression(first, last, ctes)

@@ -1,7 +1,4 @@
-"""ALTER TABLE, and COMMENT ON TABLE: what a table is, changed clause by clause.
-
-Each change is a value that knows how to carry itself out on a table; what we lack is refused by its name.
-"""
+"""ALTER TABLE and COMMENT ON TABLE: changes of a table's columns, properties, constraints, name and place."""
 
 from __future__ import annotations
 
@@ -19,10 +16,9 @@ from holdfast.schema.constraints import quoted
 from holdfast.sql import answers
 from holdfast.sql.context import StatementContext
 from holdfast.sql.cursor import Cursor
-from holdfast.sql.query.references import Span
 from holdfast.sql.resolver import ResolvedTable
 from holdfast.sql.statements.create_parse import ColumnDef, parse_column, parse_key, parse_properties, parse_type_text
-from holdfast.sql.text import Statement, TokenKind
+from holdfast.sql.text import Span, TokenKind
 from holdfast.table.delta import DeltaTable
 from holdfast.verbs.define import alter as altering
 from holdfast.verbs.define import alter_order as placing
@@ -31,7 +27,7 @@ from holdfast.verbs.dml.identity_columns import sync_identity
 from holdfast.verbs.stream.follow import nullable
 
 Path: TypeAlias = tuple[str, ...]
-_LACKED = {
+_REFUSED = {
     ("ADD", "PARTITION"): "partitions of a Delta table come with their rows: insert them",
     ("DROP", "PARTITION"): "delete the rows of the partition instead, DELETE FROM ... WHERE ...",
     ("RECOVER", "PARTITIONS"): "a Delta table knows its partitions: there is nothing to recover",
@@ -43,7 +39,7 @@ _LACKED = {
 @dataclass(frozen=True, slots=True)
 class AddColumns:
     columns: tuple[tuple[Path, ColumnDef], ...]
-    places: Mapping[Path, str | None] = field(default_factory=dict)  # None: first; missing: last
+    places: Mapping[Path, str | None] = field(default_factory=dict)  # after which column; None: first; missing: last
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +61,7 @@ class RenameColumn:
 
 @dataclass(frozen=True, slots=True)
 class ChangeColumn:
-    """What is said of a column; what is not said stays."""
+    """ALTER COLUMN; what is None stays."""
 
     name: Path
     type: str | None = None
@@ -152,11 +148,28 @@ class Alter:
     change: Change
 
 
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """COMMENT ON TABLE t IS text."""
+
+    table: tuple[str, ...]
+    text: str | None
+
+
+def parse_comment(cursor: Cursor) -> Comment:
+    cursor.expect("COMMENT", "ON", "TABLE")
+    table = cursor.table()
+    cursor.expect("IS")
+    text = None if cursor.take("NULL") else cursor.text()
+    cursor.end()
+    return Comment(table, text)
+
+
 def parse_alter(cursor: Cursor) -> Alter:
     cursor.expect("ALTER", "TABLE")
     table = cursor.table()
-    if lacked := _LACKED.get((cursor.upper(), cursor.upper(1))):
-        raise Unsupported(f"ALTER TABLE ... {cursor.upper()} {cursor.upper(1)} is not done: {lacked}")
+    if advice := _REFUSED.get((cursor.upper(), cursor.upper(1))):
+        raise Unsupported(f"ALTER TABLE ... {cursor.upper()} {cursor.upper(1)} is not done: {advice}")
     change = _change(cursor)
     cursor.end()
     return Alter(table, change)
@@ -192,7 +205,7 @@ def _change(cursor: Cursor) -> Change:
         return SetProperties(parse_properties(cursor))
     if cursor.take("UNSET", "TBLPROPERTIES"):
         if_exists = cursor.take("IF", "EXISTS")
-        return UnsetProperties(tuple(parse_key(each) for each in cursor.listed(cursor.group())), if_exists)
+        return UnsetProperties(tuple(parse_key(item) for item in cursor.listed(cursor.group())), if_exists)
     if cursor.take("SET", "LOCATION"):
         return SetLocation(cursor.text())
     if cursor.take("CLUSTER", "BY"):
@@ -214,8 +227,8 @@ def _add(cursor: Cursor) -> AddColumns:
     while not inner.is_over:
         *above, _ = inner.name()
         inner.at -= 1  # the last part is the column's own name
-        begun, end = inner.at, _option_end(inner)
-        column = parse_column(Cursor(inner.statement, begun, end))
+        end = _option_end(inner)
+        column = parse_column(Cursor(inner.statement, inner.at, end))
         inner.at = end
         path = (*above, column.name)
         if column.generated or column.identity or column.default or not column.nullable:
@@ -248,7 +261,7 @@ def _replace(cursor: Cursor) -> ReplaceColumns:
 
 
 def _option_end(cursor: Cursor) -> int:
-    """Where the definition of a column ends, before its place and the next column."""
+    """The end of a column definition, before FIRST or AFTER and the next column."""
     look = Cursor(cursor.statement, cursor.at, cursor.last)
     look.identifier()
     parse_type_text(look)
@@ -273,9 +286,9 @@ def _column(cursor: Cursor) -> ChangeColumn | SyncIdentity:
     if cursor.take("TYPE"):
         type_ = parse_type_text(cursor)
     elif cursor.last - cursor.at > 1 and cursor.upper() not in ("COMMENT", "FIRST", "AFTER"):
-        again = cursor.identifier()  # as Hive has it: the name again, then the type
-        if again.lower() != name[-1].lower():
-            raise Unsupported(f"CHANGE COLUMN does not rename {name[-1]}: use RENAME COLUMN {name[-1]} TO {again}")
+        repeated = cursor.identifier()  # Hive's syntax: the name again, then the type
+        if repeated.lower() != name[-1].lower():
+            raise Unsupported(f"CHANGE COLUMN does not rename {name[-1]}: use RENAME COLUMN {name[-1]} TO {repeated}")
         type_ = parse_type_text(cursor)
     comment = cursor.text() if cursor.take("COMMENT") else None
     first = cursor.take("FIRST")
@@ -285,41 +298,46 @@ def _column(cursor: Cursor) -> ChangeColumn | SyncIdentity:
     return ChangeColumn(name, type_, comment, first=first, after=after)
 
 
-def run_alter(asking: StatementContext, statement: Statement, asked: Alter, found: ResolvedTable) -> DataFrame:
-    match asked.change:
+def run_alter(context: StatementContext, command: Alter, resolved: ResolvedTable) -> DataFrame:
+    match command.change:
         case RenameTo(to):
-            _rename(asking, found, to)
+            _rename(context, resolved, to)
         case SetLocation(location):
-            _relocate(asking, found, location)
+            _relocate(context, resolved, location)
         case ChangeColumn() as change:
-            _change_column(asking, statement, found, change)
+            _change_column(context, resolved, change)
         case AddConstraint(name, check):
-            found.delta("ADD CONSTRAINT").addConstraint(name, asking.given.written(statement, *check))
+            resolved.delta("ADD CONSTRAINT").addConstraint(name, context.written(check))
         case DropConstraint(name, if_exists):
-            found.delta("DROP CONSTRAINT").dropConstraint(name, if_exists)
+            resolved.delta("DROP CONSTRAINT").dropConstraint(name, if_exists)
         case DropFeature(name, truncates):
-            found.delta("DROP FEATURE").dropFeatureSupport(name, truncates)
+            resolved.delta("DROP FEATURE").dropFeatureSupport(name, truncates)
         case SyncIdentity(path):
-            table = found.delta("SYNC IDENTITY")
+            table = resolved.delta("SYNC IDENTITY")
             sync_identity(table.handle.newest(), _dotted(path), table._caller())
         case ReplaceColumns(defined):
-            asked_for = [(column.name, column.type, column.comment) for column in defined]
-            altering.replace_columns(found.delta("REPLACE COLUMNS").handle.newest(), asked_for, system())
-        case ClusterBy(columns):
-            found.delta("CLUSTER BY").clusterBy(*map(_dotted, columns))
+            columns = [(column.name, column.type, column.comment) for column in defined]
+            altering.replace_columns(resolved.delta("REPLACE COLUMNS").handle.newest(), columns, system())
+        case ClusterBy(paths):
+            resolved.delta("CLUSTER BY").clusterBy(*map(_dotted, paths))
         case change:
-            _altered(found, change)
-    return answers.nothing(asking.spark)
+            _altered(resolved, change)
+    return answers.nothing(context.spark)
 
 
-def _altered(found: ResolvedTable, change: Change) -> None:
-    table = found.table
+def run_comment(context: StatementContext, command: Comment, resolved: ResolvedTable) -> DataFrame:
+    resolved.delta("COMMENT ON TABLE").setProperties({"comment": command.text or ""})
+    return answers.nothing(context.spark)
+
+
+def _altered(resolved: ResolvedTable, change: Change) -> None:
+    table = resolved.table
     match change:
         case AddColumns(columns, places):
             new = [(_dotted(path), column.type, column.comment) for path, column in columns]
             if places:
                 where = {_dotted(path): after for path, after in places.items()}
-                placing.add_columns(found.delta("ADD COLUMNS ... AFTER").handle.newest(), new, where, system())
+                placing.add_columns(resolved.delta("ADD COLUMNS ... AFTER").handle.newest(), new, where, system())
             else:
                 table.addColumns(new)
         case DropColumns(names, if_exists):
@@ -343,45 +361,45 @@ def _altered(found: ResolvedTable, change: Change) -> None:
             raise AssertionError(f"{change} is carried out elsewhere")
 
 
-def _change_column(asking: StatementContext, statement: Statement, found: ResolvedTable, change: ChangeColumn) -> None:
+def _change_column(context: StatementContext, resolved: ResolvedTable, change: ChangeColumn) -> None:
     name, env = _dotted(change.name), system()
     place = placing.ColumnPlace(change.after) if change.first or change.after is not None else None
-    if place is not None or isinstance(found.table, DeltaTable):
-        state = found.delta("FIRST and AFTER").handle.newest()
+    if place is not None or isinstance(resolved.table, DeltaTable):
+        state = resolved.delta("FIRST and AFTER").handle.newest()
         if change.type is not None or change.comment is not None or place is not None:
             placing.redefine_column(state, name, env, type_=change.type, comment=change.comment, place=place)
     elif change.type is not None or change.comment is not None:
         type_ = None if change.type is None else altering.type_of(name, change.type)
-        found.table._redefine_column(name, type_, change.comment)
+        resolved.table._redefine_column(name, type_, change.comment)
     if change.nullable is False:
-        placing.set_not_null(found.delta("SET NOT NULL").handle.newest(), name, env, zone=asking.zone)
+        placing.set_not_null(resolved.delta("SET NOT NULL").handle.newest(), name, env, zone=context.zone)
     if change.nullable is True:
-        placing.drop_not_null(found.delta("DROP NOT NULL").handle.newest(), name, env)
+        placing.drop_not_null(resolved.delta("DROP NOT NULL").handle.newest(), name, env)
     if change.default is not None:
-        found.delta("SET DEFAULT").setColumnDefault(name, asking.given.written(statement, *change.default))
+        resolved.delta("SET DEFAULT").setColumnDefault(name, context.written(change.default))
     if change.drops_default:
-        found.delta("DROP DEFAULT").dropColumnDefault(name)
+        resolved.delta("DROP DEFAULT").dropColumnDefault(name)
 
 
-def _rename(asking: StatementContext, found: ResolvedTable, to: tuple[str, ...]) -> None:
-    if found.entry is None:
-        raise Unsupported(f"{found.name} is a path and has no name that could be changed")
-    if find(asking.spark, to) is not None:
+def _rename(context: StatementContext, resolved: ResolvedTable, to: tuple[str, ...]) -> None:
+    if resolved.entry is None:
+        raise Unsupported(f"{resolved.name} is a path and has no name that could be changed")
+    if find(context.spark, to) is not None:
         raise Invalid(f"there is a table {'.'.join(to)} already").named("TABLE_OR_VIEW_ALREADY_EXISTS")
-    rename(asking.spark, found.parts, to)
+    rename(context.spark, resolved.parts, to)
 
 
-def _relocate(asking: StatementContext, found: ResolvedTable, location: str) -> None:
-    if found.entry is None:
-        raise Unsupported(f"{found.name} is a path: name the other path instead")
-    if found.entry.managed:
+def _relocate(context: StatementContext, resolved: ResolvedTable, location: str) -> None:
+    if resolved.entry is None:
+        raise Unsupported(f"{resolved.name} is a path: name the other path instead")
+    if resolved.entry.managed:
         raise Unsupported(
-            f"{found.name} is managed, and letting go of its place would delete its files: create another table with "
-            "LOCATION"
+            f"{resolved.name} is managed, and letting go of its place would delete its files: create another table "
+            "with LOCATION"
         )
-    schema = DeltaTable.forPath(asking.spark, location).handle.newest().snapshot.schema
-    forget(asking.spark, found.parts)
-    enter(asking.spark, found.parts, location=location, schema=spark_struct(nullable(schema).fields))
+    schema = DeltaTable.forPath(context.spark, location).handle.newest().snapshot.schema
+    forget(context.spark, resolved.parts)
+    enter(context.spark, resolved.parts, location=location, schema=spark_struct(nullable(schema).fields))
 
 
 def _dotted(path: Path) -> str:

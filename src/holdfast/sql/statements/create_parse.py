@@ -1,4 +1,4 @@
-"""CREATE and REPLACE TABLE, read: columns, clauses in any order, and what the table is made of."""
+"""The parser of CREATE TABLE, REPLACE TABLE and DROP TABLE."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from holdfast.errors import Invalid, Unsupported
 from holdfast.sql.cursor import Cursor
-from holdfast.sql.query.references import Span
-from holdfast.sql.text import TokenKind
+from holdfast.sql.text import Span, TokenKind
 from holdfast.verbs.define.builder import CreateMode, IdentityGenerator
 
-# What a table writes of itself, and another does not take over.
+# Prefixes of properties that a table sets itself; a copy does not take them over.
 OF_ITSELF = (
     "delta.rowTracking.",
     "delta.rowTrackingSuspended",
@@ -33,12 +32,12 @@ class ColumnDef:
     default: Span | None = None
     generated: Span | None = None
     identity: IdentityGenerator | None = None
-    by_default: bool = False  # numbers that rows may bring themselves
+    by_default: bool = False  # rows may bring their own numbers
 
 
 @dataclass(frozen=True, slots=True)
 class Clone:
-    """A table to begin with, and the version of it."""
+    """[SHALLOW] CLONE source [VERSION or TIMESTAMP AS OF x]."""
 
     source: tuple[str, ...]
     shallow: bool
@@ -74,7 +73,6 @@ class Drop:
 
 
 def parse_create(cursor: Cursor) -> Create:
-    """CREATE [OR REPLACE] TABLE, or REPLACE TABLE."""
     creates = cursor.take("CREATE")
     replaces = cursor.take("OR", "REPLACE") if creates else cursor.take("REPLACE")
     mode = (
@@ -86,55 +84,54 @@ def parse_create(cursor: Cursor) -> Create:
         if mode is not CreateMode.CREATE:
             raise cursor.wrong("IF NOT EXISTS and REPLACE exclude each other")
         mode = CreateMode.CREATE_IF_NOT_EXISTS
-    asked = Create(cursor.table(), mode)
+    command = Create(cursor.table(), mode)
     if cursor.take("LIKE"):
-        asked = replace(asked, like=cursor.name())
+        command = replace(command, like=cursor.name())
     elif cursor.upper() in ("SHALLOW", "DEEP", "CLONE"):
-        asked = replace(asked, clone=_clone(cursor))
+        command = replace(command, clone=_clone(cursor))
     elif cursor.sees("(") and not cursor.begins_query():
-        asked = _with_columns(cursor, asked)
+        command = _with_columns(cursor, command)
     while not cursor.is_over:
-        asked = _clause(cursor, asked)
-    if asked.partitions and asked.clustering is not None:
+        command = _clause(cursor, command)
+    if command.partitions and command.clustering is not None:
         raise Invalid("a table is either partitioned or clustered: choose one")
-    return asked
+    return command
 
 
 def parse_drop(cursor: Cursor) -> Drop:
-    """DROP TABLE."""
     cursor.expect("DROP", "TABLE")
     if_exists = cursor.take("IF", "EXISTS")
     table = cursor.table()
-    cursor.take("PURGE")  # nothing is kept of a managed table without it either
+    cursor.take("PURGE")  # a managed table is deleted without it too
     cursor.end()
     return Drop(table, if_exists)
 
 
 def parse_properties(cursor: Cursor) -> dict[str, str]:
-    """(key = value, ...)."""
-    found: dict[str, str] = {}
-    for each in cursor.listed(cursor.group()):
-        key = parse_key(each)
-        each.take("=")
-        if each.is_over:
-            raise each.wrong("a value is expected")
-        if each.statement.kind(each.at) is TokenKind.TEXT:
-            found[key] = each.text()
-            each.end()
+    """Read (key = value, ...)."""
+    properties: dict[str, str] = {}
+    for item in cursor.listed(cursor.group()):
+        key = parse_key(item)
+        item.take("=")
+        if item.is_over:
+            raise item.wrong("a value is expected")
+        if item.statement.kind(item.at) is TokenKind.TEXT:
+            properties[key] = item.text()
+            item.end()
         else:
-            found[key] = "".join(word.text for word in each.statement.words[each.at : each.last])
-    return found
+            properties[key] = "".join(word.text for word in item.statement.words[item.at : item.last])
+    return properties
 
 
 def parse_key(cursor: Cursor) -> str:
-    """The name of a property: a string, or words and dots."""
+    """Read the name of a property: a string, or a dotted name."""
     if cursor.statement.kind(cursor.at) is TokenKind.TEXT:
         return cursor.text()
     return ".".join(cursor.name())
 
 
 def parse_column(cursor: Cursor) -> ColumnDef:
-    """A column: name, type, and what is said of it."""
+    """Read the definition of a column: name, type and options."""
     column = ColumnDef(cursor.identifier(), parse_type_text(cursor))
     while not cursor.is_over and not cursor.sees(","):
         column = _option(cursor, column)
@@ -142,9 +139,9 @@ def parse_column(cursor: Cursor) -> ColumnDef:
 
 
 def parse_type_text(cursor: Cursor) -> str:
-    """A type, as text."""
+    """Read a type, as text."""
     cursor.take(":")
-    begun = cursor.at
+    begin = cursor.at
     cursor.identifier()
     if cursor.sees("("):
         cursor.group()
@@ -157,10 +154,10 @@ def parse_type_text(cursor: Cursor) -> str:
             cursor.at += 1
             if depth == 0:
                 break
-    return " ".join(word.text for word in cursor.statement.words[begun : cursor.at])
+    return " ".join(word.text for word in cursor.statement.words[begin : cursor.at])
 
 
-def _with_columns(cursor: Cursor, asked: Create) -> Create:
+def _with_columns(cursor: Cursor, command: Create) -> Create:
     inner = Cursor(cursor.statement, *cursor.group())
     columns: list[ColumnDef] = []
     checks: dict[str, Span] = {}
@@ -175,7 +172,7 @@ def _with_columns(cursor: Cursor, asked: Create) -> Create:
             columns.append(parse_column(inner))
         if not inner.take(","):
             inner.end()
-    return replace(asked, columns=tuple(columns), checks=checks)
+    return replace(command, columns=tuple(columns), checks=checks)
 
 
 def _option(cursor: Cursor, column: ColumnDef) -> ColumnDef:
@@ -227,42 +224,42 @@ def _clone(cursor: Cursor) -> Clone:
     return Clone(source, shallow)
 
 
-def _clause(cursor: Cursor, asked: Create) -> Create:
+def _clause(cursor: Cursor, command: Create) -> Create:
     if cursor.take("USING"):
-        return replace(asked, provider=".".join(cursor.name()))
+        return replace(command, provider=".".join(cursor.name()))
     if cursor.take("LOCATION"):
-        return replace(asked, location=cursor.text())
+        return replace(command, location=cursor.text())
     if cursor.take("COMMENT"):
-        return replace(asked, comment=cursor.text())
+        return replace(command, comment=cursor.text())
     if cursor.take("TBLPROPERTIES"):
-        return replace(asked, properties=parse_properties(cursor))
+        return replace(command, properties=parse_properties(cursor))
     if cursor.take("PARTITIONED", "BY"):
-        return _partitioned(cursor, asked)
+        return _partitioned(cursor, command)
     if cursor.take("CLUSTER", "BY"):
         if cursor.take("NONE"):
-            return replace(asked, clustering=())
+            return replace(command, clustering=())
         if cursor.sees("AUTO"):
             raise Unsupported("CLUSTER BY AUTO leaves the choice to a service that is not here: name the columns")
-        return replace(asked, clustering=tuple(cursor.names_in(cursor.group())))
+        return replace(command, clustering=tuple(cursor.names_in(cursor.group())))
     if cursor.take("OPTIONS"):
-        return _options(cursor, asked)
+        return _options(cursor, command)
     cursor.take("AS")
     if cursor.begins_query():
-        return replace(asked, query=cursor.rest())
+        return replace(command, query=cursor.rest())
     raise cursor.wrong("a clause of CREATE TABLE is expected")
 
 
-def _options(cursor: Cursor, asked: Create) -> Create:
-    given = {name.lower(): value for name, value in parse_properties(cursor).items()}
-    path = given.pop("path", asked.location)
-    if given:
-        raise Unsupported(f"the option {next(iter(given))!r} says nothing to a Delta table: use TBLPROPERTIES")
-    return replace(asked, location=path)
+def _options(cursor: Cursor, command: Create) -> Create:
+    options = {name.lower(): value for name, value in parse_properties(cursor).items()}
+    path = options.pop("path", command.location)
+    if options:
+        raise Unsupported(f"the option {next(iter(options))!r} says nothing to a Delta table: use TBLPROPERTIES")
+    return replace(command, location=path)
 
 
-def _partitioned(cursor: Cursor, asked: Create) -> Create:
+def _partitioned(cursor: Cursor, command: Create) -> Create:
     names: list[str] = []
-    columns = list(asked.columns)
+    columns = list(command.columns)
     inner = Cursor(cursor.statement, *cursor.group())
     while not inner.is_over:
         if inner.upper(1) == "(":
@@ -277,4 +274,4 @@ def _partitioned(cursor: Cursor, asked: Create) -> Create:
             names.append(columns[-1].name)
         if not inner.take(","):
             inner.end()
-    return replace(asked, partitions=tuple(names), columns=tuple(columns))
+    return replace(command, partitions=tuple(names), columns=tuple(columns))

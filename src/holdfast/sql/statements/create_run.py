@@ -1,17 +1,17 @@
-"""CREATE, REPLACE and DROP TABLE, carried out: a table at a place, and its entry in Spark's catalog.
+"""CREATE, REPLACE and DROP TABLE: creates tables, and keeps their entries in Spark's catalog.
 
-1. A table is entered before it is made, because Spark gives a managed one its place; where it cannot be made, its entry
-   goes again.
-2. With rows it is one commit: nobody sees it without them.
+1. The entry comes before the table, because Spark chooses the location of a managed table. Where creating the table
+   fails, the entry is removed again.
+2. A table with rows is created in one commit: no version is without them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from holdfast.engines.spark.session.catalog import CatalogEntry, enter, find, forget, place
@@ -20,20 +20,18 @@ from holdfast.env import system
 from holdfast.errors import Invalid, NotATable, SchemaMismatch, Unsupported
 from holdfast.model.mutation import TableDefinition
 from holdfast.schema.mapping import without_mapping
-from holdfast.schema.properties import truth
 from holdfast.schema.show import schema_text
 from holdfast.schema.types import Struct, to_json
 from holdfast.sql import answers
 from holdfast.sql.context import StatementContext
-from holdfast.sql.query.references import Span
-from holdfast.sql.query.run import frame_of
+from holdfast.sql.query.run import query_frame
 from holdfast.sql.resolver import path_of
 from holdfast.sql.statements.create_parse import OF_ITSELF, Clone, Create, Drop
-from holdfast.sql.text import Statement
+from holdfast.sql.text import Span
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
 from holdfast.table.delta import DeltaTable
-from holdfast.verbs.define.builder import PLAIN, CreateMode, DeltaTableBuilder
+from holdfast.verbs.define.builder import CreateMode, DeltaTableBuilder, without_plain
 from holdfast.verbs.define.create import create_with
 from holdfast.verbs.dml.write import rows_of
 from holdfast.verbs.dml.write_mutation import CommitOptions
@@ -43,189 +41,195 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class _Making:
-    """A table about to be made: the schema for its entry, and what makes it at a place."""
+class _Creation:
+    """The schema for a table's catalog entry, and a function that creates the table at a location."""
 
     schema: StructType
-    at: Callable[[str], None]
+    create_at: Callable[[str], None]
 
 
-def is_ours(asking: StatementContext, asked: Create) -> bool:
-    """Whether a table is to be a Delta table."""
-    if asked.provider is not None:
-        return asked.provider.lower() == "delta"
-    if path_of(asked.table) is not None or asked.clone is not None:
+_BUILDERS: Mapping[CreateMode, Callable[[SparkSession], DeltaTableBuilder[DeltaTable]]] = {
+    CreateMode.CREATE: DeltaTable.create,
+    CreateMode.CREATE_IF_NOT_EXISTS: DeltaTable.createIfNotExists,
+    CreateMode.REPLACE: DeltaTable.replace,
+    CreateMode.CREATE_OR_REPLACE: DeltaTable.createOrReplace,
+}
+
+
+def is_ours(context: StatementContext, command: Create) -> bool:
+    """Whether a statement creates a Delta table."""
+    if command.provider is not None:
+        return command.provider.lower() == "delta"
+    if path_of(command.table) is not None or command.clone is not None:
         return True
-    if asked.like is not None:
-        return asking.table(asked.like) is not None
-    return asking.setting("spark.sql.sources.default", "parquet") == "delta"
+    if command.like is not None:
+        return context.table(command.like) is not None
+    return context.setting("spark.sql.sources.default", "parquet") == "delta"
 
 
-def run_create(asking: StatementContext, statement: Statement, asked: Create) -> DataFrame:
-    """Make a table, and enter it into the catalog unless its name is a path."""
-    spark, path = asking.spark, path_of(asked.table)
-    if path is None and asked.location is not None:
-        asked = replace(asked, location=_absolute(asking, asked.table, asked.location))
+def run_create(context: StatementContext, command: Create) -> DataFrame:
+    """Create a table, and its catalog entry unless its name is a path."""
+    spark, path = context.spark, path_of(command.table)
+    if path is None and command.location is not None:
+        command = replace(command, location=_absolute(context, command.table, command.location))
     if path is not None:
-        if asked.location is not None and asked.location != path:
-            raise Invalid(f"the table's name says {path}, and LOCATION {asked.location}: leave LOCATION out")
-        if asked.mode is not CreateMode.CREATE_IF_NOT_EXISTS or not DeltaTable.isDeltaTable(spark, path):
-            _making(asking, statement, asked, path).at(path)
-            return _answer(asking, asked, path)
+        if command.location is not None and command.location != path:
+            raise Invalid(f"the table's name says {path}, and LOCATION {command.location}: leave LOCATION out")
+        if command.mode is not CreateMode.CREATE_IF_NOT_EXISTS or not DeltaTable.isDeltaTable(spark, path):
+            _creation(context, command, path).create_at(path)
+            return _answer(context, command, path)
         return answers.nothing(spark)
-    name = ".".join(asked.table)
-    entry = find(spark, asked.table)
+    name = ".".join(command.table)
+    entry = find(spark, command.table)
     if entry is None:
-        if asked.mode is CreateMode.REPLACE:
+        if command.mode is CreateMode.REPLACE:
             missing = NotATable(f"there is no table {name} to replace: use CREATE OR REPLACE TABLE", location=name)
             raise missing.named("TABLE_OR_VIEW_NOT_FOUND")
-        _entered(asking, statement, asked)
-    elif asked.mode is CreateMode.CREATE:
+        _create_new(context, command)
+    elif command.mode is CreateMode.CREATE:
         wrong = Invalid(f"there is a table {name} already: drop it, or use CREATE OR REPLACE TABLE")
         raise wrong.named("TABLE_OR_VIEW_ALREADY_EXISTS")
-    elif asked.mode is not CreateMode.CREATE_IF_NOT_EXISTS:
+    elif command.mode is not CreateMode.CREATE_IF_NOT_EXISTS:
         if not entry.is_delta:
             raise Invalid(f"{name} is a table of {entry.provider}: drop it before a Delta table takes its name")
-        if asked.location is not None and not _is_at(entry, asked.location):
+        if command.location is not None and not _is_at(entry, command.location):
             raise Invalid(f"{name} is at {entry.location}: a table is replaced where it is, so leave LOCATION out")
-        _making(asking, statement, asked, entry.location).at(entry.location)
+        _creation(context, command, entry.location).create_at(entry.location)
     else:
         return answers.nothing(spark)
-    return _answer(asking, asked, None)
+    return _answer(context, command, None)
 
 
-def _answer(asking: StatementContext, asked: Create, path: str | None) -> DataFrame:
-    """What a statement answers that made a table: of a clone its counts, otherwise nothing."""
-    if asked.clone is None:
-        return answers.nothing(asking.spark)
+def _answer(context: StatementContext, command: Create, path: str | None) -> DataFrame:
+    """The answer of a statement that created a table: the counts of a clone, otherwise nothing."""
+    if command.clone is None:
+        return answers.nothing(context.spark)
     if path is None:
-        entry = find(asking.spark, asked.table)
+        entry = find(context.spark, command.table)
         assert entry is not None, "the table was entered"
         path = entry.location
-    return answers.cloned(asking.spark, DeltaTable.forPath(asking.spark, path))
+    return answers.cloned(context.spark, DeltaTable.forPath(context.spark, path))
 
 
-def run_drop(asking: StatementContext, asked: Drop) -> DataFrame | None:
-    """Take a table out of the catalog, a managed one with its files; None where it is not there, or not ours."""
-    if path_of(asked.table) is not None:
+def run_drop(context: StatementContext, command: Drop) -> DataFrame | None:
+    """Remove a table from the catalog, a managed one with its files; None where it is not ours."""
+    if path_of(command.table) is not None:
         raise Unsupported(
-            f"{asked.table[1]} is a path, in no catalog that it could be dropped from: delete the directory"
+            f"{command.table[1]} is a path, in no catalog that it could be dropped from: delete the directory"
         )
-    if asking.known.entry(asking.spark, asked.table) is None:
+    if context.resolver.entry(context.spark, command.table) is None:
         return None
-    forget(asking.spark, asked.table)
-    return answers.nothing(asking.spark)
+    forget(context.spark, command.table)
+    return answers.nothing(context.spark)
 
 
-def _entered(asking: StatementContext, statement: Statement, asked: Create) -> None:
-    """A table that is not in the catalog: entered, then made; or only entered, where there is one at its place."""
-    spark, there = asking.spark, asked.location
-    keeps = asked.query is None and asked.clone is None and asked.mode is not CreateMode.CREATE_OR_REPLACE
-    if there is not None and keeps and DeltaTable.isDeltaTable(spark, there):
-        _enter_existing(asking, statement, asked, there)
+def _create_new(context: StatementContext, command: Create) -> None:
+    """Create a table and its entry; or only the entry, where there is a table at its location."""
+    spark, location = context.spark, command.location
+    keeps = command.query is None and command.clone is None and command.mode is not CreateMode.CREATE_OR_REPLACE
+    if location is not None and keeps and DeltaTable.isDeltaTable(spark, location):
+        _enter_existing(context, command, location)
         return
-    making = _making(asking, statement, asked, there)
-    if not making.schema.fields and there is None and not asked.columns:
-        raise Invalid(f"{'.'.join(asked.table)} has no columns: name them, or say AS SELECT ...")
-    entry = enter(spark, asked.table, location=there, schema=making.schema, comment=asked.comment)
+    creation = _creation(context, command, location)
+    if not creation.schema.fields and location is None and not command.columns:
+        raise Invalid(f"{'.'.join(command.table)} has no columns: name them, or say AS SELECT ...")
+    entry = enter(spark, command.table, location=location, schema=creation.schema, comment=command.comment)
     try:
-        making.at(entry.location)
+        creation.create_at(entry.location)
     except BaseException:
-        forget(spark, asked.table, if_exists=True)
+        forget(spark, command.table, if_exists=True)
         raise
 
 
-def _enter_existing(asking: StatementContext, statement: Statement, asked: Create, path: str) -> None:
-    table = DeltaTable.forPath(asking.spark, path)
+def _enter_existing(context: StatementContext, command: Create, path: str) -> None:
+    table = DeltaTable.forPath(context.spark, path)
     snapshot = table.handle.newest().snapshot
-    if asked.columns:
-        wanted = _shape_of(asking, statement, asked, path).schema
-        if [(f.name.lower(), f.type) for f in wanted.fields] != [
+    if command.columns:
+        schema = _definition(context, command, path).schema
+        if [(f.name.lower(), f.type) for f in schema.fields] != [
             (f.name.lower(), f.type) for f in snapshot.schema.fields
         ]:
             raise SchemaMismatch(
                 f"there is a table at {path} already, with other columns:\n{schema_text(snapshot.schema)}\nleave the "
                 "columns out to enter it as it is",
                 table=schema_text(snapshot.schema),
-                incoming=schema_text(wanted),
+                incoming=schema_text(schema),
                 columns=(),
             ).named("DELTA_CREATE_TABLE_SCHEME_MISMATCH")
-    if asked.partitions and tuple(asked.partitions) != snapshot.partition_columns:
+    if command.partitions and tuple(command.partitions) != snapshot.partition_columns:
         raise Invalid(f"the table at {path} is partitioned by {', '.join(snapshot.partition_columns) or 'nothing'}")
-    enter(asking.spark, asked.table, location=path, schema=_shown(snapshot.schema), comment=asked.comment)
+    enter(context.spark, command.table, location=path, schema=_catalog_schema(snapshot.schema), comment=command.comment)
 
 
-def _making(asking: StatementContext, statement: Statement, asked: Create, path: str | None) -> _Making:
-    if asked.clone is not None:
-        return _cloning(asking, statement, asked, asked.clone)
-    if asked.query is not None:
-        return _selecting(asking, statement, asked, asked.query)
-    like = None if asked.like is None else _like(asking, asked.like)
+def _creation(context: StatementContext, command: Create, path: str | None) -> _Creation:
+    if command.clone is not None:
+        return _from_clone(context, command, command.clone)
+    if command.query is not None:
+        return _from_query(context, command, command.query)
+    like = None if command.like is None else _like(context, command.like)
 
-    def at(there: str) -> None:
-        builder = _described(DeltaTable._builder(asking.spark, asked.mode), asking, statement, asked, like)
-        builder.location(there).execute()
+    def create_at(location: str) -> None:
+        _described(_BUILDERS[command.mode](context.spark), context, command, like).location(location).execute()
 
-    return _Making(_shown(_shape_of(asking, statement, asked, path or "/", like).schema), at)
+    return _Creation(_catalog_schema(_definition(context, command, path or "/", like).schema), create_at)
 
 
-def _selecting(asking: StatementContext, statement: Statement, asked: Create, query: Span) -> _Making:
-    if asked.columns:
+def _from_query(context: StatementContext, command: Create, query: Span) -> _Creation:
+    if command.columns:
         raise Invalid("CREATE TABLE ... AS SELECT takes its columns from the query: leave the list of columns out")
-    rows = frame_of(asking, statement, query)
+    rows = query_frame(context, query)
     schema = StructType([StructField(f.name, f.dataType, True, f.metadata) for f in rows.schema.fields])
     env = system()
 
-    def execute(location: Location, shape: TableDefinition, mode: CreateMode) -> None:
-        plain = truth(shape.properties.get(PLAIN))
-        kept = replace(shape, properties={k: v for k, v in shape.properties.items() if k != PLAIN})
-        said = CommitOptions(None, asking.user_metadata)
-        create_with(location, kept, rows_of(rows, asking.spark, env), env, mode=mode, said=said, plain=plain)
+    def execute(location: Location, definition: TableDefinition, mode: CreateMode) -> None:
+        definition, plain = without_plain(definition)
+        options = CommitOptions(None, context.user_metadata)
+        incoming = rows_of(rows, context.spark, env)
+        create_with(location, definition, incoming, env, mode=mode, said=options, plain=plain)
 
-    def at(there: str) -> None:
-        builder = DeltaTableBuilder(execute, asked.mode).addColumns(schema)
-        _described(builder, asking, statement, asked).location(there).execute()
+    def create_at(location: str) -> None:
+        builder = DeltaTableBuilder(execute, command.mode).addColumns(schema)
+        _described(builder, context, command).location(location).execute()
 
-    return _Making(schema, at)
+    return _Creation(schema, create_at)
 
 
-def _cloning(asking: StatementContext, statement: Statement, asked: Create, clone: Clone) -> _Making:
-    source = _like(asking, clone.source)
-    replaces = asked.mode in (CreateMode.REPLACE, CreateMode.CREATE_OR_REPLACE)
-    properties = dict(asked.properties)
+def _from_clone(context: StatementContext, command: Create, clone: Clone) -> _Creation:
+    source = _like(context, clone.source)
+    replaces = command.mode in (CreateMode.REPLACE, CreateMode.CREATE_OR_REPLACE)
+    properties = dict(command.properties)
 
-    def at(there: str) -> None:
+    def create_at(location: str) -> None:
         if clone.version is not None:
-            version = asking.version(statement, clone.version)
+            version = context.version(clone.version)
             if not isinstance(version, int):
                 raise Invalid(f"a clone begins with a version by its number, not {version!r}")
-            source.cloneAtVersion(version, there, clone.shallow, replaces, properties)
+            source.cloneAtVersion(version, location, clone.shallow, replaces, properties)
         elif clone.timestamp is not None:
-            moment = asking.timestamp(statement, clone.timestamp)
-            source.cloneAtTimestamp(moment, there, clone.shallow, replaces, properties)
+            moment = context.timestamp(clone.timestamp)
+            source.cloneAtTimestamp(moment, location, clone.shallow, replaces, properties)
         else:
-            source.clone(there, clone.shallow, replaces, properties)
+            source.clone(location, clone.shallow, replaces, properties)
 
-    return _Making(_shown(source.handle.newest().snapshot.schema), at)
+    return _Creation(_catalog_schema(source.handle.newest().snapshot.schema), create_at)
 
 
-def _like(asking: StatementContext, parts: tuple[str, ...]) -> DeltaTable:
-    """The table another is made like."""
-    found = asking.table(parts)
-    if found is None:
+def _like(context: StatementContext, parts: tuple[str, ...]) -> DeltaTable:
+    """The table that another one is cloned from or made like."""
+    resolved = context.table(parts)
+    if resolved is None:
         name = ".".join(parts)
         raise NotATable(f"{name} is no Delta table, and only one can be cloned or made like", location=name)
-    return found.delta("CREATE TABLE ... LIKE and CLONE")
+    return resolved.delta("CREATE TABLE ... LIKE and CLONE")
 
 
 def _described(
     builder: DeltaTableBuilder[T],
-    asking: StatementContext,
-    statement: Statement,
-    asked: Create,
+    context: StatementContext,
+    command: Create,
     like: DeltaTable | None = None,
 ) -> DeltaTableBuilder[T]:
-    """Tell a builder what the statement says."""
+    """The builder with the columns, properties and layout of a statement."""
     if like is not None:
         snapshot = like.handle.newest().snapshot
         builder.addColumns(StructType.fromJson(to_json(without_mapping(snapshot.schema))))
@@ -237,47 +241,48 @@ def _described(
         for name, value in snapshot.properties.items():
             if not name.startswith(OF_ITSELF):
                 builder.property(name, value)
-    given = asking.given
-    for column in asked.columns:
-        identity, numbers = column.identity, column.by_default
+    for column in command.columns:
+        identity, by_default = column.identity, column.by_default
         builder.addColumn(
             column.name,
             column.type,
             column.nullable,
-            given.written(statement, *column.generated) if column.generated else None if numbers else identity,
-            identity if numbers else None,
+            context.written(column.generated) if column.generated else None if by_default else identity,
+            identity if by_default else None,
             column.comment,
-            given.written(statement, *column.default) if column.default else None,
+            context.written(column.default) if column.default else None,
         )
-    if asked.comment is not None:
-        builder.comment(asked.comment)
-    if asked.partitions:
-        builder.partitionedBy(*asked.partitions)
-    if asked.clustering is not None:
-        builder.clusterBy(*(".".join(path) for path in asked.clustering))
-    checks = {f"delta.constraints.{name}": given.written(statement, *span) for name, span in asked.checks.items()}
-    for name, value in {**asking.table_defaults, **asked.properties, **checks}.items():
+    if command.comment is not None:
+        builder.comment(command.comment)
+    if command.partitions:
+        builder.partitionedBy(*command.partitions)
+    if command.clustering is not None:
+        builder.clusterBy(*(".".join(path) for path in command.clustering))
+    checks = {f"delta.constraints.{name}": context.written(span) for name, span in command.checks.items()}
+    for name, value in {**context.table_defaults, **command.properties, **checks}.items():
         builder.property(name, value)
     return builder
 
 
-def _shape_of(
-    asking: StatementContext, statement: Statement, asked: Create, path: str, like: DeltaTable | None = None
+def _definition(
+    context: StatementContext, command: Create, path: str, like: DeltaTable | None = None
 ) -> TableDefinition:
-    """What the statement describes, without making it."""
-    builder: DeltaTableBuilder[TableDefinition] = DeltaTableBuilder(lambda _, shape, mode: shape, asked.mode)
-    return _described(builder, asking, statement, asked, like).location(path).execute()
+    """The table that the statement describes, without creating it."""
+    builder: DeltaTableBuilder[TableDefinition] = DeltaTableBuilder(
+        lambda _, definition, mode: definition, command.mode
+    )
+    return _described(builder, context, command, like).location(path).execute()
 
 
-def _shown(schema: Struct) -> StructType:
+def _catalog_schema(schema: Struct) -> StructType:
     return spark_struct(nullable(schema).fields)
 
 
-def _absolute(asking: StatementContext, table: tuple[str, ...], location: str) -> str:
-    """A place as Spark's catalog has it: a relative one lies below the database's."""
+def _absolute(context: StatementContext, table: tuple[str, ...], location: str) -> str:
+    """A location as Spark's catalog has it: a relative one is below the database's."""
     if "://" in location or location.startswith(("/", "file:")):
         return location
-    return f"{place(asking.spark, table).rsplit('/', 1)[0]}/{location}"
+    return f"{place(context.spark, table).rsplit('/', 1)[0]}/{location}"
 
 
 def _is_at(entry: CatalogEntry, location: str) -> bool:

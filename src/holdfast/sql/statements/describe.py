@@ -1,4 +1,4 @@
-"""DESCRIBE and SHOW: what a table says of itself, in Spark's columns."""
+"""DESCRIBE and SHOW, with the columns of Spark's answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from holdfast.sql.parameters import literal
 from holdfast.sql.resolver import ResolvedTable, path_of
 from holdfast.sql.statements.create_parse import OF_ITSELF, parse_key
 from holdfast.sql.statements.maintain import place_of
-from holdfast.sql.text import Statement
 from holdfast.table.delta import DeltaTable
 from holdfast.table.either import IcebergTable
 
@@ -124,7 +123,7 @@ def parse_show(cursor: Cursor) -> ShowProperties | ShowColumns | ShowPartitions 
             raise cursor.wrong("IN or FROM is expected")
         table = cursor.table()
         if cursor.one_of("IN", "FROM") is not None:
-            cursor.named = table = (*cursor.name(), *table)
+            cursor.table_name = table = (*cursor.name(), *table)
         return _ended(cursor, ShowColumns(table))
     if cursor.take("PARTITIONS"):
         return _ended(cursor, ShowPartitions(cursor.table()))
@@ -134,44 +133,42 @@ def parse_show(cursor: Cursor) -> ShowProperties | ShowColumns | ShowPartitions 
 
 
 def run_describe(
-    asking: StatementContext, statement: Statement, asked: DescribeHistory | Detail | Describe, found: ResolvedTable
+    context: StatementContext, command: DescribeHistory | Detail | Describe, resolved: ResolvedTable
 ) -> DataFrame:
-    spark = asking.spark
-    match asked:
+    spark = context.spark
+    match command:
         case DescribeHistory(_, limit):
-            return answers.history(found.table, limit)
+            return resolved.table.history(limit)
         case Detail():
-            name = None if found.entry is None else found.entry.full_name
-            return answers.detail(spark, found.delta("DESCRIBE DETAIL"), name)
+            name = None if resolved.entry is None else resolved.entry.full_name
+            return answers.detail(spark, resolved.delta("DESCRIBE DETAIL"), name)
         case Describe(_, extended, None):
-            return answers.of_rows(spark, _COLUMNS, list(_described(found, extended=extended)))
+            return answers.of_rows(spark, _COLUMNS, list(_described(resolved, extended=extended)))
         case Describe(_, _, path):
-            return answers.of_rows(spark, _FACTS, list(_described_column(found, path or ())))
+            return answers.of_rows(spark, _FACTS, list(_described_column(resolved, path or ())))
 
 
 def run_show(
-    asking: StatementContext,
-    statement: Statement,
-    asked: ShowProperties | ShowColumns | ShowPartitions | ShowCreate,
-    found: ResolvedTable,
+    context: StatementContext,
+    command: ShowProperties | ShowColumns | ShowPartitions | ShowCreate,
+    resolved: ResolvedTable,
 ) -> DataFrame:
-    spark, snapshot = asking.spark, found.table.handle.newest().snapshot
-    match asked:
+    spark, snapshot = context.spark, resolved.table.handle.newest().snapshot
+    match command:
         case ShowProperties(_, key):
-            rows = _properties(found, key)
-            return answers.of_rows(spark, _PROPERTIES, rows)
+            return answers.of_rows(spark, _PROPERTIES, _properties(resolved, key))
         case ShowColumns():
             names = [{"col_name": f.name} for f in snapshot.schema.fields]
             return answers.of_rows(spark, pa.schema([("col_name", _STRING)]), names)
         case ShowPartitions():
-            return spark.createDataFrame(_partitions(found, snapshot, asking.zone))
+            return spark.createDataFrame(_partitions(resolved, snapshot, context.zone))
         case ShowCreate():
-            text = _create_text(found, found.delta("SHOW CREATE TABLE"))
+            text = _create_text(resolved, resolved.delta("SHOW CREATE TABLE"))
             return answers.of_rows(spark, pa.schema([("createtab_stmt", _STRING)]), [{"createtab_stmt": text}])
 
 
-def _described(found: ResolvedTable, *, extended: bool) -> Iterator[dict[str, str | None]]:
-    snapshot = found.table.handle.newest().snapshot
+def _described(resolved: ResolvedTable, *, extended: bool) -> Iterator[dict[str, str | None]]:
+    snapshot = resolved.table.handle.newest().snapshot
     for f in snapshot.schema.fields:
         yield _row(f.name, _type(f), f.metadata.get("comment"))
     heading = _row("# col_name", "data_type", "comment")
@@ -180,7 +177,7 @@ def _described(found: ResolvedTable, *, extended: bool) -> Iterator[dict[str, st
         yield heading
         for f in partition_fields(snapshot):
             yield _row(f.name, _type(f), f.metadata.get("comment"))
-    clustering = _clustering(found.table) if extended else ()
+    clustering = _clustering(resolved.table) if extended else ()
     if clustering:
         yield _row("# Clustering Information", "", "")
         yield heading
@@ -190,66 +187,66 @@ def _described(found: ResolvedTable, *, extended: bool) -> Iterator[dict[str, st
     if extended:
         yield _row("", "", "")
         yield _row("# Detailed Table Information", "", "")
-        for name, value in _facts(found, snapshot):
+        for name, value in _facts(resolved, snapshot):
             yield _row(name, value, "")
 
 
-def _facts(found: ResolvedTable, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    yield "Name", found.name if found.entry is None else found.entry.full_name
-    if found.entry is not None:
-        yield "Type", "MANAGED" if found.entry.managed else "EXTERNAL"
-    if isinstance(found.table, DeltaTable):
-        comment = found.table.detailArrow().column("description")[0].as_py()
+def _facts(resolved: ResolvedTable, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    yield "Name", resolved.name if resolved.entry is None else resolved.entry.full_name
+    if resolved.entry is not None:
+        yield "Type", "MANAGED" if resolved.entry.managed else "EXTERNAL"
+    if isinstance(resolved.table, DeltaTable):
+        comment = resolved.table.detailArrow().column("description")[0].as_py()
         if comment:
             yield "Comment", comment
-    yield "Location", place_of(found)
-    yield "Provider", "delta" if isinstance(found.table, DeltaTable) else "iceberg"
-    told = ",".join(f"{row['key']}={row['value']}" for row in _properties(found, None))
-    yield "Table Properties", f"[{told}]"
+    yield "Location", place_of(resolved)
+    yield "Provider", "delta" if isinstance(resolved.table, DeltaTable) else "iceberg"
+    properties = ",".join(f"{row['key']}={row['value']}" for row in _properties(resolved, None))
+    yield "Table Properties", f"[{properties}]"
 
 
-def _described_column(found: ResolvedTable, path: tuple[str, ...]) -> Iterator[dict[str, str | None]]:
-    f = found.table.handle.newest().snapshot.schema.find(path[-1] if len(path) == 1 else ".".join(path))
+def _described_column(resolved: ResolvedTable, path: tuple[str, ...]) -> Iterator[dict[str, str | None]]:
+    f = resolved.table.handle.newest().snapshot.schema.find(path[-1] if len(path) == 1 else ".".join(path))
     if f is None:
-        raise UnknownColumn(f"{found.name} has no column {'.'.join(path)}", column=".".join(path))
+        raise UnknownColumn(f"{resolved.name} has no column {'.'.join(path)}", column=".".join(path))
     yield {"info_name": "col_name", "info_value": f.name}
     yield {"info_name": "data_type", "info_value": _type(f)}
     yield {"info_name": "comment", "info_value": str(f.metadata.get("comment", "NULL"))}
 
 
-def _properties(found: ResolvedTable, key: str | None) -> list[dict[str, str]]:
-    snapshot = found.table.handle.newest().snapshot
-    told = dict(snapshot.properties)
-    if isinstance(found.table, DeltaTable):
-        row = found.table.detailArrow().to_pylist()[0]
-        told["delta.minReaderVersion"] = str(row["minReaderVersion"])
-        told["delta.minWriterVersion"] = str(row["minWriterVersion"])
+def _properties(resolved: ResolvedTable, key: str | None) -> list[dict[str, str]]:
+    snapshot = resolved.table.handle.newest().snapshot
+    properties = dict(snapshot.properties)
+    if isinstance(resolved.table, DeltaTable):
+        row = resolved.table.detailArrow().to_pylist()[0]
+        properties["delta.minReaderVersion"] = str(row["minReaderVersion"])
+        properties["delta.minWriterVersion"] = str(row["minWriterVersion"])
         if row["minWriterVersion"] >= _FEATURES_LISTED:
-            told |= {f"delta.feature.{name}": "supported" for name in row["tableFeatures"] or ()}
+            properties |= {f"delta.feature.{name}": "supported" for name in row["tableFeatures"] or ()}
     if key is None:
-        return [{"key": name, "value": told[name]} for name in sorted(told)]
-    name = found.name.replace("`", "") if found.entry is None else found.entry.full_name
-    value = told.get(key, f"Table {name} does not have property: {key}")
+        return [{"key": name, "value": properties[name]} for name in sorted(properties)]
+    name = resolved.name.replace("`", "") if resolved.entry is None else resolved.entry.full_name
+    value = properties.get(key, f"Table {name} does not have property: {key}")
     return [{"key": key, "value": value}]
 
 
-def _partitions(found: ResolvedTable, snapshot: Snapshot, zone: str) -> pa.Table:
-    """The partitions that rows are in, a column for each that divides them, in their order."""
-    if isinstance(found.table, IcebergTable) or not snapshot.partition_columns:
-        raise Invalid(f"{found.name} is not partitioned by columns, so there is nothing to show")
+def _partitions(resolved: ResolvedTable, snapshot: Snapshot, zone: str) -> pa.Table:
+    """The distinct partition values, in order, with a column for each partition column."""
+    if isinstance(resolved.table, IcebergTable) or not snapshot.partition_columns:
+        raise Invalid(f"{resolved.name} is not partitioned by columns, so there is nothing to show")
     values = snapshot.files.column("partition_values")
     parts = {
-        f.name: typed(column(values, f.physical_name), f.type, where=f"{f.name} of {found.name}", zone=zone)
+        f.name: typed(column(values, f.physical_name), f.type, where=f"{f.name} of {resolved.name}", zone=zone)
         for f in partition_fields(snapshot)
     }
     unique = pa.table(parts).group_by(list(parts)).aggregate([])
     return unique.sort_by([(name, "ascending") for name in parts])
 
 
-def _create_text(found: ResolvedTable, table: DeltaTable) -> str:
-    """A statement that makes a table like this one."""
+def _create_text(resolved: ResolvedTable, table: DeltaTable) -> str:
+    """The CREATE TABLE statement of a table."""
     snapshot = table.handle.newest().snapshot
-    name = found.name if path_of(found.parts) else (found.entry.full_name if found.entry else found.name)
+    name = resolved.name if path_of(resolved.parts) else (resolved.entry.full_name if resolved.entry else resolved.name)
     lines = ",\n  ".join(_column_text(f) for f in snapshot.schema.fields)
     text = f"CREATE TABLE {name} (\n  {lines})\nUSING delta\n"
     if snapshot.partition_columns:
@@ -259,11 +256,11 @@ def _create_text(found: ResolvedTable, table: DeltaTable) -> str:
     comment = table.detailArrow().column("description")[0].as_py()
     if comment:
         text += f"COMMENT {literal(comment)}\n"
-    if found.entry is None or not found.entry.managed:
-        text += f"LOCATION {literal(place_of(found))}\n"
-    asked = {k: v for k, v in sorted(snapshot.properties.items()) if not k.startswith(OF_ITSELF)}
-    told = ",\n  ".join(f"{literal(k)} = {literal(v)}" for k, v in asked.items())
-    return text + (f"TBLPROPERTIES (\n  {told})\n" if told else "")
+    if resolved.entry is None or not resolved.entry.managed:
+        text += f"LOCATION {literal(place_of(resolved))}\n"
+    own = [(k, v) for k, v in sorted(snapshot.properties.items()) if not k.startswith(OF_ITSELF)]
+    properties = ",\n  ".join(f"{literal(k)} = {literal(v)}" for k, v in own)
+    return text + (f"TBLPROPERTIES (\n  {properties})\n" if properties else "")
 
 
 def _column_text(f: Field) -> str:
@@ -286,8 +283,8 @@ def _column_text(f: Field) -> str:
 def _clustering(table: DeltaTable | IcebergTable) -> Sequence[str]:
     if not isinstance(table, DeltaTable):
         return ()
-    found: Sequence[str] = table.detailArrow().column("clusteringColumns")[0].as_py() or ()
-    return found
+    resolved: Sequence[str] = table.detailArrow().column("clusteringColumns")[0].as_py() or ()
+    return resolved
 
 
 def _type(f: Field) -> str:
@@ -298,6 +295,6 @@ def _row(name: str, kind: str, comment: object) -> dict[str, str | None]:
     return {"col_name": name, "data_type": kind, "comment": None if comment is None else str(comment)}
 
 
-def _ended(cursor: Cursor, asked: T) -> T:
+def _ended(cursor: Cursor, command: T) -> T:
     cursor.end()
-    return asked
+    return command

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -17,10 +17,10 @@ from holdfast.schema.types import Field
 from holdfast.sql import answers
 from holdfast.sql.context import StatementContext
 from holdfast.sql.cursor import Cursor
-from holdfast.sql.query.references import Reference, Span
+from holdfast.sql.query.references import Reference
 from holdfast.sql.query.run import expressions
 from holdfast.sql.resolver import ResolvedTable, Table, path_of
-from holdfast.sql.text import Statement
+from holdfast.sql.text import Span
 from holdfast.verbs.define.columns import path_of as columns_path
 
 
@@ -78,7 +78,7 @@ def parse_truncate(cursor: Cursor) -> Truncate:
 
 
 def parse_sets(cursor: Cursor, *stops: str) -> tuple[tuple[tuple[str, ...], Span], ...]:
-    """`column = expression`, between commas."""
+    """Read `column = expression, ...`."""
     sets = []
     while True:
         column = cursor.name()
@@ -90,117 +90,122 @@ def parse_sets(cursor: Cursor, *stops: str) -> tuple[tuple[tuple[str, ...], Span
 
 
 def refuse_doubled(columns: Sequence[tuple[str, ...]], condition: str = "DELTA_CONFLICT_SET_COLUMN") -> None:
-    """Refuse columns among which one is named twice."""
-    seen = set[tuple[str, ...]]()
+    """Refuse a list of columns that names one twice."""
+    lower = set[tuple[str, ...]]()
     for path in columns:
         folded = tuple(part.lower() for part in path)
-        if folded in seen:
+        if folded in lower:
             raise Invalid(f"{'.'.join(path)} is set twice: set it once").named(condition)
-        seen.add(folded)
+        lower.add(folded)
 
 
-def run_delete(asking: StatementContext, statement: Statement, asked: Delete, found: ResolvedTable) -> DataFrame:
-    with _deletion(asking, statement, asked, found) as (table, condition):
-        done = table.delete(condition, userMetadata=asking.user_metadata)
-    return answers.deleted(asking.spark, done)
+@dataclass(frozen=True, slots=True)
+class TargetTable:
+    """The table that a statement changes, under the name that qualifies its columns."""
+
+    context: StatementContext
+    resolved: ResolvedTable
+    alias: str | None = None  # the user's own
+
+    @property
+    def qualifier(self) -> str | None:
+        """The name that qualifies columns of the table; None for a path without an alias."""
+        if self.alias is None and path_of(self.resolved.parts) is not None:
+            return None
+        return self.alias or self.resolved.parts[-1]
+
+    @property
+    def table(self) -> Table:
+        return self.resolved.table if self.qualifier is None else self.resolved.table.alias(self.qualifier)
+
+    def expressions(self, *, changes_rows: bool = True) -> AbstractContextManager[Callable[[Span], str]]:
+        """A function that gives the text of expressions about the table."""
+        reference = Reference((0, 0), self.resolved.parts, alias=self.alias)
+        return expressions(self.context, reference, self.resolved.table if changes_rows else None)
+
+    def assignments(
+        self, sets: Sequence[tuple[tuple[str, ...], Span]], text_of: Callable[[Span], str]
+    ) -> dict[str, str]:
+        """Columns and their values, as the verbs take them."""
+        statement, assignments = self.context.statement, {}
+        for column, span in sets:
+            name = quoted_name(self._shortened(column))
+            is_default = span[1] - span[0] == 1 and statement.upper(span[0]) == "DEFAULT"
+            assignments[name] = self._default(name) if is_default else text_of(span)
+        return assignments
+
+    def _default(self, name: str) -> str:
+        """The meaning of DEFAULT for a column; a field of a struct has no default."""
+        schema = self.resolved.table.handle.newest().snapshot.schema
+        try:
+            path = columns_path(schema, name, self.qualifier)
+        except UnknownColumn:
+            return "NULL"  # of a column that the statement adds; the verb refuses any other
+        field = schema.find(path[0])
+        return "NULL" if field is None or len(path) > 1 else default_text(self.context, field)
+
+    def _shortened(self, column: tuple[str, ...]) -> tuple[str, ...]:
+        """A column with the table's qualifier in the place of the table's whole name."""
+        parts = self.resolved.parts
+        size = len(parts)
+        same = [part.lower() for part in column[:size]] == [part.lower() for part in parts]
+        if self.alias is not None or size == 1 or len(column) <= size or not same:
+            return column
+        return column[size:] if self.qualifier is None else (self.qualifier, *column[size:])
 
 
-def explain_delete(asking: StatementContext, statement: Statement, asked: Delete, found: ResolvedTable) -> DataFrame:
-    with _deletion(asking, statement, asked, found) as (table, condition):
-        return answers.explained(asking.spark, table.plan.delete(condition))
+def default_text(context: StatementContext, f: Field) -> str:
+    """The meaning of DEFAULT for a column, as SQL."""
+    default = default_of(f)
+    if default is None:
+        return "NULL" if f.write_default is None else literal_text(f.write_default, f.type)
+    refuse_shadowed(context.spark, [default])
+    return default.sql
+
+
+def run_delete(context: StatementContext, command: Delete, resolved: ResolvedTable) -> DataFrame:
+    with _deletion(context, command, resolved) as (table, condition):
+        result = table.delete(condition, userMetadata=context.user_metadata)
+    return answers.deleted(context.spark, result)
+
+
+def explain_delete(context: StatementContext, command: Delete, resolved: ResolvedTable) -> DataFrame:
+    with _deletion(context, command, resolved) as (table, condition):
+        return answers.explained(context.spark, table.plan.delete(condition))
 
 
 @contextmanager
 def _deletion(
-    asking: StatementContext, statement: Statement, asked: Delete, found: ResolvedTable
+    context: StatementContext, command: Delete, resolved: ResolvedTable
 ) -> Iterator[tuple[Table, str | None]]:
-    """The table and what to delete from it."""
-    table = called(found, asked.alias)
-    with expressions(asking, statement, target_of(asked.table, asked.alias), table) as text_of:
-        yield table, None if asked.where is None else text_of(asked.where)
+    """The table, and the condition of the rows to delete."""
+    target = TargetTable(context, resolved, command.alias)
+    with target.expressions() as text_of:
+        yield target.table, None if command.where is None else text_of(command.where)
 
 
-def run_update(asking: StatementContext, statement: Statement, asked: Update, found: ResolvedTable) -> DataFrame:
-    with _setting(asking, statement, asked, found) as (table, condition, sets):
-        done = table.update(condition, sets, userMetadata=asking.user_metadata)
-    return answers.updated(asking.spark, done)
+def run_update(context: StatementContext, command: Update, resolved: ResolvedTable) -> DataFrame:
+    with _update(context, command, resolved) as (table, condition, sets):
+        result = table.update(condition, sets, userMetadata=context.user_metadata)
+    return answers.updated(context.spark, result)
 
 
-def explain_update(asking: StatementContext, statement: Statement, asked: Update, found: ResolvedTable) -> DataFrame:
-    with _setting(asking, statement, asked, found) as (table, condition, sets):
-        return answers.explained(asking.spark, table.plan.update(condition, sets))
+def explain_update(context: StatementContext, command: Update, resolved: ResolvedTable) -> DataFrame:
+    with _update(context, command, resolved) as (table, condition, sets):
+        return answers.explained(context.spark, table.plan.update(condition, sets))
 
 
 @contextmanager
-def _setting(
-    asking: StatementContext, statement: Statement, asked: Update, found: ResolvedTable
+def _update(
+    context: StatementContext, command: Update, resolved: ResolvedTable
 ) -> Iterator[tuple[Table, str | None, dict[str, str]]]:
-    """The table, which rows of it to change, and what to set."""
-    table = called(found, asked.alias)
-    with expressions(asking, statement, target_of(asked.table, asked.alias), table) as text_of:
-        condition = None if asked.where is None else text_of(asked.where)
-        yield table, condition, assigned(asking, statement, asked.table, asked.alias, asked.sets, table, text_of)
+    """The table, the condition of the rows to update, and their new values."""
+    target = TargetTable(context, resolved, command.alias)
+    with target.expressions() as text_of:
+        condition = None if command.where is None else text_of(command.where)
+        yield target.table, condition, target.assignments(command.sets, text_of)
 
 
-def run_truncate(asking: StatementContext, statement: Statement, asked: Truncate, found: ResolvedTable) -> DataFrame:
-    found.table.delete(userMetadata=asking.user_metadata)
-    return answers.nothing(asking.spark)
-
-
-def called(found: ResolvedTable, alias: str | None) -> Table:
-    """The table under the name that columns of it may be qualified by."""
-    if alias is None and path_of(found.parts) is not None:
-        return found.table
-    return found.table.alias(alias or found.parts[-1])
-
-
-def target_of(parts: tuple[str, ...], alias: str | None) -> Reference:
-    """The table of a statement, as something whose columns are named."""
-    return Reference((0, 0), parts, alias=alias)
-
-
-def default_text(asking: StatementContext, f: Field) -> str:
-    """What DEFAULT means for a column, as SQL that stands among the user's own."""
-    default = default_of(f)
-    if default is None:
-        return "NULL" if f.write_default is None else literal_text(f.write_default, f.type)
-    refuse_shadowed(asking.spark, [default])
-    return default.sql
-
-
-def assigned(
-    asking: StatementContext,
-    statement: Statement,
-    named: tuple[str, ...],
-    alias: str | None,
-    sets: Sequence[tuple[tuple[str, ...], Span]],
-    table: Table,
-    text_of: Callable[[Span], str],
-) -> dict[str, str]:
-    """Columns as the verbs take them, and their values; `named` and `alias` are what the statement calls the table."""
-    made = {}
-    for column, span in sets:
-        name = quoted_name(_less_qualified(column, named, table._alias) if alias is None else column)
-        default = span[1] - span[0] == 1 and statement.upper(span[0]) == "DEFAULT"
-        made[name] = _default(asking, name, table) if default else text_of(span)
-    return made
-
-
-def _default(asking: StatementContext, name: str, table: Table) -> str:
-    """What DEFAULT means for a column: a field inside of one has none."""
-    schema = table.handle.newest().snapshot.schema
-    try:
-        path = columns_path(schema, name, table._alias)
-    except UnknownColumn:
-        return "NULL"  # of a column that the statement adds; the verb refuses any other
-    field = schema.find(path[0])
-    return "NULL" if field is None or len(path) > 1 else default_text(asking, field)
-
-
-def _less_qualified(column: tuple[str, ...], named: tuple[str, ...], called: str | None) -> tuple[str, ...]:
-    """A column behind the whole name of its table, behind what the verbs call the table instead."""
-    size = len(named)
-    same = [part.lower() for part in column[:size]] == [part.lower() for part in named]
-    if size == 1 or len(column) <= size or not same:
-        return column
-    return column[size:] if called is None else (called, *column[size:])
+def run_truncate(context: StatementContext, command: Truncate, resolved: ResolvedTable) -> DataFrame:
+    resolved.table.delete(userMetadata=context.user_metadata)
+    return answers.nothing(context.spark)

@@ -1,8 +1,10 @@
-"""INSERT: rows of a query, fitted to the columns by their places or names, appended or put in the place of others.
+"""INSERT: appends the rows of a query, or replaces rows by them; columns match by position or by name.
 
-1. Values are converted to the types of their columns as ANSI casts do: one that does not fit raises, whatever the
+1. Values are cast to the types of their columns as in ANSI mode: a value that does not fit raises, whatever the
    session's settings.
-2. Columns that a statement leaves out get their defaults, or what generates them, or null.
+2. Columns that a statement leaves out get their default, their generated value, or null.
+3. An insert of several that share a FROM becomes a statement of its own: the WITH of the whole, the insert, the FROM of
+   the whole, and the insert's query. All other text stays.
 """
 
 from __future__ import annotations
@@ -23,12 +25,10 @@ from holdfast.schema.types import Field, Struct
 from holdfast.sql import answers
 from holdfast.sql.context import StatementContext
 from holdfast.sql.cursor import Cursor
-from holdfast.sql.query.references import Span
-from holdfast.sql.query.run import expressions, frame_of
+from holdfast.sql.query.run import query_frame
 from holdfast.sql.resolver import ResolvedTable
-from holdfast.sql.statements.dml import called, default_text, refuse_doubled, target_of
-from holdfast.sql.text import Edit, Statement
-from holdfast.table.delta import DeltaTable
+from holdfast.sql.statements.dml import TargetTable, default_text, refuse_doubled
+from holdfast.sql.text import Edit, Span, Statement
 
 _QUERY = ("SELECT", "WITH", "FROM", "VALUES", "TABLE")
 _NESTED = (spark.StructType, spark.ArrayType, spark.MapType, spark.VariantType)
@@ -46,13 +46,13 @@ class Insert:
     partition: Mapping[str, Span | None] = field(default_factory=dict)  # None: the query has the values
     replace_where: Span | None = None
     evolves: bool = False
-    given: Span | None = None  # the WITH before the statement
-    alias: str | None = None  # what REPLACE ON calls the table
+    with_span: Span | None = None  # the WITH before the statement
+    alias: str | None = None  # of the table, in REPLACE ON
     replace_using: tuple[str, ...] | None = None
     replace_on: Span | None = None
 
 
-def parse_insert(cursor: Cursor, given: Span | None = None) -> Insert:
+def parse_insert(cursor: Cursor, with_span: Span | None = None) -> Insert:
     cursor.expect("INSERT")
     evolves = cursor.take("WITH", "SCHEMA", "EVOLUTION")
     overwrite = cursor.take("OVERWRITE")
@@ -64,8 +64,8 @@ def parse_insert(cursor: Cursor, given: Span | None = None) -> Insert:
         cursor.take("INTO")
     cursor.take("TABLE")
     table = cursor.table()
-    is_called = cursor.sees("AS") or (cursor.upper(1) in ("REPLACE", "BY") and not cursor.sees("BY"))
-    alias = cursor.alias() if is_called else None
+    has_alias = cursor.sees("AS") or (cursor.upper(1) in ("REPLACE", "BY") and not cursor.sees("BY"))
+    alias = cursor.alias() if has_alias else None
     partition = _partition(cursor) if cursor.take("PARTITION") else {}
     if cursor.take("IF", "NOT", "EXISTS"):
         raise Unsupported("INSERT ... IF NOT EXISTS is not done for Delta tables: leave it out")
@@ -73,85 +73,109 @@ def parse_insert(cursor: Cursor, given: Span | None = None) -> Insert:
     columns = None
     if cursor.sees("(") and not cursor.begins_query():
         columns = tuple(".".join(path) for path in cursor.names_in(cursor.group()))
-    asked = Insert(table, (0, 0), overwrite, columns, by_name, partition, None, evolves, given, alias)
+    command = Insert(table, (0, 0), overwrite, columns, by_name, partition, None, evolves, with_span, alias)
     if cursor.take("REPLACE", "USING"):
-        asked = replace(asked, replace_using=tuple(".".join(path) for path in cursor.names_in(cursor.group())))
+        command = replace(command, replace_using=tuple(".".join(path) for path in cursor.names_in(cursor.group())))
     elif cursor.take("REPLACE", "ON"):
-        asked = replace(asked, replace_on=_condition(cursor))
+        command = replace(command, replace_on=_condition(cursor))
     elif cursor.take("REPLACE"):
         cursor.expect("WHERE")
-        asked = replace(asked, replace_where=cursor.until(*_QUERY))
-    matches = asked.replace_using is not None or asked.replace_on is not None
+        command = replace(command, replace_where=cursor.until(*_QUERY))
+    matches = command.replace_using is not None or command.replace_on is not None
     if (matches and (overwrite or partition)) or (alias is not None and not matches):
         raise cursor.wrong("a name for the table goes with INSERT INTO t ... REPLACE ON, and that with no partition")
     if not cursor.begins_query():
         raise cursor.wrong("a query is expected")
-    if asked.replace_on is not None and cursor.sees("("):
-        asked = replace(asked, query=cursor.group())
-        cursor.alias()  # what qualifies columns in the condition and is not the table is the query
+    if command.replace_on is not None and cursor.sees("("):
+        command = replace(command, query=cursor.group())
+        cursor.alias()  # any other qualifier in the condition means the query
         cursor.end()
-        return asked
-    return replace(asked, query=cursor.rest())
+        return command
+    return replace(command, query=cursor.rest())
 
 
 def _condition(cursor: Cursor) -> Span:
-    """The condition of REPLACE ON: up to a query, which may be in brackets at the end and have a name there."""
-    begun = cursor.at
+    """Read the condition of REPLACE ON, up to the query, which may be in brackets with an alias."""
+    begin = cursor.at
     while not cursor.is_over and cursor.upper() not in _QUERY:
         after = Cursor(cursor.statement, cursor.statement.after(cursor.at), cursor.last)
-        if cursor.sees("(") and cursor.begins_query() and cursor.at > begun:
+        if cursor.sees("(") and cursor.begins_query() and cursor.at > begin:
             after.alias()
             if after.is_over:
                 break
         cursor.at = cursor.statement.after(cursor.at)
-    if cursor.at == begun:
+    if cursor.at == begin:
         raise cursor.wrong("a condition is expected")
-    return begun, cursor.at
+    return begin, cursor.at
 
 
-def run_insert(asking: StatementContext, statement: Statement, asked: Insert, found: ResolvedTable) -> DataFrame:
-    table, said = found.table, asking.user_metadata
-    snapshot = table.handle.newest().snapshot
-    places = _places(asked, snapshot.schema)
-    defaults = _defaults(asking, statement, asked.query, places)
-    rows = frame_of(asking, statement, asked.query, asked.given, defaults)
-    if asked.replace_on is not None and places is not None:
-        _refuse_renamed(rows.columns, places)
-    evolves = asked.evolves or asking.evolves
-    with expressions(asking, statement, target_of(asked.table, asked.alias)) as text_of:
-        static = {name: text_of(span) for name, span in asked.partition.items() if span is not None}
-        where = None if asked.replace_where is None else text_of(asked.replace_where)
-        rows = _fitted(asking, rows, asked, places, static, snapshot.schema, evolves=evolves)
-        if where is None and asked.overwrite and static:
-            where = " AND ".join(
-                f"{quoted(name)} <=> {_typed(text, name, snapshot.schema)}" for name, text in static.items()
+def split_inserts(statement: Statement) -> Sequence[tuple[tuple[str, ...], str]]:
+    """The table and the text of each insert of FROM ... INSERT ... SELECT ...; empty for any other statement."""
+    begin = 0
+    while begin < len(statement.words) and statement.upper(begin) not in ("SELECT", "FROM", "INSERT", "VALUES"):
+        begin = statement.after(begin)
+    starts = _insert_starts(statement, begin) if statement.upper(begin) == "FROM" else []
+    markers = [at for at, word in enumerate(statement.words) if word.upper == "?"]
+    if starts and markers and (len(starts) > 1 or markers[0] < starts[0]):
+        raise Unsupported("inserts that share a FROM take parameters by name, as :name, and not as ?")
+    inserts = []
+    for first, last in zip(starts, (*starts[1:], len(statement.words)), strict=False):
+        command = parse_insert(Cursor(statement, first, last))
+        head, query = statement.slice(first, command.query[0]), statement.slice(*command.query)
+        texts = (statement.slice(0, begin), head, statement.slice(begin, starts[0]), query)
+        inserts.append((command.table, " ".join(filter(None, texts))))
+    return inserts
+
+
+def _insert_starts(statement: Statement, at: int) -> list[int]:
+    """The words outside of brackets where inserts begin."""
+    starts = []
+    while at < len(statement.words):
+        if statement.upper(at) == "INSERT" and statement.upper(at + 1) in ("INTO", "OVERWRITE"):
+            starts.append(at)
+        at = statement.after(at)
+    return starts
+
+
+def run_insert(context: StatementContext, command: Insert, resolved: ResolvedTable) -> DataFrame:
+    table, user_metadata = resolved.table, context.user_metadata
+    schema = table.handle.newest().snapshot.schema
+    fields = _fields(command, schema)
+    defaults = _defaults(context, command.query, fields)
+    rows = query_frame(context, command.query, command.with_span, defaults)
+    if command.replace_on is not None and fields is not None:
+        _refuse_renamed(rows.columns, fields)
+    evolves = command.evolves or context.evolves
+    target = TargetTable(context, resolved, command.alias)
+    with target.expressions(changes_rows=False) as text_of:
+        static = {name: text_of(span) for name, span in command.partition.items() if span is not None}
+        where = None if command.replace_where is None else text_of(command.replace_where)
+        rows = _fitted(context, rows, command, fields, static, schema, evolves=evolves)
+        if where is None and command.overwrite and static:
+            where = " AND ".join(f"{quoted(name)} <=> {_typed(text, name, schema)}" for name, text in static.items())
+        if command.replace_using is not None or command.replace_on is not None:
+            delta = resolved.delta("REPLACE USING and ON")
+            (delta if target.qualifier is None else delta.alias(target.qualifier)).overwrite(
+                rows,
+                replaceUsing=command.replace_using,
+                replaceOn=None if command.replace_on is None else text_of(command.replace_on),
+                mergeSchema=evolves,
+                userMetadata=user_metadata,
             )
-        if asked.replace_using is not None or asked.replace_on is not None:
-            on = None if asked.replace_on is None else text_of(asked.replace_on)
-            _replace_matched(found, asked, rows, on, evolves=evolves, said=said)
-        elif asked.overwrite or where is not None:
-            dynamic = where is None and table._is_partitioned() and _is_dynamic(asking)
+        elif command.overwrite or where is not None:
+            dynamic = where is None and table._is_partitioned() and _is_dynamic(context)
             mode = "dynamic" if dynamic else "static"
             table.overwrite(
-                rows, replaceWhere=where, partitionOverwriteMode=mode, mergeSchema=evolves, userMetadata=said
+                rows, replaceWhere=where, partitionOverwriteMode=mode, mergeSchema=evolves, userMetadata=user_metadata
             )
         else:
-            table.append(rows, mergeSchema=evolves, userMetadata=said)
-    return answers.nothing(asking.spark)
+            table.append(rows, mergeSchema=evolves, userMetadata=user_metadata)
+    return answers.nothing(context.spark)
 
 
-def _replace_matched(
-    found: ResolvedTable, asked: Insert, rows: DataFrame, on: str | None, *, evolves: bool, said: str | None
-) -> None:
-    found.delta("REPLACE USING and ON")
-    table = called(found, asked.alias)
-    assert isinstance(table, DeltaTable), "an alias of a Delta table is one"
-    table.overwrite(rows, replaceUsing=asked.replace_using, replaceOn=on, mergeSchema=evolves, userMetadata=said)
-
-
-def _refuse_renamed(given: Sequence[str], places: Sequence[Field]) -> None:
-    """Refuse columns that the condition would call otherwise than the table does."""
-    for name, f in zip(given, places, strict=False):
+def _refuse_renamed(names: Sequence[str], fields: Sequence[Field]) -> None:
+    """Refuse columns of the query that have other names than the columns of the table that they fill."""
+    for name, f in zip(names, fields, strict=False):
         if name.lower() != f.name.lower():
             raise Unsupported(
                 f"the column {name} of the query is for {f.name}: with REPLACE ON, name columns of the query as the "
@@ -160,71 +184,72 @@ def _refuse_renamed(given: Sequence[str], places: Sequence[Field]) -> None:
 
 
 def _partition(cursor: Cursor) -> dict[str, Span | None]:
-    found: dict[str, Span | None] = {}
-    for each in cursor.listed(cursor.group()):
-        name = each.identifier()
-        found[name] = each.until() if each.take("=") else None
-        each.end()
-    return found
+    values: dict[str, Span | None] = {}
+    for item in cursor.listed(cursor.group()):
+        name = item.identifier()
+        values[name] = item.until() if item.take("=") else None
+        item.end()
+    return values
 
 
-def _is_dynamic(asking: StatementContext) -> bool:
-    return asking.setting("spark.sql.sources.partitionOverwriteMode", "static") == "dynamic"
+def _is_dynamic(context: StatementContext) -> bool:
+    return context.setting("spark.sql.sources.partitionOverwriteMode", "static") == "dynamic"
 
 
-def _places(asked: Insert, schema: Struct) -> list[Field] | None:
-    """The columns that values are for, in the order of the query; None where their names say so."""
-    refuse_doubled([(name,) for name in (*asked.partition, *(asked.columns or ()))], "COLUMN_ALREADY_EXISTS")
-    for name in (*asked.partition, *(asked.columns or ())):
+def _fields(command: Insert, schema: Struct) -> list[Field] | None:
+    """The columns to fill, in the order of the query; None where the query's columns match by name."""
+    refuse_doubled([(name,) for name in (*command.partition, *(command.columns or ()))], "COLUMN_ALREADY_EXISTS")
+    for name in (*command.partition, *(command.columns or ())):
         if schema.find(name) is None:
             raise UnknownColumn(f"the table has no column {name!r}; it has {', '.join(schema.names[:20])}", column=name)
-    if asked.by_name:
+    if command.by_name:
         return None
-    if asked.columns is not None:
-        return [f for f in map(schema.find, asked.columns) if f is not None]
-    static = {name.lower() for name, span in asked.partition.items() if span is not None}
+    if command.columns is not None:
+        return [f for f in map(schema.find, command.columns) if f is not None]
+    static = {name.lower() for name, span in command.partition.items() if span is not None}
     return [f for f in schema.fields if f.name.lower() not in static]
 
 
 def _fitted(
-    asking: StatementContext,
+    context: StatementContext,
     rows: DataFrame,
-    asked: Insert,
-    places: Sequence[Field] | None,
+    command: Insert,
+    fields: Sequence[Field] | None,
     static: Mapping[str, str],
     schema: Struct,
     *,
     evolves: bool,
 ) -> DataFrame:
-    """The rows with the names and types of the columns they are for."""
-    if places is not None:
-        names = _names(rows.columns, places, is_listed=asked.columns is not None, evolves=evolves)
+    """The rows with the names and types of the columns that they fill."""
+    if fields is not None:
+        names = _names(rows.columns, fields, is_listed=command.columns is not None, evolves=evolves)
         rows = rows.toDF(*names)
     for name, text in static.items():
         rows = rows.withColumn(name, F.expr(text))
-    wanted = {f.name.lower(): f.dataType for f in spark_struct(schema.fields)}
-    ansi = asking.setting("spark.sql.ansi.enabled", "true") == "true"
+    types = {f.name.lower(): f.dataType for f in spark_struct(schema.fields)}
+    ansi = context.setting("spark.sql.ansi.enabled", "true") == "true"
     columns = []
     for f in rows.schema.fields:
-        to = wanted.get(f.name.lower())
+        to = types.get(f.name.lower())
         column = F.col(quoted(f.name))
         is_nested = isinstance(f.dataType, _NESTED) or isinstance(to, _NESTED)
-        if to is None or f.dataType == to or (is_nested and (asked.by_name or not _is_alike(f.dataType, to))):
+        if to is None or f.dataType == to or (is_nested and (command.by_name or not _is_alike(f.dataType, to))):
             columns.append(column)
         else:
             columns.append(_converted(column, f.dataType, to, ansi=ansi or is_nested).alias(f.name))
     return rows.select(*columns)
 
 
-def _names(given: Sequence[str], places: Sequence[Field], *, is_listed: bool, evolves: bool) -> list[str]:
-    fewer = places[len(given) :]
-    if len(given) > len(places) and evolves and not is_listed:
-        return [*(f.name for f in places), *given[len(places) :]]
-    if len(given) > len(places) or (fewer and (is_listed or not all(map(_fills_itself, fewer)))):
-        told = ", ".join(f.name for f in places)
-        wrong = Invalid(f"the query gives {len(given)} columns, and {len(places)} are to be filled ({told})")
+def _names(names: Sequence[str], fields: Sequence[Field], *, is_listed: bool, evolves: bool) -> list[str]:
+    """The names of the columns that the query's columns fill."""
+    unfilled = fields[len(names) :]
+    if len(names) > len(fields) and evolves and not is_listed:
+        return [*(f.name for f in fields), *names[len(fields) :]]
+    if len(names) > len(fields) or (unfilled and (is_listed or not all(map(_fills_itself, unfilled)))):
+        to_fill = ", ".join(f.name for f in fields)
+        wrong = Invalid(f"the query gives {len(names)} columns, and {len(fields)} are to be filled ({to_fill})")
         raise wrong.named("DELTA_INSERT_COLUMN_ARITY_MISMATCH")
-    return [f.name for f in places[: len(given)]]
+    return [f.name for f in fields[: len(names)]]
 
 
 def _fills_itself(f: Field) -> bool:
@@ -233,7 +258,7 @@ def _fills_itself(f: Field) -> bool:
 
 
 def _is_alike(a: spark.DataType, b: spark.DataType) -> bool:
-    """Whether nested types have the same shape, so that one is cast to the other part by part."""
+    """Whether nested types have the same structure, so that one can be cast to the other part by part."""
     match a, b:
         case spark.StructType(), spark.StructType():
             return len(a) == len(b) and all(_is_alike(x.dataType, y.dataType) for x, y in zip(a, b, strict=True))
@@ -245,8 +270,8 @@ def _is_alike(a: spark.DataType, b: spark.DataType) -> bool:
             return isinstance(a, spark.NullType) or not (isinstance(a, _NESTED) or isinstance(b, _NESTED))
 
 
-def _converted(column: Column, given: spark.DataType, to: spark.DataType, *, ansi: bool) -> Column:
-    if ansi or isinstance(given, spark.NullType):
+def _converted(column: Column, type_: spark.DataType, to: spark.DataType, *, ansi: bool) -> Column:
+    if ansi or isinstance(type_, spark.NullType):
         return column.cast(to)
     tried = column.try_cast(to)
     wrong = F.concat(F.lit("a value cannot be cast to "), F.lit(f"{to.simpleString()}: "), column.cast("string"))
@@ -254,10 +279,10 @@ def _converted(column: Column, given: spark.DataType, to: spark.DataType, *, ans
 
 
 def _typed(text: str, name: str, schema: Struct) -> str:
-    """A value of a partition as a literal of the column's type, so that it says which files go."""
-    found = schema.find(name)
-    assert found is not None, "columns of a partition were looked up"
-    kind = spark_struct([found]).fields[0].dataType
+    """The value of a partition as a literal of the column's type, so that it prunes files."""
+    f = schema.find(name)
+    assert f is not None, "columns of a partition were looked up"
+    kind = spark_struct([f]).fields[0].dataType
     if isinstance(kind, spark.DateType | spark.TimestampType) and text.startswith("'"):
         return f"{kind.simpleString().upper()} {text}"
     if isinstance(kind, spark.NumericType) and text.startswith("'"):
@@ -267,18 +292,16 @@ def _typed(text: str, name: str, schema: Struct) -> str:
     return text
 
 
-def _defaults(
-    asking: StatementContext, statement: Statement, query: Span, places: Sequence[Field] | None
-) -> list[Edit]:
-    """DEFAULT in rows of VALUES, as what it means for the column in its place."""
-    if statement.upper(query[0]) != "VALUES" or places is None:
+def _defaults(context: StatementContext, query: Span, fields: Sequence[Field] | None) -> list[Edit]:
+    """Edits that replace DEFAULT in rows of VALUES by the default of its column."""
+    statement = context.statement
+    if statement.upper(query[0]) != "VALUES" or fields is None:
         return []
     edits: list[Edit] = []
-    cursor = Cursor(statement, query[0] + 1, query[1])
-    for row in cursor.listed((query[0] + 1, query[1])):
+    for row in Cursor(statement).listed((query[0] + 1, query[1])):
         values = row.listed(row.group()) if row.sees("(") else [row]
-        for f, value in zip(places, values, strict=False):
-            word = statement.words[value.at] if not value.is_over else None
-            if word is not None and word.upper == "DEFAULT" and value.last - value.at == 1:
-                edits.append(Edit(word.start, word.end, default_text(asking, f)))
+        for f, value in zip(fields, values, strict=False):
+            if value.sees("DEFAULT") and value.last - value.at == 1:
+                word = statement.words[value.at]
+                edits.append(Edit(word.start, word.end, default_text(context, f)))
     return edits

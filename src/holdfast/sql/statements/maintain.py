@@ -1,4 +1,4 @@
-"""OPTIMIZE, VACUUM, RESTORE, REORG, GENERATE, CONVERT TO DELTA, and what Spark asks of any table: REFRESH, ANALYZE."""
+"""Maintenance statements: OPTIMIZE, VACUUM, RESTORE, REORG, GENERATE, CONVERT TO DELTA, REFRESH and ANALYZE."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from holdfast.errors import Invalid, NotATable, Unsupported
 from holdfast.sql import answers
 from holdfast.sql.context import StatementContext
 from holdfast.sql.cursor import Cursor
-from holdfast.sql.query.references import Span
-from holdfast.sql.query.run import expressions
 from holdfast.sql.resolver import ResolvedTable
 from holdfast.sql.statements.create_parse import parse_column
-from holdfast.sql.statements.dml import target_of
-from holdfast.sql.text import Statement
+from holdfast.sql.statements.dml import TargetTable
+from holdfast.sql.text import Span
 from holdfast.table.delta import DeltaTable
 from holdfast.verbs.stream.follow import nullable
 
@@ -78,7 +76,7 @@ class Convert:
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """REFRESH TABLE t: a table is read anew for every statement, so there is nothing to do."""
+    """REFRESH TABLE t, which does nothing: every statement reads the newest version."""
 
     table: tuple[str, ...]
 
@@ -102,9 +100,8 @@ def parse_vacuum(cursor: Cursor) -> Vacuum:
         if cursor.take("LITE"):
             lite = True
         elif cursor.take("RETAIN"):
-            begun, end = cursor.until("HOURS", "HOUR")
             try:
-                retain = float(cursor.statement.slice(begun, end))
+                retain = float(cursor.statement.slice(*cursor.until("HOURS", "HOUR")))
             except ValueError:
                 raise cursor.wrong("a number of hours is expected") from None
             cursor.at += 1
@@ -182,63 +179,63 @@ def parse_analyze(cursor: Cursor) -> Refresh:
     raise Unsupported("ANALYZE TABLE is not done: statistics of a Delta table are written with its files")
 
 
-def run_optimize(asking: StatementContext, statement: Statement, asked: Optimize, found: ResolvedTable) -> DataFrame:
-    builder = found.table.optimize(full=asked.full)
-    with expressions(asking, statement, target_of(asked.table, None)) as text_of:
-        if asked.where is not None:
-            builder = builder.where(text_of(asked.where))
-        if asked.z_order:
-            done = builder.executeZOrderBy(*(".".join(path) for path in asked.z_order))
+def run_optimize(context: StatementContext, command: Optimize, resolved: ResolvedTable) -> DataFrame:
+    builder = resolved.table.optimize(full=command.full)
+    with TargetTable(context, resolved).expressions(changes_rows=False) as text_of:
+        if command.where is not None:
+            builder = builder.where(text_of(command.where))
+        if command.z_order:
+            result = builder.executeZOrderBy(*(".".join(path) for path in command.z_order))
         else:
-            done = builder.executeCompaction()
-    return answers.optimized(asking.spark, done, place_of(found))
+            result = builder.executeCompaction()
+    return answers.optimized(context.spark, result, place_of(resolved))
 
 
-def run_vacuum(asking: StatementContext, statement: Statement, asked: Vacuum, found: ResolvedTable) -> DataFrame:
-    table = found.delta("VACUUM")
-    enforced = asking.setting(_CHECK, "true") == "true"
-    done = table.vacuum(asked.retain, dryRun=asked.dry_run, lite=asked.lite, enforceRetention=enforced)
-    return answers.vacuumed(asking.spark, done, place_of(found))
+def run_vacuum(context: StatementContext, command: Vacuum, resolved: ResolvedTable) -> DataFrame:
+    table = resolved.delta("VACUUM")
+    enforced = context.setting(_CHECK, "true") == "true"
+    result = table.vacuum(command.retain, dryRun=command.dry_run, lite=command.lite, enforceRetention=enforced)
+    return answers.vacuumed(context.spark, result, place_of(resolved))
 
 
-def run_restore(asking: StatementContext, statement: Statement, asked: Restore, found: ResolvedTable) -> DataFrame:
-    table = found.table
-    if not asked.is_version:
-        done = table.restoreToTimestamp(asking.timestamp(statement, asked.point))
+def run_restore(context: StatementContext, command: Restore, resolved: ResolvedTable) -> DataFrame:
+    table = resolved.table
+    if not command.is_version:
+        result = table.restoreToTimestamp(context.timestamp(command.point))
     else:
-        version = asking.version(statement, asked.point)
+        version = context.version(command.point)
         if isinstance(version, int):
-            done = table.restoreToVersion(version)
+            result = table.restoreToVersion(version)
         elif isinstance(table, DeltaTable):
             pins = table.pins()
             if version not in pins:
-                raise Invalid(f"no version of {found.name} is pinned as {version!r}: give its number")
-            done = table.restoreToVersion(pins[version])
+                raise Invalid(f"no version of {resolved.name} is pinned as {version!r}: give its number")
+            result = table.restoreToVersion(pins[version])
         else:
-            done = table.restoreToVersion(version)
-    return answers.restored(asking.spark, done)
+            result = table.restoreToVersion(version)
+    return answers.restored(context.spark, result)
 
 
-def run_reorg(asking: StatementContext, statement: Statement, asked: Reorg, found: ResolvedTable) -> DataFrame:
-    return answers.optimized(asking.spark, found.table.purge(), place_of(found))
+def run_reorg(context: StatementContext, command: Reorg, resolved: ResolvedTable) -> DataFrame:
+    return answers.optimized(context.spark, resolved.table.purge(), place_of(resolved))
 
 
-def run_generate(asking: StatementContext, statement: Statement, asked: Generate, found: ResolvedTable) -> DataFrame:
-    found.delta("GENERATE").generate(asked.mode)
-    return answers.nothing(asking.spark)
+def run_generate(context: StatementContext, command: Generate, resolved: ResolvedTable) -> DataFrame:
+    resolved.delta("GENERATE").generate(command.mode)
+    return answers.nothing(context.spark)
 
 
-def run_refresh(asking: StatementContext, statement: Statement, asked: Refresh, found: ResolvedTable) -> DataFrame:
-    return answers.nothing(asking.spark)
+def run_refresh(context: StatementContext, command: Refresh, resolved: ResolvedTable) -> DataFrame:
+    return answers.nothing(context.spark)
 
 
-def run_convert(asking: StatementContext, asked: Convert) -> DataFrame:
-    """Make a Delta table of Parquet files, at a path or of a table in the catalog, which then is one of ours."""
-    spark, parts = asking.spark, asked.source
+def run_convert(context: StatementContext, command: Convert) -> DataFrame:
+    """Make a Delta table of the Parquet files at a path, or of a table in the catalog."""
+    spark, parts = context.spark, command.source
     if len(parts) == 2 and parts[0].lower() in ("parquet", "delta", "iceberg"):
         if parts[0].lower() != "delta":
             DeltaTable.convertToDelta(
-                spark, f"{parts[0]}.`{parts[1]}`", asked.partitions, properties=asking.table_defaults
+                spark, f"{parts[0]}.`{parts[1]}`", command.partitions, properties=context.table_defaults
             )
         return answers.nothing(spark)
     name, entry = ".".join(parts), find(spark, parts)
@@ -251,7 +248,7 @@ def run_convert(asking: StatementContext, asked: Convert) -> DataFrame:
         )
     if not entry.is_delta:
         table = DeltaTable.convertToDelta(
-            spark, f"{entry.provider}.`{entry.location}`", asked.partitions, properties=asking.table_defaults
+            spark, f"{entry.provider}.`{entry.location}`", command.partitions, properties=context.table_defaults
         )
         forget(spark, parts)
         schema = spark_struct(nullable(table.handle.newest().snapshot.schema).fields)
@@ -259,6 +256,6 @@ def run_convert(asking: StatementContext, asked: Convert) -> DataFrame:
     return answers.nothing(spark)
 
 
-def place_of(found: ResolvedTable) -> str:
-    """Where a table is, as Spark spells it."""
-    return found.table.handle.newest().snapshot.location.spark_uri("").rstrip("/")
+def place_of(resolved: ResolvedTable) -> str:
+    """The location of a table, as Spark spells it."""
+    return resolved.table.handle.newest().snapshot.location.spark_uri("").rstrip("/")

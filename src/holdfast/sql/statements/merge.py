@@ -1,8 +1,8 @@
-"""MERGE INTO: the clauses of the text, handed to the merge builder in their order."""
+"""MERGE INTO, by way of the merge builder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -13,26 +13,24 @@ from holdfast.schema.constraints import quoted
 from holdfast.sql import answers
 from holdfast.sql.context import StatementContext
 from holdfast.sql.cursor import Cursor
-from holdfast.sql.query.references import Span
-from holdfast.sql.query.run import expressions, relation_frame
-from holdfast.sql.query.walk import relation_of
-from holdfast.sql.resolver import ResolvedTable, Table
-from holdfast.sql.statements.dml import assigned, called, parse_sets, refuse_doubled, target_of
-from holdfast.sql.text import Statement
+from holdfast.sql.query.run import relation_frame
+from holdfast.sql.resolver import ResolvedTable
+from holdfast.sql.statements.dml import TargetTable, parse_sets, refuse_doubled
+from holdfast.sql.text import Span
 from holdfast.verbs.dml.merge import DeltaMergeBuilder
 
-MATCHED, NEW, ALONE = "MATCHED", "NOT MATCHED", "NOT MATCHED BY SOURCE"
+MATCHED, NOT_MATCHED, BY_SOURCE = "MATCHED", "NOT MATCHED", "NOT MATCHED BY SOURCE"
 
 
 @dataclass(frozen=True, slots=True)
 class MergeClause:
-    """WHEN ... THEN ...; no columns set is a star, unless it deletes."""
+    """WHEN ... THEN ...; an update or insert without `sets` is a star."""
 
     kind: str
     condition: Span | None
     deletes: bool = False
     sets: tuple[tuple[tuple[str, ...], Span], ...] = ()
-    left_out: tuple[str, ...] = ()  # columns that a star does without
+    left_out: tuple[str, ...] = ()  # the columns in EXCEPT after a star
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +43,10 @@ class Merge:
     on: Span
     clauses: tuple[MergeClause, ...]
     evolves: bool = False
-    given: Span | None = None  # the WITH before the statement
+    with_span: Span | None = None  # the WITH before the statement
 
 
-def parse_merge(cursor: Cursor, given: Span | None = None) -> Merge:
+def parse_merge(cursor: Cursor, with_span: Span | None = None) -> Merge:
     cursor.expect("MERGE")
     evolves = cursor.take("WITH", "SCHEMA", "EVOLUTION")
     cursor.expect("INTO")
@@ -63,42 +61,50 @@ def parse_merge(cursor: Cursor, given: Span | None = None) -> Merge:
     cursor.end()
     if not clauses:
         raise cursor.wrong("at least one WHEN is expected", "MERGE_WITHOUT_WHEN")
-    return Merge(table, alias, source, on, tuple(clauses), evolves, given)
+    return Merge(table, alias, source, on, tuple(clauses), evolves, with_span)
 
 
-def run_merge(asking: StatementContext, statement: Statement, asked: Merge, found: ResolvedTable) -> DataFrame:
-    with _merging(asking, statement, asked, found) as builder:
-        done = builder.execute()
-    return answers.merged(asking.spark, done)
+def run_merge(context: StatementContext, command: Merge, resolved: ResolvedTable) -> DataFrame:
+    with _builder(context, command, resolved) as builder:
+        result = builder.execute()
+    return answers.merged(context.spark, result)
 
 
-def explain_merge(asking: StatementContext, statement: Statement, asked: Merge, found: ResolvedTable) -> DataFrame:
-    with _merging(asking, statement, asked, found) as builder:
-        return answers.explained(asking.spark, builder.plan())
+def explain_merge(context: StatementContext, command: Merge, resolved: ResolvedTable) -> DataFrame:
+    with _builder(context, command, resolved) as builder:
+        return answers.explained(context.spark, builder.plan())
 
 
 @contextmanager
-def _merging(
-    asking: StatementContext, statement: Statement, asked: Merge, found: ResolvedTable
-) -> Iterator[DeltaMergeBuilder]:
-    """The merge that a statement asks for."""
-    table = called(found, asked.alias)
-    source = relation_frame(asking, statement, asked.source, asked.given)
-    relation = relation_of(statement, asked.source).blocks[-1].relations[0]
-    with expressions(asking, statement, target_of(asked.table, asked.alias), table) as text_of:
-        builder = table.merge(source, text_of(asked.on), userMetadata=asking.user_metadata)._refusing_as_delta_spark()
-        if asked.evolves or asking.evolves:
+def _builder(context: StatementContext, command: Merge, resolved: ResolvedTable) -> Iterator[DeltaMergeBuilder]:
+    """The merge builder with the clauses of a statement."""
+    target = TargetTable(context, resolved, command.alias)
+    source, qualifier = relation_frame(context, command.source, command.with_span)
+    with target.expressions() as text_of:
+        builder = target.table.merge(source, text_of(command.on), userMetadata=context.user_metadata)
+        builder = builder.refusing_as_delta_spark()
+        if command.evolves or context.evolves:
             builder = builder.withSchemaEvolution()
-        for clause in asked.clauses:
+        for clause in command.clauses:
             condition = None if clause.condition is None else text_of(clause.condition)
-            sets = _sets(asking, clause, statement, asked, table, source.columns, relation.called, text_of)
-            builder = _added(builder, clause, condition, sets)
+            sets = target.assignments(clause.sets, text_of) if clause.sets else None
+            if clause.left_out:
+                sets = _star_without(clause.left_out, source.columns, qualifier)
+            builder = _with_clause(builder, clause, condition, sets)
         yield builder
 
 
-def _added(
+def _star_without(left_out: Sequence[str], columns: Sequence[str], qualifier: str | None) -> dict[str, str]:
+    """The assignments of a star with EXCEPT."""
+    without = {name.lower() for name in left_out}
+    prefix = "" if qualifier is None else f"{quoted(qualifier)}."
+    return {quoted(name): f"{prefix}{quoted(name)}" for name in columns if name.lower() not in without}
+
+
+def _with_clause(
     builder: DeltaMergeBuilder, clause: MergeClause, condition: str | None, sets: dict[str, str] | None
 ) -> DeltaMergeBuilder:
+    """Add a clause to the builder; `sets` is None for a star."""
     match clause.kind, clause.deletes:
         case "MATCHED", True:
             return builder.whenMatchedDelete(condition)
@@ -116,40 +122,20 @@ def _added(
             return builder.whenNotMatchedInsert(condition, sets)
 
 
-def _sets(
-    asking: StatementContext,
-    clause: MergeClause,
-    statement: Statement,
-    asked: Merge,
-    table: Table,
-    columns: list[str],
-    source: str | None,
-    text_of: Callable[[Span], str],
-) -> dict[str, str] | None:
-    """What a clause sets; None for a star."""
-    if clause.left_out:
-        without = {name.lower() for name in clause.left_out}
-        prefix = "" if source is None else f"{quoted(source)}."
-        return {quoted(name): f"{prefix}{quoted(name)}" for name in columns if name.lower() not in without}
-    if not clause.sets:
-        return None
-    return assigned(asking, statement, asked.table, asked.alias, clause.sets, table, text_of)
-
-
 def _clause(cursor: Cursor) -> MergeClause:
     kind = MATCHED
     if cursor.take("NOT", "MATCHED"):
-        kind = ALONE if cursor.take("BY", "SOURCE") else NEW
+        kind = BY_SOURCE if cursor.take("BY", "SOURCE") else NOT_MATCHED
         cursor.take("BY", "TARGET")
     else:
         cursor.expect("MATCHED")
     condition = cursor.until("THEN") if cursor.take("AND") else None
     cursor.expect("THEN")
     if cursor.take("DELETE"):
-        if kind == NEW:
+        if kind == NOT_MATCHED:
             raise cursor.wrong("rows of the source that match nothing can only be inserted")
         return MergeClause(kind, condition, deletes=True)
-    if kind == NEW:
+    if kind == NOT_MATCHED:
         return _insert(cursor, condition)
     cursor.expect("UPDATE", "SET")
     if cursor.take("*"):
@@ -160,14 +146,14 @@ def _clause(cursor: Cursor) -> MergeClause:
 def _insert(cursor: Cursor, condition: Span | None) -> MergeClause:
     cursor.expect("INSERT")
     if cursor.take("*"):
-        return MergeClause(NEW, condition, left_out=_left_out(cursor))
+        return MergeClause(NOT_MATCHED, condition, left_out=_left_out(cursor))
     columns = cursor.names_in(cursor.group())
     cursor.expect("VALUES")
-    values = [each.until() for each in cursor.listed(cursor.group())]
+    values = [item.until() for item in cursor.listed(cursor.group())]
     refuse_doubled(columns, "DELTA_DUPLICATE_COLUMN_ON_INSERT")
     if len(columns) != len(values):
         raise Invalid(f"INSERT names {len(columns)} columns and gives {len(values)} values: give one for each")
-    return MergeClause(NEW, condition, sets=tuple(zip(columns, values, strict=True)))
+    return MergeClause(NOT_MATCHED, condition, sets=tuple(zip(columns, values, strict=True)))
 
 
 def _left_out(cursor: Cursor) -> tuple[str, ...]:

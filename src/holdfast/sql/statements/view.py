@@ -1,11 +1,10 @@
-"""CREATE VIEW over our tables: temporary views are read anew each time they are named. Permanent ones Spark keeps, see
-`sql.stored`.
+"""CREATE VIEW over our tables; `query.stored_views` reads permanent ones.
 
-Spark keeps the text of a view and reads it each time. A view over our tables is kept both ways: as a frame under its
-name, for whoever asks Spark for it, and as text here, so that statements see the newest rows and leave out files.
+A temporary view over our tables is kept twice: in Spark's catalog as a frame, for whoever reads it through Spark, and
+in the resolver as text, so that statements read the newest rows and prune files.
 
-1. A view that is all of a table is that table: with `_metadata`.
-2. Conditions on any other count for its query as if they stood around it.
+1. A view that is a whole table, `SELECT * FROM t`, reads as that table, with `_metadata`.
+2. Conditions on any other view are pushed down into its query.
 """
 
 from __future__ import annotations
@@ -15,19 +14,17 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
-from holdfast.engines.spark.types import spark_to_struct
-from holdfast.errors import TableError
 from holdfast.schema.types import Struct
 from holdfast.sql import answers
 from holdfast.sql.context import StatementContext
 from holdfast.sql.cursor import Cursor
 from holdfast.sql.query.conjuncts import conditions_in
-from holdfast.sql.query.references import Reference, Span
-from holdfast.sql.query.run import replaced, source_of, view_frame
-from holdfast.sql.query.stored_views import refuse_unstorable
+from holdfast.sql.query.references import ParsedQuery, Reference
+from holdfast.sql.query.run import scan_tables, source_of, view_frame
+from holdfast.sql.query.stored_views import frame_columns, refuse_unstorable
 from holdfast.sql.query.walk import query_of
 from holdfast.sql.resolver import ScanSource
-from holdfast.sql.text import Statement
+from holdfast.sql.text import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +40,21 @@ class CreateView:
 
 
 @dataclass(frozen=True, slots=True)
-class _Viewed:
-    """The rows of a view that is more than a table by another name."""
+class _ViewQuery:
+    """The rows of a temporary view that is more than a whole table."""
 
-    asking: StatementContext
-    statement: Statement
-    asked: CreateView
-    shape: Struct
+    context: StatementContext
+    command: CreateView
+    schema: Struct
 
     def columns(self, metadata: Mapping[str, str]) -> Struct:
-        return self.shape
+        return self.schema
 
     def is_tracked(self) -> bool:
         return False
 
     def read(self, where: str | None, metadata: Mapping[str, str]) -> DataFrame:
-        said = conditions_in(where)
-        return view_frame(self.asking.anew(), self.statement, self.asked.query, self.asked.columns, said)
+        return view_frame(self.context.fresh(), self.command.query, self.command.columns, conditions_in(where))
 
 
 def parse_view(cursor: Cursor) -> CreateView:
@@ -71,11 +66,11 @@ def parse_view(cursor: Cursor) -> CreateView:
     cursor.take("IF", "NOT", "EXISTS")
     name, columns = cursor.name(), []
     if cursor.sees("("):
-        for each in cursor.listed(cursor.group()):
-            columns.append(each.identifier())
-            if each.take("COMMENT"):
-                each.text()
-            each.end()
+        for item in cursor.listed(cursor.group()):
+            columns.append(item.identifier())
+            if item.take("COMMENT"):
+                item.text()
+            item.end()
     while not cursor.take("AS"):  # COMMENT and TBLPROPERTIES
         if cursor.is_over:
             raise cursor.wrong("AS is expected")
@@ -83,47 +78,38 @@ def parse_view(cursor: Cursor) -> CreateView:
     return CreateView(name, cursor.rest(), tuple(columns), temporary, is_global, replaces)
 
 
-def run_view(asking: StatementContext, statement: Statement, asked: CreateView) -> DataFrame | None:
-    """Make a view; None where its query names none of our tables."""
-    if asked.temporary and not asked.is_global:
-        asking.known.forget(asked.name[-1])
-    query = query_of(statement, asked.query)
-    if not replaced(asking, statement, query).frames:
+def run_view(context: StatementContext, command: CreateView) -> DataFrame | None:
+    """Create a view; None where its query names none of our tables."""
+    name = command.name[-1]
+    if command.temporary and not command.is_global:
+        context.resolver.forget(name)
+    query = query_of(context.statement, command.query)
+    if not scan_tables(context, query).frames:
         return None
-    name = ".".join(asked.name)
-    if not asked.temporary:
-        refuse_unstorable(asking, query, statement, name)
-        return asking.sql(statement.text, asking.given.args, **asking.given.fields)
-    frame = view_frame(asking, statement, asked.query, asked.columns)
-    rows = _Viewed(asking, statement, asked, _shape(frame))
-    if asked.is_global:
-        (frame.createOrReplaceGlobalTempView if asked.replaces else frame.createGlobalTempView)(asked.name[-1])
-        return answers.nothing(asking.spark)
-    (frame.createOrReplaceTempView if asked.replaces else frame.createTempView)(asked.name[-1])
-    whole = _whole(statement, asked)
+    if not command.temporary:
+        refuse_unstorable(context, query, ".".join(command.name))
+        return context.spark_answer()
+    frame = view_frame(context, command.query, command.columns)
+    if command.is_global:
+        (frame.createOrReplaceGlobalTempView if command.replaces else frame.createGlobalTempView)(name)
+        return answers.nothing(context.spark)
+    (frame.createOrReplaceTempView if command.replaces else frame.createTempView)(name)
+    rows = _ViewQuery(context, command, frame_columns(frame))
+    table = _whole_table(context, command, query)
 
-    def renewed() -> ScanSource:
-        found = None if whole is None else source_of(asking.anew(), statement, whole)
-        return rows if found is None else found
+    def source() -> ScanSource:
+        return rows if table is None else source_of(context.fresh(), table) or rows
 
-    asking.known.remember(asked.name[-1], renewed)
-    return answers.nothing(asking.spark)
+    context.resolver.remember(name, source)
+    return answers.nothing(context.spark)
 
 
-def _shape(frame: DataFrame) -> Struct:
-    """The columns of a view, as far as conditions on them may count."""
-    try:
-        return spark_to_struct(frame.schema)
-    except TableError:
-        return Struct(())  # of a type that no table has
-
-
-def _whole(statement: Statement, asked: CreateView) -> Reference | None:
-    """The table that a view is all of: SELECT * FROM t, and nothing else."""
-    blocks = query_of(statement, asked.query).blocks
-    if asked.columns or len(blocks) != 1 or len(blocks[0].relations) != 1:
+def _whole_table(context: StatementContext, command: CreateView, query: ParsedQuery) -> Reference | None:
+    """The table of a view that is SELECT * FROM t and nothing else."""
+    statement, blocks = context.statement, query.blocks
+    if command.columns or len(blocks) != 1 or len(blocks[0].relations) != 1:
         return None
-    reference, (first, last) = blocks[0].relations[0].reference, asked.query
+    reference, (first, last) = blocks[0].relations[0].reference, command.query
     if reference is None:
         return None
     before = [statement.upper(at) for at in range(first, reference.span[0])]

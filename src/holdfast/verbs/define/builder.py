@@ -196,6 +196,13 @@ class DeltaTableBuilder(Generic[T]):
         return shape
 
 
+def without_plain(definition: TableDefinition) -> tuple[TableDefinition, bool]:
+    """A definition without the property PLAIN, and whether that asked for a plain table."""
+    properties = dict(definition.properties)
+    plain = properties.pop(PLAIN, "false").lower() == "true"
+    return replace(definition, properties=properties), plain
+
+
 def _type_of(name: str, data_type: str | spark.DataType) -> DataType:
     if isinstance(data_type, str):
         return parse_type(data_type)

@@ -140,7 +140,7 @@ class DeltaMergeBuilder:
         self._evolves = True
         return self
 
-    def _refusing_as_delta_spark(self) -> DeltaMergeBuilder:
+    def refusing_as_delta_spark(self) -> DeltaMergeBuilder:
         """Refuse, without schema evolution, stars that the source has not all columns for; with it, let fields that a
         struct of the source lacks become null."""
         self._like_delta_spark = True
