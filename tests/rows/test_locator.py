@@ -10,10 +10,11 @@ from pyroaring import BitMap64
 
 from holdfast.errors import Damaged
 from holdfast.rows.layers import arrange
-from holdfast.rows.locator import Entry, RowLocator
+from holdfast.rows.locator import RowLocator
 from holdfast.rows.segments import choose
 from holdfast.rows.sequence import RowIdSequence
 from holdfast.rows.stamp import LARGEST_ID
+from tests.rows.locators import Entry, LiveRows
 from tests.support.depth import examples
 from tests.support.effort import effort
 
@@ -90,7 +91,7 @@ def tables(draw: DrawFn) -> Table:
 @given(tables(), booleans())
 def test_every_id_is_where_the_model_has_it(table: Table, forward: bool) -> None:
     entries = table.entries() if forward else table.entries()[::-1]
-    locator = RowLocator.build(entries)
+    locator = LiveRows.build(entries)
     live = table.live()
     asked = np.arange(-2, table.mark + 3)
     files, positions = locator.locate(asked)
@@ -109,7 +110,7 @@ def test_an_id_live_twice_is_damaged_when_asked_for(table: Table, draw: DataObje
         return
     twice = draw.draw(sampled_from(live))
     table.add([twice])
-    locator = RowLocator.build(table.entries(), where="table t")
+    locator = LiveRows.build(table.entries(), where="table t")
     with pytest.raises(Damaged, match=f"row id {twice} is live at position") as caught:
         locator.locate(np.array(live))
     assert caught.value.path == "table t"
@@ -118,13 +119,13 @@ def test_an_id_live_twice_is_damaged_when_asked_for(table: Table, draw: DataObje
 
 
 def test_a_file_that_holds_an_id_twice_is_damaged() -> None:
-    locator = RowLocator.build([(4, RowIdSequence.from_ids(np.array([7, 3, 7])), BitMap64([0]))])
+    locator = LiveRows.build([(4, RowIdSequence.from_ids(np.array([7, 3, 7])), BitMap64([0]))])
     with pytest.raises(Damaged, match="file 4 holds row id 7 twice"):
         locator.locate(np.array([7]))
 
 
 def test_ids_at_the_far_end() -> None:
-    locator = RowLocator.build([(0, (LARGEST_ID - 1, 2), None), (1, (0, 1), BitMap64([0]))])
+    locator = LiveRows.build([(0, (LARGEST_ID - 1, 2), None), (1, (0, 1), BitMap64([0]))])
     asked = np.array([2**64 - 1, LARGEST_ID + 1, LARGEST_ID, 0], np.uint64)
     files, positions = locator.locate(asked)
     assert files.tolist() == [-1, -1, 0, -1]
@@ -132,15 +133,15 @@ def test_ids_at_the_far_end() -> None:
 
 
 def test_no_files_hold_no_ids() -> None:
-    assert RowLocator.build([]).locate(np.array([0, 5]))[0].tolist() == [-1, -1]
-    assert RowLocator.build([(0, (5, 0), None)]).locate(np.array([5]))[0].tolist() == [-1]
-    assert RowLocator.build([(0, (5, 1), None)]).locate(np.array([], np.int64))[0].tolist() == []
+    assert LiveRows.build([]).locate(np.array([0, 5]))[0].tolist() == [-1, -1]
+    assert LiveRows.build([(0, (5, 0), None)]).locate(np.array([5]))[0].tolist() == [-1]
+    assert LiveRows.build([(0, (5, 1), None)]).locate(np.array([], np.int64))[0].tolist() == []
 
 
 @pytest.mark.parametrize(("base", "count"), [(-1, 5), (LARGEST_ID, 2), (3, -1)])
 def test_an_impossible_range_is_damaged(base: int, count: int) -> None:
     with pytest.raises(Damaged, match=f"file 9 has {count} rows from row id {base} on"):
-        RowLocator.build([(9, (base, count), None)])
+        LiveRows.build([(9, (base, count), None)])
 
 
 @examples(150)
@@ -158,7 +159,7 @@ def test_layers_are_disjoint_and_hold_each_interval_once(intervals: list[tuple[i
 def test_a_million_fresh_files() -> None:
     bases, counts = np.arange(1_000_000) * 1000, np.full(1_000_000, 1000)
     ids = np.arange(7, 10**9, 10**6)
-    locator = RowLocator.from_ranges(bases, counts)
+    locator = LiveRows(RowLocator.from_ranges(bases, counts), {}, "t")
     files, positions = locator.locate(ids)
     assert (files == ids // 1000).all()
     assert (positions == ids % 1000).all()
@@ -188,7 +189,7 @@ def test_files_many_deep_are_not_visited_one_by_one() -> None:
     owner = np.random.default_rng(1).permutation(depth * rows) % depth
     scattered = [np.flatnonzero(owner == file) * 1000 for file in range(depth)]
     entries: list[Entry] = [(file, RowIdSequence.from_ids(ids), None) for file, ids in enumerate(scattered)]
-    locator = RowLocator.build([*entries, (depth, (0, depth * rows * 1000), BitMap64(range(depth * rows * 1000)))])
+    locator = LiveRows.build([*entries, (depth, (0, depth * rows * 1000), BitMap64(range(depth * rows * 1000)))])
     asked = np.arange(0, depth * rows, 101) * 1000
     files, positions = locator.locate(asked)
     assert effort(lambda: locator.locate(asked)) < 0.5  # measured 0.02

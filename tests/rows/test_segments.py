@@ -23,6 +23,7 @@ from holdfast.rows import segment_bytes
 from holdfast.rows.segments import IdArray, IdRange, RangeWithBitmap, RangeWithHoles, Segment, SortedArray, choose
 from holdfast.rows.sequence import RowIdSequence
 from holdfast.rows.stamp import LARGEST_ID
+from tests.rows.slicing import id_at, position_of, sequence_without, sliced, sliced_sequence, without_positions
 from tests.support.depth import examples
 
 
@@ -61,12 +62,12 @@ def test_a_segment_is_the_list_it_was_made_from(ids: list[int]) -> None:
     assert segment.find(numbers(ids)).tolist() == list(range(len(ids)))
     if ids:
         assert (segment.low, segment.high) == (min(ids), max(ids))
-        assert segment.get(len(ids) - 1) == ids[-1]
-        assert segment.position(ids[0]) == 0
+        assert id_at(segment, len(ids) - 1) == ids[-1]
+        assert position_of(segment, ids[0]) == 0
     for beside in {*(i + 1 for i in ids[:20] if i < LARGEST_ID), *(i - 1 for i in ids[:20]), 0, LARGEST_ID} - set(ids):
-        assert segment.position(beside) is None
+        assert position_of(segment, beside) is None
     with pytest.raises(IndexError):
-        segment.get(len(ids))
+        id_at(segment, len(ids))
 
 
 @examples(200)
@@ -74,10 +75,10 @@ def test_a_segment_is_the_list_it_was_made_from(ids: list[int]) -> None:
 def test_slice_and_delete_follow_the_list(ids: list[int], draw: DataObject) -> None:
     segment = choose(numbers(ids))
     start, stop = draw.draw(integers(0, len(ids))), draw.draw(integers(0, len(ids)))
-    assert segment.slice(start, stop).to_numpy().tolist() == ids[start:stop]
+    assert sliced(segment, start, stop).to_numpy().tolist() == ids[start:stop]
     gone = draw.draw(lists(integers(0, len(ids) - 1), max_size=10)) if ids else []
     left = [i for at, i in enumerate(ids) if at not in gone]
-    assert segment.delete(np.array(gone, np.int64)).to_numpy().tolist() == left
+    assert without_positions(segment, np.array(gone, np.int64)).to_numpy().tolist() == left
 
 
 @pytest.mark.parametrize(
@@ -203,15 +204,18 @@ def test_a_sequence_is_the_concatenated_list(parts: list[list[int]], draw: DataO
     assert sequence.to_numpy().tolist() == ids
     assert sequence.find(numbers(ids)).tolist() == [ids.index(i) for i in ids]
     start, stop = draw.draw(integers(0, len(ids))), draw.draw(integers(0, len(ids)))
-    assert sequence.slice(start, stop).to_numpy().tolist() == ids[start:stop]
-    assert (sequence.slice(0, start) + sequence.slice(start, len(ids))).to_numpy().tolist() == ids
+    assert sliced_sequence(sequence, start, stop).to_numpy().tolist() == ids[start:stop]
+    assert [
+        *sliced_sequence(sequence, 0, start).to_numpy(),
+        *sliced_sequence(sequence, start, len(ids)).to_numpy(),
+    ] == ids
     assert RowIdSequence.decode(sequence.encode(), where="x").to_numpy().tolist() == ids
     if ids:
         at = draw.draw(integers(0, len(ids) - 1))
-        assert sequence.get(at) == ids[at]
+        assert id_at(sequence, at) == ids[at]
         gone = draw.draw(lists(integers(0, len(ids) - 1), max_size=10))
         left = [i for p, i in enumerate(ids) if p not in gone]
-        assert sequence.delete(np.array(gone, np.int64)).to_numpy().tolist() == left
+        assert sequence_without(sequence, np.array(gone, np.int64)).to_numpy().tolist() == left
 
 
 @examples(100)
@@ -230,8 +234,8 @@ def test_a_compacted_file_is_cut_into_the_ranges_it_came_from() -> None:
 def test_a_fresh_file_is_one_range_and_an_empty_one_is_none() -> None:
     assert RowIdSequence.from_range(10, 3).segments == (IdRange(10, 13),)
     assert RowIdSequence.from_range(10, 0).segments == ()
-    assert RowIdSequence.from_range(10, 3).position(13) is None
+    assert position_of(RowIdSequence.from_range(10, 3), 13) is None
     with pytest.raises(IndexError):
-        RowIdSequence.from_range(10, 3).get(3)
+        id_at(RowIdSequence.from_range(10, 3), 3)
     with pytest.raises(IndexError):
-        RowIdSequence.from_range(10, 3).delete(np.array([3]))
+        sequence_without(RowIdSequence.from_range(10, 3), np.array([3]))

@@ -1,14 +1,14 @@
-"""Positions of a file whose rows are gone, to and from stored bytes.
+"""Encodes and decodes deletion vectors: the bitmap of a file's hidden positions.
 
 The blob is a magic number and a 64-bit roaring bitmap: buckets by the high 32 bits of a position, each a 32-bit
 roaring bitmap. Two formats exist: portable, which everybody writes, and native, which old writers left behind. On disk
 a blob is framed by its size and its CRC-32, both big-endian, while everything inside it is little-endian.
 
-1. Positions are physical: 0-based, as written, before any filter, and below 2**63.
-2. Bytes are taken only if every one of them is accounted for; anything else is Damaged and names the place.
-3. The count equals the descriptor's cardinality, and the counts the containers claim.
-4. Extents are checked here; what is inside a container is checked by the bitmap library, which refuses disorder.
-5. What is written is portable, has runs where they are shorter, and no empty bucket.
+1. Positions count the rows of the file as it was written, from 0, and are below 2**63.
+2. Every byte must be part of the bitmap; anything else is Damaged, with the offset.
+3. The number of positions equals the descriptor's cardinality and the sum of the containers' counts.
+4. This module checks the extents of containers; the bitmap library checks their contents.
+5. Encoding writes the portable format, with runs where they are shorter, and no empty bucket.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def decode(blob: bytes, *, expected_cardinality: int | None, where: str) -> BitM
 
 
 def encode(bitmap: BitMap64) -> bytes:
-    """The blob of these positions, in the portable format."""
+    """Encodes positions in the portable format."""
     if bitmap and bitmap.max() > LARGEST_POSITION:
         raise LimitReached(
             f"position {bitmap.max()} is above {LARGEST_POSITION}, the largest a deletion vector can hold"
@@ -65,14 +65,14 @@ def encode(bitmap: BitMap64) -> bytes:
 
 
 def frame(blob: bytes) -> bytes:
-    """A blob as it stands in a file of vectors: size, blob, CRC-32."""
+    """A blob as a file of deletion vectors stores it: size, blob, CRC-32."""
     if len(blob) > 2**31 - 1:
         raise LimitReached(f"a deletion vector of {len(blob)} bytes does not fit the 32-bit size field")
     return _FRAME.pack(len(blob)) + blob + pack(">I", zlib.crc32(blob))
 
 
 def unframe(data: bytes, *, size: int, where: str) -> bytes:
-    """The blob inside its frame; `size` is what the descriptor says it has."""
+    """The blob inside its frame; `size` is the one in the descriptor."""
     if size < 0:
         raise _damaged(where, 0, f"a deletion vector cannot have {size} bytes")
     if len(data) != size + 8:
@@ -148,7 +148,7 @@ def _bucket(blob: bytes, key: int, start: int, where: str) -> _Bucket:
     end = int(starts[-1])
     if end > len(blob):
         raise _damaged(where, start, f"a bitmap of {count} containers ends after the blob")
-    # Readers that map a file follow the offsets, others read on: they must not come to different rows.
+    # Some readers follow the offsets and others read on: both must come to the same rows.
     if has_offsets and not np.array_equal(np.frombuffer(blob, "<u4", count, at + 4 * count), starts[:-1] - start):
         raise _damaged(where, at + 4 * count, "container offsets differ from where the containers are")
     return _Bucket(key, start, end, int(cardinalities.sum()))
@@ -158,7 +158,7 @@ def _container_starts(blob: bytes, cardinalities: np.ndarray, flags: bytes, body
     """Where each container starts, and where the last one ends."""
     sizes = np.where(cardinalities <= _LARGEST_ARRAY, 2 * cardinalities, _BITSET_BYTES)
     is_run = np.unpackbits(np.frombuffer(flags, np.uint8), bitorder="little")[: len(sizes)]
-    # The size of a run container stands at its own start, so only these are walked one by one.
+    # A run container has its size at its own start, so the loop is over these only.
     shift = 0
     before = body + np.concatenate(([0], np.cumsum(sizes)))
     for index in np.flatnonzero(is_run).tolist():
@@ -169,13 +169,13 @@ def _container_starts(blob: bytes, cardinalities: np.ndarray, flags: bytes, body
 
 
 def _assemble(blob: bytes, buckets: list[_Bucket], expected: int | None, where: str) -> BitMap64:
-    filled = [bucket for bucket in buckets if bucket.cardinality]
-    parts = [pack("<I", bucket.key) + blob[bucket.start : bucket.end] for bucket in filled]
+    nonempty = [bucket for bucket in buckets if bucket.cardinality]
+    parts = [pack("<I", bucket.key) + blob[bucket.start : bucket.end] for bucket in nonempty]
     try:
-        bitmap: BitMap64 = BitMap64.deserialize(pack("<Q", len(filled)) + b"".join(parts))
+        bitmap: BitMap64 = BitMap64.deserialize(pack("<Q", len(nonempty)) + b"".join(parts))
     except ValueError as error:
         raise _damaged(where, 4, f"bitmap out of order ({error})") from error
-    claimed = sum(bucket.cardinality for bucket in filled)
+    claimed = sum(bucket.cardinality for bucket in nonempty)
     if len(bitmap) != claimed:
         raise _damaged(where, 4, "container counts", expected=str(claimed), found=str(len(bitmap)))
     if expected is not None and len(bitmap) != expected:

@@ -1,8 +1,8 @@
-"""Plain bits, as an engine's aggregate gives them, as a compressed bitmap.
+"""Turns chunks of bits, as Spark's bitmap aggregates return them, into a compressed bitmap.
 
 1. Bit b of byte y of the chunk numbered n stands for position n * CHUNK_BITS + 8 * y + b.
 2. Chunks come in any order, each once; one without a bit adds nothing.
-3. The bitmap is made of whole containers, without a step per position.
+3. The bitmap is built from whole containers, without a loop over positions.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ _LARGEST_ARRAY = 4096
 
 
 def of_bitsets(numbers: NDArray[np.int64], chunks: NDArray[np.uint8]) -> BitMap64:
-    """The positions in chunks: `chunks` has a row of bytes for each of the numbers."""
+    """The positions in chunks; `chunks` has a row of bytes for each number."""
     keys, at = np.unique(numbers >> 1, return_inverse=True)
     containers = np.zeros((len(keys), 2, _HALF), np.uint8)
     containers[at, numbers & 1] = chunks
     bits = np.unpackbits(containers.reshape(len(keys), 2 * _HALF), axis=1, bitorder="little")
     counts = bits.sum(axis=1, dtype=np.int64)
-    found = np.flatnonzero(counts)
-    buckets = [part for part in np.split(found, np.flatnonzero(np.diff(keys[found] >> 16)) + 1) if len(part)]
-    made = [pack("<q", len(buckets))]
+    nonempty = np.flatnonzero(counts)
+    buckets = [part for part in np.split(nonempty, np.flatnonzero(np.diff(keys[nonempty] >> 16)) + 1) if len(part)]
+    parts = [pack("<q", len(buckets))]
     for bucket in buckets:
-        made.append(pack("<i", int(keys[bucket[0]] >> 16)))
-        made += _bucket(keys[bucket] & 0xFFFF, counts[bucket], bits[bucket])
-    bitmap = BitMap64.deserialize(b"".join(made))
+        parts.append(pack("<i", int(keys[bucket[0]] >> 16)))
+        parts += _bucket(keys[bucket] & 0xFFFF, counts[bucket], bits[bucket])
+    bitmap = BitMap64.deserialize(b"".join(parts))
     bitmap.run_optimize()
     return bitmap
 
 
 def _bucket(keys: NDArray[np.int64], counts: NDArray[np.int64], bits: NDArray[np.uint8]) -> Iterator[bytes]:
-    """A 32-bit roaring bitmap without runs: how many containers, which, where, and they."""
+    """A serialized 32-bit roaring bitmap without runs: the container count, keys, offsets and containers."""
     bodies = [
         np.flatnonzero(row).astype("<u2").tobytes()
         if count <= _LARGEST_ARRAY

@@ -1,4 +1,4 @@
-"""The metadata columns any scan can be asked for, by name.
+"""The names of the metadata columns that a scan can read.
 
 1. A column has one canonical name; `_pos` is only another spelling of `_row_index`, and
    `_last_updated_sequence_number` of `_row_commit_version`.
@@ -15,14 +15,14 @@ ROW_INDEX = "_row_index"  # physical position in the file, 0-based
 FILE = "_file"
 FILE_SIZE = "_file_size"
 FILE_TIME = "_file_modification_time"
-FILE_BLOCK_START = "_file_block_start"  # where the part begins that was read in one go, in bytes
+FILE_BLOCK_START = "_file_block_start"  # in bytes
 FILE_BLOCK_LENGTH = "_file_block_length"
 PARTITION = "_partition"
 BASE_ROW_ID = "_base_row_id"
 DEFAULT_ROW_COMMIT_VERSION = "_default_row_commit_version"
-SPEC_ID = "_spec_id"  # how a file is placed, in formats that number that
-DELETED = "_deleted"  # asked for, hidden rows are given too, and told by it
-FILE_NUMBER = "_file_number"  # of a file in its plan; asked for by plans, not by users
+SPEC_ID = "_spec_id"  # of the partition spec of a file, in Iceberg tables
+DELETED = "_deleted"  # whether a row is hidden; a scan with this column returns hidden rows too
+FILE_NUMBER = "_file_number"  # of a file in its plan; for plans, not for users
 
 METADATA_COLUMNS = (
     ROW_ID,
@@ -45,8 +45,8 @@ NEEDS_TRACKING = frozenset({ROW_ID, ROW_COMMIT_VERSION, BASE_ROW_ID, DEFAULT_ROW
 
 def canonical(name: str) -> str:
     """The one name of a metadata column."""
-    known = OTHER_SPELLINGS.get(name, name)
-    if known not in METADATA_COLUMNS:
-        offered = ", ".join((*METADATA_COLUMNS, *OTHER_SPELLINGS))
-        raise UnknownColumn(f"there is no metadata column {name!r}; ask for one of {offered}", column=name)
-    return known
+    column = OTHER_SPELLINGS.get(name, name)
+    if column not in METADATA_COLUMNS:
+        names = ", ".join((*METADATA_COLUMNS, *OTHER_SPELLINGS))
+        raise UnknownColumn(f"there is no metadata column {name!r}; ask for one of {names}", column=name)
+    return column

@@ -1,6 +1,6 @@
-"""Whole numbers, each once.
+"""The distinct values of an integer array, by sorting.
 
-`numpy.unique` hashes them, which takes ten times as long as a sort where most are distinct, as ids and hashes are.
+`numpy.unique` hashes, which takes ten times as long where most values are distinct, as ids and hashes are.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Number = TypeVar("Number", bound=np.integer)
 
 
 def distinct(values: NDArray[Number]) -> NDArray[Number]:
-    """The values, ascending, each once."""
+    """The distinct values in ascending order."""
     ordered = np.sort(values)
     first = np.ones(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])

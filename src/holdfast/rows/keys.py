@@ -1,13 +1,12 @@
-"""Keys of rows in an order that machines compare quickly: one column, or several one after another.
+"""Encodes index keys, of one or several columns, so that comparing the encoded keys compares the keys.
 
-A key is put into one of two shapes. A single column of at most eight bytes becomes a signed 64-bit *code*; anything
-else (text, binary, wide decimals, several columns) becomes *text*: bytes that compare as the key does. Runs in this
-process and inside Spark tasks.
+A single column of at most eight bytes becomes a signed 64-bit *code*; anything else (strings, binary, wide decimals,
+several columns) becomes a *text*: bytes in the order of the keys.
 
-1. The order is that of the table's comparisons: numbers by value with NaN last and -0.0 equal to 0.0, text and binary
-   by bytes, false before true, dates and timestamps by time. Within several columns null comes first.
-2. Two keys are equal iff their codes or texts are. A single column that is null has neither: it is told apart.
-3. A set of keys is asked for by intervals, low end included and high end not; None is open.
+1. The order is that of the table's comparisons: numbers by value with NaN last and -0.0 equal to 0.0, strings and
+   binary by bytes, false before true, dates and timestamps by time. In keys of several columns null comes first.
+2. Two keys are equal iff their codes or texts are. A single column that is null has neither; `null` marks it.
+3. An interval of keys includes its low end and excludes its high end; None means that it is open.
 """
 
 from __future__ import annotations
@@ -23,6 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from holdfast.storage.arrays import truths
+
 Numbers: TypeAlias = NDArray[np.int64]
 Bound: TypeAlias = int | bytes | None
 
@@ -33,7 +34,7 @@ _SMALL_DECIMAL = 18  # digits that fit a code
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Keys from a low end, included, to a high end, left out; None: open."""
+    """Keys from `low`, included, to `high`, excluded; None: open."""
 
     low: Bound
     high: Bound
@@ -76,8 +77,8 @@ class Keys:
             rows = np.argsort(self.codes, kind="stable")
         else:
             table = pa.table({"key": self.texts, "row": np.arange(len(self))})
-            found = pc.sort_indices(table, sort_keys=[("key", "ascending"), ("row", "ascending")])
-            rows = np.asarray(found.to_numpy(), np.int64)
+            indices = pc.sort_indices(table, sort_keys=[("key", "ascending"), ("row", "ascending")])
+            rows = np.asarray(indices.to_numpy(), np.int64)
         return np.concatenate((rows[self.null[rows]], rows[~self.null[rows]])) if self.null.any() else rows
 
 
@@ -92,17 +93,17 @@ def keys_of(columns: Sequence[pa.Array]) -> Keys:
 
 
 def prefix_of(columns: Sequence[pa.Array]) -> pa.Array:
-    """What the texts of keys of several columns begin with, where these are the first of them."""
+    """The prefix of the texts of keys whose first columns have these values."""
     return _joined([c.combine_chunks() if isinstance(c, pa.ChunkedArray) else c for c in columns])
 
 
 def after_prefix(prefix: bytes) -> bytes:
-    """The first text after all that begin with a prefix and go on with another column."""
+    """The first text after all keys that begin with a prefix."""
     return prefix + _AFTER
 
 
 def bounded(prefix: bytes, low: pa.Array | None, high: pa.Array | None, *, low_in: bool, high_in: bool) -> Interval:
-    """Texts of several columns, the last of them between two values; null is not between any."""
+    """The interval of keys with a prefix whose last column is between two values; null is not between any."""
     first = prefix + _VALUE
     if low is not None:
         first = _joined([low])[0].as_py()
@@ -132,13 +133,13 @@ class SortedCodes:
         """The first row of an interval, and the one after its last."""
         return _place(self.codes, interval.low, 0), _place(self.codes, interval.high, len(self.codes))
 
-    def equal(self, asked: Numbers) -> tuple[Numbers, Numbers]:
-        """Where each of some keys begins, and where it ends."""
-        return np.searchsorted(self.codes, asked, "left"), np.searchsorted(self.codes, asked, "right")
+    def equal(self, keys: Numbers) -> tuple[Numbers, Numbers]:
+        """The first row of each key, and the one after its last."""
+        return np.searchsorted(self.codes, keys, "left"), np.searchsorted(self.codes, keys, "right")
 
 
 class SortedTexts:
-    """Ascending texts: found by the eight bytes after what all have in common, then by all of their bytes."""
+    """Ascending texts, searched by the eight bytes after their common prefix, then by all of their bytes."""
 
     def __init__(self, texts: pa.Array) -> None:
         self.texts = texts
@@ -160,10 +161,10 @@ class SortedTexts:
         high = len(self) if interval.high is None else self._first(interval.high)
         return low, max(low, high)
 
-    def equal(self, asked: pa.Array) -> tuple[Numbers, Numbers]:
-        """Where each of some keys begins, and where it ends."""
-        found = [self.between(Interval(text, following(text))) for text in asked.to_pylist()]  # one per key asked for
-        return np.array([low for low, _ in found], np.int64), np.array([high for _, high in found], np.int64)
+    def equal(self, keys: pa.Array) -> tuple[Numbers, Numbers]:
+        """The first row of each key, and the one after its last."""
+        ends = [self.between(Interval(text, following(text))) for text in keys.to_pylist()]  # one per key
+        return np.array([low for low, _ in ends], np.int64), np.array([high for _, high in ends], np.int64)
 
     def _first(self, bound: int | bytes) -> int:
         """The first row that is at or after a text."""
@@ -180,7 +181,7 @@ class SortedTexts:
 
 
 def _shared(one: bytes, two: bytes) -> bytes:
-    """What two texts both begin with."""
+    """The common prefix of two texts."""
     least = min(len(one), len(two))
     return one[: next((at for at in range(least) if one[at] != two[at]), least)]
 
@@ -212,14 +213,11 @@ def _is_text(type_: pa.DataType) -> bool:
 
 
 def _null(values: pa.Array) -> NDArray[np.bool_]:
-    if not values.null_count:
-        return np.zeros(len(values), bool)
-    found: NDArray[np.bool_] = values.is_null().to_numpy(zero_copy_only=False)
-    return found
+    return truths(values.is_null()) if values.null_count else np.zeros(len(values), bool)
 
 
 def _codes(values: pa.Array) -> Numbers:
-    """Signed numbers in the order of the values; those of nulls mean nothing."""
+    """Signed integers in the order of the values; those of nulls are arbitrary."""
     type_ = values.type
     if pa.types.is_int64(type_) and not values.null_count:
         plain: Numbers = values.to_numpy()
@@ -243,8 +241,8 @@ def _float_codes(values: pa.Array) -> Numbers:
 
 
 def _data(values: pa.Array, width: int) -> pa.Buffer:
-    found = values.buffers()[1]
-    return pa.py_buffer(b"\0" * width * (values.offset + len(values))) if found is None else found
+    buffer = values.buffers()[1]
+    return pa.py_buffer(b"\0" * width * (values.offset + len(values))) if buffer is None else buffer
 
 
 def _bytes(values: pa.Array) -> pa.Array:
@@ -256,7 +254,7 @@ def _bytes(values: pa.Array) -> pa.Array:
 
 
 def _fixed(values: pa.Array) -> pa.Array:
-    """Values of a fixed width as bytes that compare as they do."""
+    """Values of a fixed width as bytes in the same order."""
     if pa.types.is_decimal(values.type) and not _is_coded(values.type):
         wide = values.cast(pa.decimal128(38, values.type.scale))
         count = len(wide)
@@ -268,7 +266,7 @@ def _fixed(values: pa.Array) -> pa.Array:
 
 
 def _joined(columns: Sequence[pa.Array]) -> pa.Array:
-    """Several columns as one text: each begins with whether it is there, and ends where the next begins."""
+    """Several columns as one text: a byte before each value says whether it is null, and a mark ends each string."""
     parts = []
     for values in columns:
         if _is_text(values.type):
@@ -282,7 +280,7 @@ def _joined(columns: Sequence[pa.Array]) -> pa.Array:
 
 
 def _heads(texts: pa.Array, skipped: int) -> NDArray[np.uint64]:
-    """Eight bytes of each text from some byte on, as a number; what is missing is zero."""
+    """Eight bytes of each text after the first `skipped`, as a number, padded with zeros."""
     _, offsets, data = texts.buffers()
     width = np.int64 if pa.types.is_large_binary(texts.type) else np.int32
     ends = np.frombuffer(offsets, width)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
@@ -290,5 +288,5 @@ def _heads(texts: pa.Array, skipped: int) -> NDArray[np.uint64]:
     starts = ends[:-1] + skipped
     at = starts[:, None] + np.arange(8)
     inside = at < ends[1:, None]
-    found = np.where(inside, letters[np.minimum(at, max(len(letters) - 1, 0))] if len(letters) else 0, 0)
-    return np.ascontiguousarray(found.astype(np.uint8)).view(">u8").ravel().astype(np.uint64)
+    heads = np.where(inside, letters[np.minimum(at, max(len(letters) - 1, 0))] if len(letters) else 0, 0)
+    return np.ascontiguousarray(heads.astype(np.uint8)).view(">u8").ravel().astype(np.uint64)

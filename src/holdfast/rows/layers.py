@@ -1,11 +1,10 @@
-"""Intervals of row ids, arranged so that all that hold an id are found by binary searches.
+"""Arranges intervals of row ids in layers, so that binary searches find all intervals around an id.
 
-Fresh ranges of different files never overlap, so one layer holds them all; a rewritten file lies over the ranges its
-rows came from and goes to a layer above. The number of layers is the largest number of intervals that hold one id,
-plus at most a few.
+Ranges of new rows of different files never overlap, so one layer holds them all; a rewritten file overlaps the ranges
+its rows came from and needs another layer. There are at most a few layers more than intervals around one id.
 
 1. Within a layer the intervals are sorted and disjoint; every interval is in exactly one layer.
-2. Building is sorting, and a Python step only per interval that a few vectorised passes cannot place.
+2. Building sorts, and loops in Python only over intervals that a few vectorised passes cannot place.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IntervalLayer:
-    """Disjoint intervals: the first and the last id of each, ascending, and the number it was given by."""
+    """Disjoint intervals in ascending order: the first and the last id of each, and its number."""
 
     lows: Numbers
     highs: Numbers
@@ -36,25 +35,25 @@ class IntervalLayer:
 
 
 def arrange(lows: Numbers, highs: Numbers) -> tuple[IntervalLayer, ...]:
-    """Layers of the intervals [low, high], numbered as they are listed."""
+    """Layers of the intervals [low, high], which are numbered in order."""
     return tuple(IntervalLayer(lows[numbers], highs[numbers], numbers) for numbers in _disjoint(lows, highs))
 
 
 def _disjoint(lows: Numbers, highs: Numbers) -> Iterator[Numbers]:
-    left = np.argsort(lows, kind="stable")
-    while len(left):
-        reach = np.maximum.accumulate(highs[left])
-        clear = np.concatenate(([True], lows[left[1:]] > reach[:-1]))
-        taken = left[clear]
-        if 2 * len(taken) < len(left):
-            yield from _by_first_free(lows, highs, left)
+    remaining = np.argsort(lows, kind="stable")
+    while len(remaining):
+        reach = np.maximum.accumulate(highs[remaining])
+        is_disjoint = np.concatenate(([True], lows[remaining[1:]] > reach[:-1]))
+        layer = remaining[is_disjoint]
+        if 2 * len(layer) < len(remaining):
+            yield from _by_first_free(lows, highs, remaining)
             return
-        yield taken
-        left = left[~clear]
+        yield layer
+        remaining = remaining[~is_disjoint]
 
 
 def _by_first_free(lows: Numbers, highs: Numbers, order: Numbers) -> Iterator[Numbers]:
-    """Each interval goes to the layer that has been free the longest; a new one only when all are in use."""
+    """Puts each interval on the layer that ends first, or on a new one where every layer overlaps it."""
     layers: list[list[int]] = []
     ends: list[tuple[int, int]] = []  # last id and number of each layer, a heap
     for number, low, high in zip(order.tolist(), lows[order].tolist(), highs[order].tolist(), strict=True):

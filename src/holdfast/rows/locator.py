@@ -1,25 +1,22 @@
-"""Where the row with an id is: the row-id index over one snapshot, from id to file and position.
+"""The row-id index over the files of a snapshot: finds the files and positions that may hold a row id.
 
-It is made of ranges and segments, never of one entry per fresh row. A range may still count rows that have moved away:
-they are hidden in its file and live in another, whose segments lie over that range. Where rewritten files lie many
-deep over each other, the ids that are stored row by row anyway (the arrays) are gathered into one sorted run, so that a
-lookup does not visit every file.
+It consists of ranges and segments, with no entry per new row. A range may include rows that have moved away: they are
+hidden in its file and live in another, whose segments overlap that range. Where segments of many rewritten files
+overlap, their arrays of ids are merged into one sorted run, so that a lookup does not visit every file.
 
-1. An id is located iff a file holds it at a position that is not hidden.
-2. An id live at two places is Damaged, found when it is asked for.
+1. Every position at which a file has an id is a candidate, hidden or not; the caller drops hidden ones.
+2. A file that holds an id twice is Damaged, when that id is looked up.
 3. A lookup costs a binary search per layer, and layers are few: see `rows.layers`.
-4. Files are numbers of the caller's choosing, for instance the row of a file table.
+4. Files have numbers of the caller's choosing, for instance the row of a file table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from pyroaring import BitMap64
 
 from holdfast.errors import Damaged
 from holdfast.rows.layers import IntervalLayer, Numbers, arrange
@@ -27,15 +24,13 @@ from holdfast.rows.segments import NOT_FOUND, IdArray, IdRange, Segment, SortedA
 from holdfast.rows.sequence import RowIdSequence
 from holdfast.rows.stamp import LARGEST_ID
 
-Entry: TypeAlias = tuple[int, RowIdSequence | tuple[int, int], BitMap64 | None]
-
-_PLAIN = -1  # an interval whose ids follow from its first one
-_DEEPEST = 8  # layers beyond which arrays are gathered into a run
+_PLAIN = -1  # an interval of consecutive ids
+_DEEPEST = 8  # layers beyond which arrays are merged into a run
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Intervals:
-    """Columns over the intervals: the first id, the file, the position of the first row, the segment or _PLAIN."""
+    """The intervals by column: first and last id, file, position of the first row, number of the segment or _PLAIN."""
 
     lows: Numbers
     highs: Numbers
@@ -49,7 +44,7 @@ class _Intervals:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _IdRun:
-    """Ids that are stored row by row, ascending, each with its file and position."""
+    """Ascending ids, each with its file and position."""
 
     ids: Numbers
     files: Numbers
@@ -64,24 +59,7 @@ class RowLocator:
     _layers: tuple[IntervalLayer, ...]
     _segments: tuple[Segment, ...]
     _run: _IdRun
-    _hidden: Mapping[int, BitMap64]
     _where: str
-
-    @classmethod
-    def build(cls, entries: Iterable[Entry], *, where: str = "the snapshot") -> RowLocator:
-        """From (file number, its ids as a sequence or as base and count, its hidden positions)."""
-        plain: list[tuple[int, int, int]] = []
-        sequences: list[tuple[int, RowIdSequence]] = []
-        hidden: dict[int, BitMap64] = {}
-        for file, ids, gone in entries:
-            if isinstance(ids, RowIdSequence):
-                sequences.append((file, ids))
-            else:
-                plain.append((file, *ids))
-            if gone:
-                hidden[file] = gone
-        files, bases, counts = np.array(plain, np.int64).reshape(-1, 3).T
-        return cls.from_ranges(bases, counts, files=files, sequences=sequences, hidden=hidden, where=where)
 
     @classmethod
     def from_ranges(
@@ -91,11 +69,12 @@ class RowLocator:
         *,
         files: Numbers | None = None,
         sequences: Iterable[tuple[int, RowIdSequence]] = (),
-        hidden: Mapping[int, BitMap64] | None = None,
         where: str = "the snapshot",
     ) -> RowLocator:
-        """From columns: base and count of each file whose ids are one range, numbered as listed unless `files` says
-        otherwise, and the sequences of the others."""
+        """From the base and count of each file whose ids are one range, and the sequences of the others.
+
+        `files` are the numbers of the former; without it they are numbered in order.
+        """
         numbers = np.arange(len(bases), dtype=np.int64) if files is None else files
         wrong = np.flatnonzero((bases < 0) | (counts < 0) | (counts - 1 > LARGEST_ID - bases))
         if len(wrong):
@@ -113,36 +92,12 @@ class RowLocator:
         layers = arrange(intervals.lows, intervals.highs)
         run = _IdRun(*np.zeros((3, 0), np.int64))
         if len(layers) > _DEEPEST:
-            run, intervals = _gather(intervals, segments)
+            run, intervals = _merge_arrays(intervals, segments)
             layers = arrange(intervals.lows, intervals.highs)
-        return cls(intervals, layers, segments, run, dict(hidden or {}), where)
-
-    def locate(self, ids: NDArray[np.int64] | NDArray[np.uint64]) -> tuple[Numbers, Numbers]:
-        """The file number and the position of each id, both -1 where no live row has it."""
-        wanted = np.asarray(ids).astype(np.int64)  # an id beyond the largest turns negative, and is nowhere
-        files = np.full(len(wanted), NOT_FOUND, np.int64)
-        positions = np.full(len(wanted), NOT_FOUND, np.int64)
-        for which, file, position in self.candidates(wanted):
-            live = ~self._is_hidden(file, position)
-            which, file, position = which[live], file[live], position[live]
-            twice = np.flatnonzero(files[which] != NOT_FOUND)
-            if len(twice):
-                at = which[twice[0]]
-                here = f"position {position[twice[0]]} of file {file[twice[0]]}"
-                there = f"position {positions[at]} of file {files[at]}"
-                raise Damaged(
-                    f"row ids of {self._where}: row id {wanted[at]} is live at {there} and at {here}; "
-                    "one of the two was written without keeping row ids apart",
-                    path=self._where,
-                    expected=there,
-                    found=here,
-                )
-            files[which] = file
-            positions[which] = position
-        return files, positions
+        return cls(intervals, layers, segments, run, where)
 
     def candidates(self, ids: Numbers) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
-        """Rows that have the ids, hidden or not: index into `ids`, file, position; an index at most once per answer."""
+        """Rows that have the ids, hidden or not: index into `ids`, file, position; no index twice in one yield."""
         for layer in self._layers:
             which, interval = layer.holding(ids)
             if not len(which):
@@ -165,7 +120,7 @@ class RowLocator:
             at = at + 1
 
     def _positions(self, interval: Numbers, ids: Numbers) -> Numbers:
-        """Where in its file each id is, given the interval it lies in; NOT_FOUND where the interval lacks it."""
+        """The position of each id in its file, given the interval around it; NOT_FOUND where the interval lacks it."""
         within = ids - self._intervals.lows[interval]
         segment = self._intervals.segments[interval]
         for number, rows in _groups(segment):
@@ -185,18 +140,9 @@ class RowLocator:
             )
         return segment
 
-    def _is_hidden(self, files: Numbers, positions: Numbers) -> NDArray[np.bool_]:
-        answer = np.zeros(len(files), np.bool_)
-        if self._hidden:
-            for file, rows in _groups(files):
-                if (gone := self._hidden.get(file)) is not None:
-                    asked = positions[rows].tolist()
-                    answer[rows] = np.fromiter(map(gone.__contains__, asked), np.bool_, len(asked))
-        return answer
-
 
 def _pieces(sequences: Iterable[tuple[int, RowIdSequence]]) -> tuple[_Intervals, tuple[Segment, ...]]:
-    """An interval for each segment; those that are more than a range are listed beside."""
+    """An interval for each segment, and the segments that are not plain ranges."""
     rows: list[tuple[int, int, int, int, int]] = []
     segments: list[Segment] = []
     for file, sequence in sequences:
@@ -219,8 +165,8 @@ def _concat(one: _Intervals, two: _Intervals) -> _Intervals:
     )
 
 
-def _gather(intervals: _Intervals, segments: tuple[Segment, ...]) -> tuple[_IdRun, _Intervals]:
-    """The rows of all array segments as one run, and the intervals that are left."""
+def _merge_arrays(intervals: _Intervals, segments: tuple[Segment, ...]) -> tuple[_IdRun, _Intervals]:
+    """The rows of all array segments as one run, and the other intervals."""
     is_array = np.array([isinstance(segment, IdArray | SortedArray) for segment in segments], np.bool_)
     taken = np.append(is_array, False)[intervals.segments]  # the last one stands for _PLAIN
     arrays = [segments[number] for number in intervals.segments[taken].tolist()]
@@ -234,7 +180,7 @@ def _gather(intervals: _Intervals, segments: tuple[Segment, ...]) -> tuple[_IdRu
 
 
 def _groups(numbers: Numbers) -> Iterator[tuple[int, Numbers]]:
-    """Each distinct number, and the indices where it stands."""
+    """Each distinct number, with its indices."""
     order = np.argsort(numbers, kind="stable")
     ordered = numbers[order]
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1]))) if len(ordered) else order

@@ -1,4 +1,4 @@
-"""A property that is computed when first asked for, and kept.
+"""A property that is computed at first use and cached.
 
 The standard library's holds a lock (until Python 3.12), and what holds a lock does not travel to Spark's workers.
 """

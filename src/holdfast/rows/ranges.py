@@ -1,4 +1,4 @@
-"""Ranges of row ids beside each other.
+"""Finds overlapping ranges of row ids.
 
 1. Ends are exclusive, and ranges are sorted by their start.
 """
@@ -12,7 +12,7 @@ Numbers = NDArray[np.int64]
 
 
 def overlaps(lows: Numbers, highs: Numbers) -> Numbers:
-    """Which earlier range each one reaches into, by its index: of several the one that ends last; -1 for none."""
+    """The index of the earlier range that each one overlaps, of several the one that ends last; -1 for none."""
     into = np.full(len(lows), -1, np.int64)
     if len(lows) < 2:
         return into

@@ -1,13 +1,13 @@
-"""The row ids and versions that a file carries, in as few bytes as their disorder allows.
+"""The row map of a file: the row id and row commit version of each row, in few bytes.
 
-Whoever writes a file notes this in it, so that nobody needs to read its columns to find a row. An id or a version that
-a row does not carry follows from what the log says of the file, which is known only once the file is committed: until
-the map is bound to that, such an id is PROVISIONAL plus the row's position, and such a version is DERIVED.
+Writers store it with the file, so that finding a row need not read the file's columns. Where a row has no materialized
+id or version, these follow from the file's entry in the log, which exists only after the commit: until the map is bound
+to that entry, such an id is PROVISIONAL plus the row's position, and such a version is DERIVED.
 
-1. A map has an id and a version for every physical row of its file, hidden ones included.
-2. Stored bytes give back the map they were made of, or Damaged; and they name the file and the column the ids are in,
-   because tools copy what they find in a footer, and a table that was cloned reads ids from another column.
-3. Nothing costs a Python step per row.
+1. A map has an id and a version for every row in its file, with hidden ones.
+2. Decoding returns the encoded map or raises Damaged. The bytes name the file and its column of ids, because tools copy
+   footers to other files, and a clone reads ids from another column.
+3. There is no Python loop over rows.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from holdfast.rows.segments import IdRange, Ids, Positions, Segment, choose, wid
 from holdfast.rows.sequence import RowIdSequence
 from holdfast.rows.stamp import PROVISIONAL
 
-ROW_IDS = "holdfast.rowIds"  # tags a file in the log with what its rows carry
-DERIVED = -1  # the version of a row that carries none
+ROW_IDS = "holdfast.rowIds"  # the tag of a file in the log that holds its note
+DERIVED = -1  # the version of a row without a materialized one
 
 _FORMAT = 1
-_HEADER = "<BIQI"  # format, checksum of what it is of, rows, bytes of the ids
+_HEADER = "<BIQI"  # format, checksum of file and column, rows, bytes of the ids
 _RUNS = "<IqBB"  # runs, lowest version, bytes of a version and of a length
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runs:
-    """Numbers of consecutive rows, held once per stretch of equal ones."""
+    """Run-length encoded numbers of consecutive rows."""
 
-    ends: Positions  # the position after each stretch
+    ends: Positions  # the position after each run
     values: NDArray[np.int64]
 
     @classmethod
@@ -47,7 +47,7 @@ class Runs:
 
     @classmethod
     def joined(cls, parts: Sequence[Runs]) -> Runs:
-        """Rows of one part after those of another."""
+        """The parts one after another."""
         lengths = [np.diff(part.ends, prepend=0) for part in parts]
         values = np.concatenate([np.zeros(0, np.int64), *(part.values for part in parts)])
         ends = np.cumsum(np.concatenate([np.zeros(0, np.int64), *lengths]))
@@ -75,10 +75,10 @@ class RowMap:
 
     @classmethod
     def joined(cls, parts: Sequence[RowMap]) -> RowMap:
-        """Rows of one part after those of another."""
+        """The parts one after another."""
         segments: list[Segment] = []
         for segment in (segment for part in parts for segment in part.ids.segments):
-            if segments and isinstance(segment, IdRange) and _goes_on(segments[-1], segment):
+            if segments and isinstance(segment, IdRange) and _continues(segments[-1], segment):
                 segment = IdRange(segments.pop().low, segment.end)
             segments.append(segment)
         return cls(RowIdSequence(tuple(segments)), Runs.joined([part.versions for part in parts]))
@@ -88,11 +88,11 @@ class RowMap:
 
     @property
     def encoded_bytes(self) -> int:
-        """About as many bytes as the map takes when stored."""
+        """The approximate size of the map when stored."""
         return sum(segment.encoded_bytes for segment in self.ids.segments) + 3 * len(self.versions.ends)
 
     def carried(self) -> tuple[int, int, int]:
-        """The lowest and the highest id that rows carry, and how many rows carry none; (0, -1) where none does."""
+        """The lowest and the highest materialized id, and how many rows have none; (0, -1) where there is none."""
         low, high, derived = PROVISIONAL, -1, 0
         for segment in self.ids.segments:
             if segment.high < PROVISIONAL:
@@ -101,13 +101,13 @@ class RowMap:
                 derived += len(segment)
             else:
                 ids = segment.to_numpy()
-                own = ids[ids < PROVISIONAL]
-                low, high = min(low, int(own.min())), max(high, int(own.max()))
-                derived += len(ids) - len(own)
+                materialized = ids[ids < PROVISIONAL]
+                low, high = min(low, int(materialized.min())), max(high, int(materialized.max()))
+                derived += len(ids) - len(materialized)
         return (low, high, derived) if high >= 0 else (0, -1, derived)
 
     def bound(self, base: int, default_version: int) -> RowMap:
-        """The map once the log has said what rows are that carry nothing."""
+        """The map with the ids and versions of rows without materialized ones, which follow from the log."""
         segments = [
             segment if segment.high < PROVISIONAL else choose(_bound(segment.to_numpy(), base))
             for segment in self.ids.segments
@@ -119,7 +119,7 @@ class RowMap:
         )
 
     def encode(self, of: str) -> bytes:
-        """The stored form; `of` names the file and its column of ids."""
+        """The bytes of the map; `of` names the file and its column of ids."""
         ids = self.ids.encode()
         values, lengths = self.versions.values, np.diff(self.versions.ends, prepend=0)
         lowest = int(values.min()) if len(values) else 0
@@ -137,7 +137,7 @@ class RowMap:
 
     @classmethod
     def decode(cls, data: bytes, of: str, *, where: str) -> RowMap | None:
-        """The map behind stored bytes; None where it is of another file or column. `where` names it in errors."""
+        """Decodes a map; None where it is of another file or column. `where` names it in errors."""
         if len(data) < calcsize(_HEADER) + 4 or data[0] != _FORMAT:
             raise _damaged(where, "is none that this library writes")
         (crc,) = unpack_from("<I", data, len(data) - 4)
@@ -155,16 +155,16 @@ class RowMap:
 
 
 def note(size: int, carried: str) -> str:
-    """What is noted in the log of a file of this size; `carried` is what its writer says its rows carry."""
+    """The tag of a file of this size in the log; `carried` is its writer's note."""
     return f"{size},{carried}" if carried else str(size)
 
 
 def checksum(name: str) -> int:
-    """How something is named where its name is too long."""
+    """A short stand-in for a name."""
     return zlib.crc32(name.encode())
 
 
-def _goes_on(before: Segment, segment: IdRange) -> bool:
+def _continues(before: Segment, segment: IdRange) -> bool:
     return isinstance(before, IdRange) and before.end == segment.start
 
 

@@ -1,15 +1,15 @@
-"""Stored row-id segments.
+"""Encodes and decodes row-id segments.
 
     version u8 | count u32 | segments | CRC-32 u32 of all before it                       everything little-endian
-    segment    shape u8 | body
+    segment    kind u8 | body
     body       range           start u64, span u64
                with holes      start u64, span u64, numbers: id - start of each hole
                with bitmap     start u64, span u64, ceil(span / 8) bytes
                sorted, array   smallest id u64, numbers: id - smallest
     numbers    width u8 (1, 2, 4 or 8), count u64, count * width bytes
 
-1. Decoding gives segments that hold the invariants of `rows.segments`, or Damaged; never anything else.
-2. Nothing is allocated that the bytes at hand do not pay for.
+1. Decoding returns segments that satisfy the invariants of `rows.segments`, or raises Damaged.
+2. Decoding allocates memory in proportion to the given bytes only.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _RANGE, _HOLES, _BITMAP, _SORTED, _ARRAY = range(5)
 
 
 def encode(segments: Sequence[Segment]) -> bytes:
-    """The stored form of these segments."""
+    """The bytes of these segments."""
     content = pack("<BI", VERSION, len(segments)) + b"".join(map(_encode_one, segments))
     return content + pack("<I", zlib.crc32(content))
 
 
 def decode(data: bytes, *, where: str) -> tuple[Segment, ...]:
-    """The segments behind these bytes; `where` names them in errors."""
+    """Decodes segments; `where` names the bytes in errors."""
     if len(data) < 9:
         raise Damaged(f"row ids in {where}: {len(data)} bytes are too few", path=where, found=str(len(data)))
     if data[0] != VERSION:
@@ -90,7 +90,7 @@ def _numbers(numbers: Ids, largest: int) -> bytes:
 
 @dataclass(slots=True)
 class _ByteReader:
-    """A place in the bytes that moves forward."""
+    """Reads bytes from an offset on."""
 
     data: bytes
     where: str
@@ -124,20 +124,20 @@ class _ByteReader:
 
 
 def _decode_one(reader: _ByteReader, at: int) -> Segment:
-    shape = reader.number("<B")
+    kind = reader.number("<B")
     start = reader.number("<Q")
     if start > LARGEST_ID:
         raise reader.damaged(at, f"row id {start} is above {LARGEST_ID}")
-    if shape in (_SORTED, _ARRAY):
-        return _decode_array(reader, at, shape, start)
-    if shape not in (_RANGE, _HOLES, _BITMAP):
-        raise reader.damaged(at, f"unknown shape {shape}")
+    if kind in (_SORTED, _ARRAY):
+        return _decode_array(reader, at, kind, start)
+    if kind not in (_RANGE, _HOLES, _BITMAP):
+        raise reader.damaged(at, f"unknown shape {kind}")
     end = start + reader.number("<Q")
     if end - 1 > LARGEST_ID:
         raise reader.damaged(at, f"row id {end - 1} is above {LARGEST_ID}")
-    if shape == _RANGE:
+    if kind == _RANGE:
         return IdRange(start, end)
-    if shape == _HOLES:
+    if kind == _HOLES:
         return _decode_holes(reader, at, start, end)
     return _decode_bitmap(reader, at, start, end)
 
@@ -158,9 +158,9 @@ def _decode_bitmap(reader: _ByteReader, at: int, start: int, end: int) -> Segmen
     return RangeWithBitmap(start, end, np.frombuffer(bits + bytes(-len(bits) % 8), "<u8").astype(np.uint64))
 
 
-def _decode_array(reader: _ByteReader, at: int, shape: int, start: int) -> Segment:
+def _decode_array(reader: _ByteReader, at: int, kind: int, start: int) -> Segment:
     ids = reader.ids(start)
-    if shape == _ARRAY:
+    if kind == _ARRAY:
         return IdArray(ids)
     if not (ids[1:] > ids[:-1]).all():
         raise reader.damaged(at, "a sorted array ascends")

@@ -1,13 +1,12 @@
-"""Row ids of consecutive rows, in the smallest of five shapes.
+"""Segments: the row ids of consecutive rows, in the smallest of five encodings.
 
-Fresh rows are a range; deletes leave holes; rewrites gather survivors of many ranges and end in arrays. A shape holds
-what its disorder costs and nothing per row where the ids are regular.
+New rows are a range, deletes leave holes in it, and rewritten files hold rows of many ranges, down to plain arrays.
 
-1. A segment maps positions 0..len-1 to ids 0..LARGEST_ID, in row order; all but Array are strictly ascending.
+1. A segment maps positions 0..len-1 to ids 0..LARGEST_ID, in row order; all but IdArray are strictly ascending.
 2. The first and the last id of a range, with holes or with a bitmap, are present, so `low` and `high` are ids of rows.
-3. `find` inverts `take`; where an Array repeats an id, it gives the first position.
-4. The empty segment is Range(0, 0).
-5. `choose` gives the shape with the fewest encoded bytes; `slice` and `delete` choose again.
+3. `find` inverts `take`; where an IdArray repeats an id, it returns the first position.
+4. The empty segment is IdRange(0, 0).
+5. `choose` returns the segment with the fewest encoded bytes.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ Words: TypeAlias = NDArray[np.uint64]
 
 NOT_FOUND = -1
 
-# Encoded bytes apart from the ids themselves: shape, start, span; width and count where there are numbers to follow.
+# Encoded bytes besides the ids: kind, start, span; and width and count where numbers follow.
 RANGE_BYTES = 1 + 8 + 8
 NUMBERS_BYTES = 1 + 8
 ARRAY_BYTES = 1 + 8 + NUMBERS_BYTES
 
 
 class SegmentShape(ABC):
-    """What every segment answers; the set of shapes is closed: see Segment."""
+    """The methods of every segment; the set of subclasses is closed: see Segment."""
 
     __slots__ = ()
 
@@ -56,7 +55,7 @@ class SegmentShape(ABC):
     @property
     @abstractmethod
     def encoded_bytes(self) -> int:
-        """How many bytes the segment takes when stored."""
+        """The size of the segment when stored."""
 
     @abstractmethod
     def take(self, positions: Positions) -> Ids:
@@ -70,35 +69,13 @@ class SegmentShape(ABC):
         """All ids in row order."""
         return self.take(np.arange(len(self)))
 
-    def get(self, position: int) -> int:
-        """The id at a position."""
-        if not 0 <= position < len(self):
-            raise IndexError(f"position {position} in a segment of {len(self)} rows")
-        return int(self.take(np.array([position]))[0])
 
-    def position(self, row_id: int) -> int | None:
-        """Where an id is, if it is here."""
-        found = int(self.find(np.array([row_id]))[0])
-        return None if found == NOT_FOUND else found
+class _Spanned(SegmentShape):
+    """A segment whose ids lie from `start` up to, not including, `end`."""
 
-    def slice(self, start: int, stop: int) -> Segment:
-        """The ids at positions from `start` up to `stop`."""
-        return choose(self.take(np.arange(*slice(start, stop).indices(len(self)))))
-
-    def delete(self, positions: Positions) -> Segment:
-        """The ids that are left when these positions go."""
-        return choose(np.delete(self.to_numpy(), positions))
-
-
-@dataclass(frozen=True, slots=True)
-class IdRange(SegmentShape):
-    """Ids from `start` up to, not including, `end`."""
-
+    __slots__ = ()
     start: int
     end: int
-
-    def __len__(self) -> int:
-        return self.end - self.start
 
     @property
     def low(self) -> int:
@@ -107,6 +84,17 @@ class IdRange(SegmentShape):
     @property
     def high(self) -> int:
         return self.end - 1
+
+
+@dataclass(frozen=True, slots=True)
+class IdRange(_Spanned):
+    """All ids from `start` up to, not including, `end`."""
+
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.start
 
     @property
     def encoded_bytes(self) -> int:
@@ -118,13 +106,9 @@ class IdRange(SegmentShape):
     def find(self, ids: Ids) -> Positions:
         return np.where((ids >= self.start) & (ids <= self.high), ids - self.start, NOT_FOUND)
 
-    def slice(self, start: int, stop: int) -> Segment:
-        first, after, _ = slice(start, stop).indices(len(self))
-        return IdRange(self.start + first, self.start + after) if first < after else IdRange(0, 0)
-
 
 @dataclass(frozen=True, eq=False)
-class RangeWithHoles(SegmentShape):
+class RangeWithHoles(_Spanned):
     """A range without a few ids, which are listed in ascending order."""
 
     start: int
@@ -133,14 +117,6 @@ class RangeWithHoles(SegmentShape):
 
     def __len__(self) -> int:
         return self.end - self.start - len(self.holes)
-
-    @property
-    def low(self) -> int:
-        return self.start
-
-    @property
-    def high(self) -> int:
-        return self.end - 1
 
     @property
     def encoded_bytes(self) -> int:
@@ -161,8 +137,8 @@ class RangeWithHoles(SegmentShape):
 
 
 @dataclass(frozen=True, eq=False)
-class RangeWithBitmap(SegmentShape):
-    """A range in which the set bits say which ids are there; bit b of word w stands for id start + 64 * w + b."""
+class RangeWithBitmap(_Spanned):
+    """A range whose present ids are the set bits: bit b of word w is id start + 64 * w + b."""
 
     start: int
     end: int
@@ -170,14 +146,6 @@ class RangeWithBitmap(SegmentShape):
 
     def __len__(self) -> int:
         return int(self._rows_before_word[-1])
-
-    @property
-    def low(self) -> int:
-        return self.start
-
-    @property
-    def high(self) -> int:
-        return self.end - 1
 
     @property
     def encoded_bytes(self) -> int:
@@ -208,13 +176,25 @@ class RangeWithBitmap(SegmentShape):
 
 
 @dataclass(frozen=True, eq=False)
-class SortedArray(SegmentShape):
-    """Ascending ids, too scattered for a range."""
+class _Listed(SegmentShape):
+    """A segment that lists its ids."""
 
     ids: Ids
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def encoded_bytes(self) -> int:
+        return ARRAY_BYTES + width(self.high - self.low) * len(self.ids)
+
+    def take(self, positions: Positions) -> Ids:
+        return self.ids[positions]
+
+
+@dataclass(frozen=True, eq=False)
+class SortedArray(_Listed):
+    """Ascending ids, too scattered for a range."""
 
     @property
     def low(self) -> int:
@@ -224,25 +204,13 @@ class SortedArray(SegmentShape):
     def high(self) -> int:
         return int(self.ids[-1])
 
-    @property
-    def encoded_bytes(self) -> int:
-        return ARRAY_BYTES + width(self.high - self.low) * len(self.ids)
-
-    def take(self, positions: Positions) -> Ids:
-        return self.ids[positions]
-
     def find(self, ids: Ids) -> Positions:
         return _search(self.ids, ids)
 
 
 @dataclass(frozen=True, eq=False)
-class IdArray(SegmentShape):
+class IdArray(_Listed):
     """Ids in any order."""
-
-    ids: Ids
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
     @once
     def low(self) -> int:
@@ -252,10 +220,6 @@ class IdArray(SegmentShape):
     def high(self) -> int:
         return int(self.ids.max())
 
-    @property
-    def encoded_bytes(self) -> int:
-        return ARRAY_BYTES + width(self.high - self.low) * len(self.ids)
-
     @once
     def _ascending(self) -> tuple[Ids, Positions]:
         order = np.argsort(self.ids, kind="stable")
@@ -263,13 +227,10 @@ class IdArray(SegmentShape):
 
     @once
     def repeated(self) -> int | None:
-        """An id that stands here twice, if there is one."""
+        """An id that occurs twice, if there is one."""
         ascending, _ = self._ascending
         twice = np.flatnonzero(ascending[1:] == ascending[:-1])
         return int(ascending[twice[0]]) if len(twice) else None
-
-    def take(self, positions: Positions) -> Ids:
-        return self.ids[positions]
 
     def find(self, ids: Ids) -> Positions:
         ascending, order = self._ascending
@@ -281,7 +242,7 @@ Segment: TypeAlias = IdRange | RangeWithHoles | RangeWithBitmap | SortedArray | 
 
 
 def choose(ids: NDArray[np.int64] | NDArray[np.uint64]) -> Segment:
-    """These ids, in row order, in the shape that takes the fewest bytes."""
+    """The smallest segment of these ids, which are in row order."""
     if len(ids) == 0:
         return IdRange(0, 0)
     if ids.min() < 0 or ids.max() > LARGEST_ID:
@@ -317,5 +278,5 @@ def width(largest: int) -> int:
 
 def _search(ascending: Ids, ids: Ids) -> Positions:
     rank = np.searchsorted(ascending, ids)
-    there = ascending[np.minimum(rank, len(ascending) - 1)] == ids
-    return np.where(there, rank, NOT_FOUND)
+    is_present = ascending[np.minimum(rank, len(ascending) - 1)] == ids
+    return np.where(is_present, rank, NOT_FOUND)

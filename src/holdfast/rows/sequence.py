@@ -1,8 +1,8 @@
-"""The row ids of one file, in row order: segments one after another.
+"""The row ids of one file, in row order, as a list of segments.
 
 1. Position p of the file is position p of the concatenated segments; hidden rows keep their positions.
 2. No segment is empty.
-3. Segments may overlap in ids (a file may hold moved rows in any order); an id is looked for in row order.
+3. Segments may overlap in ids, because a file may hold moved rows in any order; `find` returns the first position.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class RowIdSequence:
 
     @classmethod
     def from_ids(cls, ids: NDArray[np.int64] | NDArray[np.uint64]) -> RowIdSequence:
-        """These ids in few bytes: in one piece, or cut where the order breaks and where wide gaps are.
+        """These ids in few bytes: as one segment, or cut where they descend and at wide gaps.
 
-        Stretches of scattered ids stay together: a header for each would take more than the ids do.
+        Runs of scattered ids stay together, because a header for each would be larger than the ids.
         """
         whole = choose(ids)
         step = np.diff(np.asarray(ids, np.int64))
@@ -58,7 +58,7 @@ class RowIdSequence:
 
     @classmethod
     def decode(cls, data: bytes, *, where: str) -> RowIdSequence:
-        """The sequence behind stored bytes; `where` names them in errors."""
+        """Decodes stored bytes; `where` names them in errors."""
         return cls.of(segment_bytes.decode(data, where=where))
 
     def encode(self) -> bytes:
@@ -72,52 +72,14 @@ class RowIdSequence:
     def __len__(self) -> int:
         return int(self.starts[-1])
 
-    def __add__(self, other: RowIdSequence) -> RowIdSequence:
-        return RowIdSequence(self.segments + other.segments)
-
     def to_numpy(self) -> Ids:
         """All ids in row order."""
         return np.concatenate([np.zeros(0, np.int64), *(segment.to_numpy() for segment in self.segments)])
 
-    def get(self, position: int) -> int:
-        """The id of the row at a position."""
-        if not 0 <= position < len(self):
-            raise IndexError(f"position {position} in a file of {len(self)} rows")
-        index = int(np.searchsorted(self.starts, position, side="right")) - 1
-        return self.segments[index].get(position - int(self.starts[index]))
-
-    def position(self, row_id: int) -> int | None:
-        """Where the row with an id is, if it is in this file."""
-        found = int(self.find(np.array([row_id]))[0])
-        return None if found == NOT_FOUND else found
-
     def find(self, ids: Ids) -> Positions:
         """The position of each id, NOT_FOUND where the file does not have it."""
-        found = np.full(len(ids), NOT_FOUND, np.int64)
+        positions = np.full(len(ids), NOT_FOUND, np.int64)
         for segment, start in zip(self.segments, self.starts.tolist(), strict=False):
             here = segment.find(ids)
-            found = np.where((found == NOT_FOUND) & (here != NOT_FOUND), here + start, found)
-        return found
-
-    def slice(self, start: int, stop: int) -> RowIdSequence:
-        """The ids at positions from `start` up to `stop`."""
-        first, after, _ = slice(start, stop).indices(len(self))
-        bounds = np.clip(self.starts, first, max(first, after))
-        lows = (bounds[:-1] - self.starts[:-1]).tolist()
-        highs = (bounds[1:] - self.starts[:-1]).tolist()
-        return RowIdSequence.of(
-            segment if high - low == len(segment) else segment.slice(low, high)
-            for segment, low, high in zip(self.segments, lows, highs, strict=True)
-            if high > low
-        )
-
-    def delete(self, positions: Positions) -> RowIdSequence:
-        """The ids that are left when these positions go."""
-        gone = np.unique(positions)
-        if len(gone) and not 0 <= gone[0] <= gone[-1] < len(self):
-            raise IndexError(f"positions {gone[0]} to {gone[-1]} in a file of {len(self)} rows")
-        parts = np.split(gone, np.searchsorted(gone, self.starts[1:-1])) if self.segments else []
-        return RowIdSequence.of(
-            segment.delete(part - start) if len(part) else segment
-            for segment, part, start in zip(self.segments, parts, self.starts[:-1].tolist(), strict=True)
-        )
+            positions = np.where((positions == NOT_FOUND) & (here != NOT_FOUND), here + start, positions)
+        return positions

@@ -1,11 +1,10 @@
-"""Hand out row ids to the files of one commit attempt.
+"""Assigns base row ids to the files of one commit attempt.
 
-Fresh rows of a file take consecutive ids from its base upward, so one number per
-file is enough. Files are stamped per attempt, not when they are written: an attempt
-that loses its version is stamped again above the winner's mark.
+New rows of a file take consecutive ids from its base on, so one number per file is enough. Every attempt assigns anew:
+one that lost a race takes ids above the winner's high-water mark.
 
-1. The ranges follow the order of the files and tile the ids above the old mark.
-2. The new mark is the last id handed out; with no rows it is the old mark.
+1. The ranges follow the order of the files and fill the ids above the old high-water mark without a gap.
+2. The new high-water mark is the last assigned id; without rows it is the old one.
 3. No id passes LARGEST_ID.
 """
 
@@ -24,14 +23,14 @@ PROVISIONAL = 1 << 62  # ids and versions from here on stand for those that rows
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """The first row id of each file, and the highest id in use afterwards."""
+    """The base row id of each file, and the new high-water mark."""
 
     bases: tuple[int, ...]
     high_water: int
 
 
 def stamp(row_counts: Sequence[int], *, high_water: int = NO_IDS_YET) -> Stamp:
-    """Give each file its first row id, in the order listed."""
+    """Assign a base row id to each file, in order."""
     *bases, end = accumulate(row_counts, initial=high_water + 1)
     if end - 1 > LARGEST_ID:
         raise LimitReached(f"{sum(row_counts)} rows do not fit above row id {high_water}")

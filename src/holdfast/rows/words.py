@@ -1,8 +1,8 @@
-"""Hidden positions as what engines filter with: machine words per chunk of rows, or a mask per slice.
+"""Converts bitmaps of hidden positions to what engines filter with: words per chunk of rows, or a mask.
 
 1. Bit b of word w of chunk c stands for position c * chunk_rows + w * 64 + b; bit 63 is the sign.
 2. Only chunks with a hidden row appear, in ascending order, without trailing zero words.
-3. Work and memory follow the hidden positions and are bounded per window, not by the largest position.
+3. Work and memory depend on the hidden positions, window by window, and not on the largest position.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def words(bitmap: BitMap64, *, chunk_rows: int = CHUNK_ROWS) -> list[tuple[int, 
 
 
 def mask(bitmap: BitMap64, start: int, length: int) -> NDArray[np.bool_]:
-    """For each position from `start` on: whether it is hidden."""
+    """Whether each position from `start` on is hidden."""
     hidden = np.zeros(length, np.bool_)
     hidden[_between(bitmap, start, start + length) - np.uint64(start)] = True
     return hidden
 
 
 def _windows(bitmap: BitMap64, chunk_rows: int) -> Iterator[NDArray[np.uint64]]:
-    """The positions in ascending pieces that never cut a chunk, each of at most one window of rows."""
+    """The positions in ascending pieces of at most one window of rows, which never cut a chunk."""
     if not bitmap:
         return
     width = max(_WINDOW_ROWS // chunk_rows, 1) * chunk_rows
@@ -61,7 +61,7 @@ def _chunks(positions: NDArray[np.uint64], chunk_words: int) -> Iterator[tuple[i
 
 
 def _group_starts(ascending: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """Where each stretch of equal numbers begins."""
+    """Where each run of equal numbers begins."""
     return np.concatenate((np.zeros(1, np.intp), np.flatnonzero(ascending[1:] != ascending[:-1]) + 1))
 
 

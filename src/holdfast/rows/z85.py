@@ -1,7 +1,7 @@
-"""Bytes as text in a log: Z85, five characters for four big-endian bytes.
+"""Encodes and decodes Z85: bytes as text, five characters for four big-endian bytes.
 
 1. Encoding pads the bytes with zeros to a multiple of four, so the reader must know the size.
-2. Decoding takes exactly the text such an encoding gives; anything else is Damaged.
+2. Decoding accepts only texts that encoding can produce; anything else is Damaged.
 """
 
 from __future__ import annotations
