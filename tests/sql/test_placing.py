@@ -12,7 +12,7 @@ from holdfast.errors import ConstraintViolated, Invalid, UnknownColumn
 from holdfast.schema.types import LONG
 from holdfast.table.delta import DeltaTable
 from holdfast.verbs.define import alter as altering
-from holdfast.verbs.define import alter_order as placing
+from holdfast.verbs.define import alter as placing
 from holdfast.verbs.dml.write import Written
 
 
@@ -58,7 +58,7 @@ def test_a_column_moves_and_rows_stay(table: DeltaTable) -> None:
 
 def test_columns_are_added_in_their_places_in_one_commit(table: DeltaTable) -> None:
     version = table.version
-    placing.add_columns(table.handle.newest(), [("x", "int"), ("y", "string")], {"x": None, "y": "id"}, system())
+    placing.add_columns(table.handle.newest(), [("x", "int"), ("y", "string")], system(), {"x": None, "y": "id"})
     assert names(table) == ["x", "id", "y", "name", "st"]
     assert table.version == version + 1
     assert table.toArrow(columns=["x", "y"]).to_pylist() == [{"x": None, "y": None}] * 2
@@ -87,7 +87,7 @@ def test_a_statement_about_columns_is_one_commit_or_none(table: DeltaTable) -> N
         (lambda: altering.drop_columns(table.handle.newest(), ["st.a", "st"], system()), Invalid, "named twice"),
         (lambda: redefine(table, "x", "long", "wide", placing.ColumnPlace("nope")), Invalid, "cannot stand after nope"),
         (lambda: redefine(table, "x", "string", "wide", None), Invalid, "type"),
-        (lambda: placing.add_columns(table.handle.newest(), [("z", "int")], {"z": "nope"}, system()), Invalid, "nope"),
+        (lambda: placing.add_columns(table.handle.newest(), [("z", "int")], system(), {"z": "nope"}), Invalid, "nope"),
         (lambda: altering.add_columns(table.handle.newest(), [("z", "int"), ("x", "int")], system()), Invalid, "x"),
     )
     for change, kind, text in refused:

@@ -35,6 +35,7 @@ from holdfast.table.either import IcebergTable
 from holdfast.verbs.define.builder import PLAIN, CreateMode, DeltaTableBuilder, without_plain
 from holdfast.verbs.define.create import create_with
 from holdfast.verbs.dml.replace_matched import Met
+from holdfast.verbs.dml.verbs import write
 from holdfast.verbs.dml.write import WriteOptions, rows_of
 from holdfast.verbs.dml.write_mutation import CommitOptions
 from holdfast.verbs.maintain.rearrange import rearrange
@@ -154,7 +155,7 @@ def insert_into(rows: DataFrame, name: str, ask: SaveRequest, known: TableResolv
         if (
             isinstance(table, IcebergTable) and ask.options.get("replaceWhere") is None
         ):  # as Spark does; `save` does not
-            ask = replace(ask, dynamic=_is_dynamic(ask, settings_of(rows.sparkSession), table._is_partitioned()))
+            ask = replace(ask, dynamic=_is_dynamic(ask, settings_of(rows.sparkSession), table.handle.is_partitioned()))
         write_into(ordinary(rows).toDF(*columns), table, ask)
 
 
@@ -196,7 +197,7 @@ def write_into(rows: DataFrame, table: DeltaTable | IcebergTable, ask: SaveReque
         said=said_of(ask.options, settings),
         stored_as=_stored_as(ask.options),
     )
-    table._write(rows, how, met)
+    write(table.handle, rows, how, table.handle.caller(), met)
     return None
 
 

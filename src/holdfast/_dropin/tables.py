@@ -27,7 +27,6 @@ from holdfast.errors import Invalid, NotATable, Unsupported
 from holdfast.sql import answers
 from holdfast.sql.query.row_fields import with_metadata_columns
 from holdfast.table import delta
-from holdfast.table.making import MakingVerbs
 from holdfast.verbs.define.builder import IdentityGenerator
 from holdfast.verbs.dml.assignments import stated_sets
 from holdfast.verbs.maintain import optimize as optimizing
@@ -36,7 +35,7 @@ from holdfast.verbs.open.names import entry_of, path_in
 __all__ = ["DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder", "IdentityGenerator"]
 
 
-class DeltaTable(MakingVerbs[DeltaTableBuilder["DeltaTable"]]):
+class DeltaTable:
     """A Delta table, as delta-spark's users know it."""
 
     def __init__(
@@ -96,6 +95,26 @@ class DeltaTable(MakingVerbs[DeltaTableBuilder["DeltaTable"]]):
         defaults = settings_of(sparkSession).properties
         made = delta.DeltaTable.convertToDelta(sparkSession, identifier, partitionSchema, properties=defaults)
         return cls(sparkSession, made)
+
+    @classmethod
+    def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
+        """Describe a table to be created; refused where there is one."""
+        return cls._builder(sparkSession, CreateMode.CREATE)
+
+    @classmethod
+    def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
+        """Describe a table to be created where there is none."""
+        return cls._builder(sparkSession, CreateMode.CREATE_IF_NOT_EXISTS)
+
+    @classmethod
+    def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
+        """Describe a table to take the place of one that is there, without its rows."""
+        return cls._builder(sparkSession, CreateMode.REPLACE)
+
+    @classmethod
+    def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
+        """Describe a table to be created, or to take the place of one that is there."""
+        return cls._builder(sparkSession, CreateMode.CREATE_OR_REPLACE)
 
     @classmethod
     def _builder(cls, spark: SparkSession | None, mode: CreateMode) -> DeltaTableBuilder[DeltaTable]:

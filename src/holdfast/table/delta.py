@@ -1,83 +1,72 @@
-"""A Delta table, for users: the object with the dots.
+"""A Delta table, for users: the verbs of every table, and those that only Delta has.
 
-It puts the format, a runner and a store together and decides nothing itself. Names and behaviour follow delta-spark's
-`DeltaTable` wherever that has them.
+Names and behaviour follow delta-spark's `DeltaTable` wherever that has them.
 
 1. A table reads the newest version at each call, unless a version or timestamp is given; refreshing costs the new
    commits only.
-2. Without a Spark session everything that needs only the log works, and rows are read by `toArrow`.
+2. Rows are looked up in one version until a verb of the same object, or `refresh()`, moves to the newest.
 """
 
 from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from holdfast.engines.spark.conditions import stated_in_text
 from holdfast.env import system
-from holdfast.errors import Invalid
 from holdfast.formats.delta import detail
-from holdfast.formats.delta.history import commits as history
+from holdfast.formats.delta.history.pins import pins_of
 from holdfast.formats.delta.state import DeltaState, is_table, load
-from holdfast.model.mutation import TableDefinition
-from holdfast.storage.location import Location
+from holdfast.model.versions import Versions
 from holdfast.storage.open import open_location
-from holdfast.table.making import MakingVerbs
-from holdfast.verbs.commit.transaction import TransactionVerbs
-from holdfast.verbs.define import alter as altering
+from holdfast.table.table import Table
+from holdfast.verbs.changefeed.change_set import ChangeSet, When
+from holdfast.verbs.changefeed.delta import change_feed
+from holdfast.verbs.commit.retry import Retry
+from holdfast.verbs.commit.transaction import Transaction, begin, transact
+from holdfast.verbs.define import alter
 from holdfast.verbs.define import convert as converting
 from holdfast.verbs.define.backfill import BATCH_FILES
-from holdfast.verbs.define.builder import PLAIN, CreateMode, DeltaTableBuilder, without_plain
+from holdfast.verbs.define.builder import PLAIN, CreateMode, DeltaTableBuilder
+from holdfast.verbs.define.clone import CloneOptions, clone_to
+from holdfast.verbs.define.create import table_builder
 from holdfast.verbs.define.drop_feature import Dropped, drop_feature_support
 from holdfast.verbs.define.row_tracking import Report, Tracked, enable_row_tracking
-from holdfast.verbs.dml.replace_matched import Met, replace_matched
-from holdfast.verbs.dml.replace_where import found
-from holdfast.verbs.dml.verbs import RowVerbs, said
-from holdfast.verbs.dml.write import WriteOptions, Written, is_seen, make, rows_of, write
-from holdfast.verbs.index.nearest import NearestVerbs
-from holdfast.verbs.maintain.erase import ErasureVerbs
+from holdfast.verbs.dml.write import Written
+from holdfast.verbs.index import lookup as looking_up
+from holdfast.verbs.index import nearest as near
+from holdfast.verbs.index.maintain import IndexInfo, IndexStats
+from holdfast.verbs.maintain import erase as erasing
+from holdfast.verbs.maintain.erasure import Erased, ErasureStatus
 from holdfast.verbs.maintain.log_compaction import LogCompaction, compact_log
-from holdfast.verbs.maintain.post_commit import after
-from holdfast.verbs.maintain.restore import RestoreVerbs
-from holdfast.verbs.maintain.upkeep import UpkeepVerbs
-from holdfast.verbs.maintain.vacuum import VersionVerbs
+from holdfast.verbs.maintain.symlink_manifests import generate
+from holdfast.verbs.maintain.vacuum import readable_versions, vacuum
+from holdfast.verbs.maintain.vacuum_files import Vacuumed
 from holdfast.verbs.open.delta_handle import DeltaHandle
-from holdfast.verbs.open.handle import Metadata
+from holdfast.verbs.open.handle import Metadata, Timestamp, Version
+from holdfast.verbs.open.moment import moment_ms
 from holdfast.verbs.open.names import place_of
-from holdfast.verbs.publish.delta import DeltaPublishing
-from holdfast.verbs.read.verbs import ReadVerbs
-from holdfast.verbs.stream.streams import StreamVerbs
+from holdfast.verbs.open.versions import pin, unpin
+from holdfast.verbs.publish.delta import create_like
+from holdfast.verbs.read.take import RowIds
+from holdfast.verbs.stream.batches import Clauses, Foreach
+from holdfast.verbs.stream.streams import merge_stream, stream_changes
 
 _BY_PATH = re.compile(r"(?:delta\.)?`(.+)`", re.DOTALL)
 
 
-class DeltaTable(
-    ReadVerbs,
-    NearestVerbs,
-    UpkeepVerbs,
-    VersionVerbs,
-    ErasureVerbs,
-    DeltaPublishing,
-    StreamVerbs,
-    TransactionVerbs,
-    RestoreVerbs,
-    RowVerbs,
-    MakingVerbs[DeltaTableBuilder["DeltaTable"]],
-):
+class DeltaTable(Table):
     """A Delta table at a path."""
 
     handle: DeltaHandle
-
-    def __repr__(self) -> str:
-        snapshot = self.handle.state.snapshot
-        return f"DeltaTable({snapshot.location.url}, version {snapshot.version})"
 
     @classmethod
     def forPath(
@@ -116,8 +105,8 @@ class DeltaTable(
         cls, sparkSession: SparkSession | None, identifier: str, *, storage_options: Mapping[str, str] | None = None
     ) -> bool:
         """Whether there is a Delta table at this path."""
-        found = _BY_PATH.fullmatch(identifier.strip())
-        return is_table(open_location(found[1] if found else identifier, storage_options=storage_options))
+        by_path = _BY_PATH.fullmatch(identifier.strip())
+        return is_table(open_location(by_path[1] if by_path else identifier, storage_options=storage_options))
 
     @classmethod
     def convertToDelta(
@@ -134,136 +123,322 @@ class DeltaTable(
         Directories as Hive makes them need `partitionSchema`, such as "day date, n int". Rows are tracked from the
         first version on, unless `properties` say otherwise.
         """
-        asked = dict(properties or {})
-        plain = asked.pop(PLAIN, "false").lower() == "true"
+        settings = dict(properties or {})
+        plain = settings.pop(PLAIN, "false").lower() == "true"
         location = open_location(converting.path_of(identifier), storage_options=storage_options)
         partitions = converting.partitions_of(partitionSchema)
-        return cls(DeltaHandle(sparkSession, converting.convert(location, partitions, asked, system(), plain=plain)))
+        return cls(DeltaHandle(sparkSession, converting.convert(location, partitions, settings, system(), plain=plain)))
 
     @classmethod
-    def _builder(cls, spark: SparkSession | None, mode: CreateMode) -> DeltaTableBuilder[DeltaTable]:
-        def execute(location: Location, shape: TableDefinition, mode: CreateMode) -> DeltaTable:
-            definition, plain = without_plain(shape)
-            return cls(DeltaHandle(spark, make(location, definition, system(), mode=mode, plain=plain)))
+    def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
+        """Describe a table to be created; refused where there is one."""
+        return cls._builder(sparkSession, CreateMode.CREATE)
 
-        return DeltaTableBuilder(execute, mode)
+    @classmethod
+    def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
+        """Describe a table to be created where there is none."""
+        return cls._builder(sparkSession, CreateMode.CREATE_IF_NOT_EXISTS)
 
-    def overwrite(
-        self,
-        rows: DataFrame | pa.Table,
+    @classmethod
+    def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
+        """Describe a table to take the place of one that is there, without its rows."""
+        return cls._builder(sparkSession, CreateMode.REPLACE)
+
+    @classmethod
+    def createOrReplace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
+        """Describe a table to be created, or to take the place of one that is there."""
+        return cls._builder(sparkSession, CreateMode.CREATE_OR_REPLACE)
+
+    @classmethod
+    def createLike(
+        cls,
+        sparkSession: SparkSession | None,
+        path: str | PathLike[str],
+        table: Table,
         *,
-        replaceWhere: str | Column | None = None,
-        replaceUsing: str | Sequence[str] | None = None,
-        replaceOn: str | Column | None = None,
-        partitionOverwriteMode: str = "static",
-        mergeSchema: bool = False,
-        widenTypes: bool = False,
-        overwriteSchema: bool = False,
+        partitionedBy: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> DeltaTable:
+        """Make a table with the columns of another one, of either format; `table.publish(...)` brings the rows."""
+        columns = table.handle.newest().snapshot.schema
+        create_like(path, columns, partitionedBy, properties or {}, storage_options)
+        return cls.forPath(sparkSession, path, storage_options=storage_options)
+
+    def describe(self) -> detail.Description:
+        """What the table is, which settings it works by and who can open it; printing it shows it."""
+        return detail.describe(self.handle.newest())
+
+    def detail(self) -> DataFrame:
+        """One row that describes the table."""
+        return self.handle.session().createDataFrame(self.detailArrow())
+
+    def detailArrow(self) -> pa.Table:
+        """One row that describes the table, as an Arrow table."""
+        return detail.detail(self.handle.newest())
+
+    # Reading
+
+    def takeDF(
+        self,
+        row_ids: RowIds | DataFrame,
+        columns: Sequence[str] | None = None,
+        version: Version = None,
+        timestamp: Timestamp = None,
+        metadata: Metadata = (),
+        missing: str = "error",
+    ) -> DataFrame:
+        """The rows with these ids as a DataFrame, for many of them: each row once, in no particular order.
+
+        Ids may come as a DataFrame of one column, of which only a bitmap reaches this process. Ids that no live row
+        has are an error, or with `missing="skip"` left out.
+        """
+        return looking_up.take_frame(self.handle, row_ids, columns, version, timestamp, metadata, missing)
+
+    def lookupDF(
+        self,
+        keys: Mapping[str, Any] | None = None,
+        /,
+        *,
+        columns: Sequence[str] | None = None,
+        version: Version = None,
+        timestamp: Timestamp = None,
+        metadata: Metadata = (),
+        **by: Any,
+    ) -> DataFrame:
+        """The rows of `lookup` as a DataFrame, in no particular order: files in which an index finds none are not read.
+
+        Like a scan, it reads the newest version unless told otherwise.
+        """
+        return looking_up.lookup_frame(self.handle, {**(keys or {}), **by}, columns, version, timestamp, metadata)
+
+    def refresh(self) -> int:
+        """Look rows up in the newest version from now on; gives the version."""
+        self.handle.written()
+        return self.handle.pinned().state.version
+
+    def nearest(
+        self,
+        column: str,
+        vector: near.Vectors,
+        k: int = 10,
+        where: str | None = None,
+        version: Version = None,
+        nprobe: int | None = None,
+        refine: int | None = None,
+        columns: Sequence[str] | None = None,
+        metric: str | None = None,
+        timestamp: Timestamp = None,
+        metadata: Metadata = (),
+    ) -> pa.Table:
+        """The k rows whose vectors are nearest, with their `_distance`, nearest first; of those that satisfy `where`.
+
+        Several vectors are answered together: `_query` then says which one a row is near to, counted from zero.
+        `metric` is l2, cosine or dot; without it that of the index, else l2. `nprobe` is how many lists of an index are
+        visited, `refine` how many candidates for each row asked for are compared exactly.
+        """
+        ask = near.NearestCall(column, vector, k, metric, nprobe, refine)
+        return near.nearest_rows(self.handle, ask, where, version, timestamp, columns, metadata)
+
+    def nearestDF(
+        self,
+        column: str,
+        vector: near.Vectors,
+        k: int = 10,
+        where: str | Column | None = None,
+        version: Version = None,
+        nprobe: int | None = None,
+        refine: int | None = None,
+        columns: Sequence[str] | None = None,
+        metric: str | None = None,
+        timestamp: Timestamp = None,
+        metadata: Metadata = (),
+    ) -> DataFrame:
+        """The rows of `nearest` as a DataFrame: Spark evaluates `where` and reads rows that no index answers for."""
+        ask = near.NearestCall(column, vector, k, metric, nprobe, refine)
+        return near.nearest_frame(self.handle, ask, where, version, timestamp, columns, metadata)
+
+    def explainNearest(
+        self,
+        column: str,
+        vector: near.Vectors,
+        k: int = 10,
+        version: Version = None,
+        nprobe: int | None = None,
+        refine: int | None = None,
+        metric: str | None = None,
+        timestamp: Timestamp = None,
+    ) -> near.NearestPlan:
+        """How `nearest` with the same arguments would find its answer, and why not otherwise."""
+        ask = near.NearestCall(column, vector, k, metric, nprobe, refine)
+        return near.explain_nearest(self.handle, ask, version, timestamp)
+
+    def recall(
+        self,
+        column: str,
+        sample: int = 100,
+        k: int = 10,
+        nprobe: int | None = None,
+        refine: int | None = None,
+        metric: str | None = None,
+    ) -> float:
+        """The share of the k nearest rows that `nearest` finds, by the vectors of some rows, each without itself.
+
+        Every row is read once for comparison: on Spark where the table was opened with a session.
+        """
+        return near.recall(self.handle, column, sample, k, metric, nprobe, refine)
+
+    def renameIndex(self, name: str, newName: str) -> IndexInfo:
+        """Give an index another name; nothing of it is written again."""
+        return self.handle.registry.rename(name, newName)
+
+    def indexStats(self, name: str, sample: int | None = None) -> IndexStats:
+        """What an index holds and what it leaves to be scanned; the share of dead entries is by a sample."""
+        return self.handle.registry.stats(name, sample)
+
+    # Transactions and streams
+
+    def transaction(
+        self,
+        *,
+        isolation: str | None = None,
+        txn: tuple[str, int] | None = None,
+        userMetadata: str | None = None,
+    ) -> Transaction:
+        """Begin a transaction: `with table.transaction() as t:`, and in the block `t.append`, `t.delete`, `t.update`,
+        `t.merge`; a later verb sees what the earlier ones did, and all of it is committed at once at the end.
+
+        `isolation`, `txn` and `userMetadata` are those of a single verb.
+        """
+        return begin(self.handle, self._caller(None, isolation, txn, userMetadata))
+
+    def transact(
+        self,
+        work: Callable[[Transaction], object],
+        *,
+        isolation: str | None = None,
+        retry: int | Retry | None = None,
         txn: tuple[str, int] | None = None,
         userMetadata: str | None = None,
     ) -> Written:
-        """Put rows in the place of all, of those `replaceWhere` names, or (dynamic) of the partitions they have.
+        """Run `work(t)` in a transaction, and again on the table as it then is when another writer came first.
 
-        Or of those they match: by equal values in the columns `replaceUsing`, or by a condition `replaceOn`, in which
-        the table has the name that `alias` gave it.
+        `retry` is how often to try in all, a number or a `Retry`.
         """
-        where = None if replaceWhere is None else stated_in_text(replaceWhere, "overwrite(replaceWhere=)")
-        on = None if replaceOn is None else stated_in_text(replaceOn, "overwrite(replaceOn=)")
-        mode = partitionOverwriteMode.lower()
-        if mode not in ("static", "dynamic"):
-            raise Invalid(f"partitionOverwriteMode is static or dynamic, not {partitionOverwriteMode!r}")
-        if replaceWhere is not None and mode == "dynamic":
-            raise Invalid("replaceWhere and dynamic partition overwrite exclude each other: choose one")
-        if overwriteSchema and (replaceWhere is not None or mode == "dynamic"):
-            raise Invalid("overwriteSchema replaces the whole table: leave replaceWhere and dynamic mode out")
-        how = WriteOptions(
-            replace=True,
-            replace_where=where,
-            zone=self.handle.zone,
-            dynamic=mode == "dynamic",
-            add_columns=mergeSchema,
-            widen_types=widenTypes,
-            replace_schema=overwriteSchema,
-            said=said(txn, userMetadata),
+        return transact(self.handle, work, self._caller(None, isolation, txn, userMetadata), retry)
+
+    def changeFeed(self, start: When, end: When | None = None) -> ChangeSet:
+        """The change data feed of `start` to `end`, both included, as `readChangeFeed` gives it.
+
+        Needs `delta.enableChangeDataFeed=true` at every version asked for; `changes` does not.
+        """
+        return change_feed(self.handle.newest(), start, end, zone=self.handle.zone, spark=self.handle.spark)
+
+    def streamChanges(
+        self,
+        kind: str,
+        foreach: Foreach,
+        *,
+        checkpointLocation: str,
+        startingVersion: int | str | None = None,
+        startingTimestamp: str | None = None,
+        maxFilesPerTrigger: int | None = None,
+        maxBytesPerTrigger: int | None = None,
+        keys: Sequence[str] = (),
+        includeDeleted: bool = False,
+        dropUnchanged: bool = False,
+        queryName: str | None = None,
+        availableNow: bool = False,
+        processingTime: str | None = None,
+    ) -> StreamingQuery:
+        """Call `foreach(changes, batch)` with a DataFrame of what happened, batch after batch, and give the query.
+
+        `kind` is one of `changes()`, or `feed`. Without a start the rows that are there come first, as inserts. A batch
+        that was given and not noted in the checkpoint is given again, with the same id and the same changes: a write
+        with `txn=(name, batch)` makes that once. `availableNow` ends the query with what is there now.
+        """
+        options = {
+            "startingVersion": startingVersion,
+            "startingTimestamp": startingTimestamp,
+            "maxFilesPerTrigger": maxFilesPerTrigger,
+            "maxBytesPerTrigger": maxBytesPerTrigger,
+            "keys": ",".join(keys) or None,
+            "includeDeleted": "true" if includeDeleted else None,
+            "dropUnchanged": "true" if dropUnchanged else None,
+        }
+        return stream_changes(
+            self.handle,
+            kind,
+            foreach,
+            options,
+            checkpoint=checkpointLocation,
+            query_name=queryName,
+            available_now=availableNow,
+            processing_time=processingTime,
         )
-        return self._write(rows, how, Met(replaceUsing, on, self._alias))
 
-    def _is_partitioned(self) -> bool:
-        """Whether rows that are written now have partitions, which they can take the place of."""
-        return bool(self.handle.newest().snapshot.partition_columns)
+    def mergeStream(
+        self,
+        condition: str | Column,
+        clauses: Clauses | None = None,
+        *,
+        appId: str,
+        mode: str | None = None,
+        duplicates: str = "error",
+        orderBy: str | None = None,
+        isolation: str | None = None,
+        retry: int = 3,
+    ) -> Callable[[DataFrame, int], None]:
+        """A function for `writeStream.foreachBatch` that merges each batch into the table, once.
 
-    def _write(self, rows: DataFrame | pa.Table, how: WriteOptions, met: Met | None = None) -> Written:
-        env, state, caller = self.handle.env, self.handle.newest(), self._caller()
-        if is_seen(state, how.said, caller.dialect):
-            return Written(None, {}, 0)
-        given = rows_of(rows, self.handle.spark, env)
-        matching = None if met is None else met.matching(state.snapshot.schema, given.schema(), how)
-        if matching is None:
-            done = write(state, given, found(state, how, caller), env, caller.dialect)
-        else:
-            done = replace_matched(state, given, how, matching, caller)
-        return after(state, done, caller)
-
-    def setProperties(self, properties: Mapping[str, str]) -> Written:
-        """Set properties of the table; a misspelt one is refused with the nearest name."""
-        return altering.set_properties(self.handle.newest(), properties, self.handle.env)
-
-    def unsetProperties(self, names: Sequence[str], ifExists: bool = False) -> Written:
-        """Take properties away, so that their defaults count again."""
-        return altering.unset_properties(self.handle.newest(), names, self.handle.env, if_exists=ifExists)
-
-    def addColumns(self, columns: altering.Columns) -> Written:
-        """Add columns, as (name, type) or (name, type, comment) or a mapping of names to types; `s.x` adds to a struct.
-
-        Rows that are there are null in them.
+        `clauses` takes the merge and adds what is to be done; without it, matched rows are updated and others inserted.
+        `appId` names the stream: the table notes it with the id of the last batch, so keep it as long as the
+        checkpoint, and take another with a new one.
         """
-        return altering.add_columns(self.handle.newest(), columns, self.handle.env)
+        return merge_stream(
+            self.handle,
+            condition,
+            clauses,
+            app=appId,
+            alias=self.alias_name,
+            mode=mode,
+            duplicates=duplicates,
+            order_by=orderBy,
+            isolation=isolation,
+            retry=retry,
+        )
 
-    def renameColumn(self, old: str, new: str) -> Written:
-        """Give a column another name; needs column mapping. In a struct: `renameColumn("s.a", "b")`."""
-        return altering.rename_column(self.handle.newest(), old, new, self.handle.env)
-
-    def dropColumn(self, name: str) -> Written:
-        """Take a column away; needs column mapping, and rewrites nothing."""
-        return altering.drop_columns(self.handle.newest(), [name], self.handle.env)
-
-    def changeColumnType(self, name: str, dataType: altering.TypeLike) -> Written:
-        """Widen the type of a column; needs `delta.enableTypeWidening=true`, and rewrites nothing."""
-        return altering.change_column_type(self.handle.newest(), name, dataType, self.handle.env)
-
-    def commentColumn(self, name: str, comment: str | None) -> Written:
-        """Say what a column is for; None takes its comment away."""
-        return altering.comment_column(self.handle.newest(), name, comment, self.handle.env)
+    # What the table is
 
     def setColumnDefault(self, name: str, expression: str) -> Written:
-        """Say in SQL what a column is where rows to come bring nothing for it; rows that are there stay."""
-        return altering.default_column(self.handle.newest(), name, expression, self.handle.env)
+        """Set a column's default, in SQL, for rows to come that bring nothing for it; rows that are there stay."""
+        return alter.default_column(self.handle.newest(), name, expression, self.handle.env)
 
     def dropColumnDefault(self, name: str) -> Written:
-        """Let a column be null where rows to come bring nothing for it."""
-        return altering.default_column(self.handle.newest(), name, None, self.handle.env)
+        """Remove a column's default: it is null where rows to come bring nothing for it."""
+        return alter.default_column(self.handle.newest(), name, None, self.handle.env)
 
     def addConstraint(self, name: str, expression: str | Column) -> Written:
         """Demand that an expression is true of every row, those that are there included; null breaks it too."""
         text = stated_in_text(expression, "addConstraint()")
-        return altering.add_constraint(
+        return alter.add_constraint(
             self.handle.newest(), name, text, self.handle.env, zone=self.handle.zone, session=self.handle.spark
         )
 
     def dropConstraint(self, name: str, ifExists: bool = False) -> Written:
-        """Demand no more what a constraint said."""
-        return altering.drop_constraint(self.handle.newest(), name, self.handle.env, if_exists=ifExists)
+        """Remove a constraint."""
+        return alter.drop_constraint(self.handle.newest(), name, self.handle.env, if_exists=ifExists)
 
     def clusterBy(self, *columns: str) -> Written:
         """Cluster rows written from now on by these columns; by none when none is named."""
-        return altering.cluster_by(self.handle.newest(), columns, self.handle.env)
+        return alter.cluster_by(self.handle.newest(), columns, self.handle.env)
 
     def addFeatureSupport(self, featureName: str) -> Written:
         """Let the table have a feature, with the protocol it needs."""
-        return altering.add_feature_support(self.handle.newest(), featureName, self.handle.env)
+        return alter.add_feature_support(self.handle.newest(), featureName, self.handle.env)
 
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> Dropped:
-        """Take a feature out of the table, with all its traces: who does not know it can read the table then.
+        """Remove a feature from the table, with all its traces, so that readers without it can read the table.
 
         Old versions stay, and the table asks its writers to protect them (`checkpointProtection`); with
         `truncateHistory` they go, once they are old enough. Row ids go with `rowTracking`, and indexes with them.
@@ -279,36 +454,131 @@ class DeltaTable(
         return enable_row_tracking(self.handle.newest(), self.handle.env, batch_files=batchFiles, progress=progress)
 
     def compactLog(self, start: int | None = None, end: int | None = None) -> LogCompaction | None:
-        """Say the commits of some versions, by default all since the last checkpoint, in one file of the log."""
+        """Write the commits of some versions, by default all since the last checkpoint, into one file of the log."""
         return compact_log(self.handle.newest(), start=start, end=end)
 
-    @property
-    def version(self) -> int:
-        """The newest version."""
-        return self.handle.newest().version
+    # Maintenance
 
-    def alias(self, aliasName: str) -> DeltaTable:
-        """The same table under a name that conditions can use."""
-        return DeltaTable(self.handle, aliasName)
+    def vacuum(
+        self,
+        retentionHours: float | None = None,
+        *,
+        dryRun: bool = False,
+        lite: bool = False,
+        enforceRetention: bool = True,
+    ) -> Vacuumed:
+        """Delete files that no version within the retention needs, and tell which older versions that takes.
 
-    def historyArrow(self, limit: int | None = None) -> pa.Table:
-        """The commits of the table, newest first, as an Arrow table."""
-        return history.history(self.handle.state.snapshot.location, limit=limit)
+        The retention is the table's `delta.deletedFileRetentionDuration` (a week) unless given; a shorter one needs
+        `enforceRetention=False`. `lite` looks only at what commits since the last vacuum removed, without listing the
+        directory. `dryRun` deletes nothing.
+        """
+        return vacuum(
+            self.handle.newest(),
+            self.handle.env,
+            retention_hours=retentionHours,
+            dry_run=dryRun,
+            lite=lite,
+            enforced=enforceRetention,
+        )
 
-    def describe(self) -> detail.Description:
-        """What the table is, which settings it works by and who can open it; printing it shows it."""
-        return detail.describe(self.handle.newest())
+    def readableVersions(self) -> Versions:
+        """The versions that can be read right now: the log describes them and their files are there."""
+        return readable_versions(self.handle.newest())
 
-    def detail(self) -> DataFrame:
-        """One row that describes the table."""
-        return self.handle.session().createDataFrame(self.detailArrow())
+    def pin(self, version: int | None, name: str) -> int:
+        """Keep a version, the newest by default, from being vacuumed or cleaned up; gives the version."""
+        return pin(self.handle.newest(), version, name, self.handle.env)
 
-    def detailArrow(self) -> pa.Table:
-        """One row that describes the table, as an Arrow table."""
-        return detail.detail(self.handle.newest())
+    def unpin(self, name: str) -> None:
+        """Let go of a pinned version."""
+        unpin(self.handle.newest(), name, self.handle.env)
 
-    def _beside(self, state: DeltaState) -> Self:
-        return type(self)(DeltaHandle(self.handle.spark, state))
+    def pins(self) -> dict[str, int]:
+        """The pinned versions, by name."""
+        return dict(pins_of(self.handle.newest()))
+
+    def erase(self, condition: str | Column) -> Erased:
+        """Delete rows, write the files that hold them anew, and report what still has their bytes and until when.
+
+        Needs row tracking. The report is kept in the table's directory; `erasureStatus` tells when all is gone.
+        """
+        return erasing.erase(self.handle, condition, self._caller())
+
+    def erasureStatus(self, report: Erased | str, condition: str | Column | None = None) -> ErasureStatus:
+        """Read every data file in the table's directory by row id, and say whether any holds erased rows.
+
+        Change data has no ids: of it, files that held such rows when they were erased must be gone. With the condition
+        given again, change data and files of old versions are read for it as well.
+        """
+        return erasing.erasure_status(self.handle, report, condition, self._caller())
+
+    def erasures(self) -> list[Erased]:
+        """The reports that are kept, in the order of their ids."""
+        return erasing.erasures(self.handle)
+
+    def generate(self, mode: str) -> None:
+        """Write manifests of the newest version, as in delta-spark: `generate("symlink_format_manifest")`."""
+        generate(self.handle.newest(), mode)
+
+    def clone(
+        self,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Make a table at `target` that begins with the rows of this one, as in delta-spark.
+
+        A shallow clone refers to this table's files where they are; any other has copies of its own. Rows of a clone
+        are new rows, with ids of their own. `replace` puts it in the place of a table that is there: of an earlier
+        clone only what differs. `storage_options` say how to reach the target, where that is not as this table is.
+        """
+        options = CloneOptions(isShallow, replace, properties or {})
+        return self._cloned(self.handle.newest(), target, options, storage_options)
+
+    def cloneAtVersion(
+        self,
+        version: int,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Make a table that begins with the rows of a version of this one."""
+        options = CloneOptions(isShallow, replace, properties or {})
+        then = load(self.handle.newest().snapshot.location, version=version)
+        return self._cloned(then, target, options, storage_options)
+
+    def cloneAtTimestamp(
+        self,
+        timestamp: str | datetime.datetime,
+        target: str,
+        isShallow: bool = False,
+        replace: bool = False,
+        properties: Mapping[str, str] | None = None,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Make a table that begins with the rows this one had at a time."""
+        options = CloneOptions(isShallow, replace, properties or {})
+        moment = moment_ms(timestamp, zone=self.handle.zone)
+        then = load(self.handle.newest().snapshot.location, timestamp_ms=moment)
+        return self._cloned(then, target, options, storage_options)
+
+    @classmethod
+    def _builder(cls, spark: SparkSession | None, mode: CreateMode) -> DeltaTableBuilder[DeltaTable]:
+        return table_builder(mode, lambda state: cls(DeltaHandle(spark, state)))
+
+    def _cloned(
+        self, source: DeltaState, target: str, options: CloneOptions, storage_options: Mapping[str, str] | None
+    ) -> Self:
+        clone = clone_to(source, target, options, storage_options, self.handle.env)
+        return type(self)(DeltaHandle(self.handle.spark, clone))
 
 
 def read(

@@ -1,48 +1,37 @@
-"""An Iceberg table, for users: the object with the dots.
-
-It puts the format, a runner and a store together and decides nothing itself. Names and arguments are those of
-`DeltaTable`; a version is a snapshot id, or the name of a branch or tag.
+"""An Iceberg table, for users: the verbs of every table, and those that only Iceberg has.
 
 1. A table of a catalog reads the newest metadata at each call; one of a metadata file stays what that file says.
-2. Without a Spark session everything that needs only metadata works, and rows are read by `toArrow`.
+2. A version is a snapshot id, or the name of a branch or tag.
+3. Every change is committed through the catalog; a table that was opened by a metadata file is only read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
-from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from holdfast.formats.iceberg.catalog.tables import catalog_table
-from holdfast.formats.iceberg.history.snapshots import history
+from holdfast.formats.iceberg.catalog.tables import CatalogLike, catalog_table
 from holdfast.formats.iceberg.state import load
-from holdfast.verbs.changefeed.iceberg import IcebergReadingById
+from holdfast.plan.publish.columns import plain
+from holdfast.table.table import Table
+from holdfast.verbs.define.create_iceberg import SchemaLike
+from holdfast.verbs.define.create_iceberg import create as create_table
 from holdfast.verbs.define.iceberg import NEWEST_FORMAT
-from holdfast.verbs.define.iceberg_writing import create
-from holdfast.verbs.index.iceberg import IcebergIndexing
-from holdfast.verbs.maintain.check_iceberg import IcebergChecking
 from holdfast.verbs.open.iceberg_handle import IcebergHandle
-from holdfast.verbs.publish.iceberg import IcebergPublishing
-from holdfast.verbs.read.verbs import ReadVerbs
 
 
-class IcebergTable(ReadVerbs, IcebergPublishing, IcebergReadingById, IcebergIndexing, IcebergChecking):
+class IcebergTable(Table):
     """An Iceberg table, of a catalog or of a metadata file."""
 
     handle: IcebergHandle
-
-    def __repr__(self) -> str:
-        state = self.handle.state
-        return f"IcebergTable({state.snapshot.location.url}, version {state.version})"
 
     @classmethod
     def load(
         cls,
         sparkSession: SparkSession | None,
-        catalog: Any,
+        catalog: CatalogLike,
         identifier: str | tuple[str, ...],
         *,
         storage_options: Mapping[str, str] | None = None,
@@ -60,9 +49,9 @@ class IcebergTable(ReadVerbs, IcebergPublishing, IcebergReadingById, IcebergInde
     def create(
         cls,
         sparkSession: SparkSession | None,
-        catalog: Any,
+        catalog: CatalogLike,
         identifier: str | tuple[str, ...],
-        schema: Any,
+        schema: SchemaLike,
         *,
         partitionedBy: Sequence[str] = (),
         formatVersion: int = NEWEST_FORMAT,
@@ -75,7 +64,7 @@ class IcebergTable(ReadVerbs, IcebergPublishing, IcebergReadingById, IcebergInde
         `schema` is an Arrow schema, a StructType, or text such as `id long not null, name string`. `partitionedBy`
         names columns and transforms: `["country", "day(ts)", "bucket(16, id)", "truncate(4, name)"]`.
         """
-        source = create(
+        source = create_table(
             catalog,
             identifier,
             schema,
@@ -86,6 +75,34 @@ class IcebergTable(ReadVerbs, IcebergPublishing, IcebergReadingById, IcebergInde
             storage_options=storage_options,
         )
         return cls(IcebergHandle(sparkSession, source.newest(None), source))
+
+    @classmethod
+    def createLike(
+        cls,
+        sparkSession: SparkSession | None,
+        catalog: CatalogLike,
+        identifier: str | tuple[str, ...],
+        table: Table,
+        *,
+        partitionedBy: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        location: str | PathLike[str] | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> IcebergTable:
+        """Make a table with the columns of another one, of either format; `table.publish(...)` brings the rows.
+
+        The other arguments are those of `create`.
+        """
+        return cls.create(
+            sparkSession,
+            catalog,
+            identifier,
+            plain(table.handle.newest().snapshot.schema),
+            partitionedBy=partitionedBy,
+            properties=properties,
+            location=location,
+            storage_options=storage_options,
+        )
 
     @classmethod
     def forMetadata(
@@ -106,11 +123,6 @@ class IcebergTable(ReadVerbs, IcebergPublishing, IcebergReadingById, IcebergInde
         return cls(IcebergHandle(sparkSession, state, None))
 
     @property
-    def version(self) -> int:
-        """The id of the current snapshot; -1 where the table has none."""
-        return self.handle.newest().version
-
-    @property
     def location(self) -> str:
         """Where the table is, as its metadata spells it."""
         return self.handle.newest().metadata.location
@@ -120,10 +132,10 @@ class IcebergTable(ReadVerbs, IcebergPublishing, IcebergReadingById, IcebergInde
         """The version of the table format, from 1 to 3."""
         return self.handle.newest().metadata.format_version
 
-    def alias(self, aliasName: str) -> IcebergTable:
-        """The same table under a name that conditions can use."""
-        return IcebergTable(self.handle, aliasName)
+    def upgrade(self, formatVersion: int = NEWEST_FORMAT) -> int:
+        """Bring the table to a format version, 3 unless told otherwise; gives the version it has.
 
-    def historyArrow(self, limit: int | None = None) -> pa.Table:
-        """The snapshots of the table, newest first, as an Arrow table."""
-        return history(self.handle.newest().metadata, limit=limit)
+        From version 3 on rows have ids; those of the table get theirs at once, in a commit that changes nothing else.
+        """
+        self.handle.alter.upgrade(formatVersion)
+        return self.handle.state.metadata.format_version

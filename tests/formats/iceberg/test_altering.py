@@ -148,12 +148,12 @@ def test_a_change_of_the_table_is_one_commit_or_none(tmp_path: Path) -> None:
     before = table.handle.newest().metadata_path
     for names, text in ((["n", "nope"], "nope"), (["n", "N"], "named twice"), (["s.a", "s"], "named twice")):
         with pytest.raises((Invalid, UnknownColumn), match=text):
-            table._drop_columns(names)
+            table.handle.alter.drop_columns(names)
     with pytest.raises(Invalid, match="format version 2 and cannot become 1"):
         table.setProperties({"a": "b", "format-version": "1"})
     assert table.handle.newest().metadata_path == before
     log = len(theirs(tmp_path).metadata.metadata_log)
-    table._drop_columns(["n", "s"])
+    table.handle.alter.drop_columns(["n", "s"])
     assert (list(field_ids(table)), len(theirs(tmp_path).metadata.metadata_log)) == (["id"], log + 1)
     table.setProperties({"a": "b", "format-version": "2"})
     assert (table.handle.newest().metadata.properties["a"], len(theirs(tmp_path).metadata.metadata_log)) == (

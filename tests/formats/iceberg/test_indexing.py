@@ -145,7 +145,7 @@ def test_what_cannot_be_indexed(tmp_path: Path) -> None:
         table.refreshIndex("nothing")
     state = table.handle.newest()
     with pytest.raises(Conflict, match="meanwhile"):
-        table._say("id", None, None)
+        table.handle.registry.register("id", None, None)
     assert table.handle.newest().metadata_path == state.metadata_path
     with pytest.raises(Invalid, match="metadata file"):
         IcebergTable.forMetadata(None, state.metadata_path).createIndex("v")

@@ -298,7 +298,7 @@ def test_compaction_puts_moved_rows_back_into_the_order_of_their_ids() -> None:
     table.update("k % 5 = 1", {"s": "'b'"})
     table.optimize().executeCompaction()
     assert table.toArrow([], metadata=["_row_id"]).column("_row_id").to_pylist() == list(range(30))
-    known = table._pinned().reader.row_map(0)
+    known = table.handle.pinned().reader.row_map(0)
     assert [len(segment) for segment in known.ids.segments] == [30]
     table.optimize().executeZOrderBy("s")
     table.update("k = 3", {"s": "'c'"})

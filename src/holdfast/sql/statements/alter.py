@@ -21,7 +21,6 @@ from holdfast.sql.statements.create_parse import ColumnDef, parse_column, parse_
 from holdfast.sql.text import Span, TokenKind
 from holdfast.table.delta import DeltaTable
 from holdfast.verbs.define import alter as altering
-from holdfast.verbs.define import alter_order as placing
 from holdfast.verbs.define.columns import has_column
 from holdfast.verbs.dml.identity_columns import sync_identity
 from holdfast.verbs.stream.follow import nullable
@@ -314,7 +313,7 @@ def run_alter(context: StatementContext, command: Alter, resolved: ResolvedTable
             resolved.delta("DROP FEATURE").dropFeatureSupport(name, truncates)
         case SyncIdentity(path):
             table = resolved.delta("SYNC IDENTITY")
-            sync_identity(table.handle.newest(), _dotted(path), table._caller())
+            sync_identity(table.handle.newest(), _dotted(path), table.handle.caller())
         case ReplaceColumns(defined):
             columns = [(column.name, column.type, column.comment) for column in defined]
             altering.replace_columns(resolved.delta("REPLACE COLUMNS").handle.newest(), columns, system())
@@ -337,44 +336,36 @@ def _altered(resolved: ResolvedTable, change: Change) -> None:
             new = [(_dotted(path), column.type, column.comment) for path, column in columns]
             if places:
                 where = {_dotted(path): after for path, after in places.items()}
-                placing.add_columns(resolved.delta("ADD COLUMNS ... AFTER").handle.newest(), new, where, system())
+                altering.add_columns(resolved.delta("ADD COLUMNS ... AFTER").handle.newest(), new, system(), where)
             else:
                 table.addColumns(new)
         case DropColumns(names, if_exists):
             schema = table.handle.newest().snapshot.schema
             dropped = [name for name in map(_dotted, names) if not if_exists or has_column(schema, name)]
-            if not dropped:
-                return
-            if isinstance(table, DeltaTable):
-                altering.drop_columns(table.handle.newest(), dropped, system())
-            else:
-                table._drop_columns(dropped)
+            if dropped:
+                table.handle.alter.drop_columns(dropped)
         case RenameColumn(name, to):
             table.renameColumn(_dotted(name), quoted(to))
         case SetProperties(properties):
             table.setProperties(properties)
-        case UnsetProperties(names) if isinstance(table, DeltaTable):
-            table.unsetProperties(names, True)  # as delta-spark, which asks for nothing to be there
         case UnsetProperties(names):
-            table.unsetProperties(names)
+            table.unsetProperties(names, True)  # as delta-spark, which asks for nothing to be there
         case _:
             raise AssertionError(f"{change} is carried out elsewhere")
 
 
 def _change_column(context: StatementContext, resolved: ResolvedTable, change: ChangeColumn) -> None:
     name, env = _dotted(change.name), system()
-    place = placing.ColumnPlace(change.after) if change.first or change.after is not None else None
-    if place is not None or isinstance(resolved.table, DeltaTable):
+    place = altering.ColumnPlace(change.after) if change.first or change.after is not None else None
+    if place is not None:
         state = resolved.delta("FIRST and AFTER").handle.newest()
-        if change.type is not None or change.comment is not None or place is not None:
-            placing.redefine_column(state, name, env, type_=change.type, comment=change.comment, place=place)
+        altering.redefine_column(state, name, env, type_=change.type, comment=change.comment, place=place)
     elif change.type is not None or change.comment is not None:
-        type_ = None if change.type is None else altering.type_of(name, change.type)
-        resolved.table._redefine_column(name, type_, change.comment)
+        resolved.table.handle.alter.redefine_column(name, type_=change.type, comment=change.comment)
     if change.nullable is False:
-        placing.set_not_null(resolved.delta("SET NOT NULL").handle.newest(), name, env, zone=context.zone)
+        altering.set_not_null(resolved.delta("SET NOT NULL").handle.newest(), name, env, zone=context.zone)
     if change.nullable is True:
-        placing.drop_not_null(resolved.delta("DROP NOT NULL").handle.newest(), name, env)
+        altering.drop_not_null(resolved.delta("DROP NOT NULL").handle.newest(), name, env)
     if change.default is not None:
         resolved.delta("SET DEFAULT").setColumnDefault(name, context.written(change.default))
     if change.drops_default:

@@ -163,7 +163,7 @@ def run_insert(context: StatementContext, command: Insert, resolved: ResolvedTab
                 userMetadata=user_metadata,
             )
         elif command.overwrite or where is not None:
-            dynamic = where is None and table._is_partitioned() and _is_dynamic(context)
+            dynamic = where is None and table.handle.is_partitioned() and _is_dynamic(context)
             mode = "dynamic" if dynamic else "static"
             table.overwrite(
                 rows, replaceWhere=where, partitionOverwriteMode=mode, mergeSchema=evolves, userMetadata=user_metadata

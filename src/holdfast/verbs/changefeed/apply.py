@@ -1,4 +1,4 @@
-"""A change set replayed into another table.
+"""Merges the changes of a table into another table.
 
     how far was this source applied?  ->  the net change since  ->  one merge, which notes how far it went
 
@@ -12,41 +12,59 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from holdfast.errors import Invalid, NoRowIdentity
-from holdfast.formats.delta.state import DeltaState
 from holdfast.model.mutation import AppVersion
 from holdfast.plan.changefeed.query import BEFORE, CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, ChangesPlan
 from holdfast.rows.columns import ROW_ID
 from holdfast.schema.constraints import quoted
-from holdfast.verbs.define import alter as altering
+from holdfast.verbs.define.alteration import Alteration
 from holdfast.verbs.dml.assignments import Value
 from holdfast.verbs.dml.delete_update import Changed, ExecutionContext
 from holdfast.verbs.dml.merge import DeltaMergeBuilder, Duplicates, Rows
-from holdfast.verbs.dml.verbs import RowVerbs
 from holdfast.verbs.dml.write_mutation import CommitOptions
 from holdfast.verbs.open.dialect import TableState
 
 SOURCE_ROW_ID = "_source_row_id"
 
 
-def applied_up_to(target: RowVerbs, source: str) -> int | None:
+class TargetHandle(Protocol):
+    """A table that changes are applied to, held open."""
+
+    spark: SparkSession | None
+
+    def newest(self) -> TableState: ...
+
+    def caller(self) -> ExecutionContext: ...
+
+    @property
+    def alter(self) -> Alteration: ...
+
+
+class ApplyTarget(Protocol):
+    """The object that users hold of such a table."""
+
+    @property
+    def handle(self) -> TargetHandle: ...
+
+
+def applied_up_to(target: TargetHandle, source: str) -> int | None:
     """The last version of a source that a table has; None where it has none of it."""
-    state = target.handle.newest()
-    return target._caller().dialect.commits(state.snapshot.location, state).app_version(state, _app(source))
+    state = target.newest()
+    return target.caller().dialect.commits(state.snapshot.location, state).app_version(state, _app(source))
 
 
 def apply_rows(
-    target: RowVerbs, source: str, version: int, columns: Sequence[str], keys: Sequence[str], rows: Rows
+    target: TargetHandle, source: str, version: int, columns: Sequence[str], keys: Sequence[str], rows: Rows
 ) -> Changed:
     """Merge net changes up to a version of a source into a table."""
-    said = CommitOptions(AppVersion(_app(source), version))
-    caller = replace(target._caller(said=said), alias="t")
-    state = target.handle.newest() if keys else _with_source_ids(target, caller)
+    caller = replace(target.caller(), alias="t", said=CommitOptions(AppVersion(_app(source), version)))
+    state = target.newest() if keys else _with_source_ids(target)
     sets: dict[str, Value] = {name: f"s.{quoted(name)}" for name in columns}
     if keys:
         on = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in keys)
@@ -77,9 +95,9 @@ def _app(source: str) -> str:
     return f"holdfast.changes.{source}"
 
 
-def _with_source_ids(target: RowVerbs, caller: ExecutionContext) -> TableState:
+def _with_source_ids(target: TargetHandle) -> TableState:
     """The target with the column that source ids are kept in."""
-    state = target.handle.newest()
+    state = target.newest()
     if state.snapshot.schema.find(SOURCE_ROW_ID) is not None:
         return state
     if len(state.snapshot.files):
@@ -87,13 +105,8 @@ def _with_source_ids(target: RowVerbs, caller: ExecutionContext) -> TableState:
             f"the table at {state.snapshot.location.url} has rows, but no column {SOURCE_ROW_ID} that says which row "
             "of the source each is: name key columns with keys=[...], or begin with an empty table"
         )
-    if not isinstance(state, DeltaState):
-        raise Invalid(
-            f"the table at {state.snapshot.location.url} has no column {SOURCE_ROW_ID} that says which row of the "
-            "source each of its rows is: add it as a long, or name key columns with keys=[...]"
-        )
-    altering.add_columns(state, {SOURCE_ROW_ID: "long"}, caller.env)
-    return target.handle.newest()
+    target.alter.add_columns({SOURCE_ROW_ID: "long"})
+    return target.newest()
 
 
 def _after(rows: Rows, *, with_ids: bool) -> Rows:

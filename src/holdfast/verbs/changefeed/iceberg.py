@@ -1,4 +1,4 @@
-"""What happened to the rows of an Iceberg table, and rows by their ids.
+"""Change queries of an Iceberg table.
 
 1. Changes are told by row ids (version 3), by keys, or, where no row moved, by what was added and hidden.
 2. `_commit_version` of a change is the sequence number of its snapshot.
@@ -7,71 +7,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from pyspark.sql import SparkSession
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from holdfast.errors import Unsupported
+from holdfast.errors import Invalid, Unsupported
 from holdfast.formats.iceberg.history.commit_range import read_commit_range
 from holdfast.formats.iceberg.metadata.types import NAME_MAPPING
 from holdfast.formats.iceberg.state import IcebergState
-from holdfast.index.reader import PinnedReader
-from holdfast.model.files import may_lose
-from holdfast.verbs.changefeed.change_set import ToldChanges, wanted_of
+from holdfast.model.snapshot import LoadHidden
+from holdfast.plan.changefeed.query import ChangeQuery
+from holdfast.verbs.changefeed.change_set import ChangeSet, When
 from holdfast.verbs.changefeed.query import planned
-from holdfast.verbs.open.handle import TableBase
-from holdfast.verbs.open.iceberg_handle import IcebergHandle
-from holdfast.verbs.read import take as taking
-from holdfast.verbs.read.take import Missing, RowIds
 
 
-class IcebergReadingById(TableBase):
-    """Verbs that go by who rows are."""
+def changes(
+    state: IcebergState,
+    start: When | None,
+    end: When | None,
+    query: ChangeQuery,
+    resume: str | None,
+    load_hidden: LoadHidden,
+    *,
+    spark: SparkSession | None,
+) -> ChangeSet:
+    """What snapshots `start` to `end` did to rows."""
+    if resume is not None:
+        raise Unsupported("changes of an Iceberg table have no resume token: begin with the id of a snapshot")
+    first, last = _snapshot_id(start), None if end is None else _snapshot_id(end)
+    refuse_imported(state)
+    plan = planned(read_commit_range(state, first, last), query, load_hidden)
+    return ChangeSet(first, state.version if last is None else last, query.kind.value, plan, spark)
 
-    handle: IcebergHandle
 
-    def changes(
-        self,
-        start: int,
-        end: int | None = None,
-        *,
-        kind: str = "full-delta",
-        keys: Sequence[str] = (),
-        includeDeleted: bool = False,
-        dropUnchanged: bool = False,
-    ) -> ToldChanges:
-        """What snapshots `start` to `end` did to rows, both included, as `DeltaTable.changes` tells it.
-
-        `kind` is `append-only`, `upsert`, `min-delta` or `full-delta`.
-        """
-        wanted = wanted_of(kind, keys, include_deleted=includeDeleted, drop_unchanged=dropUnchanged)
-        state = self.handle.newest()
-        refuse_imported(state)
-        plan = planned(read_commit_range(state, start, end), wanted, self.handle.dialect.load_hidden)
-        return ToldChanges(start, state.version if end is None else end, kind, plan, self.handle.spark)
-
-    def take(
-        self,
-        row_ids: RowIds,
-        columns: Sequence[str] | None = None,
-        version: int | str | None = None,
-        metadata: Mapping[str, str] | Sequence[str] = (),
-        missing: str = "error",
-    ) -> pa.Table:
-        """The rows with these ids, in the order asked, as an Arrow table; an id that is given twice comes twice.
-
-        Ids that no live row has are an error, or with `missing="skip"` left out, or with `missing="null"` rows of
-        nulls.
-        """
-        state = self.handle.at(version, None)
-        if pc.any(may_lose(state.snapshot.files)).as_py():
-            raise Unsupported(
-                f"rows of {state.metadata.location} are deleted by value, so where a row is does not tell whether it "
-                "is live: purge() the table first, or scan it by _row_id"
-            )
-        reader = PinnedReader(state.snapshot, self.handle.dialect.load_hidden, None)
-        return taking.take(reader, row_ids, columns, metadata, Missing.of(missing))
+def _snapshot_id(when: When | None) -> int:
+    if isinstance(when, bool) or not isinstance(when, int):
+        raise Invalid(f"changes of an Iceberg table begin and end with the ids of snapshots, not with {when!r}")
+    return when
 
 
 def refuse_imported(state: IcebergState) -> None:

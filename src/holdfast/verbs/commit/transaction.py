@@ -49,61 +49,38 @@ from holdfast.verbs.dml.assignments import Sets, Value, stated_sets
 from holdfast.verbs.dml.delete_update import Changed, ChangePlan, DmlStep, ExecutionContext, no_pruners
 from holdfast.verbs.dml.merge import DeltaMergeBuilder, Duplicates, Rows
 from holdfast.verbs.dml.strategy import Effect
-from holdfast.verbs.dml.verbs import said
 from holdfast.verbs.dml.write import WriteOptions, Written, land, rows_of, store_rows
 from holdfast.verbs.dml.write_mutation import CommitOptions
 from holdfast.verbs.maintain.post_commit import after
 from holdfast.verbs.open.delta_dialect import DELTA
 from holdfast.verbs.open.delta_handle import DeltaHandle
-from holdfast.verbs.open.handle import TableBase
 from holdfast.verbs.read.open_table import OpenTable
 
 OPERATION = "TRANSACTION"
 LocalCondition = Callable[[str | None, Snapshot], Condition | None]
 
 
-class TransactionVerbs(TableBase):
-    """Several verbs as one."""
+def begin(handle: DeltaHandle, caller: ExecutionContext) -> Transaction:
+    """Begin a transaction on the newest version."""
+    transaction = Transaction(handle.newest(), caller, handle.local_condition)
+    transaction.afterwards(handle.written)
+    return transaction
 
-    handle: DeltaHandle
 
-    def transaction(
-        self,
-        *,
-        isolation: str | None = None,
-        txn: tuple[str, int] | None = None,
-        userMetadata: str | None = None,
-    ) -> Transaction:
-        """Begin a transaction: `with table.transaction() as t:`, and in the block `t.append`, `t.delete`, `t.update`,
-        `t.merge`; a later verb sees what the earlier ones did, and all of it is committed at once at the end.
+def transact(
+    handle: DeltaHandle,
+    work: Callable[[Transaction], object],
+    caller: ExecutionContext,
+    retry: int | Retry | None,
+) -> Written:
+    """Run `work` in a transaction, and again on the table as it then is when another writer came first."""
 
-        `isolation`, `txn` and `userMetadata` are those of a single verb.
-        """
-        caller = self._caller(None, said(txn, userMetadata), isolation)
-        begun = Transaction(self.handle.newest(), caller, self.handle.local_condition)
-        begun.afterwards(self.handle.written)
-        return begun
+    def run() -> Written:
+        with begin(handle, caller) as transaction:
+            work(transaction)
+        return transaction.result
 
-    def transact(
-        self,
-        work: Callable[[Transaction], object],
-        *,
-        isolation: str | None = None,
-        retry: int | Retry | None = None,
-        txn: tuple[str, int] | None = None,
-        userMetadata: str | None = None,
-    ) -> Written:
-        """Run `work(t)` in a transaction, and again on the table as it then is when another writer came first.
-
-        `retry` is how often to try in all, a number or a `Retry`.
-        """
-
-        def run() -> Written:
-            with self.transaction(isolation=isolation, txn=txn, userMetadata=userMetadata) as t:
-                work(t)
-            return t.result
-
-        return retried(run, retry_of(retry), self._caller().env)
+    return retried(run, retry_of(retry), caller.env)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,48 +1,78 @@
-"""Changes of what a table is, put together: look at the table, decide, commit.
+"""Changes the columns, properties, constraints and features of a Delta table.
 
 1. Each change is one commit; one that is true already is none.
-2. A constraint is added only after every row that is there was found to satisfy it.
+2. A constraint is added only after every row that is there was found to satisfy it; so is NOT NULL.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import msgspec
 from pyspark.sql import SparkSession
-from pyspark.sql import types as spark
 
 from holdfast.engines.local.scan import LocalRunner
 from holdfast.engines.spark.conditions import condition
 from holdfast.engines.spark.scan.native import SparkRunner
-from holdfast.engines.spark.types import spark_to_struct
 from holdfast.env import Env
-from holdfast.errors import ConstraintViolated, Invalid, Unsupported
+from holdfast.errors import ConstraintViolated, Unsupported
 from holdfast.formats.delta.deletion_vectors import load_hidden
 from holdfast.formats.delta.protocol.features import WRITABLE, check_writable, reader_features, writer_features
 from holdfast.formats.delta.protocol.upgrade import protocol_for, refuse_lower
 from holdfast.formats.delta.state import DeltaState
-from holdfast.model.mutation import Mutation
+from holdfast.model.mutation import Mutation, TableDefinition
 from holdfast.model.snapshot import Snapshot
 from holdfast.plan.scan.request import Condition, Request
 from holdfast.predicate.parse import parse
 from holdfast.predicate.records import columns_of, has_opaque, untrue
-from holdfast.schema.constraints import references
-from holdfast.schema.ddl import parse_type
+from holdfast.schema.constraints import quoted, references
 from holdfast.schema.requests import least_versions
-from holdfast.schema.types import DataType
 from holdfast.verbs.define import columns as alter_columns
 from holdfast.verbs.define import properties as alter
+from holdfast.verbs.define.alteration import Columns, TypeLike, new_columns, type_of
+from holdfast.verbs.define.column_order import move_column, moved, set_nullable
 from holdfast.verbs.define.replace_columns import replace_columns as replacing
 from holdfast.verbs.dml.write import Written, land
 from holdfast.verbs.open.delta_dialect import DELTA
 from holdfast.verbs.read.open_table import OpenTable
 
-TypeLike: TypeAlias = str | spark.DataType
-Columns: TypeAlias = Mapping[str, TypeLike] | Sequence[tuple[str, TypeLike] | tuple[str, TypeLike, str | None]]
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlace:
+    """Where a column is to stand: after another one; None: first."""
+
+    after: str | None
+
+
+@dataclass(frozen=True)
+class DeltaAlteration:
+    """Changes of a Delta table's columns and properties."""
+
+    state: DeltaState
+    env: Env
+
+    def set_properties(self, properties: Mapping[str, str]) -> Written:
+        return set_properties(self.state, properties, self.env)
+
+    def unset_properties(self, names: Sequence[str], *, if_exists: bool) -> Written:
+        return unset_properties(self.state, names, self.env, if_exists=if_exists)
+
+    def add_columns(self, columns: Columns) -> Written:
+        return add_columns(self.state, columns, self.env)
+
+    def rename_column(self, name: str, new_name: str) -> Written:
+        return rename_column(self.state, name, new_name, self.env)
+
+    def drop_columns(self, names: Sequence[str]) -> Written:
+        return drop_columns(self.state, names, self.env)
+
+    def comment_column(self, name: str, comment: str | None) -> Written:
+        return comment_column(self.state, name, comment, self.env)
+
+    def redefine_column(self, name: str, *, type_: TypeLike | None = None, comment: str | None = None) -> Written:
+        return redefine_column(self.state, name, self.env, type_=type_, comment=comment)
 
 
 def set_properties(state: DeltaState, properties: Mapping[str, str], env: Env) -> Written:
@@ -62,15 +92,21 @@ def unset_properties(state: DeltaState, names: Sequence[str], env: Env, *, if_ex
     )
 
 
-def add_columns(state: DeltaState, columns: Columns, env: Env) -> Written:
-    """Add columns that old rows are null in."""
-    mutation = alter_columns.add_columns(DELTA.shape_of(state), columns_asked(columns), env.new_uuid)
-    return commit_shape(state, mutation, env)
+def add_columns(
+    state: DeltaState, columns: Columns, env: Env, places: Mapping[str, str | None] | None = None
+) -> Written:
+    """Add columns that old rows are null in; `places` puts some of them first (None) or after another one."""
+    mutation = alter_columns.add_columns(DELTA.shape_of(state), new_columns(columns), env.new_uuid)
+    assert mutation.shape is not None, "new columns are a change of shape"
+    schema = mutation.shape.schema
+    for name, after in (places or {}).items():
+        schema = moved(schema, name, after)
+    return commit_shape(state, replace(mutation, shape=replace(mutation.shape, schema=schema)), env)
 
 
 def replace_columns(state: DeltaState, columns: Columns, env: Env) -> Written:
     """Let the table have these columns and no others."""
-    return commit_shape(state, replacing(DELTA.shape_of(state), columns_asked(columns), env.new_uuid), env)
+    return commit_shape(state, replacing(DELTA.shape_of(state), new_columns(columns), env.new_uuid), env)
 
 
 def rename_column(state: DeltaState, old: str, new: str, env: Env) -> Written:
@@ -91,6 +127,27 @@ def change_column_type(state: DeltaState, name: str, type_: TypeLike, env: Env) 
 def comment_column(state: DeltaState, name: str, text: str | None, env: Env) -> Written:
     """Say what a column is for."""
     return commit_shape(state, alter_columns.comment_column(DELTA.shape_of(state), name, text), env)
+
+
+def redefine_column(
+    state: DeltaState,
+    name: str,
+    env: Env,
+    *,
+    type_: TypeLike | None = None,
+    comment: str | None = None,
+    place: ColumnPlace | None = None,
+) -> Written:
+    """Change the type of a column, what it is for, and where it stands: what is None stays."""
+    wishes: list[Callable[[TableDefinition, str], Mutation]] = []
+    if type_ is not None:
+        new = type_of(name, type_)
+        wishes.append(lambda shape, column: alter_columns.change_type(shape, column, new))
+    if comment is not None:
+        wishes.append(lambda shape, column: alter_columns.comment_column(shape, column, comment))
+    if place is not None:
+        wishes.append(lambda shape, column: move_column(shape, column, place.after))
+    return commit_shape(state, alter_columns.redefine_column(DELTA.shape_of(state), name, wishes), env)
 
 
 def default_column(state: DeltaState, name: str, expression: str | None, env: Env) -> Written:
@@ -118,6 +175,21 @@ def add_constraint(
 def drop_constraint(state: DeltaState, name: str, env: Env, *, if_exists: bool = False) -> Written:
     """Demand no more what a constraint said."""
     return commit_shape(state, alter.drop_constraint(DELTA.shape_of(state), name, if_exists=if_exists), env)
+
+
+def drop_not_null(state: DeltaState, name: str, env: Env) -> Written:
+    """Let a column be null."""
+    return commit_shape(state, set_nullable(DELTA.shape_of(state), name, True), env)
+
+
+def set_not_null(state: DeltaState, name: str, env: Env, *, zone: str = "UTC") -> Written:
+    """Let a column be null no more, if it never is."""
+    mutation = set_nullable(DELTA.shape_of(state), name, False)
+    check_writable(state.protocol, table=state.snapshot.location.url)
+    path = alter_columns.path_of(state.snapshot.schema, name)
+    if len(state.snapshot.files):
+        refuse_violated(state.snapshot, f"NOT NULL of {name}", f"{'.'.join(map(quoted, path))} IS NOT NULL", zone)
+    return commit_shape(state, mutation, env)
 
 
 def cluster_by(state: DeltaState, names: Sequence[str], env: Env) -> Written:
@@ -152,32 +224,6 @@ def commit_shape(state: DeltaState, mutation: Mutation, env: Env) -> Written:
         mutation = replace(mutation, shape=replace(shape, clustering_columns=None))
     landed = land(state, location, mutation, env, dialect=DELTA)
     return Written(landed.version, mutation.metrics, landed.attempts)
-
-
-def columns_asked(columns: Columns) -> list[tuple[str, DataType, str | None]]:
-    """New columns, however they are given: their names, types and comments."""
-    rows: list[Any] = list(columns.items()) if isinstance(columns, Mapping) else list(columns)
-    return [_column(row) for row in rows]
-
-
-def _column(row: Any) -> tuple[str, DataType, str | None]:
-    match row:
-        case (str(name), type_):
-            return name, type_of(name, type_), None
-        case (str(name), type_, None | str() as comment):
-            return name, type_of(name, type_), comment
-        case _:
-            raise Invalid(f"a new column is (name, type) or (name, type, comment), not {row!r}")
-
-
-def type_of(name: str, type_: TypeLike) -> DataType:
-    """A type, as SQL text or as Spark has it."""
-    if isinstance(type_, str):
-        return parse_type(type_)
-    if isinstance(type_, spark.DataType):
-        struct = spark.StructType([spark.StructField(name, type_)])
-        return spark_to_struct(struct, where=f"the column {name}").fields[0].type
-    raise Invalid(f"the type of {name} is SQL text or a Spark type, not {type(type_).__name__}")
 
 
 def refuse_violated(

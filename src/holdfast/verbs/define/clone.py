@@ -48,6 +48,13 @@ def target_of(target: str, source: Location, storage_options: Mapping[str, str] 
     return replace(place, store=source.store) if own else place
 
 
+def clone_to(
+    source: DeltaState, target: str, options: CloneOptions, storage_options: Mapping[str, str] | None, env: Env
+) -> DeltaState:
+    """Make a table at a path, or at ``delta.`path` ``, that begins with the rows of a version of another."""
+    return clone(source, target_of(target, source.snapshot.location, storage_options), options, env)
+
+
 def clone(source: DeltaState, target: Location, asked: CloneOptions, env: Env) -> DeltaState:
     """Make a table that begins with the rows of a version of another."""
     origin = source.snapshot.location

@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 import pyarrow.compute as pc
 
-from holdfast.env import Env
+from holdfast.env import Env, system
 from holdfast.errors import Invalid, NotATable
 from holdfast.formats.delta.commit.loop import DeltaFormat
 from holdfast.formats.delta.protocol.features import check_writable, writer_features
@@ -23,18 +24,29 @@ from holdfast.schema.constraints import demands
 from holdfast.schema.enforce import fit
 from holdfast.schema.identity import advanced
 from holdfast.storage.location import Location
-from holdfast.verbs.define.builder import CreateMode
+from holdfast.verbs.define.builder import CreateMode, DeltaTableBuilder, without_plain
 from holdfast.verbs.define.shape import created
-from holdfast.verbs.dml.write import IncomingRows, Written, land, refuse_append_only
+from holdfast.verbs.dml.write import IncomingRows, Written, land, make, refuse_append_only
 from holdfast.verbs.dml.write_mutation import CommitOptions, made
 from holdfast.verbs.open.delta_dialect import DELTA
 
+T = TypeVar("T")
 _OPERATIONS = {
     CreateMode.CREATE: "CREATE TABLE AS SELECT",
     CreateMode.CREATE_IF_NOT_EXISTS: "CREATE TABLE AS SELECT",
     CreateMode.REPLACE: "REPLACE TABLE AS SELECT",
     CreateMode.CREATE_OR_REPLACE: "CREATE OR REPLACE TABLE AS SELECT",
 }
+
+
+def table_builder(mode: CreateMode, opened: Callable[[DeltaState], T]) -> DeltaTableBuilder[T]:
+    """Describe a table; what `execute` gives is what `opened` makes of it."""
+
+    def execute(location: Location, definition: TableDefinition, mode: CreateMode) -> T:
+        definition, plain = without_plain(definition)
+        return opened(make(location, definition, system(), mode=mode, plain=plain))
+
+    return DeltaTableBuilder(execute, mode)
 
 
 def create_with(

@@ -1,170 +1,109 @@
-"""What an Iceberg table becomes: its columns, its properties, its format version, and what it was before.
+"""Changes the columns, properties and format version of an Iceberg table.
 
 1. Files know columns by their ids, so a column changes its name or goes without any file being touched.
-2. A restore is a snapshot of its own: what it takes away can be restored as well, and ids are never given out again.
+2. No change of these makes a snapshot, apart from an upgrade: the version of the result is the current snapshot's.
 """
 
 from __future__ import annotations
 
-import datetime
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
-from holdfast.errors import Invalid, MissingFile
+from holdfast.env import Env
+from holdfast.errors import Invalid
 from holdfast.formats.iceberg.catalog.alter import change_columns
 from holdfast.formats.iceberg.catalog.tables import CatalogTable
 from holdfast.formats.iceberg.catalog.upgrade import set_properties, upgrade
-from holdfast.formats.iceberg.commit.restore import files_to_restore
 from holdfast.formats.iceberg.metadata.schema_evolution import renamed
-from holdfast.formats.iceberg.state import IcebergState, time_travel
-from holdfast.model.mutation import AllRows, Mutation
-from holdfast.schema.types import DataType, Field, Struct
-from holdfast.storage.open import missing
-from holdfast.verbs.commit.retry import retried, retry_of
-from holdfast.verbs.define.alter import Columns, TypeLike, columns_asked, type_of
+from holdfast.formats.iceberg.state import IcebergState
+from holdfast.schema.types import Field, Struct
+from holdfast.verbs.define.alteration import Columns, TypeLike, new_columns, type_of
 from holdfast.verbs.define.columns import changed, path_of, paths_of, split, with_columns, without_columns
-from holdfast.verbs.dml.delete_update import Changed, ExecutionContext
-from holdfast.verbs.dml.write import land
-from holdfast.verbs.open.handle import TableBase
-from holdfast.verbs.open.iceberg_handle import IcebergHandle
-from holdfast.verbs.open.moment import moment_ms
+from holdfast.verbs.dml.write import Written
 
 NEWEST_FORMAT = 3
 
 
-class IcebergAltering(TableBase):
-    """Verbs about what the table is."""
+@dataclass(frozen=True)
+class IcebergAlteration:
+    """Changes of an Iceberg table's columns and properties."""
 
-    handle: IcebergHandle
+    source: CatalogTable
+    state: IcebergState
+    env: Env
+    keep: Callable[[IcebergState], None]  # told of the table as it is afterwards
 
-    def addColumns(self, columns: Columns) -> None:
-        """Add columns that old rows are null in, as in `addColumns({"note": "string"})`; a dot leads into a struct."""
-        asked = columns_asked(columns)
-        self._change_columns(lambda schema: with_columns(schema, asked)[0])
+    def set_properties(self, properties: Mapping[str, str]) -> Written:
+        """Set properties; `format-version` upgrades the table in the same commit."""
+        rest = dict(properties)
+        version = rest.pop("format-version", None)
+        if version is None:
+            return self.change_properties(rest)
+        if not version.isdigit():
+            raise Invalid(f"format-version is a number, not {version!r}")
+        return self.upgrade(int(version), rest)
 
-    def renameColumn(self, name: str, newName: str) -> None:
-        """Give a column another name; of one in a struct, `newName` is the last part alone."""
-        parts = split(newName)
+    def upgrade(self, version: int, properties: Mapping[str, str] | None = None) -> Written:
+        """Bring the table to a format version, and set properties in the same commit."""
+        return self._written(upgrade(self.source, self.state, version, self.env, properties))
+
+    def unset_properties(self, names: Sequence[str], *, if_exists: bool) -> Written:
+        """Remove properties; one that the table does not have is refused unless `if_exists`."""
+        names, properties = [names] if isinstance(names, str) else list(names), self.state.metadata.properties
+        unknown = [name for name in names if name not in properties]
+        if unknown and not if_exists:
+            raise Invalid(f"the table has no property {unknown[0]} to unset: leave it out, or say ifExists=True")
+        return self.change_properties({}, [name for name in names if name in properties])
+
+    def add_columns(self, columns: Columns) -> Written:
+        """Add columns that old rows are null in."""
+        new = new_columns(columns)
+        return self._change_columns(lambda schema: with_columns(schema, new)[0])
+
+    def rename_column(self, name: str, new_name: str) -> Written:
+        """Give a column another name; of one in a struct, `new_name` is the last part alone."""
+        parts = split(new_name)
         if len(parts) != 1:
-            raise Invalid(f"the new name of {name} is one name, not the path {newName}: put it in backticks")
-        self._change_column(name, lambda f: renamed(f, parts[0]))
+            raise Invalid(f"the new name of {name} is one name, not the path {new_name}: put it in backticks")
+        return self._change_column(name, lambda f: renamed(f, parts[0]))
 
-    def dropColumn(self, name: str) -> None:
-        """Take a column away; files keep its values, which nobody sees."""
-        self._drop_columns([name])
+    def drop_columns(self, names: Sequence[str]) -> Written:
+        """Remove columns; files keep their values, which nobody sees."""
+        return self._change_columns(lambda schema: without_columns(schema, paths_of(schema, names)))
 
-    def changeColumnType(self, name: str, dataType: TypeLike) -> None:
-        """Widen the type of a column: int to long, float to double, a decimal to one of more digits."""
-        self._redefine_column(name, type_of(name, dataType))
+    def comment_column(self, name: str, comment: str | None) -> Written:
+        """Set or remove a column's comment."""
+        return self._change_column(name, lambda f: _commented(f, comment))
 
-    def commentColumn(self, name: str, comment: str | None) -> None:
-        """Say what a column is for; None takes that away."""
-        self._change_column(name, lambda f: _commented(f, comment))
-
-    def upgrade(self, formatVersion: int = NEWEST_FORMAT) -> int:
-        """Bring the table to a format version, 3 unless told otherwise; gives the version it has.
-
-        From version 3 on rows have ids; those of the table get theirs at once, in a commit that changes nothing else.
-        """
-        state, source = self._writable()
-        self.handle.state = upgrade(source, state, formatVersion, self.handle.env)
-        return self.handle.state.metadata.format_version
-
-    def setProperties(self, properties: Mapping[str, str]) -> None:
-        """Set properties of the table; `format-version` upgrades it."""
-        wanted = dict(properties)
-        if (version := wanted.pop("format-version", None)) is not None:
-            if not version.isdigit():
-                raise Invalid(f"format-version is a number, not {version!r}")
-            state, source = self._writable()
-            self.handle.state = upgrade(source, state, int(version), self.handle.env, wanted)
-        else:
-            self._change_properties(wanted, ())
-
-    def unsetProperties(self, names: Sequence[str]) -> None:
-        """Take properties away."""
-        self._change_properties({}, names)
-
-    def restoreToVersion(self, version: int | str) -> Changed:
-        """Bring back the rows of an earlier snapshot, or of a branch or tag, each with the id and version it had then.
-
-        Columns stay as they are now.
-        """
-        return self._restored(version=version)
-
-    def restoreToTimestamp(self, timestamp: str | datetime.datetime) -> Changed:
-        """Bring back the rows of the snapshot that was current at a time."""
-        return self._restored(timestamp_ms=moment_ms(timestamp, zone=self._caller().zone))
-
-    def _restored(self, **to: Any) -> Changed:
-        caller = self._caller()
-
-        def run() -> Changed:
-            state = self.handle.newest()
-            caller.dialect.check_writable(state)
-            return _restore(state, time_travel(state, **to), caller)
-
-        return retried(run, retry_of(None), caller.env)
-
-    def _drop_columns(self, names: Sequence[str]) -> None:
-        self._change_columns(lambda schema: without_columns(schema, paths_of(schema, names)))
-
-    def _redefine_column(self, name: str, type_: DataType | None, comment: str | None = None) -> None:
-        """Change the type of a column and what it is for: what is None stays."""
+    def redefine_column(self, name: str, *, type_: TypeLike | None = None, comment: str | None = None) -> Written:
+        """Widen the type of a column and set its comment; what is None stays."""
+        new = None if type_ is None else type_of(name, type_)
 
         def change(f: Field) -> Field:
-            after = f if type_ is None else replace(f, type=type_)
+            after = f if new is None else replace(f, type=new)
             return after if comment is None else _commented(after, comment)
 
-        self._change_column(name, change)
+        return self._change_column(name, change)
 
-    def _change_column(self, name: str, change: Callable[[Field], Field | None]) -> None:
-        self._change_columns(lambda schema: changed(schema, path_of(schema, name), change))
+    def change_properties(self, properties: Mapping[str, str], removed: Sequence[str] = ()) -> Written:
+        """Set and remove properties as they are given."""
+        if not properties and not removed:
+            return Written(None, {}, 0)
+        return self._written(set_properties(self.source, self.state, properties, removed))
 
-    def _change_columns(self, change: Callable[[Struct], Struct]) -> None:
-        state, source = self._writable()
-        self.handle.state = change_columns(source, state, change)
+    def _change_column(self, name: str, change: Callable[[Field], Field | None]) -> Written:
+        return self._change_columns(lambda schema: changed(schema, path_of(schema, name), change))
 
-    def _change_properties(self, properties: Mapping[str, str], removed: Sequence[str]) -> None:
-        state, source = self._writable()
-        if properties or removed:
-            self.handle.state = set_properties(source, state, properties, removed)
+    def _change_columns(self, change: Callable[[Struct], Struct]) -> Written:
+        return self._written(change_columns(self.source, self.state, change))
 
-    def _writable(self) -> tuple[IcebergState, CatalogTable]:
-        state = self.handle.newest()
-        self.handle.dialect.commits(state.snapshot.location, state)
-        assert self.handle.source is not None, "a table without a catalog is refused above"
-        return state, self.handle.source
+    def _written(self, state: IcebergState) -> Written:
+        self.keep(state)
+        if state is self.state:
+            return Written(None, {}, 0)
+        return Written(state.version, {}, 1)
 
 
 def _commented(f: Field, comment: str | None) -> Field:
     rest = {key: value for key, value in f.metadata.items() if key != "comment"}
     return replace(f, metadata=rest if comment is None else {**rest, "comment": comment})
-
-
-def _restore(state: IcebergState, then: IcebergState, caller: ExecutionContext) -> Changed:
-    """Bring an earlier snapshot back."""
-    gone, back, paths = files_to_restore(state, then)
-    metrics = {"numRemovedFiles": gone, "numRestoredFiles": back}
-    if then.version == state.version:
-        return Changed(None, metrics, before=state, dialect=caller.dialect)
-    location = state.snapshot.location
-    lost = list(missing(location, state.paths.keys(paths).to_pylist()))  # one look per file that comes back
-    if lost:
-        raise MissingFile(
-            f"snapshot {then.version} of {location.url} cannot be restored: {len(lost)} of its files are gone, such as "
-            f"{lost[0]}",
-            path=lost[0],
-        )
-    mutation = Mutation(
-        "RESTORE",
-        {"version": json.dumps(then.version)},
-        metrics,
-        removed=state.snapshot.files.table,
-        reads=AllRows(),
-        back_to=then.version,
-    )
-    landed = land(state, location, mutation, caller.env, dialect=caller.dialect)
-    return Changed(landed.version, metrics, landed.attempts, before=state, dialect=caller.dialect)

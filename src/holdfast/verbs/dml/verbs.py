@@ -1,186 +1,180 @@
-"""What a table of any format does to its rows: append, delete, update, merge, compaction, and the plans of these."""
+"""Appends, overwrites, deletes, updates, merges and compactions of a table of either format."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
-from holdfast.engines.spark.conditions import stated, stated_or_none
+from holdfast.engines.spark.conditions import stated, stated_in_text, stated_or_none
+from holdfast.errors import Invalid
 from holdfast.model.mutation import AppVersion
-from holdfast.plan.maintain.compact import HIDDEN_SHARE, TARGET_ROWS
 from holdfast.verbs.commit.retry import Retry, retried, retry_of
 from holdfast.verbs.dml import delete_update as changing
 from holdfast.verbs.dml.assignments import Sets, stated_sets
-from holdfast.verbs.dml.delete_update import Changed, ChangePlan
+from holdfast.verbs.dml.delete_update import Changed, ChangePlan, ExecutionContext
 from holdfast.verbs.dml.merge import DeltaMergeBuilder, Duplicates
-from holdfast.verbs.dml.write import WriteOptions, Written
+from holdfast.verbs.dml.replace_matched import Met, replace_matched
+from holdfast.verbs.dml.replace_where import found
+from holdfast.verbs.dml.write import WriteOptions, Written, is_seen, rows_of
+from holdfast.verbs.dml.write import write as write_rows
 from holdfast.verbs.dml.write_mutation import CommitOptions
 from holdfast.verbs.maintain.lease import Lease, lease_of
-from holdfast.verbs.maintain.optimize import Compacted, DeltaOptimizeBuilder, limits_of, purge
+from holdfast.verbs.maintain.optimize import Compacted, DeltaOptimizeBuilder, limits_of
+from holdfast.verbs.maintain.optimize import purge as purge_files
 from holdfast.verbs.maintain.post_commit import after
-from holdfast.verbs.open.handle import TableBase
+from holdfast.verbs.open.dialect import TableState
+from holdfast.verbs.open.handle import Handle
 
 
-class RowVerbs(TableBase, ABC):
-    """Verbs that change rows, each in one commit."""
+def write(
+    handle: Handle, rows: DataFrame | pa.Table, how: WriteOptions, caller: ExecutionContext, met: Met | None = None
+) -> Written:
+    """Append rows, or put them in the place of others; `met` replaces the rows that they match."""
+    state = handle.newest()
+    if is_seen(state, how.said, caller.dialect):
+        return Written(None, {}, 0)
+    incoming = rows_of(rows, handle.spark, caller.env)
+    matching = None if met is None else met.matching(state.snapshot.schema, incoming.schema(), how)
+    if matching is None:
+        written = write_rows(state, incoming, found(state, how, caller), caller.env, caller.dialect)
+    else:
+        written = replace_matched(state, incoming, how, matching, caller)
+    return after(state, written, caller)
 
-    @abstractmethod
-    def _write(self, rows: DataFrame | pa.Table, how: WriteOptions) -> Written: ...
 
-    def append(
-        self,
-        rows: DataFrame | pa.Table,
-        *,
-        mergeSchema: bool = False,
-        widenTypes: bool = False,
-        txn: tuple[str, int] | None = None,
-        userMetadata: str | None = None,
-    ) -> Written:
-        """Add rows, from a DataFrame or, without Spark, an Arrow table.
+def overwrite(
+    handle: Handle,
+    rows: DataFrame | pa.Table,
+    caller: ExecutionContext,
+    *,
+    replace_where: str | Column | None,
+    replace_using: str | Sequence[str] | None,
+    replace_on: str | Column | None,
+    partition_overwrite_mode: str,
+    add_columns: bool,
+    widen_types: bool,
+    replace_schema: bool,
+) -> Written:
+    """Put rows in the place of all rows, or of those that the arguments name."""
+    where = None if replace_where is None else stated_in_text(replace_where, "overwrite(replaceWhere=)")
+    on = None if replace_on is None else stated_in_text(replace_on, "overwrite(replaceOn=)")
+    handle.refuse_overwrite(by_match=replace_using is not None or on is not None, replaces_schema=replace_schema)
+    if caller.mode is not None and where is None:
+        raise Invalid("all rows go with their files: mode is for overwrites with replaceWhere")
+    partition_mode = partition_overwrite_mode.lower()
+    if partition_mode not in ("static", "dynamic"):
+        raise Invalid(f"partitionOverwriteMode is static or dynamic, not {partition_overwrite_mode!r}")
+    dynamic = partition_mode == "dynamic"
+    if where is not None and dynamic:
+        raise Invalid("replaceWhere and dynamic partition overwrite exclude each other: choose one")
+    if replace_schema and (where is not None or dynamic):
+        raise Invalid("overwriteSchema replaces the whole table: leave replaceWhere and dynamic mode out")
+    how = WriteOptions(
+        replace=True,
+        replace_where=where,
+        zone=handle.zone,
+        dynamic=dynamic,
+        add_columns=add_columns,
+        widen_types=widen_types,
+        replace_schema=replace_schema,
+        said=caller.said,
+    )
+    return write(handle, rows, how, caller, Met(replace_using, on, caller.alias))
 
-        `mergeSchema` adds columns the table lacks, `widenTypes` widens the types of those it has, in the same commit.
-        `txn` names an application and its version: one the table has seen is not written again.
-        """
-        how = WriteOptions(add_columns=mergeSchema, widen_types=widenTypes, said=said(txn, userMetadata))
-        return self._write(rows, how)
 
-    def delete(
-        self,
-        condition: str | Column | None = None,
-        *,
-        mode: str | None = None,
-        isolation: str | None = None,
-        retry: int | Retry | None = None,
-        txn: tuple[str, int] | None = None,
-        userMetadata: str | None = None,
-    ) -> Changed:
-        """Take out the rows that satisfy a condition; all without one.
+def delete(
+    handle: Handle, condition: str | Column | None, caller: ExecutionContext, retry: int | Retry | None
+) -> Changed:
+    """Delete the rows that satisfy a condition."""
+    where = stated_or_none(condition, "delete()")
+    return _changed(handle, lambda state: changing.delete(state, where, caller), caller, retry)
 
-        `mode` is merge-on-read, copy-on-write or auto; without it, what the table does (`delta.enableDeletionVectors`).
-        `isolation` is Serializable, WriteSerializable or SnapshotIsolation; without it, what the table asks for
-        (`delta.isolationLevel`). `retry` is how often to try when another writer comes first, a number or a `Retry`.
-        """
-        where = stated_or_none(condition, "delete()")
-        caller = self._caller(mode, said(txn, userMetadata), isolation)
 
-        def run() -> Changed:
-            state = self.handle.newest()
-            return after(state, changing.delete(state, where, caller), caller)
+def update(
+    handle: Handle,
+    condition: str | Column | None,
+    set: Sets | None,
+    caller: ExecutionContext,
+    retry: int | Retry | None,
+) -> Changed:
+    """Set columns of the rows that satisfy a condition."""
+    where, sets = stated_or_none(condition, "update()"), stated_sets(set, "update()")
+    return _changed(handle, lambda state: changing.update(state, where, sets, caller), caller, retry)
 
-        return retried(run, retry_of(retry), caller.env)
 
-    def update(
-        self,
-        condition: str | Column | None = None,
-        set: Sets | None = None,
-        *,
-        mode: str | None = None,
-        isolation: str | None = None,
-        retry: int | Retry | None = None,
-        txn: tuple[str, int] | None = None,
-        userMetadata: str | None = None,
-    ) -> Changed:
-        """Set columns of the rows that satisfy a condition, as in `update("id = 1", {"n": "n + 1"})`.
+def _changed(
+    handle: Handle, change: Callable[[TableState], Changed], caller: ExecutionContext, retry: int | Retry | None
+) -> Changed:
+    def run() -> Changed:
+        state = handle.newest()
+        return after(state, change(state), caller)
 
-        A value is SQL text or a Column; a number, a bool or None stands for itself.
-        """
-        where, sets = stated_or_none(condition, "update()"), stated_sets(set, "update()")
-        caller = self._caller(mode, said(txn, userMetadata), isolation)
+    return retried(run, retry_of(retry), caller.env)
 
-        def run() -> Changed:
-            state = self.handle.newest()
-            return after(state, changing.update(state, where, sets, caller), caller)
 
-        return retried(run, retry_of(retry), caller.env)
+def merge(
+    handle: Handle,
+    source: DataFrame | pa.Table,
+    condition: str | Column,
+    caller: ExecutionContext,
+    duplicates: Duplicates,
+    retry: int | Retry | None,
+) -> DeltaMergeBuilder:
+    """Begin a merge of a source into the table."""
+    on = stated(condition, "merge()")
+    return DeltaMergeBuilder(handle.newest, source, on, caller, duplicates, retry_of(retry))
 
-    def merge(
-        self,
-        source: DataFrame | pa.Table,
-        condition: str | Column,
-        *,
-        mode: str | None = None,
-        duplicates: str = "error",
-        orderBy: str | None = None,
-        isolation: str | None = None,
-        retry: int | Retry | None = None,
-        txn: tuple[str, int] | None = None,
-        userMetadata: str | None = None,
-    ) -> DeltaMergeBuilder:
-        """Begin a merge of a source into the table, as in delta-spark: clauses follow, then `execute()`.
 
-        Several rows of the source with one key are an error, or the `first` or `last` by the column `orderBy` counts.
-        """
-        on = stated(condition, "merge()")
-        caller = self._caller(mode, said(txn, userMetadata), isolation)
-        settled = Duplicates(duplicates, orderBy)
-        return DeltaMergeBuilder(self.handle.newest, source, on, caller, settled, retry_of(retry))
+def optimize(
+    handle: Handle,
+    caller: ExecutionContext,
+    *,
+    full: bool,
+    target_rows: int,
+    target_bytes: int | None,
+    threshold: float,
+    max_bytes: int | None,
+    lease: bool | str | Lease,
+) -> DeltaOptimizeBuilder:
+    """Begin a compaction."""
+    state = handle.newest()
+    limits = limits_of(
+        state,
+        caller.dialect,
+        target_rows=target_rows,
+        target_bytes=target_bytes,
+        threshold=threshold,
+        most_bytes=max_bytes,
+    )
+    return DeltaOptimizeBuilder(state, caller, limits, full, lease=lease_of(lease, caller.env))
 
-    @property
-    def plan(self) -> Plans:
-        """What verbs that run at once would do: `table.plan.delete(...)`, `table.plan.update(...)`."""
-        return Plans(self)
 
-    def optimize(
-        self,
-        *,
-        full: bool = False,
-        targetRows: int = TARGET_ROWS,
-        targetBytes: int | None = None,
-        materializeDeletionsThreshold: float = HIDDEN_SHARE,
-        maxBytes: int | None = None,
-        lease: bool | str | Lease = False,
-    ) -> DeltaOptimizeBuilder:
-        """Begin a compaction, as in delta-spark: `optimize().where(...).executeCompaction()`.
-
-        Files below both targets (`targetBytes` is the table's own unless given) are written together, and a file anew
-        that hides more than a share of its rows. A clustered table is put in order instead: what is not yet, or with
-        `full` all of it. `maxBytes` bounds what is written. Row ids and versions stay.
-
-        `lease` is for several workers at once: each leaves the others what they are at. It is the name of a worker, or
-        a `Lease` that also says for how long; with True the name is made up.
-        """
-        state, caller = self.handle.newest(), self._caller()
-        limits = limits_of(
-            state,
-            caller.dialect,
-            target_rows=targetRows,
-            target_bytes=targetBytes,
-            threshold=materializeDeletionsThreshold,
-            most_bytes=maxBytes,
-        )
-        return DeltaOptimizeBuilder(state, caller, limits, full, lease=lease_of(lease, caller.env))
-
-    def purge(self) -> Compacted:
-        """Write files that hide rows anew, so that readers without deletion vectors see the same rows."""
-        state, caller = self.handle.newest(), self._caller()
-        return purge(state, caller, limits_of(state, caller.dialect))
+def purge(handle: Handle, caller: ExecutionContext) -> Compacted:
+    """Write files that hide rows anew."""
+    state = handle.newest()
+    return purge_files(state, caller, limits_of(state, caller.dialect))
 
 
 class Plans:
     """Plans of verbs: rows are read, nothing is written."""
 
-    def __init__(self, table: RowVerbs) -> None:
-        self._table = table
+    def __init__(self, handle: Handle, alias: str | None) -> None:
+        self._handle, self._alias = handle, alias
 
     def delete(self, condition: str | Column | None = None, *, mode: str | None = None) -> ChangePlan:
         """What `delete` with the same arguments would do."""
-        where, caller = stated_or_none(condition, "plan.delete()"), self._table._caller(mode)
-        return changing.planned(changing.delete_asked(self._table.handle.newest(), where, caller), "DELETE", caller)
+        where, caller = stated_or_none(condition, "plan.delete()"), self._handle.caller(self._alias, mode)
+        return changing.planned(changing.delete_asked(self._handle.newest(), where, caller), "DELETE", caller)
 
     def update(
         self, condition: str | Column | None = None, set: Sets | None = None, *, mode: str | None = None
     ) -> ChangePlan:
         """What `update` with the same arguments would do."""
-        where, sets = (
-            stated_or_none(condition, "plan.update()"),
-            stated_sets(set, "plan.update()"),
-        )
-        caller = self._table._caller(mode)
-        return changing.planned(
-            changing.update_asked(self._table.handle.newest(), where, sets, caller), "UPDATE", caller
-        )
+        where, sets = stated_or_none(condition, "plan.update()"), stated_sets(set, "plan.update()")
+        caller = self._handle.caller(self._alias, mode)
+        return changing.planned(changing.update_asked(self._handle.newest(), where, sets, caller), "UPDATE", caller)
 
 
 def said(txn: tuple[str, int] | None, user_metadata: str | None) -> CommitOptions:

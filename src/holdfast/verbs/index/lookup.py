@@ -1,90 +1,111 @@
-"""Rows by their ids, and the version of a table that rows are looked up in.
+"""Rows by their ids, and rows by the values of columns, through indexes where those help.
 
-1. A table object looks rows up in one version, that of its first look, until it does something else: a verb of its own
-   that reads or writes the table moves it on, so that what one has written or scanned is found. What others commit is
-   seen after `refresh()`.
+1. `take` and `lookup` of a Delta table read one version, that of its first look, until a verb of the same table object
+   reads or writes the table. What others commit is seen after `refresh()`.
 2. A version or timestamp that is given is read instead, and moves nothing.
-3. Looking up costs no look at the log, and needs no Spark but where it gives a DataFrame.
+3. `lookup` gives what a scan with the same condition gives, in the order of a scan, each row once.
 """
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from holdfast.engines.local.scan import LocalRunner
+from holdfast.engines.spark.conditions import below
 from holdfast.engines.spark.scan.native import SparkRunner
 from holdfast.engines.spark.scan.take import ids_of
-from holdfast.verbs.index.pinned_readers import Pin
-from holdfast.verbs.open.delta_handle import DeltaHandle
-from holdfast.verbs.open.handle import TableBase
+from holdfast.engines.spark.types import named
+from holdfast.errors import TableError
+from holdfast.index.keyed import condition_of
+from holdfast.index.search import Indexes, pays
+from holdfast.plan.scan.request import Condition, Request
+from holdfast.predicate.evaluate import matches
+from holdfast.predicate.records import Predicate, columns_of, conjunction
+from holdfast.predicate.render import render
+from holdfast.verbs.open.handle import Handle, Metadata, Timestamp, Version
 from holdfast.verbs.read import take as taking
 from holdfast.verbs.read.take import Missing, RowIds
 
-Metadata: TypeAlias = Mapping[str, str] | Sequence[str]
-Timestamp: TypeAlias = str | datetime.datetime
+
+def take(
+    handle: Handle,
+    row_ids: RowIds,
+    columns: Sequence[str] | None,
+    version: Version,
+    timestamp: Timestamp,
+    metadata: Metadata,
+    missing: str,
+) -> pa.Table:
+    """The rows with these ids, in the order of the ids."""
+    choice = Missing.of(missing)
+    return taking.take(handle.reader(version, timestamp), row_ids, columns, metadata, choice)
 
 
-class LookupVerbs(TableBase):
-    """Verbs that find rows by what they are."""
+def take_frame(
+    handle: Handle,
+    row_ids: RowIds | DataFrame,
+    columns: Sequence[str] | None,
+    version: Version,
+    timestamp: Timestamp,
+    metadata: Metadata,
+    missing: str,
+) -> DataFrame:
+    """The rows with these ids as a DataFrame; of ids in a DataFrame only a bitmap reaches this process."""
+    spark, choice = handle.session(), Missing.of(missing)
+    ids = ids_of(row_ids) if isinstance(row_ids, DataFrame) else taking.whole_numbers(row_ids)
+    return taking.take_frame(handle.reader(version, timestamp), ids, SparkRunner(spark), columns, metadata, choice)
 
-    handle: DeltaHandle
 
-    def take(
-        self,
-        row_ids: RowIds,
-        columns: Sequence[str] | None = None,
-        version: int | str | None = None,
-        timestamp: Timestamp | None = None,
-        metadata: Metadata = (),
-        missing: str = "error",
-    ) -> pa.Table:
-        """The rows with these ids, in the order asked, as an Arrow table; an id that is given twice comes twice.
+def lookup(
+    handle: Handle,
+    keys: Mapping[str, Any],
+    columns: Sequence[str] | None,
+    version: Version,
+    timestamp: Timestamp,
+    metadata: Metadata,
+) -> pa.Table:
+    """Rows by the values of columns: through an index where there is one that helps, else by a scan."""
+    searchable = handle.searchable(version, timestamp)
+    where = condition_of(searchable.snapshot, keys)
+    if searchable.indexes is not None:
+        rows = by_index(searchable.indexes(), where, columns, metadata)
+        if rows is not None:
+            return rows
+    request = Request(columns, Condition(None, render(where), where), metadata)
+    return searchable.opened.scan(request, LocalRunner())
 
-        Ids that no live row has are an error, or with `missing="skip"` left out, or with `missing="null"` rows of
-        nulls. Reads in this process, without Spark; `metadata` names columns as for `toArrow`.
-        """
-        choice = Missing.of(missing)
-        return taking.take(self._pinned(version, timestamp).reader, row_ids, columns, metadata, choice)
 
-    def takeDF(
-        self,
-        row_ids: RowIds | DataFrame,
-        columns: Sequence[str] | None = None,
-        version: int | str | None = None,
-        timestamp: Timestamp | None = None,
-        metadata: Metadata = (),
-        missing: str = "error",
-    ) -> DataFrame:
-        """The rows with these ids as a DataFrame, for many of them: each row once, in no particular order.
+def lookup_frame(
+    handle: Handle,
+    keys: Mapping[str, Any],
+    columns: Sequence[str] | None,
+    version: Version,
+    timestamp: Timestamp,
+    metadata: Metadata,
+) -> DataFrame:
+    """The same rows as a DataFrame: files in which an index finds none are not read."""
+    spark, opened = handle.session(), handle.open(version, timestamp)
+    where = condition_of(opened.snapshot, keys)
+    request = Request(columns, Condition(below(where, named), render(where), where), metadata)
+    return opened.scan(request, SparkRunner(spark))
 
-        Ids may come as a DataFrame of one column, of which only a bitmap reaches this process. Ids that no live row
-        has are an error, or with `missing="skip"` left out.
-        """
-        spark, choice = self.handle.session(), Missing.of(missing)
-        wanted = ids_of(row_ids) if isinstance(row_ids, DataFrame) else taking.whole_numbers(row_ids)
-        reader = self._pinned(version, timestamp).reader
-        return taking.take_frame(reader, wanted, SparkRunner(spark), columns, metadata, choice)
 
-    def refresh(self) -> int:
-        """Look rows up in the newest version from now on; gives the version."""
-        self.handle.pins.moved = True
-        return self._pinned().state.version
-
-    def _pinned(self, version: int | str | None = None, timestamp: Timestamp | None = None) -> Pin:
-        """The version that rows are looked up in."""
-        pins = self.handle.pins
-        if version is not None or timestamp is not None:
-            moved = pins.moved
-            found = pins.at(self.handle.at(version, timestamp))
-            pins.moved = moved  # looking into the past is no reason to move
-            return found
-        if pins.now is None or pins.moved:
-            state = self.handle.newest()
-            if pins.now is None or pins.now.state is not state:
-                pins.now = Pin.of(state, pins.now)
-            pins.moved = False
-        return pins.now
+def by_index(indexes: Indexes, where: Predicate, columns: Sequence[str] | None, metadata: Metadata) -> pa.Table | None:
+    """Rows through an index; None where a scan is better or the only way."""
+    choice, _ = indexes.choose(where)
+    if choice is None or not pays(choice.hits, indexes.rows()):
+        return None
+    try:
+        files, positions = indexes.places(choice)
+    except TableError:  # of a block that only now was read, or of ids that are there twice
+        return None
+    if choice.asked.left:
+        left = conjunction(choice.asked.left)
+        used = sorted({column[0] for column in columns_of(left)})
+        kept = matches(indexes.reader.take_at(files, positions, used), left).to_numpy(zero_copy_only=False)
+        files, positions = files[kept], positions[kept]
+    return indexes.reader.take_at(files, positions, columns, metadata)

@@ -1,4 +1,4 @@
-"""The nearest rows by a column of vectors, for users.
+"""Finds the rows whose vectors are nearest to given ones.
 
 1. Rows are of the version that the table object has pinned, as for `take` and `lookup`; `refresh()` moves it.
 2. Every distance is exact, and rows that no index answers for are looked at; only entries of an approximate index can
@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
@@ -38,9 +39,9 @@ from holdfast.predicate.records import columns_of, conjunction
 from holdfast.rows.columns import ROW_ID
 from holdfast.schema.types import Field
 from holdfast.verbs.index import maintain as reindexing
-from holdfast.verbs.index.delta import IndexVerbs
-from holdfast.verbs.index.lookup import Metadata, Timestamp
 from holdfast.verbs.index.pinned_readers import Pin
+from holdfast.verbs.open.delta_handle import DeltaHandle
+from holdfast.verbs.open.handle import Metadata, Timestamp, Version
 from holdfast.verbs.read.open_table import OpenTable
 
 DISTANCE, QUERY = "_distance", "_query"
@@ -76,154 +77,151 @@ class NearestPlan:
     __repr__ = __str__
 
 
-class NearestVerbs(IndexVerbs):
-    """Verbs about nearness."""
+Vectors: TypeAlias = npt.ArrayLike | pa.Array | pa.ChunkedArray
 
-    def nearest(
-        self,
-        column: str,
-        vector: Any,
-        k: int = 10,
-        where: str | None = None,
-        version: int | str | None = None,
-        nprobe: int | None = None,
-        refine: int | None = None,
-        columns: Sequence[str] | None = None,
-        metric: str | None = None,
-        timestamp: Timestamp | None = None,
-        metadata: Metadata = (),
-    ) -> pa.Table:
-        """The k rows whose vectors are nearest, with their `_distance`, nearest first; of those that satisfy `where`.
 
-        Several vectors are answered together: `_query` then says which one a row is near to, counted from zero.
-        `metric` is l2, cosine or dot; without it that of the index, else l2. `nprobe` is how many lists of an index are
-        visited, `refine` how many candidates for each row asked for are compared exactly.
-        """
-        text = stated_without_spark(where, "nearest(where=)")
-        pin = self._pinned(version, timestamp)
-        snapshot = _tracked(pin)
-        ask, several = _asked(snapshot, column, vector, k, metric, nprobe, refine)
-        self._check_output(pin, columns, metadata, several)
-        condition = self.handle.local_condition(text, snapshot, ())
-        indexes = reindexing.opened(pin, self.handle.state)
-        allowed = None if condition is None else _allowed(indexes, condition)
-        found = nearest(indexes, ask, route(indexes, ask), allowed, _local_rows(snapshot))
-        return _table(pin, found, columns, metadata, several=several)
+@dataclass(frozen=True)
+class NearestCall:
+    """What a user asks of `nearest`."""
 
-    def nearestDF(
-        self,
-        column: str,
-        vector: Any,
-        k: int = 10,
-        where: str | Column | None = None,
-        version: int | str | None = None,
-        nprobe: int | None = None,
-        refine: int | None = None,
-        columns: Sequence[str] | None = None,
-        metric: str | None = None,
-        timestamp: Timestamp | None = None,
-        metadata: Metadata = (),
-    ) -> DataFrame:
-        """The same rows as a DataFrame: Spark evaluates `where` and looks at the rows that no index answers for."""
-        given = stated_or_none(where, "nearestDF(where=)")
-        spark = self.handle.session()
-        pin = self._pinned(version, timestamp)
-        snapshot = _tracked(pin)
-        ask, several = _asked(snapshot, column, vector, k, metric, nprobe, refine)
-        self._check_output(pin, columns, metadata, several)
-        condition = self.handle.condition(given, snapshot, ())
-        indexes = reindexing.opened(pin, self.handle.state)
-        way = route(indexes, ask)
+    column: str
+    vector: Vectors
+    k: int
+    metric: str | None
+    nprobe: int | None
+    refine: int | None
 
-        def rows(columns: Sequence[str]) -> DataFrame:
-            request = Request(columns, condition, {ROW_ID: _ID})
-            return self.handle.opened(pin.state).scan(request, SparkRunner(spark))
+    def request(self, snapshot: Snapshot) -> tuple[NearestRequest, bool]:
+        """The request, and whether it is by several vectors."""
+        field = _field(snapshot, self.column)
+        queries, several = queries_of(self.vector, field.name)
+        numbers: dict[str, object] = {"k": self.k, "nprobe": self.nprobe, "refine": self.refine}
+        for name, value in numbers.items():
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise Invalid(f"{name}= is a whole number from 1 on, not {value!r}")
+        metrics = {each.value: each for each in Metric}
+        if self.metric is not None and self.metric not in metrics:
+            raise Invalid(f"metric= is one of {', '.join(metrics)}, not {self.metric!r}")
+        metric = None if self.metric is None else metrics[self.metric]
+        return NearestRequest(field, queries, self.k, metric, self.nprobe, self.refine), several
 
-        def rows_of(field: Field, parts: Sequence[TailPart]) -> VectorRows:
-            return SparkVectorRows(spark, snapshot, field, parts)
 
-        if way.index is None:
-            found, odd = nearest_in(rows([ask.column.name]), ask.queries, ask.k, way.metric)
-            if odd:
-                raise odd_lengths(ask.column.name, odd, ask.queries.shape[1])
-        else:
-            allowed = None
-            if condition is not None:
-                allowed = np.frombuffer(id_bitmap(rows([]), _ID).to_array(), np.uint64).astype(np.int64)
-            found = nearest(indexes, ask, way, allowed, rows_of)
-        return spark.createDataFrame(_table(pin, found, columns, metadata, several=several))
+def nearest_rows(
+    handle: DeltaHandle,
+    call: NearestCall,
+    where: str | None,
+    version: Version,
+    timestamp: Timestamp,
+    columns: Sequence[str] | None,
+    metadata: Metadata,
+) -> pa.Table:
+    """The k rows whose vectors are nearest, of those that satisfy `where`, with their distances."""
+    text = stated_without_spark(where, "nearest(where=)")
+    pin = handle.pinned(version, timestamp)
+    snapshot = _tracked(pin)
+    request, several = call.request(snapshot)
+    _check_output(pin, columns, metadata, several)
+    condition = handle.local_condition(text, snapshot, ())
+    indexes = reindexing.opened(pin, handle.state)
+    allowed = None if condition is None else _allowed(indexes, condition)
+    answers = nearest(indexes, request, route(indexes, request), allowed, _local_rows(snapshot))
+    return _table(pin, answers, columns, metadata, several=several)
 
-    def explainNearest(
-        self,
-        column: str,
-        vector: Any,
-        k: int = 10,
-        version: int | str | None = None,
-        nprobe: int | None = None,
-        refine: int | None = None,
-        metric: str | None = None,
-        timestamp: Timestamp | None = None,
-    ) -> NearestPlan:
-        """How `nearest` with the same arguments would find its answer, and why not otherwise."""
-        pin = self._pinned(version, timestamp)
-        ask, _ = _asked(_tracked(pin), column, vector, k, metric, nprobe, refine)
-        indexes = reindexing.opened(pin, self.handle.state)
-        way = route(indexes, ask)
-        if way.index is None:
-            return NearestPlan(way.metric.value, None, None, 0, indexes.rows(), None, None, way.why)
-        trained = way.segments[0].trained if way.segments else None
-        lists = trained is not None and trained.method.has_lists
-        probes = None if trained is None or not lists else min(nprobe or trained.probes, trained.lists)
-        method = None if trained is None else trained.method.value
-        return NearestPlan(
-            way.metric.value,
-            way.index.name,
-            method,
-            way.index.entries,
-            way.tail.most_rows,
-            probes,
-            None if trained is None or trained.method is Method.FLAT else ask.effort,
-            way.why,
-        )
 
-    def recall(
-        self,
-        column: str,
-        sample: int = 100,
-        k: int = 10,
-        nprobe: int | None = None,
-        refine: int | None = None,
-        metric: str | None = None,
-    ) -> float:
-        """The share of the k nearest rows that `nearest` finds, by the vectors of some rows, each without itself.
+def nearest_frame(
+    handle: DeltaHandle,
+    call: NearestCall,
+    where: str | Column | None,
+    version: Version,
+    timestamp: Timestamp,
+    columns: Sequence[str] | None,
+    metadata: Metadata,
+) -> DataFrame:
+    """The same rows as a DataFrame: Spark evaluates `where` and reads the rows that no index answers for."""
+    value = stated_or_none(where, "nearestDF(where=)")
+    spark = handle.session()
+    pin = handle.pinned(version, timestamp)
+    snapshot = _tracked(pin)
+    request, several = call.request(snapshot)
+    _check_output(pin, columns, metadata, several)
+    condition = handle.condition(value, snapshot, ())
+    indexes = reindexing.opened(pin, handle.state)
+    way = route(indexes, request)
 
-        Every row is looked at once for comparison: on Spark where the table was opened with a session.
-        """
-        pin, caller = self._pinned(), self._caller()
-        snapshot = _tracked(pin)
-        ids, queries = some_vectors(pin.reader, _field(snapshot, column), sample, caller.env.rng.getrandbits(32))
-        if not len(ids):
-            raise Invalid(f"no row has a vector in {column}, so there is no recall")
-        ask, _ = _asked(snapshot, column, queries, k + 1, metric, nprobe, refine)
-        indexes = reindexing.opened(pin, self.handle.state)
-        way, local = route(indexes, ask), _local_rows(snapshot)
-        got = nearest(indexes, ask, way, None, local)
-        whole = whole_of(snapshot, load_hidden)
-        rows = (
-            local(ask.column, whole)
-            if caller.spark is None
-            else SparkVectorRows(caller.spark, snapshot, ask.column, whole)
-        )
-        exact, _ = rows.nearest(ask.queries, k + 1, way.metric, None)
-        return float(np.mean([found_share(g, e, own, k) for g, e, own in zip(got, exact, ids.tolist(), strict=True)]))
+    def rows(columns: Sequence[str]) -> DataFrame:
+        scan = Request(columns, condition, {ROW_ID: _ID})
+        return handle.opened(pin.state).scan(scan, SparkRunner(spark))
 
-    def _check_output(self, pin: Pin, columns: Sequence[str] | None, metadata: Metadata, several: bool) -> None:
-        """Refuse what cannot come out, before anything is searched."""
-        spec = pin.reader.read_spec(columns, metadata)
-        given = {f.name for f in spec.fields} | set(spec.metadata.values())
-        for name in (DISTANCE, *((QUERY,) if several else ())):
-            if name in given:
-                raise Invalid(f"the answer has a column {name} of its own: leave the table's out with columns=[...]")
+    def rows_of(field: Field, parts: Sequence[TailPart]) -> VectorRows:
+        return SparkVectorRows(spark, snapshot, field, parts)
+
+    if way.index is None:
+        answers, odd = nearest_in(rows([request.column.name]), request.queries, request.k, way.metric)
+        if odd:
+            raise odd_lengths(request.column.name, odd, request.queries.shape[1])
+    else:
+        allowed = None
+        if condition is not None:
+            allowed = np.frombuffer(id_bitmap(rows([]), _ID).to_array(), np.uint64).astype(np.int64)
+        answers = nearest(indexes, request, way, allowed, rows_of)
+    return spark.createDataFrame(_table(pin, answers, columns, metadata, several=several))
+
+
+def explain_nearest(handle: DeltaHandle, call: NearestCall, version: Version, timestamp: Timestamp) -> NearestPlan:
+    """How `nearest` would find its answer, and why not otherwise."""
+    pin = handle.pinned(version, timestamp)
+    request, _ = call.request(_tracked(pin))
+    indexes = reindexing.opened(pin, handle.state)
+    way = route(indexes, request)
+    if way.index is None:
+        return NearestPlan(way.metric.value, None, None, 0, indexes.rows(), None, None, way.why)
+    trained = way.segments[0].trained if way.segments else None
+    lists = trained is not None and trained.method.has_lists
+    probes = None if trained is None or not lists else min(call.nprobe or trained.probes, trained.lists)
+    return NearestPlan(
+        way.metric.value,
+        way.index.name,
+        None if trained is None else trained.method.value,
+        way.index.entries,
+        way.tail.most_rows,
+        probes,
+        None if trained is None or trained.method is Method.FLAT else request.effort,
+        way.why,
+    )
+
+
+def recall(
+    handle: DeltaHandle,
+    column: str,
+    sample: int,
+    k: int,
+    metric: str | None,
+    nprobe: int | None,
+    refine: int | None,
+) -> float:
+    """The share of the k nearest rows that `nearest` finds, by the vectors of some rows, each without itself."""
+    pin, spark = handle.pinned(), handle.spark
+    snapshot = _tracked(pin)
+    ids, queries = some_vectors(pin.reader, _field(snapshot, column), sample, handle.env.rng.getrandbits(32))
+    if not len(ids):
+        raise Invalid(f"no row has a vector in {column}, so there is no recall")
+    request, _ = NearestCall(column, queries, k + 1, metric, nprobe, refine).request(snapshot)
+    indexes = reindexing.opened(pin, handle.state)
+    way, local = route(indexes, request), _local_rows(snapshot)
+    answers = nearest(indexes, request, way, None, local)
+    whole = whole_of(snapshot, load_hidden)
+    rows = local(request.column, whole) if spark is None else SparkVectorRows(spark, snapshot, request.column, whole)
+    exact, _ = rows.nearest(request.queries, k + 1, way.metric, None)
+    return float(np.mean([found_share(a, e, own, k) for a, e, own in zip(answers, exact, ids.tolist(), strict=True)]))
+
+
+def _check_output(pin: Pin, columns: Sequence[str] | None, metadata: Metadata, several: bool) -> None:
+    """Refuse what cannot come out, before anything is searched."""
+    spec = pin.reader.read_spec(columns, metadata)
+    names = {f.name for f in spec.fields} | set(spec.metadata.values())
+    for name in (DISTANCE, *((QUERY,) if several else ())):
+        if name in names:
+            raise Invalid(f"the answer has a column {name} of its own: leave the table's out with columns=[...]")
 
 
 def _tracked(pin: Pin) -> Snapshot:
@@ -249,27 +247,6 @@ def _field(snapshot: Snapshot, column: str) -> Field:
     return field
 
 
-def _asked(
-    snapshot: Snapshot,
-    column: str,
-    vector: Any,
-    k: Any,
-    metric: str | None,
-    nprobe: Any,
-    refine: Any,
-) -> tuple[NearestRequest, bool]:
-    """What is asked for, and whether by several vectors."""
-    field = _field(snapshot, column)
-    queries, several = queries_of(vector, field.name)
-    for name, value in (("k", k), ("nprobe", nprobe), ("refine", refine)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise Invalid(f"{name}= is a whole number from 1 on, not {value!r}")
-    known = {each.value: each for each in Metric}
-    if metric is not None and metric not in known:
-        raise Invalid(f"metric= is one of {', '.join(known)}, not {metric!r}")
-    return NearestRequest(field, queries, k, None if metric is None else known[metric], nprobe, refine), several
-
-
 def _allowed(indexes: Indexes, condition: Condition) -> Numbers:
     """The ids of rows that satisfy a condition, ascending: through an index where that pays, else by a scan."""
     reader = indexes.reader
@@ -286,13 +263,13 @@ def _allowed(indexes: Indexes, condition: Condition) -> Numbers:
 
 
 def _table(
-    pin: Pin, found: Sequence[Near], columns: Sequence[str] | None, metadata: Metadata, *, several: bool
+    pin: Pin, answers: Sequence[Near], columns: Sequence[str] | None, metadata: Metadata, *, several: bool
 ) -> pa.Table:
     """The rows that were found, query by query, with their distances."""
-    ids = np.concatenate([near.ids for near in found])
+    ids = np.concatenate([near.ids for near in answers])
     located = pin.reader.locate(ids)
     rows = pin.reader.take_at(located.files, located.positions, columns, metadata)
     if several:
-        which = np.repeat(np.arange(len(found)), [len(near) for near in found])
+        which = np.repeat(np.arange(len(answers)), [len(near) for near in answers])
         rows = rows.append_column(QUERY, pa.array(which))
-    return rows.append_column(DISTANCE, pa.array(np.concatenate([near.distances for near in found])))
+    return rows.append_column(DISTANCE, pa.array(np.concatenate([near.distances for near in answers])))

@@ -1,4 +1,4 @@
-"""An Iceberg table that explains itself: whether what is stored is what its metadata says, and what happened to a row.
+"""Checks an Iceberg table against its metadata, and repairs what can be repaired safely.
 
 1. Without `repair` nothing is written. A repair writes manifests and commits through the catalog as any change does; it
    never touches a data file, and says nothing that files do not prove.
@@ -9,26 +9,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+
+from pyspark.sql import SparkSession
 
 from holdfast.engines.local.file_inspection import LocalLooker
 from holdfast.engines.spark.scan.file_inspection import SparkLooker
+from holdfast.env import Env
 from holdfast.errors import LimitReached
 from holdfast.formats.iceberg.audit.metadata import MetadataChecked, check_metadata
-from holdfast.formats.iceberg.history.commit_range import at_sequence_number
-from holdfast.formats.iceberg.history.trail import trail
+from holdfast.formats.iceberg.commit.loop import IcebergFormat
 from holdfast.formats.iceberg.metadata.table_metadata import MAIN
 from holdfast.formats.iceberg.state import IcebergState, time_travel
 from holdfast.model.finding import FindingKind, listed
 from holdfast.model.mutation import Committed, Mutation
-from holdfast.plan.changefeed.biography import Biography
 from holdfast.plan.maintain.check import Looker
-from holdfast.verbs.changefeed.biography import life
 from holdfast.verbs.maintain.check import ROUNDS, CheckReport, refuse_dropping
 from holdfast.verbs.maintain.iceberg_heads import BranchHead, heads_of
-from holdfast.verbs.open.handle import TableBase
-from holdfast.verbs.open.iceberg_handle import IcebergHandle
 
 _UNREAD = (FindingKind.MISSING_COMMIT, FindingKind.BAD_COMMIT)
 
@@ -53,65 +51,57 @@ class _IcebergChecked:
         return CheckReport(snapshot.location.url, self.state.version, count, deep, shown, repaired)
 
 
-class IcebergChecking(TableBase):
-    """What an Iceberg table tells of itself."""
+def check(
+    newest: Callable[[], IcebergState],
+    committing: Callable[[IcebergState], IcebergFormat],
+    spark: SparkSession | None,
+    env: Env,
+    *,
+    repair: bool,
+    deep: bool,
+    drop_missing: bool,
+) -> CheckReport:
+    """Check a table, and repair what can be repaired safely where that is asked for."""
+    refuse_dropping(repair=repair, drop_missing=drop_missing)
+    checked = _check(newest(), spark, deep=deep, repair=repair)
+    if not repair:
+        return checked.report(deep=deep)
+    committing(checked.state)  # refuses a table that cannot be committed to
+    done: list[str] = []
+    for _ in range(ROUNDS):
+        todo = [
+            (head, branch, mutation)
+            for head in checked.heads
+            for branch in head.branches
+            if (mutation := head.mutation(drop_missing=drop_missing)) is not None
+        ]
+        if not todo:
+            return checked.report(deep=deep, repaired=tuple(done))
+        for head, branch, mutation in todo:
+            state = newest()
+            done += _repair(replace(committing(state), branch=branch), state, head.state, mutation, env)
+        checked = _check(newest(), spark, deep=deep, repair=True)
+    raise LimitReached(f"others wrote to {checked.state.metadata.location} during {ROUNDS} checks: repair it later")
 
-    handle: IcebergHandle
 
-    def check(self, *, repair: bool = False, deep: bool = True, dropMissing: bool = False) -> CheckReport:
-        """Whether the table is what its metadata says: snapshots, manifests, delete files, data files, row ids.
+def _repair(
+    format_: IcebergFormat, newest: IcebergState, checked: IcebergState, mutation: Mutation, env: Env
+) -> Iterator[str]:
+    """Commit a repair to a branch that is still what was checked; gives what is done."""
+    branch = format_.branch
+    ref = newest.metadata.refs.get(branch)
+    if ref is None or ref.snapshot_id != checked.version:
+        return
+    state = newest if branch == MAIN else time_travel(newest, version=branch)
+    outcome = format_.attempt(state, mutation, env)
+    if isinstance(outcome, Committed):
+        where = "" if branch == MAIN else f"branch {branch}, "
+        yield from (f"{what} ({where}version {outcome.version})" for what in json.loads(mutation.parameters["repairs"]))
 
-        The snapshots of all branches and tags are looked at. `deep=False` looks at metadata and at file sizes, and not
-        into data files. `repair` does what is safe, in one commit per branch: it never touches a data file, and tags
-        stay. `dropMissing` lets it take files that are not there any more out of the table.
-        """
-        refuse_dropping(repair=repair, drop_missing=dropMissing)
-        checked = self._checked(deep=deep, repair=repair)
-        if not repair:
-            return checked.report(deep=deep)
-        self.handle.dialect.committing(checked.state)
-        done: list[str] = []
-        for _ in range(ROUNDS):
-            todo = [
-                (head, branch, mutation)
-                for head in checked.heads
-                for branch in head.branches
-                if (mutation := head.mutation(drop_missing=dropMissing)) is not None
-            ]
-            if not todo:
-                return checked.report(deep=deep, repaired=tuple(done))
-            for head, branch, mutation in todo:
-                done += self._mend(head.state, branch, mutation)
-            checked = self._checked(deep=deep, repair=True)
-        raise LimitReached(f"others wrote to {checked.state.metadata.location} during {ROUNDS} checks: repair it later")
 
-    def _mend(self, checked: IcebergState, branch: str, mutation: Mutation) -> Iterator[str]:
-        """Commit a repair to a branch that is still what was checked; gives what is done."""
-        newest = self.handle.newest()
-        ref = newest.metadata.refs.get(branch)
-        if ref is None or ref.snapshot_id != checked.version:
-            return
-        format_ = replace(self.handle.dialect.committing(newest), branch=branch)
-        state = newest if branch == MAIN else time_travel(newest, version=branch)
-        outcome = format_.attempt(state, mutation, self._caller().env)
-        if isinstance(outcome, Committed):
-            where = "" if branch == MAIN else f"branch {branch}, "
-            yield from (
-                f"{what} ({where}version {outcome.version})" for what in json.loads(mutation.parameters["repairs"])
-            )
-
-    def _checked(self, *, deep: bool, repair: bool) -> _IcebergChecked:
-        state = self.handle.newest()
-        metadata = check_metadata(state)
-        in_memory = state.snapshot.location.store.url.startswith("memory:")
-        looker: Looker = LocalLooker() if self.handle.spark is None or in_memory else SparkLooker(self.handle.spark)
-        heads = heads_of(state, metadata.spoken_of, looker, deep=deep, footers=deep or repair)
-        return _IcebergChecked(state, metadata, tuple(heads))
-
-    def biography(self, rowId: int) -> Biography:
-        """What happened to a row, by its id: where it was born, changed, moved, deleted.
-
-        Versions are the sequence numbers of snapshots. Files are opened only where the row may have been in them.
-        """
-        state = self.handle.newest()
-        return life(at_sequence_number(state), lambda: trail(state), rowId, self.handle.dialect.load_hidden)
+def _check(state: IcebergState, spark: SparkSession | None, *, deep: bool, repair: bool) -> _IcebergChecked:
+    metadata = check_metadata(state)
+    in_memory = state.snapshot.location.store.url.startswith("memory:")
+    looker: Looker = LocalLooker() if spark is None or in_memory else SparkLooker(spark)
+    heads = heads_of(state, metadata.spoken_of, looker, deep=deep, footers=deep or repair)
+    return _IcebergChecked(state, metadata, tuple(heads))

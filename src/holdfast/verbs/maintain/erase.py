@@ -46,7 +46,6 @@ from holdfast.rows.columns import ROW_ID
 from holdfast.schema.properties import LOG_RETENTION, span_ms
 from holdfast.storage.arrays import positions, strings
 from holdfast.verbs.dml.affected_rows import row_ids
-from holdfast.verbs.dml.assignments import Value
 from holdfast.verbs.dml.delete_update import DmlStep, ExecutionContext, commit, delete_asked, file_metrics
 from holdfast.verbs.dml.strategy import effect
 from holdfast.verbs.maintain import erasure as ops
@@ -56,53 +55,25 @@ from holdfast.verbs.maintain.optimize import limits_of, run_bins
 from holdfast.verbs.maintain.vacuum import default_retention_ms, layout_of
 from holdfast.verbs.maintain.vacuum_files import listed, listed_behind_links
 from holdfast.verbs.open.delta_handle import DeltaHandle
-from holdfast.verbs.open.handle import TableBase
 
 # Vectors have positions in them, lists and leases the names of files; indexes are looked at by themselves.
 _NO_ROWS = r"\.bin$|^_holdfast/(?:scan|lease|index)/"
 _ROUNDS = 5  # of purging, while other writers are faster
 
 
-class ErasureVerbs(TableBase):
-    """What a table does about rows that must be gone for good."""
-
-    handle: DeltaHandle
-
-    def erase(self, condition: str | Column) -> Erased:
-        """Delete rows, write the files that hold them anew, and report what still has their bytes and until when.
-
-        Needs row tracking. The report is kept in the table's directory; `erasureStatus` tells when all is gone.
-        """
-        if condition is None:
-            raise Invalid("erase needs a condition: to take out every row, drop the table's directory")
-        where = stated(condition, "erase()")
-        return erase(self.handle.newest(), where, self._caller())
-
-    def erasureStatus(self, report: Erased | str, condition: str | Column | None = None) -> ErasureStatus:
-        """Read every data file in the table's directory by row id, and say whether any holds erased rows.
-
-        Change data has no ids: of it, files that held such rows when they were erased must be gone. With the condition
-        given again, change data and files of old versions are read for it as well.
-        """
-        where = stated_or_none(condition, "erasureStatus()")
-        return erasure_status(self.handle.newest(), report, where, self._caller())
-
-    def erasures(self) -> list[Erased]:
-        """The reports that are kept, in the order of their ids."""
-        location = self.handle.newest().snapshot.location
-        return [ops.saved(location, each) for each in ops.all_saved(location)]
-
-
-def erase(state: DeltaState, condition: Value, caller: ExecutionContext) -> Erased:
-    """Take rows out for good, as far as that can be done at once, and tell what is left."""
+def erase(handle: DeltaHandle, condition: str | Column, caller: ExecutionContext) -> Erased:
+    """Delete rows for good, as far as that can be done at once, and report what is left."""
+    if condition is None:
+        raise Invalid("erase needs a condition: to take out every row, drop the table's directory")
+    value, state = stated(condition, "erase()"), handle.newest()
     location = state.snapshot.location
     if state.snapshot.identity is None:
         raise NoRowIdentity(
             f"the table at {location.url} does not track rows, so nobody can tell where copies of one are: call "
             "enableRowTracking() first"
         )
-    where = understood(state.snapshot, condition, caller)
-    deletion = delete_asked(state, condition, caller)
+    where = understood(state.snapshot, value, caller)
+    deletion = delete_asked(state, value, caller)
     started = caller.env.now_ms()
     done = effect(deletion, caller.changer(), load_hidden, caller.env.now_ms)
     ids = _gathered(row_ids(state, done, None, caller.spark, caller.dialect))
@@ -124,9 +95,10 @@ def erase(state: DeltaState, condition: Value, caller: ExecutionContext) -> Eras
 
 
 def erasure_status(
-    state: DeltaState, report: Erased | str, condition: Value | None, caller: ExecutionContext
+    handle: DeltaHandle, report: Erased | str, condition: str | Column | None, caller: ExecutionContext
 ) -> ErasureStatus:
     """Look through the bytes for erased rows."""
+    value, state = stated_or_none(condition, "erasureStatus()"), handle.newest()
     location = state.snapshot.location
     erasure = ops.saved(location, report if isinstance(report, str) else report.id)
     if not erasure.is_complete:
@@ -137,8 +109,8 @@ def erasure_status(
     files = [holders(there.snapshot, there.data, Sought(erasure.ids), caller.spark), there.among(erasure.files)]
     files.append(there.among(erasure.unpurged))
     changes = [there.among(erasure.changes)]
-    if condition is not None:
-        such = Sought(where=understood(state.snapshot, condition, caller))
+    if value is not None:
+        such = Sought(where=understood(state.snapshot, value, caller))
         files.append(holders(there.snapshot, there.old, such, caller.spark))
         changes.append(holders(there.snapshot, there.changes, such, caller.spark))
     scan = Proof(
@@ -161,6 +133,12 @@ def erasure_status(
     if status.is_clean:
         ops.save(location, msgspec.structs.replace(erasure, proof=scan))
     return status
+
+
+def erasures(handle: DeltaHandle) -> list[Erased]:
+    """The reports that are kept, in the order of their ids."""
+    location = handle.newest().snapshot.location
+    return [ops.saved(location, each) for each in ops.all_saved(location)]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Restore, put together: load the earlier version, see that its files are still there, commit."""
+"""Restores a table to an earlier version."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ from holdfast.verbs.dml.delete_update import Changed
 from holdfast.verbs.dml.write import land, refuse_append_only
 from holdfast.verbs.maintain.restore_mutation import differing, restored, restored_shape
 from holdfast.verbs.open.delta_dialect import DELTA
-from holdfast.verbs.open.delta_handle import DeltaHandle
-from holdfast.verbs.open.handle import TableBase
-from holdfast.verbs.open.moment import moment_ms
+from holdfast.verbs.open.handle import Handle, Timestamp, Version
 from holdfast.verbs.open.versions import refuse_vacuumed
+
+
+def restore_table(handle: Handle, version: Version = None, timestamp: Timestamp = None) -> Changed:
+    """Restore; and again where others only moved rows meanwhile: nothing of a restore is written but its commit."""
+    return retried(lambda: handle.restore(version, timestamp), retry_of(None), handle.env)
 
 
 def restore(state: DeltaState, env: Env, *, version: int | None = None, timestamp_ms: int | None = None) -> Changed:
@@ -65,26 +68,3 @@ def _refuse_missing(location: Location, files: FileTable, version: int) -> None:
             f"{gone[0]} (a vacuum removes files of old versions)",
             path=gone[0],
         )
-
-
-class RestoreVerbs(TableBase):
-    """Verbs that bring back what was."""
-
-    handle: DeltaHandle
-
-    def restoreToVersion(self, version: int) -> Changed:
-        """Bring back the rows of an earlier version, each with the id and version it had then."""
-        return self._restored(version=version)
-
-    def restoreToTimestamp(self, timestamp: str | datetime.datetime) -> Changed:
-        """Bring back the rows of the version that was current at a time."""
-        return self._restored(timestamp_ms=moment_ms(timestamp, zone=self._caller().zone))
-
-    def _restored(self, *, version: int | None = None, timestamp_ms: int | None = None) -> Changed:
-        """Restore; and again where others only moved rows meanwhile: nothing of a restore is written but its commit."""
-        env = self._caller().env
-
-        def run() -> Changed:
-            return restore(self.handle.newest(), env, version=version, timestamp_ms=timestamp_ms)
-
-        return retried(run, retry_of(None), env)

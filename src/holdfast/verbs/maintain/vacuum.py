@@ -47,56 +47,8 @@ from holdfast.verbs.index.files import of_indexes
 from holdfast.verbs.maintain import vacuum_files as ops
 from holdfast.verbs.maintain.vacuum_files import HOUR_MS, Vacuumed
 from holdfast.verbs.open.delta_dialect import CHANGE_DIRECTORY, DELTA
-from holdfast.verbs.open.delta_handle import DeltaHandle
-from holdfast.verbs.open.handle import TableBase
-from holdfast.verbs.open.versions import pin, unpin
 
 _NONE = Versions()
-
-
-class VersionVerbs(TableBase):
-    """What a table does about its old files and versions."""
-
-    handle: DeltaHandle
-
-    def vacuum(
-        self,
-        retentionHours: float | None = None,
-        *,
-        dryRun: bool = False,
-        lite: bool = False,
-        enforceRetention: bool = True,
-    ) -> Vacuumed:
-        """Delete files that no version within the retention needs, and tell which older versions that takes.
-
-        The retention is the table's `delta.deletedFileRetentionDuration` (a week) unless given; a shorter one needs
-        `enforceRetention=False`. `lite` looks only at what commits since the last vacuum removed, without listing the
-        directory. `dryRun` deletes nothing.
-        """
-        return vacuum(
-            self.handle.newest(),
-            self._caller().env,
-            retention_hours=retentionHours,
-            dry_run=dryRun,
-            lite=lite,
-            enforced=enforceRetention,
-        )
-
-    def readableVersions(self) -> Versions:
-        """The versions that can be read right now: the log describes them and their files are there."""
-        return readable_versions(self.handle.newest())
-
-    def pin(self, version: int | None, name: str) -> int:
-        """Keep a version, the newest by default, from being vacuumed or cleaned up; gives the version."""
-        return pin(self.handle.newest(), version, name, self._caller().env)
-
-    def unpin(self, name: str) -> None:
-        """Let go of a pinned version."""
-        unpin(self.handle.newest(), name, self._caller().env)
-
-    def pins(self) -> dict[str, int]:
-        """The pinned versions, by name."""
-        return dict(pins_of(self.handle.newest()))
 
 
 @dataclass(frozen=True)

@@ -8,24 +8,42 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from holdfast.errors import TableError
+from holdfast.errors import Damaged, NoRowIdentity, TableError
+from holdfast.formats.delta.commit.published import changed_since, published_into
+from holdfast.formats.delta.history import commits
 from holdfast.formats.delta.state import DeltaState, load, refresh
 from holdfast.index.by_row_id import ByRowId
 from holdfast.index.pruning import ByIndex
+from holdfast.index.reader import PinnedReader
 from holdfast.index.registry import DOMAIN
 from holdfast.index.search import Indexes
+from holdfast.model.publication import Publication
+from holdfast.plan.changefeed.biography import Biography
+from holdfast.plan.changefeed.query import ChangeQuery
+from holdfast.plan.publish.columns import refuse_types
 from holdfast.plan.scan.prune import Pruner
 from holdfast.predicate.records import ALWAYS, Predicate
 from holdfast.schema.properties import isolation as level_named
-from holdfast.verbs.dml.delete_update import ExecutionContext
+from holdfast.schema.types import PRIMITIVES, Struct
+from holdfast.verbs.changefeed import delta as changefeed
+from holdfast.verbs.changefeed.biography import biography
+from holdfast.verbs.changefeed.change_set import ChangeSet, When
+from holdfast.verbs.define.alter import DeltaAlteration
+from holdfast.verbs.dml.delete_update import Changed, ExecutionContext
 from holdfast.verbs.dml.write_mutation import CommitOptions
 from holdfast.verbs.index import maintain as reindexing
-from holdfast.verbs.index.pinned_readers import Pins
+from holdfast.verbs.index.delta import DeltaIndexRegistry
+from holdfast.verbs.index.pinned_readers import Pin, Pins
+from holdfast.verbs.index.registry import Searchable
+from holdfast.verbs.maintain.check import CheckReport, check
+from holdfast.verbs.maintain.restore import restore
 from holdfast.verbs.open.delta import open_delta
 from holdfast.verbs.open.delta_dialect import DELTA
 from holdfast.verbs.open.handle import Handle, Timestamp, Version
 from holdfast.verbs.open.moment import moment_ms
 from holdfast.verbs.open.versions import pinned_version, refuse_vacuumed
+from holdfast.verbs.publish.delta import origin_of
+from holdfast.verbs.publish.mutation import Origin
 from holdfast.verbs.read.open_table import OpenTable
 
 _log = logging.getLogger(__name__)
@@ -56,6 +74,80 @@ class DeltaHandle(Handle):
         refuse_vacuumed(now, then)
         return then
 
+    def pinned(self, version: Version = None, timestamp: Timestamp = None) -> Pin:
+        """The version that rows are looked up in; one that is given is read instead, and moves nothing."""
+        pins = self.pins
+        if version is not None or timestamp is not None:
+            moved = pins.moved
+            pin = pins.at(self.at(version, timestamp))
+            pins.moved = moved
+            return pin
+        if pins.now is None or pins.moved:
+            state = self.newest()
+            if pins.now is None or pins.now.state is not state:
+                pins.now = Pin.of(state, pins.now)
+            pins.moved = False
+        return pins.now
+
+    def reader(self, version: Version = None, timestamp: Timestamp = None) -> PinnedReader:
+        return self.pinned(version, timestamp).reader
+
+    def searchable(self, version: Version = None, timestamp: Timestamp = None) -> Searchable:
+        try:
+            pin = self.pinned(version, timestamp)
+        except (NoRowIdentity, Damaged):  # rows have no ids, or cannot be located by them
+            state = self.at(version, timestamp)
+            return Searchable(state.snapshot, open_delta(state), None)
+
+        def indexes() -> Indexes:
+            return reindexing.opened(pin, self.state)
+
+        state = pin.state
+        return Searchable(state.snapshot, open_delta(state), indexes if self.has_indexes(state) else None)
+
+    @property
+    def registry(self) -> DeltaIndexRegistry:
+        return DeltaIndexRegistry(self.newest, self.caller(), self.pins.at)
+
+    @property
+    def alter(self) -> DeltaAlteration:
+        return DeltaAlteration(self.newest(), self.env)
+
+    def is_partitioned(self) -> bool:
+        return bool(self.newest().snapshot.partition_columns)
+
+    def refuse_overwrite(self, *, by_match: bool, replaces_schema: bool) -> None:
+        """Nothing is refused: a Delta table has all of them."""
+
+    def history(self, limit: int | None) -> pa.Table:
+        return commits.history(self.state.snapshot.location, limit=limit)
+
+    def changes(self, start: When | None, end: When | None, query: ChangeQuery, resume: str | None) -> ChangeSet:
+        return changefeed.changes(self.newest(), start, end, query, resume, zone=self.zone, spark=self.spark)
+
+    def biography(self, row_id: int) -> Biography:
+        return biography(self.newest(), row_id)
+
+    def check(self, *, repair: bool, deep: bool, drop_missing: bool) -> CheckReport:
+        return check(self.newest(), self.caller(), repair=repair, deep=deep, drop_missing=drop_missing)
+
+    def restore(self, version: Version = None, timestamp: Timestamp = None) -> Changed:
+        state = self.newest()
+        moment = None if timestamp is None else moment_ms(timestamp, zone=self.zone)
+        return restore(state, self.env, version=pinned_version(state, version), timestamp_ms=moment)
+
+    def origin(self, upto: int | None) -> Origin:
+        return origin_of(self.at(upto, None))
+
+    def published(self) -> Publication | None:
+        return published_into(self.state)
+
+    def changed_since(self, publication: Publication) -> tuple[int, str] | None:
+        return changed_since(self.state, publication)
+
+    def refuse_unpublishable(self, schema: Struct) -> None:
+        refuse_types(schema, PRIMITIVES, target=self.newest().snapshot.location.url)
+
     def written(self) -> None:
         """Look rows up in the newest version from now on: somebody here wrote one."""
         self.pins.moved = True
@@ -68,7 +160,11 @@ class DeltaHandle(Handle):
         return open_delta(state, lambda: self.pruners(state))
 
     def caller(
-        self, alias: str | None, mode: str | None, said: CommitOptions | None, isolation: str | None
+        self,
+        alias: str | None = None,
+        mode: str | None = None,
+        said: CommitOptions | None = None,
+        isolation: str | None = None,
     ) -> ExecutionContext:
         level = None if isolation is None else level_named(isolation)
         return ExecutionContext(
@@ -107,6 +203,6 @@ class DeltaHandle(Handle):
         if not self.has_indexes(self.state):
             return
         try:
-            reindexing.follow(self.newest(), self.caller(None, None, None, None), self.pins.at)
+            reindexing.follow(self.newest(), self.caller(), self.pins.at)
         except (TableError, PySparkException, pa.ArrowException, OSError) as error:
             _log.warning("the write is committed, and an index is behind: %s", error)

@@ -32,6 +32,9 @@ class TableState(Protocol):
     @property
     def snapshot(self) -> Snapshot: ...
 
+    @property
+    def version(self) -> int: ...
+
 
 class Dialect(ABC):
     """A format, as verbs see it."""

@@ -9,19 +9,30 @@ from __future__ import annotations
 import datetime
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
+import pyarrow as pa
 from pyspark.sql import Column, SparkSession
 
 from holdfast.engines.spark.conditions import condition
 from holdfast.env import Env, system
 from holdfast.errors import Invalid
+from holdfast.index.reader import PinnedReader
+from holdfast.model.publication import Publication
 from holdfast.model.snapshot import Snapshot
+from holdfast.plan.changefeed.biography import Biography
+from holdfast.plan.changefeed.query import ChangeQuery
 from holdfast.plan.scan.request import Condition, known_columns, refuse_unknown
 from holdfast.predicate.parse import parse, unknown_names
-from holdfast.verbs.dml.delete_update import ExecutionContext
+from holdfast.schema.types import Struct
+from holdfast.verbs.changefeed.change_set import ChangeSet, When
+from holdfast.verbs.define.alteration import Alteration
+from holdfast.verbs.dml.delete_update import Changed, ExecutionContext
 from holdfast.verbs.dml.write_mutation import CommitOptions
+from holdfast.verbs.index.registry import IndexRegistry, Searchable
+from holdfast.verbs.maintain.check import CheckReport
 from holdfast.verbs.open.dialect import TableState
+from holdfast.verbs.publish.mutation import Origin
 from holdfast.verbs.read.open_table import OpenTable
 
 Metadata: TypeAlias = Mapping[str, str] | Sequence[str]
@@ -51,9 +62,75 @@ class Handle(ABC):
 
     @abstractmethod
     def caller(
-        self, alias: str | None, mode: str | None, said: CommitOptions | None, isolation: str | None
+        self,
+        alias: str | None = None,
+        mode: str | None = None,
+        said: CommitOptions | None = None,
+        isolation: str | None = None,
     ) -> ExecutionContext:
         """How a verb that changes rows runs on this table."""
+
+    @abstractmethod
+    def is_partitioned(self) -> bool:
+        """Whether rows that are written now have partitions, which they can take the place of."""
+
+    @abstractmethod
+    def refuse_overwrite(self, *, by_match: bool, replaces_schema: bool) -> None:
+        """Refuse an overwrite that the format does not have."""
+
+    @abstractmethod
+    def history(self, limit: int | None) -> pa.Table:
+        """The commits of the table, newest first."""
+
+    @property
+    @abstractmethod
+    def alter(self) -> Alteration:
+        """Changes of the newest version's columns and properties."""
+
+    @abstractmethod
+    def reader(self, version: Version = None, timestamp: Timestamp = None) -> PinnedReader:
+        """A reader of single rows, by their ids."""
+
+    @abstractmethod
+    def searchable(self, version: Version = None, timestamp: Timestamp = None) -> Searchable:
+        """The table as `lookup` reads it."""
+
+    @property
+    @abstractmethod
+    def registry(self) -> IndexRegistry:
+        """The indexes of the newest version."""
+
+    @abstractmethod
+    def changes(self, start: When | None, end: When | None, query: ChangeQuery, resume: str | None) -> ChangeSet:
+        """What commits did to rows; versions and timestamps are inclusive."""
+
+    @abstractmethod
+    def biography(self, row_id: int) -> Biography:
+        """What happened to a row."""
+
+    @abstractmethod
+    def check(self, *, repair: bool, deep: bool, drop_missing: bool) -> CheckReport:
+        """Whether what is stored is what the log or the metadata says."""
+
+    @abstractmethod
+    def restore(self, version: Version = None, timestamp: Timestamp = None) -> Changed:
+        """Bring an earlier version back, in one attempt."""
+
+    @abstractmethod
+    def origin(self, upto: int | None) -> Origin:
+        """The table as it is published, up to a version."""
+
+    @abstractmethod
+    def published(self) -> Publication | None:
+        """What the newest state that was seen has of another table."""
+
+    @abstractmethod
+    def changed_since(self, publication: Publication) -> tuple[int, str] | None:
+        """A version, and what it did, in which somebody changed rows since they were published."""
+
+    @abstractmethod
+    def refuse_unpublishable(self, schema: Struct) -> None:
+        """Refuse columns that no table of this format has, as far as nothing else does."""
 
     @property
     def env(self) -> Env:
@@ -84,14 +161,8 @@ class Handle(ABC):
         return Condition(where, where, parse(where, columns, zone=self.zone))
 
 
-class TableBase:
-    """A table object: a handle, and the name that conditions call the table by."""
+class HoldsHandle(Protocol):
+    """A table object, as verbs see those of others."""
 
-    def __init__(self, handle: Handle, alias: str | None = None) -> None:
-        self.handle = handle  # for Holdfast's own packages
-        self._alias = alias
-
-    def _caller(
-        self, mode: str | None = None, said: CommitOptions | None = None, isolation: str | None = None
-    ) -> ExecutionContext:
-        return self.handle.caller(self._alias, mode, said, isolation)
+    @property
+    def handle(self) -> Handle: ...

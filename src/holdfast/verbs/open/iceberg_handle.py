@@ -2,18 +2,44 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from holdfast.errors import Unsupported
 from holdfast.formats.iceberg.catalog.tables import CatalogTable
+from holdfast.formats.iceberg.commit.published import changed_since, published_into
+from holdfast.formats.iceberg.history.commit_range import at_sequence_number
+from holdfast.formats.iceberg.history.snapshots import history
+from holdfast.formats.iceberg.history.trail import trail
 from holdfast.formats.iceberg.state import IcebergState, time_travel
+from holdfast.index.kinds import Site
 from holdfast.index.reader import PinnedReader
+from holdfast.index.search import Indexes
+from holdfast.model.files import may_lose
+from holdfast.model.publication import Publication
+from holdfast.model.snapshot import Snapshot
+from holdfast.plan.changefeed.biography import Biography
+from holdfast.plan.changefeed.query import ChangeQuery
 from holdfast.schema.properties import isolation as level_named
-from holdfast.verbs.dml.delete_update import ExecutionContext
+from holdfast.schema.types import Struct
+from holdfast.verbs.changefeed.biography import life
+from holdfast.verbs.changefeed.change_set import ChangeSet, When
+from holdfast.verbs.changefeed.iceberg import changes
+from holdfast.verbs.define.iceberg import IcebergAlteration
+from holdfast.verbs.dml.delete_update import Changed, ExecutionContext
 from holdfast.verbs.dml.write_mutation import CommitOptions
+from holdfast.verbs.index.iceberg import IcebergIndexRegistry, IndexedSnapshot
+from holdfast.verbs.index.registry import Searchable
+from holdfast.verbs.maintain.check import CheckReport
+from holdfast.verbs.maintain.check_iceberg import check
+from holdfast.verbs.maintain.restore_iceberg import restore
 from holdfast.verbs.open.handle import Handle, Timestamp, Version
 from holdfast.verbs.open.iceberg import open_iceberg, pruners_of
 from holdfast.verbs.open.iceberg_dialect import IcebergDialect
 from holdfast.verbs.open.moment import moment_ms
+from holdfast.verbs.publish.iceberg import origin_of
+from holdfast.verbs.publish.mutation import Origin
 from holdfast.verbs.read.open_table import OpenTable
 
 
@@ -27,7 +53,7 @@ class IcebergHandle(Handle):
         self.state = state
         self.source = source  # where to ask for a newer state; None: a metadata file, which stays what it says
         self.dialect = IcebergDialect(source, lambda: self.state)
-        self.reader: PinnedReader | None = None  # of the snapshot that rows were last looked up in
+        self._reader: PinnedReader | None = None  # of the snapshot that an index was last asked about
 
     def newest(self) -> IcebergState:
         if self.source is not None:
@@ -45,8 +71,84 @@ class IcebergHandle(Handle):
         """A state of this table, to be read."""
         return open_iceberg(state)
 
+    def is_partitioned(self) -> bool:
+        state = self.newest()
+        return not state.contents.types.specs[state.metadata.default_spec_id].is_unpartitioned
+
+    def refuse_overwrite(self, *, by_match: bool, replaces_schema: bool) -> None:
+        if by_match:
+            raise Unsupported("replaceUsing and replaceOn are for Delta tables: delete the rows first, then append")
+        if replaces_schema:
+            raise Unsupported("overwriteSchema is for Delta tables: change the columns with addColumns and dropColumn")
+
+    def history(self, limit: int | None) -> pa.Table:
+        return history(self.newest().metadata, limit=limit)
+
+    @property
+    def alter(self) -> IcebergAlteration:
+        state = self.newest()
+        self.dialect.commits(state.snapshot.location, state)
+        assert self.source is not None, "a table without a catalog is refused above"
+        return IcebergAlteration(self.source, state, self.env, self._keep)
+
+    def reader(self, version: Version = None, timestamp: Timestamp = None) -> PinnedReader:
+        state = self.at(version, timestamp)
+        if pc.any(may_lose(state.snapshot.files)).as_py():
+            raise Unsupported(
+                f"rows of {state.metadata.location} are deleted by value, so where a row is does not tell whether it "
+                "is live: purge() the table first, or scan it by _row_id"
+            )
+        return PinnedReader(state.snapshot, self.dialect.load_hidden, None)
+
+    def searchable(self, version: Version = None, timestamp: Timestamp = None) -> Searchable:
+        indexed = IndexedSnapshot.of(self.at(version, timestamp))
+        usable = indexed.registered.indexes and indexed.refusal() is None
+        return Searchable(
+            indexed.snapshot, self.opened(indexed.state), (lambda: self._indexes(indexed)) if usable else None
+        )
+
+    @property
+    def registry(self) -> IcebergIndexRegistry:
+        def site(snapshot: Snapshot) -> Site:
+            return Site(snapshot, self.dialect.load_hidden, self.env, self.spark)
+
+        return IcebergIndexRegistry(self.newest, lambda: self.alter, self._indexes, site)
+
+    def changes(self, start: When | None, end: When | None, query: ChangeQuery, resume: str | None) -> ChangeSet:
+        return changes(self.newest(), start, end, query, resume, self.dialect.load_hidden, spark=self.spark)
+
+    def biography(self, row_id: int) -> Biography:
+        state = self.newest()
+        return life(at_sequence_number(state), lambda: trail(state), row_id, self.dialect.load_hidden)
+
+    def check(self, *, repair: bool, deep: bool, drop_missing: bool) -> CheckReport:
+        committing, env = self.dialect.committing, self.env
+        return check(self.newest, committing, self.spark, env, repair=repair, deep=deep, drop_missing=drop_missing)
+
+    def restore(self, version: Version = None, timestamp: Timestamp = None) -> Changed:
+        state = self.newest()
+        self.dialect.check_writable(state)
+        moment = None if timestamp is None else moment_ms(timestamp, zone=self.zone)
+        return restore(state, time_travel(state, version=version, timestamp_ms=moment), self.caller())
+
+    def origin(self, upto: int | None) -> Origin:
+        return origin_of(self.at(upto, None), self.dialect.load_hidden)
+
+    def published(self) -> Publication | None:
+        return published_into(self.state)
+
+    def changed_since(self, publication: Publication) -> tuple[int, str] | None:
+        return changed_since(self.state)
+
+    def refuse_unpublishable(self, schema: Struct) -> None:
+        """Nothing is refused here: the format refuses what it cannot store."""
+
     def caller(
-        self, alias: str | None, mode: str | None, said: CommitOptions | None, isolation: str | None
+        self,
+        alias: str | None = None,
+        mode: str | None = None,
+        said: CommitOptions | None = None,
+        isolation: str | None = None,
     ) -> ExecutionContext:
         level = None if isolation is None else level_named(isolation)
         return ExecutionContext(
@@ -61,3 +163,12 @@ class IcebergHandle(Handle):
             feeds=False,
             pruners=pruners_of,
         )
+
+    def _keep(self, state: IcebergState) -> None:
+        self.state = state
+
+    def _indexes(self, indexed: IndexedSnapshot) -> Indexes:
+        load_hidden, reader, now = self.dialect.load_hidden, self._reader, indexed.snapshot
+        if reader is None or (reader.snapshot.version, reader.snapshot.schema) != (now.version, now.schema):
+            reader = self._reader = PinnedReader(now, load_hidden, reader)
+        return Indexes(reader, indexed.registered, indexed.table_id, indexed.since, load_hidden)

@@ -9,9 +9,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
 
 from holdfast.engines.local.publish import LocalPublisher
 from holdfast.engines.spark.publish import SparkPublisher
@@ -30,9 +28,9 @@ from holdfast.schema.types import Struct
 from holdfast.terminal import phase
 from holdfast.verbs.commit.staged import refuse_lost
 from holdfast.verbs.dml.delete_update import ExecutionContext
-from holdfast.verbs.dml.verbs import RowVerbs
 from holdfast.verbs.dml.write import refuse_append_only
 from holdfast.verbs.open.dialect import TableState
+from holdfast.verbs.open.handle import Handle
 from holdfast.verbs.publish.mutation import (
     Brought,
     Difference,
@@ -48,43 +46,17 @@ from holdfast.verbs.publish.mutation import (
 _ATTEMPTS = 100
 
 
-class PublishVerbs(RowVerbs):
-    """Verbs that bring the rows of a table into another, and tell what a table has of others."""
-
-    @abstractmethod
-    def _origin(self, upto: int | None) -> Origin:
-        """The table as it is published, up to a version."""
-
-    @abstractmethod
-    def _published(self, state: Any) -> Publication | None:
-        """What a state of this table has of another table."""
-
-    @abstractmethod
-    def _changed_since(self, state: Any, publication: Publication) -> tuple[int, str] | None:
-        """A version, and what it did, in which somebody changed rows since they were published."""
-
-    def _refuse_types(self, schema: Struct) -> None:
-        """Refuse columns that no table of this format has, as far as nothing else does."""
-
-    def publish(self, target: PublishVerbs, *, upto: int | None = None, afresh: bool = False) -> Published:
-        """Bring what another table lacks of this one's rows into it, in one commit, under the ids they have here.
-
-        Everything up to the version `upto` is brought, without it up to the newest. What was published before is known
-        there, so only rows that changed since are read and written. `afresh` puts all rows in the place of whatever
-        is there.
-        """
-        if not isinstance(target, PublishVerbs):
-            raise Invalid(f"a table is published into an IcebergTable or a DeltaTable, not a {type(target).__name__}")
-        origin, caller = self._origin(upto), target._caller()
-        if origin.location == target.handle.newest().snapshot.location.url:
-            raise Invalid(f"{origin.location} cannot be published into itself")
-        spark = self._caller().spark
-        publisher: Publisher = LocalPublisher(caller.env, caller.zone) if spark is None else SparkPublisher(spark)
-        return _Publishing(origin, target, publisher, caller, afresh).run()
-
-    def published(self) -> Publication | None:
-        """Which table's rows were published into this one, and how far; None where none were."""
-        return self._published(self.handle.newest())
+def publish(source: Handle, target: object, *, upto: int | None, afresh: bool) -> Published:
+    """Bring what another table lacks of a table's rows into it, in one commit, under the ids they have."""
+    into = getattr(target, "handle", None)
+    if not isinstance(into, Handle):
+        raise Invalid(f"a table is published into an IcebergTable or a DeltaTable, not a {type(target).__name__}")
+    origin, caller = source.origin(upto), into.caller()
+    if origin.location == into.newest().snapshot.location.url:
+        raise Invalid(f"{origin.location} cannot be published into itself")
+    spark = source.spark
+    publisher: Publisher = LocalPublisher(caller.env, caller.zone) if spark is None else SparkPublisher(spark)
+    return _Publishing(origin, into, publisher, caller, afresh).run()
 
 
 @dataclass
@@ -92,7 +64,7 @@ class _Publishing:
     """A publication on its way; what it worked out for one attempt serves the next, if it is about the same."""
 
     origin: Origin
-    target: PublishVerbs
+    target: Handle
     publisher: Publisher
     caller: ExecutionContext
     afresh: bool
@@ -102,7 +74,7 @@ class _Publishing:
     def run(self) -> Published:
         origin, dialect = self.origin, self.caller.dialect
         for lost in range(_ATTEMPTS):
-            state = self.target.handle.newest()
+            state = self.target.newest()
             since = None if self.afresh else self._since(state)
             if since is not None and since.version >= origin.last:
                 return Published(None, None)
@@ -122,7 +94,7 @@ class _Publishing:
 
     def _since(self, state: TableState) -> Publication | None:
         """What the other table has so far; refused where it is not as it was published."""
-        snapshot, found = state.snapshot, self.target._published(state)
+        snapshot, found = state.snapshot, self.target.published()
         where, origin = snapshot.location.url, self.origin
         if found is None:
             if len(snapshot.files) or (snapshot.identity is not None and snapshot.identity.high_water >= 0):
@@ -136,7 +108,7 @@ class _Publishing:
                 f"{where} has the rows of {found.location}, and {origin.location} is another table, or was replaced "
                 "since: publish into a table of its own, or with afresh=True"
             )
-        changed = self.target._changed_since(state, found)
+        changed = self.target.changed_since(found)
         if changed is not None:
             raise Conflict(
                 f"version {changed[0]} of {where} ({changed[1]}) changed rows since version {found.version} of "
@@ -156,7 +128,7 @@ class _Publishing:
         if found.before is not None:
             refuse_renamed(found.before, origin.snapshot.schema, state.snapshot.schema, source=origin.location)
         incoming, old = plain(origin.snapshot.schema), dialect.shape_of(state)
-        self.target._refuse_types(incoming)
+        self.target.refuse_unpublishable(incoming)
         kept = pinned(old.schema, old.properties)
         schema = evolve(old.schema, incoming, add_columns=True, widen_types=True, pinned=kept)
         shape = old if schema == old.schema else dialect.grown(state, old, schema, self.caller.env)

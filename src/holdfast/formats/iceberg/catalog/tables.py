@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeAlias
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
@@ -21,6 +21,8 @@ from holdfast.errors import Damaged, Invalid, NotATable, Unavailable
 from holdfast.formats.iceberg.catalog.pointer import has_pointer, pointer
 from holdfast.formats.iceberg.catalog.store_io import OPTIONS, through_stores
 from holdfast.formats.iceberg.state import IcebergState, load, reload
+
+CatalogLike: TypeAlias = Catalog | str | os.PathLike[str] | Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class CatalogTable:
 
 
 def catalog_table(
-    catalog: Any,
+    catalog: CatalogLike,
     identifier: str | tuple[str, ...],
     *,
     storage_options: Mapping[str, str] | None = None,
@@ -90,7 +92,7 @@ def catalog_table(
     return CatalogTable(through_stores(opened(catalog), storage_options), identifier, storage_options, allow_outside)
 
 
-def opened(catalog: Any) -> Catalog:
+def opened(catalog: CatalogLike) -> Catalog:
     """A catalog: one of pyiceberg's, a name it knows, its properties, or the path of an sqlite file."""
     match catalog:
         case Catalog():
