@@ -1,12 +1,11 @@
-"""What a kind of index must do; `createIndex` and its siblings do the rest.
+"""The protocol of an index kind: how it builds, merges and verifies segments.
 
-A kind writes segments from rows, merges segments, and says of its own what is worth telling. It does not know how
-segments are registered, which rows are the tail, or who commits.
+`createIndex` and the other verbs register segments, compute the tail and commit.
 
-1. A segment holds an entry for each row it was given whose key the kind indexes, with the row's id and commit version.
-2. Files of a segment are below its directory and listed in its `meta.json` with their checksums; they are complete
-   before the segment is told, and nobody refers to them until a commit does.
-3. Merging keeps every entry that is still valid in the snapshot it is given, and may drop the others.
+1. A segment holds an entry for each row it was given whose key the kind indexes, with row id and row commit version.
+2. Files of a segment are below its directory and listed in its `meta.json` with their checksums. They are complete
+   before `build` or `merge` returns, and nothing refers to them until a commit does.
+3. Merging keeps every entry that is valid in the given snapshot, and may drop others.
 """
 
 from __future__ import annotations
@@ -25,38 +24,39 @@ from holdfast.schema.types import Field
 
 @dataclass(frozen=True)
 class Site:
-    """Where an index is built: the snapshot it is of, who reads vectors, and on what the work runs."""
+    """What an index is built from: the snapshot, the loader of deletion vectors, and the session to run on."""
 
     snapshot: Snapshot
     load_hidden: LoadHidden
     env: Env
-    session: Any = None  # a Spark session; None: this process does it
+    session: Any = None  # a Spark session; None: this process does the work
 
 
 class IndexKind(Protocol):
     """One kind of index."""
 
     def define(self, snapshot: Snapshot, fields: Sequence[Field], params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Check columns and options, or refuse them by name; gives the options that are kept with the index."""
+        """Check columns and options; returns the options to store with the index."""
 
     def build(
         self, site: Site, definition: IndexDefinition, parts: Sequence[TailPart], before: Sequence[SegmentRef]
     ) -> Sequence[SegmentRef]:
-        """Write segments for rows of the site's snapshot; `before`: the index's own, empty when all is made anew."""
+        """Write segments for rows of the snapshot; `before` are the existing segments, empty for a full build."""
 
     def merge(
         self, site: Site, definition: IndexDefinition, segments: Sequence[SegmentRef], reader: PinnedReader
     ) -> SegmentRef | None:
-        """Write one segment in the place of several, without entries that are dead; None where nothing is left."""
+        """Write one segment that replaces several, without dead entries; None if no entry is left."""
 
     def outgrown(self, index: Index) -> str | None:
-        """Why refreshing should make all of it anew rather than add to it; None where it should not."""
+        """Why a refresh should rebuild the index instead of adding to it; None if it should not."""
 
     def stats(self, index: Index, reader: PinnedReader, *, sample: int | None) -> Mapping[str, Any]:
-        """What `indexStats` tells beyond what every index has; `dead_share` where the kind can tell it."""
+        """The figures of `indexStats` that only this kind has, such as `dead_share`."""
 
     def verify(
         self, site: Site, index: Index, reader: PinnedReader, tail: Tail, *, sample: int | None
     ) -> Sequence[str]:
-        """What is wrong: files that cannot be opened, entries that contradict their rows, rows outside the tail that
-        have no entry. `sample`: how many rows and entries to look at; None: all."""
+        """The problems: unreadable files, entries that contradict their rows, rows outside the tail without an entry.
+
+        `sample`: how many rows and entries to check; None: all."""

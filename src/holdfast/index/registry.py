@@ -1,13 +1,13 @@
-"""The indexes of a table, as the table itself keeps them: one domain per index, `holdfast.index.<name>`.
+"""The records of a table's indexes, stored as domain metadata: one domain per index, `holdfast.index.<name>`.
 
-A domain says what is indexed, which segments hold the entries, and the version up to which they are complete. So an
-index is as atomic as any commit, is read by the version that is read, and conflicts with nothing but itself.
+A domain has the definition of an index, its segments, and the version for which they are complete. So an index changes
+atomically with a commit, every version of the table has its own, and it conflicts only with itself.
 
-1. The segments of an index are complete for its version: each live row of that version, as it was, has an entry in one
-   of them. Of any other version an entry answers for the rows that have its row id and its row commit version.
-2. Every commit of an index raises its generation; `uuid` is new where an index is made anew under an old name.
-3. A segment never changes once it is written, and stays where it is when its index gets another name.
-4. What cannot be read of a domain is told with the reason, and never raised: such an index answers for no row.
+1. The segments of an index are complete for its version: each live row of that version has an entry in one of them. In
+   any other version an entry is valid for a row with its row id and row commit version.
+2. Every commit of an index raises its generation; `uuid` is new if an index is created again under an old name.
+3. A segment never changes once it is written, and stays where it is when its index is renamed.
+4. A domain that cannot be read is reported with the reason and does not raise; its index answers for no row.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class IndexColumn(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class IndexDefinition(msgspec.Struct, frozen=True, rename="camel"):
-    """What is indexed, and the table and identity of rows that entries are bound to."""
+    """What an index covers, and the table and identity columns that its entries are bound to."""
 
     name: str
     kind: str
@@ -54,7 +54,7 @@ class IndexDefinition(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SegmentRef(msgspec.Struct, frozen=True, rename="camel"):
-    """A segment: where it is, what it holds, and the checksum of its `meta.json`, which has those of its files."""
+    """A reference to a segment, with the checksum of its `meta.json`."""
 
     uuid: str
     directory: str  # a file key: relative to the table's directory
@@ -64,12 +64,12 @@ class SegmentRef(msgspec.Struct, frozen=True, rename="camel"):
     high_id: int
     bytes: int
     checksum: str
-    generation: int = 0  # of what several segments share, such as a trained quantizer
+    generation: int = 0  # of what segments share, such as a trained quantizer
     extra: dict[str, Any] = {}
 
 
 class FilesRef(msgspec.Struct, frozen=True, rename="camel"):
-    """The files of the version an index is complete for: see `index.tail`."""
+    """A reference to the list of files of the indexed version (`index.tail`)."""
 
     key: str  # a file key
     bytes: int
@@ -77,7 +77,7 @@ class FilesRef(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Index(msgspec.Struct, frozen=True, rename="camel"):
-    """An index as its domain says."""
+    """An index, as stored in its domain."""
 
     definition: IndexDefinition
     uuid: str
@@ -101,7 +101,7 @@ class Index(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def directories(self) -> frozenset[str]:
-        """Every directory it refers to, as file keys."""
+        """Every directory that the index refers to, as file keys."""
         own = self.files.key.rpartition("/")[0]
         shared = (str(text) for s in self.segments for text in s.extra.get("directories", ()))
         return frozenset((own, *(segment.directory for segment in self.segments), *shared))
@@ -109,19 +109,19 @@ class Index(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True)
 class Registered:
-    """The indexes of a table at one version, by name; and those that cannot be read, with why."""
+    """The indexes of a table version by name, and the reasons why others cannot be read."""
 
     indexes: Mapping[str, Index] = field(default_factory=dict)
     troubles: Mapping[str, str] = field(default_factory=dict)
 
     def named(self, name: str) -> Index:
-        """The index of a name, or what to do about it."""
+        """The index of this name; raises if there is none."""
         if name in self.indexes:
             return self.indexes[name]
         if name in self.troubles:
             raise Invalid(f"the index {name!r} cannot be read: {self.troubles[name]}; drop it and create it again")
-        known = ", ".join(sorted(self.indexes)) or "none"
-        raise Invalid(f"the table has no index {name!r}: it has {known}")
+        names = ", ".join(sorted(self.indexes)) or "none"
+        raise Invalid(f"the table has no index {name!r}: it has {names}")
 
 
 def domain_of(name: str) -> str:
@@ -134,8 +134,8 @@ def directory_of(name: str, uuid: str) -> str:
     return f"{DIRECTORY}/{name}/{uuid}"
 
 
-def checked_name(name: Any) -> str:
-    """A name that an index can have: it becomes part of a domain and of paths."""
+def checked_name(name: object) -> str:
+    """The name, if an index can have it: it becomes part of a domain and of paths."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise Invalid(
             f"{name!r} cannot be the name of an index: up to 128 letters, digits, underscores, dots and dashes can, "
@@ -145,30 +145,30 @@ def checked_name(name: Any) -> str:
 
 
 def registered(configurations: Mapping[str, str | None]) -> Registered:
-    """The indexes among the domains of a table, given with their configurations."""
+    """The indexes among the domains of a table."""
     indexes: dict[str, Index] = {}
     troubles: dict[str, str] = {}
     for domain, text in configurations.items():
         if not domain.startswith(DOMAIN):
             continue
         name = domain.removeprefix(DOMAIN)
-        found = _decoded(text or "")
-        if isinstance(found, str):
-            troubles[name] = f"the domain {domain} is not understood ({found})"
-        elif found.format > FORMAT:
-            troubles[name] = f"it has format {found.format}, and this Holdfast knows format {FORMAT}"
-        elif away := [key for key in (*filter(None, found.directories), found.files.key) if not is_inside(key)]:
+        index = _decoded(text or "")
+        if isinstance(index, str):
+            troubles[name] = f"the domain {domain} is not understood ({index})"
+        elif index.format > FORMAT:
+            troubles[name] = f"it has format {index.format}, and this Holdfast knows format {FORMAT}"
+        elif away := [key for key in (*filter(None, index.directories), index.files.key) if not is_inside(key)]:
             troubles[name] = f"it refers to {away[0]!r}, which is not in the table's directory"
-        elif found.name != name:
-            troubles[name] = f"the domain {domain} speaks of the index {found.name!r}"
+        elif index.name != name:
+            troubles[name] = f"the domain {domain} speaks of the index {index.name!r}"
         else:
-            indexes[name] = found
+            indexes[name] = index
     return Registered(indexes, troubles)
 
 
 @lru_cache(maxsize=256)
 def _decoded(text: str) -> Index | str:
-    """An index from its configuration, or what is wrong with that; asked for again at each lookup."""
+    """An index from its configuration, or the reason why it cannot be read; cached for lookups."""
     try:
         return msgspec.json.decode(text, type=Index)
     except MALFORMED_JSON as error:
@@ -181,7 +181,7 @@ def rendered(index: Index) -> str:
 
 
 def key_column(column: Field) -> IndexColumn:
-    """A column as an index remembers it: whatever changes how values compare changes the text."""
+    """A column as an index stores it; the text changes with anything that affects how values compare."""
     text = msgspec.json.encode(to_json(column.type)).decode()
     collation = column.metadata.get(_COLLATIONS)
     return IndexColumn(
@@ -190,14 +190,14 @@ def key_column(column: Field) -> IndexColumn:
 
 
 def fields_of(definition: IndexDefinition, snapshot: Snapshot) -> tuple[Field, ...] | None:
-    """The columns of an index as a table has them now; None where one is gone."""
-    known = {f.physical_name: f for f in snapshot.schema.fields}
-    found = tuple(known[c.name] for c in definition.columns if c.name in known)
-    return found if len(found) == len(definition.columns) else None
+    """The columns of an index in a snapshot; None if one was dropped."""
+    by_name = {f.physical_name: f for f in snapshot.schema.fields}
+    fields = tuple(by_name[c.name] for c in definition.columns if c.name in by_name)
+    return fields if len(fields) == len(definition.columns) else None
 
 
 def unfit(definition: IndexDefinition, snapshot: Snapshot, table_id: str) -> str | None:
-    """Why entries made for this definition say nothing of a snapshot; None where they may."""
+    """Why entries of this index are not valid for a snapshot; None if they may be."""
     if definition.table_id != table_id:
         return "it was made for another table, in whose place this one is"
     identity = snapshot.identity
@@ -207,9 +207,9 @@ def unfit(definition: IndexDefinition, snapshot: Snapshot, table_id: str) -> str
         return "row tracking was enabled anew since, and rows carry other ids"
     fields = fields_of(definition, snapshot)
     if fields is None:
-        known = {f.physical_name for f in snapshot.schema.fields}
-        gone = next(c.name for c in definition.columns if c.name not in known)
-        return f"the column {gone} that it is about is gone"
+        names = {f.physical_name for f in snapshot.schema.fields}
+        dropped = next(c.name for c in definition.columns if c.name not in names)
+        return f"the column {dropped} that it is about is gone"
     for column, now in zip(definition.columns, map(key_column, fields), strict=True):
         if column.type != now.type:
             return f"the type or collation of {column.name} was {column.type} and is {now.type}"

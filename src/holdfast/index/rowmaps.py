@@ -1,16 +1,16 @@
-"""What the files of a snapshot hold, learned as far as it is asked for.
+"""Row maps of the files of a snapshot: the id and version of each row, loaded on demand and cached.
 
-    noted in the log  ->  noted in the file's footer  ->  read from its two columns of identity
+    the tag in the log  ->  else the file's footer  ->  else its two columns of ids and versions
 
-1. A file is looked into at most once, however many versions of the table it is in: files never change. Only where
-   more rows are scattered than are worth their memory, files are searched each time.
+1. A file is read at most once, however many versions of the table it is in, because files never change. Files whose
+   maps would take too much memory are searched each time.
 2. Footers and columns of several files are read at the same time.
-3. A file with another number of rows than the log gives it is Damaged.
+3. A file whose row count differs from the log's is Damaged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
@@ -25,47 +25,51 @@ from holdfast.model.snapshot import Snapshot
 from holdfast.parquet.pages.find import CandidateFile
 from holdfast.parquet.rowmap import CarriedIds, MappedRows, decoded, read_carried_ids, read_map, seek
 from holdfast.plan.scan.locate import CARRIES, FRESH, UNKNOWN, spans
+from holdfast.rows.keys import Numbers
+from holdfast.rows.locator import RowLocator
 from holdfast.rows.rowmap import RowMap, Runs
 from holdfast.rows.sequence import RowIdSequence
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.open import place
 
-Numbers: TypeAlias = NDArray[np.int64]
-Name: TypeAlias = tuple[str, int, int]  # of a file: its key, and the base row id and default version the log gives it
-Got = TypeVar("Got")
+Name: TypeAlias = tuple[str, int, int]  # a file: its key, base row id and default row commit version
+Result = TypeVar("Result")
 
-_LOOKERS = 32
-_MOST_BYTES = 256 << 20  # of maps, as they are stored; in memory an id takes up to three times as much
+_THREADS = 32
+_MOST_BYTES = 256 << 20  # of maps, as stored; in memory an id takes up to three times as much
 _ID_BYTES = 8
-_FORGET = 1000  # files that are not there any more, before they are forgotten
+_FORGET = 1000  # files that are no longer in the table, before their maps are dropped
+_SEPARATE_LOCATORS = 8  # locators that are searched one by one before they are merged
+_POSITION_BITS = 40
+_NOTHING = np.zeros(0, np.int64)
 
 
 @dataclass
 class Learned:
-    """What files say of themselves."""
+    """Row maps and footers that were read, for all versions of a table."""
 
     seen: dict[Name, CarriedIds] = field(default_factory=dict)
     maps: dict[Name, RowMap] = field(default_factory=dict)
     bytes: int = 0  # of the maps
 
-    def learn(self, name: Name, known: RowMap) -> None:
-        """Keep the map of a file."""
+    def learn(self, name: Name, row_map: RowMap) -> None:
+        """Cache the map of a file."""
         if name not in self.maps:
-            self.bytes += known.encoded_bytes
-            self.maps[name] = known
+            self.bytes += row_map.encoded_bytes
+            self.maps[name] = row_map
 
     def trim(self, files: FileTable) -> None:
-        """Forget files that are not among these, once there are many of them."""
+        """Drop files that are not among these, once there are many of them."""
         if max(len(self.seen), len(self.maps)) <= len(files) + _FORGET:
             return
-        there = set(files.column("key").to_pylist())
-        self.seen = {name: seen for name, seen in self.seen.items() if name[0] in there}
-        self.maps = {name: known for name, known in self.maps.items() if name[0] in there}
-        self.bytes = sum(known.encoded_bytes for known in self.maps.values())
+        current = set(files.column("key").to_pylist())
+        self.seen = {name: seen for name, seen in self.seen.items() if name[0] in current}
+        self.maps = {name: row_map for name, row_map in self.maps.items() if name[0] in current}
+        self.bytes = sum(row_map.encoded_bytes for row_map in self.maps.values())
 
 
 class RowMaps:
-    """The files of one snapshot, by number, and what is known of their rows."""
+    """The row maps of one snapshot, by file number."""
 
     def __init__(self, snapshot: Snapshot, learned: Learned) -> None:
         self.spans = spans(snapshot)
@@ -73,7 +77,7 @@ class RowMaps:
         self._learned = learned
 
     def resolve(self, files: Numbers) -> None:
-        """Learn whether files carry ids, where nobody noted it in the log."""
+        """Read whether files carry ids, where the log does not say."""
         s = self.spans
         files = files[s.kinds[files] == UNKNOWN]
         if not len(files):
@@ -82,7 +86,7 @@ class RowMaps:
         lacking = [at for at, name in enumerate(names) if name not in self._learned.seen]
         for at, seen in zip(lacking, _each(self._carriers(files[lacking]), read_carried_ids), strict=True):
             self._learned.seen[names[at]] = seen
-        for file, name in zip(files.tolist(), names, strict=True):  # one per file looked into
+        for file, name in zip(files.tolist(), names, strict=True):
             seen = self._learned.seen[name]
             self._check_rows(name[0], seen.rows, file)
             s.kinds[file] = CARRIES if seen.carries else FRESH
@@ -95,36 +99,36 @@ class RowMaps:
         """The maps of files that carry ids."""
         names = self._names(files)
         texts = self.spans.maps.take(pa.array(files)).to_pylist()
-        found = [self._known(*told) for told in zip(files.tolist(), names, texts, strict=True)]
-        lacking = [at for at, known in enumerate(found) if known is None]
-        for at, made in zip(lacking, _each(self._carriers(files[lacking]), read_map), strict=True):
-            found[at] = made
-        maps = {file: known for file, known in zip(files.tolist(), found, strict=True) if known is not None}
-        for name, (file, known) in zip(names, maps.items(), strict=True):
-            self._check_rows(name[0], len(known), file)
-            self._learned.learn(name, known)
+        row_maps = [self._available(*each) for each in zip(files.tolist(), names, texts, strict=True)]
+        lacking = [at for at, row_map in enumerate(row_maps) if row_map is None]
+        for at, read in zip(lacking, _each(self._carriers(files[lacking]), read_map), strict=True):
+            row_maps[at] = read
+        maps = {file: row_map for file, row_map in zip(files.tolist(), row_maps, strict=True) if row_map is not None}
+        for name, (file, row_map) in zip(names, maps.items(), strict=True):
+            self._check_rows(name[0], len(row_map), file)
+            self._learned.learn(name, row_map)
         return maps
 
     def noted(self, files: Numbers) -> list[RowMap | None]:
-        """The maps of files that carry ids as their writers noted them; None where only their columns would tell."""
+        """The maps of files that carry ids, from log or footer; None if only the columns have them."""
         names = self._names(files)
         texts = self.spans.maps.take(pa.array(files)).to_pylist()
-        found = [self._known(*told) for told in zip(files.tolist(), names, texts, strict=True)]
-        unseen = [at for at, known in enumerate(found) if known is None and names[at] not in self._learned.seen]
+        row_maps = [self._available(*each) for each in zip(files.tolist(), names, texts, strict=True)]
+        unseen = [at for at, row_map in enumerate(row_maps) if row_map is None and names[at] not in self._learned.seen]
         for at, seen in zip(unseen, _each(self._carriers(files[unseen]), read_carried_ids), strict=True):
             self._learned.seen[names[at]] = seen
-            found[at] = seen.map
-        return found
+            row_maps[at] = seen.map
+        return row_maps
 
     def scattered(self, files: Numbers) -> NDArray[np.bool_]:
-        """Which of some files that carry ids are to be searched, because their maps would take too much memory."""
+        """Which files to search each time, because their maps would take too much memory."""
         nowhere = np.zeros(len(files), np.bool_)
         if not len(files) or self._learned.bytes + _ID_BYTES * self.spans.counts[files].sum() <= _MOST_BYTES:
             return nowhere
         names = self._names(files)
         texts = self.spans.maps.take(pa.array(files)).to_pylist()
-        told = zip(files.tolist(), names, texts, strict=True)
-        due = np.array([self._known(*each) is None for each in told], np.bool_)
+        triples = zip(files.tolist(), names, texts, strict=True)
+        due = np.array([self._available(*each) is None for each in triples], np.bool_)
         unseen = [at for at in np.flatnonzero(due).tolist() if names[at] not in self._learned.seen]
         for at, seen in zip(unseen, _each(self._carriers(files[unseen]), read_carried_ids), strict=True):
             self._learned.seen[names[at]] = seen
@@ -133,7 +137,7 @@ class RowMaps:
         return due if self._learned.bytes + due_bytes > _MOST_BYTES else nowhere
 
     def search(self, files: Numbers, ascending: Numbers) -> list[MappedRows]:
-        """Rows of files that have one of these ids, file by file."""
+        """The rows with one of these ids, file by file."""
         return _each(self._carriers(files), lambda store, file: seek(store, file, ascending))
 
     def map(self, file: int) -> RowMap:
@@ -146,17 +150,17 @@ class RowMaps:
         versions = Runs(np.array([count])[rows], self.spans.versions[[file]][rows])
         return RowMap(RowIdSequence.from_range(base, count), versions)
 
-    def _known(self, file: int, name: Name, text: str | None) -> RowMap | None:
-        """The map of a file, as far as it takes no look at the file."""
-        known = self._learned.maps.get(name)
-        if known is None and (seen := self._learned.seen.get(name)) is not None:
-            known = seen.map
+    def _available(self, file: int, name: Name, text: str | None) -> RowMap | None:
+        """The map of a file if it needs no read."""
+        row_map = self._learned.maps.get(name)
+        if row_map is None and (seen := self._learned.seen.get(name)) is not None:
+            row_map = seen.map
         identity = self._snapshot.identity
-        if known is None and text is not None and identity is not None and identity.id_column is not None:
+        if row_map is None and text is not None and identity is not None and identity.id_column is not None:
             noted = decoded(text, name[0], identity.id_column)
             if noted is not None and len(noted) == self.spans.counts[file]:
-                known = noted.bound(*name[1:])
-        return known
+                row_map = noted.bound(*name[1:])
+        return row_map
 
     def _names(self, files: Numbers) -> list[Name]:
         keys = self._snapshot.files.column("key").take(pa.array(files)).to_pylist()
@@ -167,13 +171,13 @@ class RowMaps:
         assert identity is not None, "spans are of a table that tracks rows"
         chosen = self._snapshot.files.table.take(pa.array(files))
         formats = chosen["format"].to_pylist() if "format" in chosen.column_names else ["parquet"] * len(files)
-        found = []
-        told = zip(self._names(files), chosen["size"].to_pylist(), formats, strict=True)
-        for (key, base, version), size, form in told:
+        carriers = []
+        rows = zip(self._names(files), chosen["size"].to_pylist(), formats, strict=True)
+        for (key, base, version), size, form in rows:
             store, name = place(location, key)
             columns = identity.id_column, identity.version_column
-            found.append((store, CandidateFile(name, size, base, version, *columns, form)))
-        return found
+            carriers.append((store, CandidateFile(name, size, base, version, *columns, form)))
+        return carriers
 
     def _check_rows(self, key: str, rows: int, file: int) -> None:
         if rows != self.spans.counts[file]:
@@ -186,11 +190,47 @@ class RowMaps:
             )
 
 
+class MovedRows:
+    """An index over the row maps that were loaded so far: finds moved rows by id; files are numbers.
+
+    Later maps are merged with earlier ones once that costs no more than it saves, so the cost per map grows with the
+    logarithm of their number. All versions are in one array, so that a lookup has no step per file.
+    """
+
+    def __init__(self) -> None:
+        self._maps: dict[int, RowMap] = {}
+        self._locators: list[RowLocator] = []
+        self._places = _NOTHING  # file and end of each run of versions, as one number
+        self._versions = _NOTHING
+
+    def add(self, maps: Mapping[int, RowMap]) -> None:
+        """Add the rows of more files."""
+        self._maps.update(maps)
+        if len(self._locators) >= _SEPARATE_LOCATORS or 2 * len(maps) >= len(self._maps):
+            self._locators, maps = [], self._maps
+        sequences = [(file, row_map.ids) for file, row_map in maps.items()]
+        self._locators.append(RowLocator.from_ranges(_NOTHING, _NOTHING, sequences=sequences))
+        numbers = sorted(self._maps)
+        runs = [self._maps[number].versions for number in numbers]
+        firsts = np.repeat(np.array(numbers, np.int64) << _POSITION_BITS, [len(r.ends) for r in runs])
+        self._places = firsts + np.concatenate([_NOTHING, *(r.ends for r in runs)])
+        self._versions = np.concatenate([_NOTHING, *(r.values for r in runs)])
+
+    def candidates(self, ids: Numbers) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
+        """Rows with these ids, hidden or not: index into `ids`, file, position."""
+        for locator in self._locators:
+            yield from locator.candidates(ids)
+
+    def versions(self, files: Numbers, positions: Numbers) -> Numbers:
+        """The row commit version of each of these rows."""
+        return self._versions[np.searchsorted(self._places, (files << _POSITION_BITS) + positions, side="right")]
+
+
 def _each(
-    asked: Sequence[tuple[ObjectStore, CandidateFile]], what: Callable[[ObjectStore, CandidateFile], Got]
-) -> list[Got]:
-    """The same of several files, some at a time: they may be far away."""
-    if len(asked) < 2:
-        return [what(*one) for one in asked]
-    with ThreadPoolExecutor(min(_LOOKERS, len(asked))) as pool:
-        return list(pool.map(lambda one: what(*one), asked))
+    carriers: Sequence[tuple[ObjectStore, CandidateFile]], action: Callable[[ObjectStore, CandidateFile], Result]
+) -> list[Result]:
+    """The result of an action for each file, several at a time."""
+    if len(carriers) < 2:
+        return [action(*one) for one in carriers]
+    with ThreadPoolExecutor(min(_THREADS, len(carriers))) as pool:
+        return list(pool.map(lambda one: action(*one), carriers))

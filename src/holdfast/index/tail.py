@@ -1,16 +1,16 @@
-"""The tail of an index: the rows of a snapshot that its segments may not answer for. Pure, but for vectors it asks for.
+"""Computes the tail of an index: the rows of a snapshot that its segments may have no entry for. Pure.
 
-An index is complete for one version. A live row of the snapshot that is read, as it is there, was live at that version
-or it was not; if it was, it has an entry. So the tail is computed from the two sets of files, and never recorded:
+An index is complete for one version: every row that was live there has an entry. So the tail follows from the files of
+that version and those of the snapshot, and is never stored:
 
-    the file was there then   what it showed then is answered for: the tail is what it shows again
-    it was not                its rows that were changed since are the tail; where rows may have come back meanwhile,
-                              or the snapshot is the older one, all of its rows are
+    file of the indexed version   rows that were hidden then and are live now
+    other file                    rows that changed since; all rows, if rows may have come back since, or if the
+                                  snapshot is older than the index
 
-1. A row outside the tail has an entry in some segment, with its row id and its row commit version.
-2. A file is known by its base row id, which no two files of a table ever share, and its default row commit version.
-3. Without proof that no row came back since (`Steady`), nothing is taken to have been there all along.
-4. A vector of old that cannot be read makes the rows of its file tail.
+1. A row outside the tail has an entry in some segment, with its row id and row commit version.
+2. A file is identified by its base row id, which no two files of a table share, and its default row commit version.
+3. Without proof that no row came back since (`Steady`), all rows of other files are in the tail.
+4. If an old deletion vector cannot be read, all rows of its file are in the tail.
 """
 
 from __future__ import annotations
@@ -30,23 +30,22 @@ from pyroaring import BitMap64
 from holdfast.errors import TableError
 from holdfast.model.files import DV, FILES, FileTable, NoStats, Slab, hiding
 from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
+from holdfast.rows.keys import Numbers
 from holdfast.storage.arrays import mask, strings
 from holdfast.storage.error_mapping import parsing
 from holdfast.storage.location import Location
-
-Numbers: TypeAlias = NDArray[np.int64]
 
 _KNOWN = pa.schema([("base", pa.int64()), ("default", pa.int64()), ("path", pa.string()), ("dv", DV)])
 
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """Every commit after the index's version is known; rows stayed tracked, and none that was gone came back."""
+    """Every commit after the indexed version was read; rows stayed tracked, and no removed row came back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unsteady:
-    """Rows may have come back, or were not tracked for a while, or nobody can tell."""
+    """Rows may have come back since, or were not tracked for a while, or the commits were not read."""
 
     why: str
 
@@ -56,31 +55,31 @@ Since: TypeAlias = Steady | Unsteady
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownFiles:
-    """The files of the version that an index is complete for, by base row id; `hiding`: those that hid rows."""
+    """The files of the indexed version, by base row id; `hiding` are those with a deletion vector."""
 
     bases: Numbers  # ascending
     defaults: Numbers
-    hiding: pa.Table  # base, path and vector of each
+    hiding: pa.Table  # base, path and deletion vector of each
 
 
 @dataclass(frozen=True)
 class Tail:
-    """Rows of a snapshot that are to be looked at themselves."""
+    """Rows of a snapshot that a lookup has to read."""
 
     whole: FileTable = field(default_factory=FileTable)  # every row
     newer: FileTable = field(default_factory=FileTable)  # rows with a commit version above `version`
     version: int = 0
     again: FileTable = field(default_factory=FileTable)  # rows at the positions in `shown`
     shown: Mapping[str, BitMap64] = field(default_factory=dict)  # by file key
-    why: str | None = None  # more than what was written since had to be taken
+    why: str | None = None  # why it has more than the rows written since
 
     def __len__(self) -> int:
-        """How many files there are."""
+        """The number of files."""
         return len(self.whole) + len(self.newer) + len(self.again)
 
     @cached_property
     def most_rows(self) -> int:
-        """Rows there are at most, as far as the log tells."""
+        """The largest number of rows, from the log."""
         counted = [pc.sum(files.num_records).as_py() or 0 for files in (self.whole, self.newer) if len(files)]
         return sum(counted) + sum(map(len, self.shown.values()))
 
@@ -92,7 +91,7 @@ class Tail:
 
 @dataclass(frozen=True)
 class TailPart:
-    """Files of a tail that are read alike: their live rows, or only those changed after a version."""
+    """Files of a tail that are read in one way: all live rows, or only those changed after a version."""
 
     files: FileTable
     hidden: HiddenRows
@@ -100,7 +99,7 @@ class TailPart:
 
 
 def known_files(snapshot: Snapshot) -> KnownFiles:
-    """The files of a snapshot, as an index that is complete for it remembers them."""
+    """The files of a snapshot, in the form that an index stores."""
     files = snapshot.files.table
     table = pa.Table.from_arrays(
         [files.column(name) for name in ("base_row_id", "default_row_commit_version", "path", "dv")], schema=_KNOWN
@@ -115,7 +114,7 @@ def known_files(snapshot: Snapshot) -> KnownFiles:
 
 
 def known_bytes(known: KnownFiles) -> bytes:
-    """Known files as a file of their own."""
+    """Known files as a Parquet file."""
     at = np.searchsorted(known.bases, known.hiding.column("base").to_numpy())
     where = np.full(len(known.bases), -1, np.int64)
     where[at] = np.arange(len(at))
@@ -144,51 +143,51 @@ def known_from(data: bytes, *, where: str) -> KnownFiles:
 
 
 def tail_of(snapshot: Snapshot, known: KnownFiles, version: int, since: Since, load_hidden: LoadHidden) -> Tail:
-    """What an index that is complete for `version`, with these files, leaves of a snapshot."""
+    """The tail of an index that is complete for `version` with the files `known`."""
     files = snapshot.files
     if not len(files):
         return Tail(version=version)
     bases = pc.fill_null(files.column("base_row_id"), -1).to_numpy()
     defaults = pc.fill_null(files.column("default_row_commit_version"), -1).to_numpy()
     at = np.minimum(np.searchsorted(known.bases, bases), max(len(known.bases) - 1, 0))
-    there = np.zeros(len(bases), bool)
+    was_there = np.zeros(len(bases), bool)
     if len(known.bases):
-        there = (bases >= 0) & (known.bases[at] == bases) & (known.defaults[at] == defaults)
+        was_there = (bases >= 0) & (known.bases[at] == bases) & (known.defaults[at] == defaults)
     if isinstance(since, Steady) and snapshot.version >= version:
-        newer = ~there & (bases >= 0) & (defaults > version)
-        whole = ~there & ~newer
+        newer = ~was_there & (bases >= 0) & (defaults > version)
+        whole = ~was_there & ~newer
         return Tail(_some(files, whole), _some(files, newer), version)
-    again, shown, lost = _shown_again(snapshot, _some(files, there), known, load_hidden)
-    whole = ~there | np.isin(bases, lost)
+    again, shown, lost = _live_again(snapshot, _some(files, was_there), known, load_hidden)
+    whole = ~was_there | np.isin(bases, lost)
     older = f"version {snapshot.version} is older than version {version}, which is indexed"
     why = since.why if isinstance(since, Unsteady) else older
     return Tail(_some(files, whole), version=version, again=again, shown=shown, why=why)
 
 
 def parts_of(snapshot: Snapshot, tail: Tail, load_hidden: LoadHidden) -> tuple[TailPart, ...]:
-    """A tail as files to read, with what each hides."""
+    """The parts of a tail, each with its hidden rows."""
     location = snapshot.location
-    found = []
+    parts = []
     if len(tail.whole):
-        found.append(TailPart(tail.whole, load_hidden(location, tail.whole)))
+        parts.append(TailPart(tail.whole, load_hidden(location, tail.whole)))
     if len(tail.newer):
-        found.append(TailPart(tail.newer, load_hidden(location, tail.newer), tail.version))
+        parts.append(TailPart(tail.newer, load_hidden(location, tail.newer), tail.version))
     if len(tail.again):
         keys, rows = tail.again.column("key").to_pylist(), tail.again.num_records.to_pylist()
         rest = {key: BitMap64(range(count)) - tail.shown[key] for key, count in zip(keys, rows, strict=True)}
-        found.append(TailPart(hiding(tail.again), HiddenRows(rest)))
-    return tuple(found)
+        parts.append(TailPart(hiding(tail.again), HiddenRows(rest)))
+    return tuple(parts)
 
 
 def whole_of(snapshot: Snapshot, load_hidden: LoadHidden) -> tuple[TailPart, ...]:
-    """All live rows of a snapshot, for an index that has no entries yet."""
+    """All live rows of a snapshot, as parts."""
     return parts_of(snapshot, Tail(snapshot.files), load_hidden)
 
 
-def _shown_again(
+def _live_again(
     snapshot: Snapshot, files: FileTable, known: KnownFiles, load_hidden: LoadHidden
 ) -> tuple[FileTable, dict[str, BitMap64], Numbers]:
-    """Of files that were there then: those that show rows again, these rows, and bases of files nobody can tell of."""
+    """Files of the indexed version with rows that are live again, these rows, and bases of files without an answer."""
     none = FileTable(), dict[str, BitMap64](), np.zeros(0, np.int64)
     if not len(files) or not known.hiding.num_rows:
         return none
@@ -207,8 +206,8 @@ def _shown_again(
     now = load_hidden(snapshot.location, files).positions
     shown: dict[str, BitMap64] = {}
     lost: list[int] = []
-    for row, key in enumerate(keys):  # one per file whose vector is another one than it was
-        before = _vector_of_old(snapshot.location, files, row, then.slice(row, 1), load_hidden)
+    for row, key in enumerate(keys):  # one per file whose deletion vector changed
+        before = _old_dv(snapshot.location, files, row, then.slice(row, 1), load_hidden)
         if before is None or not counts[row].is_valid:
             lost.append(int(bases[row]))
         elif back := before - now.get(key, BitMap64()):
@@ -217,17 +216,15 @@ def _shown_again(
     return files.filter(is_shown), shown, np.array(lost, np.int64)
 
 
-def _vector_of_old(
-    location: Location, files: FileTable, row: int, then: pa.Table, load_hidden: LoadHidden
-) -> BitMap64 | None:
-    """What a file hid at the indexed version; None where that is gone."""
+def _old_dv(location: Location, files: FileTable, row: int, then: pa.Table, load_hidden: LoadHidden) -> BitMap64 | None:
+    """The positions that a file hid at the indexed version; None if they cannot be read."""
     one = files.table.slice(row, 1)
     old = one.set_column(FILES.get_field_index("dv"), "dv", then.column("dv"))
     try:
-        found = load_hidden(location, FileTable((Slab(old, NoStats(1)),))).positions
+        positions = load_hidden(location, FileTable((Slab(old, NoStats(1)),))).positions
     except TableError:
         return None
-    return found.get(one.column("key")[0].as_py(), BitMap64())
+    return positions.get(one.column("key")[0].as_py(), BitMap64())
 
 
 def _some(files: FileTable, chosen: NDArray[np.bool_]) -> FileTable:

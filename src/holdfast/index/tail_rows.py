@@ -1,7 +1,9 @@
-"""The rows of a tail, read once and asked again and again: what a lookup tests of them, and where they are.
+"""Reads the rows of an index's tail, with file and position, and drops rows from a tail that were only copied.
 
-1. Every live row of the tail is there once, whatever was asked of an index.
-2. Rows of which few are wanted of a file are taken by position, never by reading the file.
+1. The rows of a tail are all its live rows, each once.
+2. Where a tail has few rows of a file, they are read by position, and not the whole file.
+3. A tail without copies still has every row that its index has no entry for. Compaction and DML copy unchanged rows
+   into new files; such rows have entries already.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyroaring import BitMap64
 
 from holdfast.engines.local.indexing import rows_with_places
 from holdfast.index.reader import PinnedReader
@@ -20,21 +23,25 @@ from holdfast.model.snapshot import LoadHidden
 from holdfast.predicate.evaluate import matches
 from holdfast.predicate.records import Predicate
 from holdfast.rows.keys import Numbers
+from holdfast.rows.rowmap import RowMap
 from holdfast.schema.types import Field
+from holdfast.storage.arrays import mask
+
+MOST_MAPPED_FILES = 1000
 
 
 @dataclass(frozen=True, eq=False)
 class TailRows:
-    """Some columns of the rows of a tail, and the file number and position of each."""
+    """Some columns of the rows of a tail, with the file number and position of each row."""
 
     rows: pa.Table
     files: Numbers
     positions: Numbers
 
     def where(self, condition: Predicate) -> tuple[Numbers, Numbers]:
-        """The places of rows that satisfy a condition on these columns."""
-        found = matches(self.rows, condition).to_numpy(zero_copy_only=False)
-        return self.files[found], self.positions[found]
+        """File numbers and positions of the rows that satisfy a condition."""
+        matching = matches(self.rows, condition).to_numpy(zero_copy_only=False)
+        return self.files[matching], self.positions[matching]
 
 
 def tail_rows(reader: PinnedReader, tail: Tail, fields: Sequence[Field], load_hidden: LoadHidden) -> TailRows:
@@ -63,6 +70,38 @@ def tail_rows(reader: PinnedReader, tail: Tail, fields: Sequence[Field], load_hi
 
 def file_numbers(reader: PinnedReader, keys: pa.Array) -> Numbers:
     """The numbers of files in the snapshot."""
-    known = reader.snapshot.files.column("key").combine_chunks()
-    found: Numbers = pc.index_in(keys, value_set=known).to_numpy().astype(np.int64)
-    return found
+    all_keys = reader.snapshot.files.column("key").combine_chunks()
+    return np.asarray(pc.index_in(keys, value_set=all_keys).to_numpy(), np.int64)
+
+
+def without_copies(tail: Tail, reader: PinnedReader) -> Tail:
+    """The tail without rows that were only copied: row maps show which rows of newer files changed.
+
+    Many files are left as they are, because reading their rows is no slower than reading their maps.
+    """
+    files = tail.newer
+    if not len(files) or len(files) > MOST_MAPPED_FILES or len(tail.again):
+        return tail
+    numbers = file_numbers(reader, files.column("key").combine_chunks()).tolist()
+    positions: dict[str, BitMap64] = {}
+    fate = np.zeros(len(files), np.int8)  # 0: no row changed, 1: some, 2: all
+    for at, (key, number) in enumerate(zip(files.column("key").to_pylist(), numbers, strict=True)):  # few files
+        rows = reader.row_map(number)
+        newer = _newer(rows, tail.version)
+        if len(newer) == len(rows):
+            fate[at] = 2
+        elif newer := newer - reader.hidden(number):
+            fate[at], positions[key] = 1, newer
+    return Tail(
+        tail.whole, files.filter(mask(fate == 2)), tail.version, files.filter(mask(fate == 1)), positions, tail.why
+    )
+
+
+def _newer(rows: RowMap, version: int) -> BitMap64:
+    """The positions of rows that changed after a version."""
+    positions = BitMap64()
+    starts = np.concatenate(([0], rows.versions.ends[:-1]))
+    chosen = rows.versions.values > version
+    for start, end in zip(starts[chosen].tolist(), rows.versions.ends[chosen].tolist(), strict=True):
+        positions.add_range(start, end)
+    return positions

@@ -14,7 +14,7 @@ from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 from holdfast.engines.local.scan import LocalRunner
 from holdfast.formats.delta.deletion_vectors import load_hidden
 from holdfast.formats.delta.state import load
-from holdfast.index.by_row_id import ByRowId
+from holdfast.index.pruning import ByRowId
 from holdfast.index.reader import PinnedReader
 from holdfast.model.snapshot import Snapshot
 from holdfast.plan.scan.request import Condition, Request, known_columns

@@ -1,10 +1,10 @@
-"""The entries of a scalar segment, found by key: the sparse level in memory, blocks decoded as they are asked for.
+"""Finds the entries of a scalar segment by key: a sparse top level in memory, blocks decoded on demand.
 
-    top (first and last key of each block)  ->  blocks that may hold a key  ->  rows of these  ->  row ids and versions
+    top (first and last key of each block)  ->  blocks that may hold a key  ->  their rows  ->  row ids and versions
 
-1. A block is read and decoded once, and kept as arrays within a bound of memory; pages are checked as they are read.
-2. How many entries an interval holds is told without reading any block but those at its ends.
-3. What contradicts the segment's `meta.json` is Damaged.
+1. A block is read and decoded once, and cached within a memory limit; page checksums are verified.
+2. Counting the entries of an interval reads only the blocks at its ends.
+3. A segment that contradicts its `meta.json` is Damaged.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ TOP = "top.parquet"
 MOST_BYTES = 1 << 29  # of decoded blocks, over all segments that share a cache
 
 _FOOTER_GUESS = 1 << 16
-_FEW = 64  # keys that are looked for one by one
-_ALIKE = 4  # entries of one key; where there are no more, rows are told one by one
+_FEW = 64  # keys that are searched one by one
+_ALIKE = 4  # entries per key, up to which rows are listed one by one
 
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """Entries that were found: a row id and the commit version it answers for."""
+    """Entries: row ids, and the row commit versions they are valid for."""
 
     ids: Numbers
     versions: Numbers
@@ -52,7 +52,7 @@ class Hits:
 
 @dataclass(frozen=True)
 class EntryBlock:
-    """One row group, decoded: keys that are not null in order, behind those that are."""
+    """One row group, decoded: null keys first, then the others in order."""
 
     nulls: int
     keys: SortedCodes | SortedTexts
@@ -64,11 +64,13 @@ class EntryBlock:
     table: pa.Table
 
     def hits(self, low: int, high: int) -> Hits:
-        """The entries of rows from one on and up to another."""
+        """The entries of the rows from `low` to `high`."""
         if self.ids is not None:
             return Hits(self.ids[low:high], self.versions[low:high])
-        found = [BitMap64.deserialize(data) for data in self.bitmaps.slice(low, high - low).to_pylist()]  # one per key
-        ids = [np.frombuffer(ids.to_array(), np.uint64).astype(np.int64) for ids in found]
+        bitmaps = [
+            BitMap64.deserialize(data) for data in self.bitmaps.slice(low, high - low).to_pylist()
+        ]  # one per key
+        ids = [np.frombuffer(ids.to_array(), np.uint64).astype(np.int64) for ids in bitmaps]
         versions = np.repeat(self.versions[low:high], [len(part) for part in ids])
         return Hits(np.concatenate([np.zeros(0, np.int64), *ids]), versions)
 
@@ -77,7 +79,7 @@ class EntryBlock:
 
 
 class BlockCache:
-    """Decoded blocks of any segments; those longest unused go first."""
+    """An LRU cache of decoded blocks of all segments."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most = most_bytes
@@ -87,10 +89,10 @@ class BlockCache:
 
     def get(self, key: tuple[str, int]) -> EntryBlock | None:
         with self._lock:
-            found = self._blocks.get(key)
-            if found is not None:
+            block = self._blocks.get(key)
+            if block is not None:
                 self._blocks.move_to_end(key)
-            return found
+            return block
 
     def put(self, key: tuple[str, int], block: EntryBlock) -> None:
         with self._lock:
@@ -104,7 +106,7 @@ class BlockCache:
 
 @dataclass(frozen=True, slots=True)
 class _BlockSpan:
-    """Rows of one block; `high` None: all that there are."""
+    """Rows of one block; `high` None: to its end."""
 
     block: int
     low: int
@@ -113,7 +115,7 @@ class _BlockSpan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SingleRows:
-    """Single rows of one block: the entries of many keys that have about one each."""
+    """Single rows of one block, for many keys with about one entry each."""
 
     block: int
     rows: Numbers
@@ -121,7 +123,7 @@ class _SingleRows:
 
 @dataclass(frozen=True)
 class SegmentHits:
-    """Where the entries of a query are in one segment."""
+    """The positions of a query's entries in one segment."""
 
     segment: Segment
     spans: tuple[_BlockSpan | _SingleRows, ...]
@@ -137,12 +139,12 @@ class SegmentHits:
         return Hits(np.concatenate(ids), np.concatenate(versions))
 
     def tables(self) -> list[pa.Table]:
-        """The entries with their keys, where a segment has an entry per row."""
+        """The entries with their keys, for a segment with an entry per row."""
         return [self.segment.rows(span) for span in self.spans]
 
 
 class Segment:
-    """A scalar segment, opened: its meta and its top are read and checked."""
+    """An open scalar segment: its `meta.json` and top level are read and checked."""
 
     def __init__(self, location: Location, ref: SegmentRef, types: Sequence[pa.DataType], cache: BlockCache) -> None:
         self._location, self._ref, self._cache, self._keys = location, ref, cache, len(types)
@@ -172,20 +174,20 @@ class Segment:
         return int(self._entries.sum())
 
     def find(self, query: KeyQuery) -> SegmentHits:
-        """Where the entries of a query are."""
+        """The positions of a query's entries."""
         spans = [*self._null_spans(query), *self._point_spans(query), *self._interval_spans(query)]
         return SegmentHits(self, tuple(spans), sum(self._count(span) for span in spans))
 
     def hits(self, span: _BlockSpan | _SingleRows) -> Hits:
         """The entries of some rows."""
-        found = self._block(span.block)
+        block = self._block(span.block)
         if isinstance(span, _SingleRows):
-            assert found.ids is not None, "only entries are found one by one"
-            return Hits(found.ids[span.rows], found.versions[span.rows])
-        return found.hits(span.low, int(self._rows[span.block]) if span.high is None else span.high)
+            assert block.ids is not None, "only entries are found one by one"
+            return Hits(block.ids[span.rows], block.versions[span.rows])
+        return block.hits(span.low, int(self._rows[span.block]) if span.high is None else span.high)
 
     def rows(self, span: _BlockSpan | _SingleRows) -> pa.Table:
-        """The same with their keys."""
+        """The entries of some rows, with their keys."""
         table = self._block(span.block).table
         if isinstance(span, _SingleRows):
             return table.take(pa.array(span.rows))
@@ -198,15 +200,15 @@ class Segment:
             yield self._block(number)
 
     def boundaries(self) -> tuple[list[object], list[int]]:
-        """The first keys of blocks, null left out, and how many entries each block has."""
+        """The first key that is not null of each block, and the number of its entries."""
         some = np.flatnonzero(self._some).tolist()
         firsts = self._codes[0].tolist() if self._codes is not None else self._texts[0]
         return [firsts[n] for n in some], [int(self._entries[n]) for n in some]
 
     def check(self) -> None:
-        """Read all of it and compare it with its checksums."""
-        for name, told in self._files.items():
-            get_file(self._location, self._ref.directory, name, told)
+        """Read all files and compare them with their checksums."""
+        for name, sums in self._files.items():
+            get_file(self._location, self._ref.directory, name, sums)
 
     def _count(self, span: _BlockSpan | _SingleRows) -> int:
         if isinstance(span, _SingleRows):
@@ -225,9 +227,9 @@ class Segment:
         if query.points is None or not len(query.points):
             return []
         spans: list[_BlockSpan | _SingleRows] = []
-        for number, asked in self._asked(query.points):
+        for number, keys in self._blocks_with(query.points):
             block = self._block(number)
-            lows, highs = block.keys.equal(asked)
+            lows, highs = block.keys.equal(keys)
             held = lows < highs
             lows, highs = lows[held] + block.nulls, highs[held] + block.nulls
             lengths = highs - lows
@@ -238,8 +240,8 @@ class Segment:
             spans += [_BlockSpan(number, low, high) for low, high in zip(lows.tolist(), highs.tolist(), strict=True)]
         return spans
 
-    def _asked(self, points: Any) -> Iterator[tuple[int, Any]]:
-        """Blocks that may hold some of the keys, and these keys."""
+    def _blocks_with(self, points: Any) -> Iterator[tuple[int, Any]]:
+        """The blocks that may hold some of the keys, each with these keys."""
         if self._codes is not None:
             lows = np.searchsorted(points, self._codes[0], "left")
             highs = np.searchsorted(points, self._codes[1], "right")
@@ -247,21 +249,21 @@ class Segment:
                 yield number, points[lows[number] : highs[number]]
             return
         if self._is_ascending and len(points) <= _FEW:
-            yield from self._few_asked(points)
+            yield from self._blocks_with_few(points)
             return
-        wanted = SortedTexts(points)
+        sorted_points = SortedTexts(points)
         for number in np.flatnonzero(self._some).tolist():
-            low, high = wanted.between(Interval(self._texts[0][number], self._texts[1][number] + b"\0"))
+            low, high = sorted_points.between(Interval(self._texts[0][number], self._texts[1][number] + b"\0"))
             if low < high:
                 yield number, points.slice(low, high - low)
 
     @cached_property
     def _is_ascending(self) -> bool:
-        """Whether blocks follow one another in the order of their keys."""
+        """Whether blocks are in the order of their keys."""
         return bool(self._some.all()) and all(list(ends) == sorted(ends) for ends in self._texts)
 
-    def _few_asked(self, points: pa.Array) -> Iterator[tuple[int, pa.Array]]:
-        """The same where blocks are in order: by bisection, key by key."""
+    def _blocks_with_few(self, points: pa.Array) -> Iterator[tuple[int, pa.Array]]:
+        """The same for blocks in order: by bisection, key by key."""
         firsts, lasts = self._texts
         blocks: dict[int, list[bytes]] = {}
         for key in points.to_pylist():
@@ -284,7 +286,7 @@ class Segment:
         return spans
 
     def _touched(self, interval: Interval) -> NDArray[np.bool_]:
-        """Blocks that an interval reaches into."""
+        """The blocks that overlap an interval."""
         touched: NDArray[np.bool_] = self._some.copy()
         low: Any = interval.low
         high: Any = interval.high
@@ -300,18 +302,18 @@ class Segment:
         return touched
 
     def _is_inside(self, number: int, interval: Interval) -> bool:
-        """Whether every key of a block that is not null lies in an interval."""
+        """Whether every non-null key of a block lies in an interval."""
         ends: tuple[Any, Any] = self._texts if self._codes is None else self._codes
         first, last = ends[0][number], ends[1][number]
         return (interval.low is None or first >= interval.low) and (interval.high is None or last < interval.high)
 
     def _block(self, number: int) -> EntryBlock:
-        name = (self._where, number)
-        found = self._cache.get(name)
-        if found is None:
-            found = self._decoded(number)
-            self._cache.put(name, found)
-        return found
+        cache_key = (self._where, number)
+        block = self._cache.get(cache_key)
+        if block is None:
+            block = self._decoded(number)
+            self._cache.put(cache_key, block)
+        return block
 
     def _decoded(self, number: int) -> EntryBlock:
         run, group = int(self._runs[number]), int(self._numbers[number])
@@ -334,29 +336,29 @@ class Segment:
     def _file(self, run: int) -> pq.ParquetFile:
         if run not in self._open:
             name = self._names[run]
-            told = self._files.get(name)
+            sums = self._files.get(name)
             where = f"{self._where}/{name}"
-            if told is None:
+            if sums is None:
                 raise Damaged(f"{where} is not told of by its segment", path=where)
-            _check_end(self._location, f"{self._ref.directory}/{name}", told, where)
-            source = open_source(self._location.store, self._location.key(self._ref.directory, name), told.bytes)
+            _check_end(self._location, f"{self._ref.directory}/{name}", sums, where)
+            source = open_source(self._location.store, self._location.key(self._ref.directory, name), sums.bytes)
             self._open[run] = pq.ParquetFile(source, page_checksum_verification=True)
         return self._open[run]
 
 
-def _check_end(location: Location, key: str, told: FileSum, where: str) -> None:
-    """Whether a run has its size and its footer; pages are checked as they are read."""
+def _check_end(location: Location, key: str, sums: FileSum, where: str) -> None:
+    """Check size and footer of a run; pages are checked when they are read."""
     store, name = location.store, location.key(key)
     try:
-        found = store.head(name).size
+        size = store.head(name).size
     except NotFound as error:
         raise Damaged(f"{where} is not there, but the index refers to it", path=where) from error
-    if found == told.bytes:
-        guess = min(found, _FOOTER_GUESS)
-        end = store.get_range(name, found - guess, guess)
+    if size == sums.bytes:
+        guess = min(size, _FOOTER_GUESS)
+        end = store.get_range(name, size - guess, guess)
         length = int.from_bytes(end[-8:-4], "little") + 8
         if length > len(end):
-            end = store.get_range(name, max(found - length, 0), length)
-        if footer_sum(end) == told.extra.get("footer"):
+            end = store.get_range(name, max(size - length, 0), length)
+        if footer_sum(end) == sums.extra.get("footer"):
             return
-    raise Damaged(f"{where} is not what was written", path=where, expected=f"{told.bytes} bytes", found=f"{found}")
+    raise Damaged(f"{where} is not what was written", path=where, expected=f"{sums.bytes} bytes", found=f"{size}")

@@ -1,12 +1,12 @@
-"""The scalar kinds of index: entries sorted by key, and bitmaps for keys with few values.
+"""The scalar index kinds: entries sorted by key (btree), and bitmaps for keys with few values.
 
     entries   key -> (row id, row commit version), one entry per row
     bitmap    (key, row commit version) -> a set of row ids
 
 1. Every row is indexed, also one whose key is null.
-2. What is small is built in this process; what is not, by Spark where there is a session.
-3. Merging reads segments key range by key range, so that its memory is bounded, and leaves out entries that are dead in
-   the snapshot at hand.
+2. Small indexes are built in this process, large ones by Spark if there is a session.
+3. Merging reads segments key range by key range, so that its memory is bounded, and drops entries that are dead in the
+   snapshot.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
 from holdfast.engines.local.indexing import indexed_rows
 from holdfast.engines.spark.indexing import Files, indexed_frame, write_runs
@@ -39,8 +40,8 @@ from holdfast.schema.arrow import arrow_type
 from holdfast.schema.types import Field
 
 ENTRIES, BITMAP = "btree", "bitmap"
-LOCAL_ROWS = 1 << 20  # up to here this process builds a segment quicker than Spark starts a job
-SORTED_ROWS = 1 << 24  # sorted at once where there is no Spark
+LOCAL_ROWS = 1 << 20  # up to here this process builds a segment faster than Spark starts a job
+SORTED_ROWS = 1 << 24  # sorted at once without Spark
 _BLOCKS = "holdfast.index.blocks"
 _SEGMENTS = "holdfast.index.segments"
 _SAMPLE = 10_000
@@ -48,7 +49,7 @@ _SAMPLE = 10_000
 
 @dataclass(frozen=True)
 class _WrittenRun:
-    """A run that is on storage."""
+    """A run whose file is written."""
 
     name: str
     sum: FileSum
@@ -60,7 +61,7 @@ class _WrittenRun:
 
 @dataclass(frozen=True)
 class ScalarKind:
-    """Entries, or bitmaps."""
+    """The kind for entries or bitmaps."""
 
     name: str = ENTRIES
     local_rows: int = LOCAL_ROWS
@@ -70,7 +71,7 @@ class ScalarKind:
         return self.name == BITMAP
 
     def define(self, snapshot: Snapshot, fields: Sequence[Field], params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Any column whose values compare by themselves can be a key."""
+        """Any column with comparable values can be a key."""
         if params:
             raise Invalid(f"an index of kind {self.name!r} has no option {', '.join(sorted(params))}")
         for f in fields:
@@ -85,7 +86,7 @@ class ScalarKind:
     def build(
         self, site: Site, definition: IndexDefinition, parts: Sequence[TailPart], before: Sequence[SegmentRef]
     ) -> Sequence[SegmentRef]:
-        """One segment with an entry for each row; none where there are no rows."""
+        """One segment with an entry for each row; none without rows."""
         fields = fields_of(definition, site.snapshot)
         assert fields is not None, "an index is built on columns that are there"
         counts = [n for part in parts for n in part.files.num_records.to_pylist()]
@@ -94,16 +95,16 @@ class ScalarKind:
         directory = directory_of(definition.name, uuid)
         with SegmentWriting(site.snapshot.location) as writing:
             if site.session is not None and (most > self.local_rows or None in counts):
-                runs = self._by_spark(site, parts, fields, directory, most)
+                runs = self._by_spark(site.session, site.snapshot, parts, fields, directory, most)
             else:
                 runs = _stored(writing, directory, self._local_runs(site.snapshot, parts, fields))
-            made = self._completed(site, uuid, directory, runs, writing)
-        return () if made is None else (made,)
+            segment = self._completed(site, uuid, directory, runs, writing)
+        return () if segment is None else (segment,)
 
     def merge(
         self, site: Site, definition: IndexDefinition, segments: Sequence[SegmentRef], reader: PinnedReader
     ) -> SegmentRef | None:
-        """One segment in the place of several, without entries that are dead."""
+        """One segment that replaces several, without dead entries."""
         opened = [segment_of(reader, ref, definition) for ref in segments]
         count = len(definition.columns)
         if self.is_bitmap:
@@ -118,23 +119,23 @@ class ScalarKind:
             return self._completed(site, uuid, directory, _stored(writing, directory, runs), writing)
 
     def outgrown(self, index: Index) -> str | None:
-        """Entries are added to entries, however many there are."""
+        """Never: entries can always be added."""
         return None
 
     def stats(self, index: Index, reader: PinnedReader, *, sample: int | None) -> Mapping[str, Any]:
-        """The share of entries that are dead, from a sample of each segment's blocks."""
-        dead = seen = 0
+        """The share of dead entries, from a sample of each segment."""
+        dead = sampled = 0
         for ref in index.segments:
             for ids, versions in _sampled(segment_of(reader, ref, index.definition), sample or _SAMPLE):
-                found = reader.locate(ids)
-                dead += int((found.versions != versions).sum())
-                seen += len(ids)
-        return {"dead_share": dead / seen if seen else 0.0}
+                located = reader.locate(ids)
+                dead += int((located.versions != versions).sum())
+                sampled += len(ids)
+        return {"dead_share": dead / sampled if sampled else 0.0}
 
     def verify(
         self, site: Site, index: Index, reader: PinnedReader, tail: Tail, *, sample: int | None
     ) -> Sequence[str]:
-        """Checksums of every file, entries against their rows, and rows against the entries they must have."""
+        """Checks checksums, entries against their rows, and rows against their entries."""
         fields = fields_of(index.definition, site.snapshot)
         assert fields is not None, "what is verified fits the table"
         wrong: list[str] = []
@@ -166,12 +167,17 @@ class ScalarKind:
             yield from entry_runs(held, len(fields))
 
     def _by_spark(
-        self, site: Site, parts: Sequence[TailPart], fields: Sequence[Field], directory: str, most: int
+        self,
+        session: SparkSession,
+        snapshot: Snapshot,
+        parts: Sequence[TailPart],
+        fields: Sequence[Field],
+        directory: str,
+        most: int,
     ) -> list[_WrittenRun]:
         files = [Files(part.files, part.hidden, part.newer_than) for part in parts]
-        frame = indexed_frame(site.session, site.snapshot, files, fields)
-        location = site.snapshot.location
-        told = write_runs(frame, location, directory, len(fields), most, bitmaps=self.is_bitmap)
+        frame = indexed_frame(session, snapshot, files, fields)
+        written = write_runs(frame, snapshot.location, directory, len(fields), most, bitmaps=self.is_bitmap)
         return [
             _WrittenRun(
                 one["name"],
@@ -181,13 +187,13 @@ class ScalarKind:
                 one["high_id"],
                 pa.ipc.open_stream(one["top"]).read_all(),
             )
-            for one in told
+            for one in written
         ]
 
     def _completed(
         self, site: Site, uuid: str, directory: str, runs: Sequence[_WrittenRun], writing: SegmentWriting
     ) -> SegmentRef | None:
-        """Write what is above the runs, and the meta; None where there are no runs."""
+        """Write the top level and the `meta.json`; None without runs."""
         if not runs:
             return None
         tops = [
@@ -213,32 +219,32 @@ def _stored(writing: SegmentWriting, directory: str, runs: Iterable[EntryRun]) -
     written = []
     for number, run in enumerate(runs):
         name = f"run-{number:05}.parquet"
-        told = writing.put(directory, name, run.data)
-        told = FileSum(told.bytes, told.crc, {"footer": run.footer})
-        written.append(_WrittenRun(name, told, run.entries, run.low_id, run.high_id, run.top))
+        sums = writing.put(directory, name, run.data)
+        sums = FileSum(sums.bytes, sums.crc, {"footer": run.footer})
+        written.append(_WrittenRun(name, sums, run.entries, run.low_id, run.high_id, run.top))
     return written
 
 
 def segment_of(reader: PinnedReader, ref: SegmentRef, definition: IndexDefinition) -> Segment:
-    """A segment, opened once per reader and kept for those of later versions."""
+    """An open segment, cached with the reader."""
     fields = fields_of(definition, reader.snapshot)
     assert fields is not None, "what is opened fits the table"
-    cache = reader.memory.setdefault(_BLOCKS, BlockCache())
-    known: dict[str, Segment] = reader.memory.setdefault(_SEGMENTS, {})
+    blocks = reader.memory.setdefault(_BLOCKS, BlockCache())
+    segments: dict[str, Segment] = reader.memory.setdefault(_SEGMENTS, {})
     name = f"{ref.directory}#{ref.checksum}"
-    if name not in known:
-        known[name] = Segment(reader.snapshot.location, ref, [arrow_type(f.type) for f in fields], cache)
-    return known[name]
+    if name not in segments:
+        segments[name] = Segment(reader.snapshot.location, ref, [arrow_type(f.type) for f in fields], blocks)
+    return segments[name]
 
 
 def _live(rows: pa.Table, reader: PinnedReader, keys: int) -> pa.Table:
-    """Entries whose row is there as it was."""
-    found = reader.locate(rows.column(keys).to_numpy())
-    return rows.filter(pa.array(found.versions == rows.column(keys + 1).to_numpy()))
+    """The valid entries."""
+    located = reader.locate(rows.column(keys).to_numpy())
+    return rows.filter(pa.array(located.versions == rows.column(keys + 1).to_numpy()))
 
 
 def _ranges(segments: Sequence[Segment]) -> Iterator[pa.Table]:
-    """The entries of several segments together, some keys at a time, null first."""
+    """The entries of several segments by key range, null first."""
     firsts: list[tuple[Any, int]] = sorted(
         (pair for s in segments for pair in zip(*s.boundaries(), strict=True)), key=lambda pair: pair[0]
     )
@@ -269,7 +275,7 @@ def _gathered(tables: Iterable[pa.Table], most: int) -> Iterator[pa.Table]:
 
 
 def _sampled(segment: Segment, count: int) -> Iterator[tuple[Numbers, Numbers]]:
-    """Entries spread over a segment, about as many as asked for."""
+    """About `count` entries, spread over a segment."""
     step = max(1, segment.entries // count)
     for block in segment.blocks():
         hits = block.hits(0, block.table.num_rows)

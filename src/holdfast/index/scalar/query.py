@@ -1,8 +1,8 @@
-"""What of a condition an index can answer: the keys it asks for, and what is left to check on rows.
+"""Derives the key query of an index from a condition, and the parts of the condition that it does not decide.
 
-1. Every row that satisfies the condition has a key the query asks for; so hits are checked only for what is left.
-2. Equality of the first columns of an index, and a range or equality of the next, is what a query is made of.
-3. A query never asks for keys that no row could have by the condition, other than for columns it leaves open.
+1. Every row that satisfies the condition has a key of the query; hits are checked only for the undecided parts.
+2. A query is an equality on the first columns of an index, and a range or equality on the next column.
+3. A query asks only for keys that the condition allows, apart from columns that it leaves open.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MOST_POINTS = 1_000_000  # combinations of values; beyond, the columns after are
 
 @dataclass(frozen=True)
 class KeyQuery:
-    """Keys that are asked for: single ones, ascending and each once; intervals; and null, for a single column."""
+    """The keys to find: single keys, ascending and distinct; intervals; and null, for an index on one column."""
 
     points: Numbers | pa.Array | None = None  # codes, or texts
     intervals: tuple[Interval, ...] = ()
@@ -48,26 +48,26 @@ class KeyQuery:
 
 @dataclass(frozen=True)
 class IndexQuery:
-    """A query, how many of the index's columns it is about, and the parts of the condition it does not settle."""
+    """A key query, how many columns of the index it uses, and which parts of the condition it decides."""
 
-    query: KeyQuery
+    keys: KeyQuery
     columns: int
     settled: Predicate
-    left: tuple[Predicate, ...]
+    unsettled: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _ColumnValues:
-    """A column is one of some values, or null where that is asked for."""
+    """The column has one of these values, or is null if `null` is set."""
 
     values: tuple[Value, ...]
     null: bool
-    parts: tuple[int, ...]  # conjuncts that this settles
+    parts: tuple[int, ...]  # the conjuncts that this decides
 
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """A column lies between two values, and is not null."""
+    """The column lies between two values, and is not null."""
 
     low: Value | None
     high: Value | None
@@ -79,26 +79,26 @@ class _Range:
 _Test: TypeAlias = _ColumnValues | _Range
 
 
-def asked_of(fields: Sequence[Field], where: Predicate) -> IndexQuery | None:
-    """What an index over these columns can be asked for a condition; None where nothing of it helps."""
+def index_query(fields: Sequence[Field], where: Predicate) -> IndexQuery | None:
+    """The query of an index over these columns for a condition; None if the condition does not restrict them."""
     parts = conjuncts(where)
     tests = {f.name: test for f in fields if (test := _test((f.name,), parts, f)) is not None}
-    taken: list[_Test] = []
+    usable: list[_Test] = []
     for f in fields:
         test = tests.get(f.name)
         if test is None:
             break
-        taken.append(test)
+        usable.append(test)
         if isinstance(test, _Range):
             break
-    if not taken:
+    if not usable:
         return None
-    while len(taken) > 1 and _points(taken) > MOST_POINTS:
-        taken.pop()
-    settled = {part for test in taken for part in test.parts}
-    left = tuple(part for n, part in enumerate(parts) if n not in settled)
+    while len(usable) > 1 and _points(usable) > MOST_POINTS:
+        usable.pop()
+    settled = {part for test in usable for part in test.parts}
+    unsettled = tuple(part for n, part in enumerate(parts) if n not in settled)
     held = conjunction(tuple(parts[n] for n in sorted(settled)))
-    return IndexQuery(_query(fields, taken), len(taken), held, left)
+    return IndexQuery(_query(fields, usable), len(usable), held, unsettled)
 
 
 def _points(tests: Sequence[_Test]) -> int:
@@ -106,11 +106,11 @@ def _points(tests: Sequence[_Test]) -> int:
 
 
 def _test(column: Column, parts: Sequence[Predicate], field: Field) -> _Test | None:
-    """The first equality on a column among parts that all hold; else its range."""
+    """The first equality on a column among conjuncts; else its range."""
     for n, part in enumerate(parts):
-        found = _values(part, column)
-        if found is not None:
-            return _ColumnValues(*found, (n,))
+        allowed = _values(part, column)
+        if allowed is not None:
+            return _ColumnValues(*allowed, (n,))
     low: tuple[Value, bool] | None = None
     high: tuple[Value, bool] | None = None
     settled = []
@@ -134,7 +134,7 @@ def _test(column: Column, parts: Sequence[Predicate], field: Field) -> _Test | N
 
 
 def _values(part: Predicate, column: Column) -> tuple[tuple[Value, ...], bool] | None:
-    """The values that a part allows a column, and whether null; None where it is about something else."""
+    """The values that a conjunct allows a column, and whether null; None if it tests something else."""
     match part:
         case Compare(Op.EQ | Op.SAME, c, value) if c == column:
             return (value,), False
@@ -143,11 +143,11 @@ def _values(part: Predicate, column: Column) -> tuple[tuple[Value, ...], bool] |
         case IsNull(c) if c == column:
             return (), True
         case Or(parts):
-            found = [_values(one, column) for one in parts]
-            if any(one is None for one in found):
+            alternatives = [_values(one, column) for one in parts]
+            if any(one is None for one in alternatives):
                 return None
-            known = [one for one in found if one is not None]
-            return tuple(v for values, _ in known for v in values), any(null for _, null in known)
+            allowed = [one for one in alternatives if one is not None]
+            return tuple(v for values, _ in allowed for v in values), any(null for _, null in allowed)
         case _:
             return None
 
@@ -195,7 +195,7 @@ def _single(field: Field, type_: pa.DataType, test: _Test) -> KeyQuery:
 
 
 def _array(test: _ColumnValues, field: Field, type_: pa.DataType) -> pa.Array:
-    """The values of a test as an array of the column's type, a null last where it is asked for."""
+    """The values of a test as an array of the column's type, with null last."""
     values = _converted(test.values, field, type_)
     return pa.concat_arrays([values, pa.nulls(1, values.type)]) if test.null else values
 
@@ -205,7 +205,7 @@ def _one(value: Value, field: Field, type_: pa.DataType) -> pa.Array:
 
 
 def _converted(values: Sequence[Value], field: Field, type_: pa.DataType) -> pa.Array:
-    # A column of floats is compared as doubles, so what is asked for may lie between two floats.
+    # A column of floats is compared as doubles, so a value may lie between two floats.
     return as_array(tuple(values), pa.float64() if pa.types.is_floating(type_) else type_, (field.name,))
 
 

@@ -1,12 +1,11 @@
-"""Vectors as the trained quantizer of one generation keeps and finds them: what faiss does for us.
+"""Encodes and searches vectors with the trained faiss quantizer of one generation.
 
-All metrics become one. Cosine is the distance of directions; the inner product is the distance of vectors made equally
-long by one more element, sqrt(reach^2 - length^2), which the query has as zero. So only `l2` is ever trained.
+All metrics are reduced to `l2`. Cosine is the distance of directions. The inner product is the distance of vectors that
+one more element, sqrt(reach^2 - length^2), makes equally long; it is zero in the query.
 
-1. A vector that the quantizer would distort, because it lies outside of what it was trained for, does not fit: it is
-   told, and kept as it is.
-2. An entry is known by its number, from zero on, in the order of adding.
-3. Entries whose numbers a search is not allowed are never among what it finds.
+1. A vector outside the range that the quantizer was trained for does not fit: it is reported, and stored unencoded.
+2. An entry is identified by its number, from zero on, in the order of adding.
+3. A search never returns entries that its mask excludes.
 """
 
 from __future__ import annotations
@@ -23,25 +22,25 @@ from holdfast.index.vector.options import Method
 
 Floats = NDArray[np.float32]
 
-_LONGEST = 1e18  # squares of longer vectors are too large for 32 bits
+_LONGEST = 1e18  # squares of longer vectors overflow 32 bits
 _WIDEST = 6e4  # of an element of 16 bits
-_FAR = 1.1  # times as far from its centre as any vector of the sample, beyond which groups of elements mean nothing
-_LEAST_EFFORT = 128  # vectors that a search in a graph keeps at hand
+_FAR = 1.1  # times the largest distance to a centre in the sample, beyond which ivf_pq codes are useless
+_LEAST_EFFORT = 128  # efSearch of a graph, at least
 
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What the segments of one generation share; flat ones share only the length of vectors."""
+    """The parameters that segments of one generation share; flat segments share only the length of vectors."""
 
     method: Method
     metric: Metric
     length: int  # elements of a vector
     lists: int = 0
-    probes: int = 0  # lists that a search visits unless told otherwise
+    probes: int = 0  # lists that a search visits by default
     spread: float = 0.0  # mean distance of vectors to the centres of their lists
     farthest: float = 0.0  # the greatest such distance
-    reach: float = 0.0  # the length that every vector is made, for the inner product
-    width: int = 0  # elements of a vector as the quantizer has it
+    reach: float = 0.0  # the length that every vector is extended to, for the inner product
+    width: int = 0  # elements of a vector in the quantizer
 
     def json(self) -> dict[str, Any]:
         """As plain values."""
@@ -53,29 +52,29 @@ class Trained:
 
 
 def prepared(vectors: Matrix, trained: Trained) -> tuple[Floats, NDArray[np.bool_]]:
-    """Vectors as the quantizer has them, and which of them can be had so."""
+    """Vectors in the form of the quantizer, and which of them fit."""
     wide = np.asarray(vectors, np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         lengths = np.sqrt(np.square(wide).sum(axis=1))
         match trained.metric:
             case Metric.L2:
-                fits, made = lengths < _LONGEST, wide
+                fits, mapped = lengths < _LONGEST, wide
             case Metric.COSINE:
-                fits, made = np.ones(len(wide), bool), directions(wide)
+                fits, mapped = np.ones(len(wide), bool), directions(wide)
             case Metric.DOT:
                 fits = lengths <= trained.reach
                 rest = np.sqrt(np.maximum(trained.reach**2 - np.square(lengths), 0.0))
-                made = np.concatenate([wide, rest[:, None]], axis=1)
-        narrow = np.zeros((len(made), trained.width), np.float32)
-        narrow[:, : made.shape[1]] = made
+                mapped = np.concatenate([wide, rest[:, None]], axis=1)
+        narrow = np.zeros((len(mapped), trained.width), np.float32)
+        narrow[:, : mapped.shape[1]] = mapped
     return narrow, fits
 
 
 def prepared_queries(queries: NDArray[np.float64], trained: Trained) -> Floats | None:
-    """Queries as the quantizer is asked them; None where it cannot be."""
+    """Queries in the form of the quantizer; None if they are too long."""
     narrow = np.zeros((len(queries), trained.width), np.float32)
     if trained.metric is not Metric.L2:
-        narrow[:, : trained.length] = directions(queries)  # how long a query is does not change who is near
+        narrow[:, : trained.length] = directions(queries)  # the length of a query does not change the order
         if trained.metric is Metric.DOT:
             narrow[:, : trained.length] *= np.float32(trained.reach)
         return narrow
@@ -98,21 +97,21 @@ class Coder:
         return int(self._index.ntotal)
 
     def add(self, narrow: Floats) -> tuple[NDArray[np.bool_], float]:
-        """Add those vectors that fit; gives which, and the sum of distances of all to their centres."""
+        """Add the vectors that fit; returns which, and the sum of all distances to their centres."""
         if not self.trained.method.has_lists:
             self._index.add(narrow)
             return np.ones(len(narrow), bool), 0.0
         squares, lists = self._index.quantizer.search(narrow, 1)
         away = np.sqrt(np.maximum(squares[:, 0], 0.0))
         fits = self._fits(narrow, lists[:, 0], away)
-        mine, at = np.ascontiguousarray(narrow[fits]), np.ascontiguousarray(lists[fits, 0])
-        numbers = np.arange(len(self), len(self) + len(mine))
+        fitting, at = np.ascontiguousarray(narrow[fits]), np.ascontiguousarray(lists[fits, 0])
+        numbers = np.arange(len(self), len(self) + len(fitting))
         pointer = self._faiss.swig_ptr
-        self._index.add_core(len(mine), pointer(mine), pointer(numbers), pointer(at))
+        self._index.add_core(len(fitting), pointer(fitting), pointer(numbers), pointer(at))
         return fits, float(away.sum(dtype=np.float64))
 
     def search(self, queries: Floats, k: int, probes: int, allowed: NDArray[np.bool_] | None) -> tuple[Numbers, Floats]:
-        """The numbers of up to k entries for each query, and how far they look, the nearest first; -1: no more."""
+        """The numbers and approximate distances of up to k entries per query, nearest first; -1: no more."""
         k = min(k, max(len(self), 1))
         bits = None if allowed is None else np.packbits(allowed, bitorder="little")
         chosen = None if bits is None else self._faiss.IDSelectorBitmap(bits)
@@ -124,7 +123,7 @@ class Coder:
         return numbers, away
 
     def stored(self) -> bytes:
-        """The entries as bytes; the quantizer itself is not among them, unless it is a graph."""
+        """The entries as bytes, without the quantizer unless it is a graph."""
         if not self.trained.method.has_lists:
             whole: bytes = self._faiss.serialize_index(self._index).tobytes()
             return whole
@@ -134,7 +133,7 @@ class Coder:
         return lists
 
     def load(self, stored: bytes) -> None:
-        """Have the entries that were stored, and no others."""
+        """Replace the entries by stored ones."""
         data = np.frombuffer(stored, np.uint8)
         if not self.trained.method.has_lists:
             self._index = self._faiss.deserialize_index(data)
@@ -147,7 +146,7 @@ class Coder:
         self._index.ntotal = lists.compute_ntotal()
 
     def adopt(self, other: Coder, kept: NDArray[np.bool_]) -> None:
-        """Add those entries of another coder of this generation that are kept, in their order."""
+        """Add some entries of another coder of this generation, in their order."""
         if not self.trained.method.has_lists:
             vectors = other._index.reconstruct_n(0, len(other))
             self._index.add(np.ascontiguousarray(vectors[kept]))
@@ -166,7 +165,7 @@ class Coder:
         self._index.ntotal += int(kept.sum())
 
     def codes(self) -> tuple[Numbers, NDArray[Any]]:
-        """Of each entry the list it is in and what is kept of it there."""
+        """The list and the code of each entry."""
         if not self.trained.method.has_lists:
             return np.zeros(len(self), np.int64), self._index.reconstruct_n(0, len(self))
         lists = self._index.invlists
@@ -194,7 +193,7 @@ class Coder:
         return inside
 
     def _bounds(self) -> tuple[Any, Any]:
-        """Between what the elements of a vector less its centre must lie."""
+        """The range of the elements of a vector minus its centre."""
         if self.trained.method is not Method.IVF_SQ8:
             return -_WIDEST, _WIDEST
         low, span = self._faiss.vector_to_array(self._index.sq.trained).reshape(2, -1)

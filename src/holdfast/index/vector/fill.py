@@ -1,14 +1,14 @@
-"""A vector segment in the making: rows come in, files come out.
+"""Builds a vector segment: takes rows, and gives the bytes of the segment's files.
 
 Runs in this process and inside Spark tasks, where it is pickled by value: it imports only Arrow, numpy, faiss and
 modules that do likewise.
 
-    lists.faiss      vectors as the trained quantizer of the generation has them (hnsw: its graph)
-    flat.npy         vectors that the quantizer would distort, as they are; of method flat, all
-    entries.parquet  row id and row commit version of each: first those in lists, then the flat ones
+    lists.faiss      vectors encoded by the quantizer of the generation (hnsw: its graph)
+    flat.npy         vectors that do not fit the quantizer, unencoded; for method flat, all vectors
+    entries.parquet  row id and row commit version of each entry: first those in lists, then the flat ones
 
-1. Every row with a vector has one entry, in one of the two files: none is lost by how it is kept.
-2. Vectors of another length than the generation's are counted, and nothing is written by whoever refuses them.
+1. Every row with a vector has one entry, in one of the two files.
+2. Vectors of another length than the generation's are counted; the caller refuses them and writes nothing.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from holdfast.index.vector.metric import Matrix, Numbers
 
 LISTS, FLAT, ENTRIES = "lists.faiss", "flat.npy", "entries.parquet"
 ROW_ID, VERSION = "row_id", "row_commit_version"
-SEGMENT_ROWS = 1 << 24  # beyond which another segment is begun
+SEGMENT_ROWS = 1 << 24  # beyond which another segment begins
 
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A complete segment, and what is worth knowing of it."""
+    """A complete segment, as bytes, with its figures."""
 
     files: Mapping[str, bytes]
     entries: int
     low_id: int
     high_id: int
-    flat: int  # entries that are kept as they are
+    flat: int  # entries that are not encoded
     away: float  # mean distance to the centre of the list
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenSegment:
-    """A segment whose files are on storage, each with its size and checksum; only its `meta.json` is not."""
+    """A segment whose files are written, each with size and checksum; only its `meta.json` is not."""
 
     directory: str
     files: Mapping[str, tuple[int, int]]
@@ -59,8 +59,8 @@ class WrittenSegment:
 
 
 @dataclass
-class _Kind:
-    """Entries of one kind."""
+class _EntryList:
+    """Ids and versions of encoded or flat entries."""
 
     ids: list[Numbers] = field(default_factory=list)
     versions: list[Numbers] = field(default_factory=list)
@@ -73,13 +73,13 @@ class _Kind:
 
 
 class Filler:
-    """Gathers the rows of one segment."""
+    """Collects the rows of one segment."""
 
     def __init__(self, trained: Trained, quantizer: bytes) -> None:
         self.trained = trained
         self.odd = 0  # rows with vectors of another length
         self.coder = Coder(trained, quantizer) if quantizer else None
-        self._coded, self._kept = _Kind(), _Kind()
+        self._coded, self._kept = _EntryList(), _EntryList()
         self._vectors: list[Matrix] = []
         self._away, self._measured = 0.0, 0
 
@@ -88,10 +88,10 @@ class Filler:
 
     def add(self, column: pa.Array | pa.ChunkedArray, ids: pa.ChunkedArray, versions: pa.ChunkedArray) -> None:
         """Add rows: their vectors, ids and commit versions."""
-        found = vectors_of(column, self.trained.length)
-        self.odd += found.odd
-        if len(found.rows):
-            self.add_vectors(found.matrix, ids.to_numpy()[found.rows], versions.to_numpy()[found.rows])
+        parsed = vectors_of(column, self.trained.length)
+        self.odd += parsed.odd
+        if len(parsed.rows):
+            self.add_vectors(parsed.matrix, ids.to_numpy()[parsed.rows], versions.to_numpy()[parsed.rows])
 
     def add_vectors(self, vectors: Matrix, ids: Numbers, versions: Numbers) -> None:
         """Add rows that have vectors."""
@@ -108,13 +108,13 @@ class Filler:
         self.keep(vectors[~fits], ids[~fits], versions[~fits])
 
     def keep(self, vectors: Matrix, ids: Numbers, versions: Numbers) -> None:
-        """Add rows whose vectors are kept as they are."""
+        """Add rows whose vectors are not encoded."""
         if len(ids):
             self._vectors.append(vectors)
             self._kept.add(ids, versions)
 
     def adopt(self, other: Coder, ids: Numbers, versions: Numbers, kept: NDArray[np.bool_], away: float) -> None:
-        """Add entries of a segment of the same generation, as they are coded there."""
+        """Add encoded entries of another segment of the generation."""
         assert self.coder is not None, "a segment with lists is of a generation with lists"
         self.coder.adopt(other, kept)
         self._coded.add(ids[kept], versions[kept])
@@ -122,7 +122,7 @@ class Filler:
         self._measured += int(kept.sum())
 
     def finish(self) -> Filled | None:
-        """The segment; None where no row had a vector."""
+        """The segment; None if no row had a vector."""
         if not len(self):
             return None
         ids = np.concatenate([*self._coded.ids, *self._kept.ids])
@@ -139,7 +139,7 @@ class Filler:
 
 
 def summed(directory: str, filled: Filled) -> dict[str, Any]:
-    """What is told of a segment once its files are written: the fields of Written."""
+    """The fields of WrittenSegment, as plain values that can be sent from a task."""
     return {
         "directory": directory,
         "files": {name: (len(data), zlib.crc32(data)) for name, data in filled.files.items()},

@@ -1,11 +1,11 @@
-"""The vector kind of index: trained on a sample, filled in segments, searched approximately and answered exactly.
+"""The vector index kind: trains a quantizer on a sample, and builds segments of encoded vectors.
 
     rows  ->  a sample  ->  a trained quantizer, shared by all segments of a generation  ->  segments of entries
 
-1. Rows that come later are added to the generation that is there; nothing is trained again unless all is made anew.
-2. A generation is outgrown where a good part of the vectors lies elsewhere than those it was trained on, or where it
-   was begun with few rows and has many: then refreshing makes all of it anew.
-3. What is small is built in this process; what is not, by Spark where there is a session.
+1. Later rows are added to the current generation; only a rebuild trains again.
+2. A generation is outgrown if many later vectors lie far from those it was trained on, or if it began with few rows and
+   has many now. Then a refresh rebuilds the index.
+3. Small indexes are built in this process, large ones by Spark if there is a session.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from holdfast.index.vector.verify import contradicting, lacking
 from holdfast.model.snapshot import Snapshot
 from holdfast.schema.types import Field
 
-LOCAL_ROWS = 1 << 18  # up to here this process builds a segment quicker than Spark starts a job
-DRIFT = 1.2  # times as far from their centres as those trained on
-DRIFTED_SHARE = 0.1  # of entries that came after training, from which on drift counts
+LOCAL_ROWS = 1 << 18  # up to here this process builds a segment faster than Spark starts a job
+DRIFT = 1.2  # times the mean distance to centres in training
+DRIFTED_SHARE = 0.1  # of entries added after training, from which on drift counts
 _SAMPLE = 10_000
 
 
 @dataclass(frozen=True)
 class VectorKind:
-    """Entries that are found by nearness."""
+    """The kind for nearest-neighbour search."""
 
     local_rows: int = LOCAL_ROWS
 
@@ -66,14 +66,16 @@ class VectorKind:
         counts = [part.files.num_records for part in parts]
         rows = sum(pc.sum(count).as_py() or 0 for count in counts)
         unknown = any(count.null_count for count in counts)
-        by_spark = site.session is not None and (rows > self.local_rows or unknown)
+        session = site.session if rows > self.local_rows or unknown else None
+        source: LocalVectorRows | SparkVectorRows = LocalVectorRows(site.snapshot, column, parts)
+        if session is not None:
+            source = SparkVectorRows(session, site.snapshot, column, parts)
         if before:
             trained, shared = trained_of(before[-1]), _shared(before[-1])
-            quantizer = quantizer_of(site.snapshot.location, before[-1]) if shared and not by_spark else b""
+            quantizer = quantizer_of(site.snapshot.location, before[-1]) if shared and session is None else b""
         else:
             options = VectorOptions.kept(definition.params)
             seed = site.env.rng.getrandbits(32)
-            source = self._rows(site, column, parts, by_spark=by_spark)
             sample = source.sample(1, rows, seed)
             count = sample_rows(options, rows, sample.matrix.shape[1]) if len(sample.matrix) else 1
             sample = source.sample(count, rows, seed) if count > 1 else sample
@@ -85,12 +87,11 @@ class VectorKind:
             shared = self._put_quantizer(site, definition, quantizer)
         directory = f"{DIRECTORY}/{definition.name}"
         with SegmentWriting(site.snapshot.location) as writing:
-            if by_spark:
+            if isinstance(source, SparkVectorRows):
                 key = None if shared is None else f"{shared['directory']}/{QUANTIZER}"
-                written, odd = SparkVectorRows(site.session, site.snapshot, column, parts).fill(trained, key, directory)
+                written, odd = source.fill(trained, key, directory)
             else:
-                rows_here = LocalVectorRows(site.snapshot, column, parts)
-                written, odd = rows_here.fill(trained, quantizer, directory, site.env.new_uuid, writing)
+                written, odd = source.fill(trained, quantizer, directory, site.env.new_uuid, writing)
             if odd:
                 raise odd_lengths(column.name, odd, trained.length)
             late = bool(before)
@@ -99,7 +100,7 @@ class VectorKind:
     def merge(
         self, site: Site, definition: IndexDefinition, segments: Sequence[SegmentRef], reader: PinnedReader
     ) -> SegmentRef | None:
-        """One segment in the place of several, without entries that are dead."""
+        """One segment that replaces several, without dead entries."""
         trained, shared = trained_of(segments[0]), _shared(segments[0])
         filler = Filler(trained, quantizer_of(site.snapshot.location, segments[0]))
         for ref in segments:
@@ -123,7 +124,7 @@ class VectorKind:
             )
 
     def outgrown(self, index: Index) -> str | None:
-        """Why all should be made anew rather than added to; None where it should not."""
+        """Why a refresh should rebuild the index; None if it should not."""
         if not index.segments:
             return None
         trained = trained_of(index.segments[-1])
@@ -142,45 +143,38 @@ class VectorKind:
         return None
 
     def stats(self, index: Index, reader: PinnedReader, *, sample: int | None) -> Mapping[str, Any]:
-        """How vectors are kept, and the share of entries that are dead, from a sample of each segment."""
+        """How vectors are stored, and the share of dead entries from a sample of each segment."""
         if not index.segments:
             return {"dead_share": 0.0, "method": None}
-        dead = seen = 0
+        dead = sampled = 0
         for ref in index.segments:
             segment = opened(reader, ref)
             chosen = np.arange(0, len(segment), max(1, len(segment) // (sample or _SAMPLE)))
             dead += int((~segment.locate(chosen, reader)[1]).sum())
-            seen += len(chosen)
+            sampled += len(chosen)
         trained = trained_of(index.segments[-1])
-        told = {"method": trained.method.value, "metric": trained.metric.value, "length": trained.length}
+        stats = {"method": trained.method.value, "metric": trained.metric.value, "length": trained.length}
         if trained.method.has_lists:
-            told |= {"lists": trained.lists, "probes": trained.probes}
+            stats |= {"lists": trained.lists, "probes": trained.probes}
         flat = sum(int(ref.extra.get("flat", 0)) for ref in index.segments)
         if (shared := _shared(index.segments[-1])) is not None:
-            told["quantizer_bytes"] = shared["bytes"]
-        return told | {"flat": flat, "dead_share": dead / seen, "outgrown": self.outgrown(index)}
+            stats["quantizer_bytes"] = shared["bytes"]
+        return stats | {"flat": flat, "dead_share": dead / sampled, "outgrown": self.outgrown(index)}
 
     def verify(
         self, site: Site, index: Index, reader: PinnedReader, tail: Tail, *, sample: int | None
     ) -> Sequence[str]:
-        """Checksums of every file, entries against their rows, and rows against the entries they must have."""
+        """Checks checksums, entries against their rows, and rows against their entries."""
         (column,) = _columns(index.definition, site.snapshot)
         wrong = list(contradicting(index, reader, column, sample))
         return wrong or list(lacking(index, site, tail, column, sample))
-
-    def _rows(
-        self, site: Site, column: Field, parts: Sequence[TailPart], *, by_spark: bool
-    ) -> LocalVectorRows | SparkVectorRows:
-        if by_spark:
-            return SparkVectorRows(site.session, site.snapshot, column, parts)
-        return LocalVectorRows(site.snapshot, column, parts)
 
     def _put_quantizer(self, site: Site, definition: IndexDefinition, quantizer: bytes) -> dict[str, Any] | None:
         if not quantizer:
             return None
         directory = directory_of(definition.name, str(site.env.new_uuid()))
-        told = put_file(site.snapshot.location, directory, QUANTIZER, quantizer)
-        return {"directory": directory, "bytes": told.bytes, "crc": told.crc}
+        sums = put_file(site.snapshot.location, directory, QUANTIZER, quantizer)
+        return {"directory": directory, "bytes": sums.bytes, "crc": sums.crc}
 
     def _completed(
         self,
@@ -192,7 +186,7 @@ class VectorKind:
         *,
         late: bool,
     ) -> SegmentRef:
-        """Write the meta of a segment, and refer to it."""
+        """Write the `meta.json` of a segment."""
         extra = {"trained": trained.json(), "flat": written.flat, "away": written.away, "late": late}
         if shared is not None:
             extra |= {"quantizer": dict(shared), "directories": [shared["directory"]]}

@@ -1,12 +1,9 @@
-"""faiss, where it is installed: the one place that asks for it.
-
-It comes with the extra `holdfast[vector]`, so nothing loads it before an index that needs it is trained or searched.
-"""
+"""Loads faiss, which the extra `holdfast[vector]` installs, when an index that needs it is trained or searched."""
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from types import ModuleType
 
 from holdfast.errors import Invalid
 
@@ -18,8 +15,8 @@ class NoLibrary(Invalid):
     """The extra is not installed."""
 
 
-def library() -> Any:
-    """The module, or a sentence that says how to get it."""
+def library() -> ModuleType:
+    """The faiss module; raises with the install command if it is missing."""
     try:
         return import_module(PACKAGE)
     except ImportError as error:

@@ -1,14 +1,13 @@
-"""Distances between vectors, exactly, and the nearest of many.
+"""Computes exact distances between vectors, and the nearest rows.
 
     l2      the Euclidean distance
     cosine  one minus the cosine of the angle; a vector of zeros has no angle and lies at one
     dot     the negative of the inner product, so that the smallest is the best here too
 
-1. A distance is computed in 64-bit numbers from the stored ones and depends on nothing but the two vectors: not on how
-   many others there are, nor on where it is computed.
-2. `nearest_rows` is exact: a product in the stored precision rules rows out, by more than its rounding can be wrong,
-   and every row that is left is computed anew.
-3. Of rows at one distance those with the lowest ids come first.
+1. A distance is computed in 64-bit numbers and depends only on the two vectors.
+2. `nearest_rows` is exact: products in the stored precision exclude rows with a margin above their rounding error, and
+   the distances of all other rows are computed again in 64 bits.
+3. Rows at the same distance are ordered by id.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ Matrix: TypeAlias = NDArray[np.floating[Any]]  # a vector per row
 Numbers: TypeAlias = NDArray[np.int64]
 Distances: TypeAlias = NDArray[np.float64]
 
-_AT_ONCE = 1 << 22  # products that are held at a time
-_SLACK = 16  # roundings beside those of the sum itself
+_AT_ONCE = 1 << 22  # products in memory at a time
+_SLACK = 16  # rounding errors in addition to those of the sum
 
 
 class Metric(Enum):
-    """What near means."""
+    """A distance between vectors."""
 
     L2 = "l2"
     COSINE = "cosine"
@@ -54,7 +53,7 @@ class Near:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Points:
-    """Vectors of rows, by row id, and how long they are."""
+    """Vectors of rows, with row ids and lengths."""
 
     vectors: Matrix
     ids: Numbers
@@ -66,7 +65,7 @@ class Points:
         object.__setattr__(self, "norms", norms)
 
     def among(self, ascending: Numbers | None) -> Points:
-        """Those of rows with one of these ids; None: all."""
+        """The points of rows with one of these ids; None: all."""
         if ascending is None:
             return self
         if not len(ascending):
@@ -77,31 +76,31 @@ class Points:
 
 
 def distances(vectors: Matrix, query: NDArray[np.float64], metric: Metric) -> Distances:
-    """The distance of each vector to one."""
+    """The distance of each vector to the query."""
     wide = vectors.astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         match metric:
             case Metric.L2:
-                found = np.sqrt(np.square(wide - query).sum(axis=1))
+                measured = np.sqrt(np.square(wide - query).sum(axis=1))
             case Metric.COSINE:
-                found = 1.0 - (directions(wide) * directions(query[None, :])).sum(axis=1)
+                measured = 1.0 - (directions(wide) * directions(query[None, :])).sum(axis=1)
             case Metric.DOT:
-                found = -(wide * query).sum(axis=1)
-    return np.where(np.isnan(found), np.inf, found)  # of infinities of both signs in one sum
+                measured = -(wide * query).sum(axis=1)
+    return np.where(np.isnan(measured), np.inf, measured)  # a sum of infinities of both signs
 
 
 def nearest_rows(points: Points, queries: NDArray[np.float64], k: int, metric: Metric) -> list[Near]:
     """The k nearest rows of each query."""
-    found = [Near.none()] * len(queries)
+    best = [Near.none()] * len(queries)
     step = max(1, _AT_ONCE // max(1, len(queries)))
     for start in range(0, len(points.ids), step):
         for at, near in enumerate(_step(points, slice(start, start + step), queries, k, metric)):
-            found[at] = nearer(found[at], near, k)
-    return found
+            best[at] = nearer(best[at], near, k)
+    return best
 
 
 def nearer(one: Near, other: Near, k: int) -> Near:
-    """The k nearest of two answers; a row that is in both counts once."""
+    """The k nearest rows of two results; a row in both counts once."""
     if not len(one) or not len(other):
         return Near((one.ids if len(one) else other.ids)[:k], (one.distances if len(one) else other.distances)[:k])
     ids, first = np.unique(np.concatenate([one.ids, other.ids]), return_index=True)
@@ -121,7 +120,7 @@ def _step(points: Points, some: slice, queries: NDArray[np.float64], k: int, met
 def _possible(
     norms: Distances, products: Distances, query: NDArray[np.float64], k: int, metric: Metric, vectors: Matrix
 ) -> Numbers:
-    """Rows that may be among the k nearest, going by rounded products."""
+    """Rows that may be among the k nearest, by rounded products."""
     if len(norms) <= k:
         return np.arange(len(norms))
     kind = np.finfo(vectors.dtype)
@@ -129,7 +128,7 @@ def _possible(
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         norm = np.sqrt(np.square(query).sum())
         both = norms * norm
-        lost = vectors.shape[1] * float(kind.tiny) * (1.0 + norms + norm)  # what was too small to be held at all
+        lost = vectors.shape[1] * float(kind.tiny) * (1.0 + norms + norm)  # values below the smallest number
         match metric:
             case Metric.L2:
                 about, off = np.square(norms) + norm * norm - 2 * products, share * np.square(norms + norm) + 2 * lost
@@ -149,7 +148,7 @@ def _sorted(ids: Numbers, distances: Distances, k: int) -> Near:
 
 
 def directions(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Vectors of length one; one of zeros stays as it is. Scaled first, so that no square is out of range."""
+    """Vectors scaled to length one, except zero vectors; scaled in two steps, so that no square overflows."""
     largest = np.abs(vectors).max(axis=1, keepdims=True, initial=0.0)
     scaled = vectors / np.where(largest > 0, largest, 1.0)
     lengths = np.sqrt(np.square(scaled).sum(axis=1, keepdims=True))

@@ -1,15 +1,14 @@
-"""The nearest rows of a snapshot, through a vector index and beside it.
+"""Finds the nearest rows of a snapshot to query vectors, through a vector index and its tail.
 
-    entries that look near  ->  valid ones, located  ->  their vectors fetched, distances exact  \\
-    flat entries            ->  valid ones, distances exact                                       >  the k nearest
-    rows of the tail        ->  looked at themselves                                             /
+    encoded entries that look near  ->  valid ones, located  ->  vectors fetched, exact distances  \\
+    flat entries                    ->  valid ones, exact distances                                 >  the k nearest
+    rows of the tail                ->  read, exact distances                                      /
 
-1. Distances are exact, whatever led to a row; rows of the tail and flat entries are all looked at. Only entries of
-   lists or of a graph may be missed.
-2. An entry counts iff the row with its id is live in the snapshot and has its commit version.
-3. There are fewer than k rows only where the table has no more: where too few valid entries were found, dead ones are
-   left out and all lists are visited.
-4. Without an index that can be used every row is looked at, and it is told why.
+1. Distances are exact. Rows of the tail and flat entries are all compared; only encoded entries may be missed.
+2. An entry is valid if the row with its id is live in the snapshot and has its row commit version.
+3. There are fewer than k rows only if the table has no more: if too few valid entries are found, the search excludes
+   dead entries and visits all lists.
+4. Without a usable index every row is compared, and the reason is given.
 """
 
 from __future__ import annotations
@@ -43,17 +42,17 @@ from holdfast.schema.types import Field
 from holdfast.storage.arrays import strings
 from holdfast.storage.base import NotFound
 
-REFINE = 5  # candidates for each row that is asked for, and
+REFINE = 5  # candidates per requested row, and
 FEWEST = 50  # at least
-FEW_SHOWN = 10_000  # rows of a tail that are fetched one by one
-FEW_ALLOWED = 2_000  # rows that a condition leaves, up to which they are simply fetched
+FEW_SHOWN = 10_000  # rows of a tail that are fetched by position
+FEW_ALLOWED = 2_000  # rows that satisfy a condition, up to which all are fetched
 
 _TAILS = "vector tails"
 _TAIL_BYTES = 128 << 20
 
 
 class VectorRows(Protocol):
-    """Rows with vectors that can be looked at one by one."""
+    """Rows with vectors that can be compared one by one."""
 
     def nearest(
         self, queries: NDArray[np.float64], k: int, metric: Metric, allowed: Numbers | None
@@ -65,7 +64,7 @@ RowsOf: TypeAlias = Callable[[Field, Sequence[TailPart]], VectorRows]
 
 @dataclass(frozen=True)
 class NearestRequest:
-    """What is asked for: the k nearest of each query, in a column."""
+    """A request for the k nearest rows of each query, in a column."""
 
     column: Field
     queries: NDArray[np.float64]
@@ -82,7 +81,7 @@ class NearestRequest:
 
 @dataclass(frozen=True)
 class Route:
-    """How an answer is found: by an index and its tail, or by looking at every row; and why not by others."""
+    """The way to an answer: an index and its tail, or every row; and why other indexes are not used."""
 
     metric: Metric
     index: Index | None = None
@@ -92,33 +91,39 @@ class Route:
 
 
 def route(indexes: Indexes, ask: NearestRequest) -> Route:
-    """The vector index on a column that leaves the fewest rows to look at."""
+    """The vector index on a column that leaves the fewest rows to read."""
     why: dict[str, str] = {}
-    found: list[Route] = []
+    routes: list[Route] = []
     for name, index in indexes.registered.indexes.items():
         definition = index.definition
         if definition.kind != VECTOR or definition.columns[0].name != ask.column.physical_name:
             continue
-        one = _route(indexes, index, ask)
-        if isinstance(one, Route):
-            found.append(one)
+        candidate = _route(indexes, index, ask)
+        if isinstance(candidate, Route):
+            routes.append(candidate)
         else:
-            why[name] = one
+            why[name] = candidate
     why |= indexes.registered.troubles
-    if not found:
+    if not routes:
         return Route(ask.metric or Metric.L2, why=why)
-    best = min(found, key=lambda one: (one.tail.most_rows, one.index.name if one.index else ""))
-    others = {one.index.name: "another index leaves less to look at" for one in found if one.index and one is not best}
+    best = min(
+        routes, key=lambda candidate: (candidate.tail.most_rows, candidate.index.name if candidate.index else "")
+    )
+    others = {
+        candidate.index.name: "another index leaves less to look at"
+        for candidate in routes
+        if candidate.index and candidate is not best
+    }
     return Route(best.metric, best.index, best.segments, best.tail, why | others)
 
 
 def nearest(indexes: Indexes, ask: NearestRequest, way: Route, allowed: Numbers | None, rows_of: RowsOf) -> list[Near]:
-    """The nearest rows of each query; with `allowed`, ids ascending, only of these."""
+    """The nearest rows of each query; only rows in `allowed` (ascending ids) if given."""
     reader = indexes.reader
     if allowed is not None and len(allowed) <= max(FEW_ALLOWED, 4 * ask.effort):
         return _fetched(reader, ask, way.metric, allowed)
     if way.index is None:
-        return _looked(rows_of(ask.column, whole_of(reader.snapshot, indexes.load_hidden)), ask, way, allowed)
+        return _compared(rows_of(ask.column, whole_of(reader.snapshot, indexes.load_hidden)), ask, way, allowed)
     best = _near_tail(indexes, ask, way, allowed, rows_of)
     for more in _near_entries(reader, ask, way, allowed):
         best = [nearer(one, other, ask.k) for one, other in zip(best, more, strict=True)]
@@ -126,7 +131,7 @@ def nearest(indexes: Indexes, ask: NearestRequest, way: Route, allowed: Numbers 
 
 
 def _route(indexes: Indexes, index: Index, ask: NearestRequest) -> Route | str:
-    """How an index answers, or why it does not."""
+    """The route through an index, or why it cannot be used."""
     if reason := indexes.unusable(index):
         return reason
     metric = VectorOptions.kept(index.definition.params).metric
@@ -150,15 +155,15 @@ def _route(indexes: Indexes, index: Index, ask: NearestRequest) -> Route | str:
     return Route(metric, index, segments, tail)
 
 
-def _looked(rows: VectorRows, ask: NearestRequest, way: Route, allowed: Numbers | None) -> list[Near]:
-    found, odd = rows.nearest(ask.queries, ask.k, way.metric, allowed)
+def _compared(rows: VectorRows, ask: NearestRequest, way: Route, allowed: Numbers | None) -> list[Near]:
+    near, odd = rows.nearest(ask.queries, ask.k, way.metric, allowed)
     if odd:
         raise odd_lengths(ask.column.name, odd, ask.queries.shape[1])
-    return found
+    return near
 
 
 def _fetched(reader: PinnedReader, ask: NearestRequest, metric: Metric, allowed: Numbers) -> list[Near]:
-    """The nearest of few rows: fetched and looked at."""
+    """The nearest of few rows, which are all fetched."""
     located = reader.locate(allowed)
     ids = allowed[located.live]
     if not len(ids):
@@ -173,27 +178,27 @@ def _fetched(reader: PinnedReader, ask: NearestRequest, metric: Metric, allowed:
 def _near_tail(
     indexes: Indexes, ask: NearestRequest, way: Route, allowed: Numbers | None, rows_of: RowsOf
 ) -> list[Near]:
-    """The nearest of the rows that the index does not answer for; a small tail is read here, once, and kept."""
+    """The nearest rows of the tail; a small tail is read once and cached."""
     if not len(way.tail):
         return [Near.none()] * len(ask.queries)
     reader, width = indexes.reader, ask.queries.shape[1]
     if 8 * width * way.tail.most_rows > _TAIL_BYTES:
         parts = parts_of(reader.snapshot, way.tail, indexes.load_hidden)
-        return _looked(rows_of(ask.column, parts), ask, way, allowed)
+        return _compared(rows_of(ask.column, parts), ask, way, allowed)
     assert way.index is not None, "what has a tail has an index"
-    kept: dict[str, tuple[Snapshot, int, tuple[Points, int]]] = reader.memory.setdefault(_TAILS, {})
-    name = f"{way.index.uuid} {way.index.generation}"
-    if name not in kept or kept[name][0] is not reader.snapshot or kept[name][1] != width:
-        kept.clear()
-        kept[name] = reader.snapshot, width, _read_tail(indexes, ask.column, way.tail, width)
-    points, odd = kept[name][2]
+    cache: dict[str, tuple[Snapshot, int, tuple[Points, int]]] = reader.memory.setdefault(_TAILS, {})
+    cache_key = f"{way.index.uuid} {way.index.generation}"
+    if cache_key not in cache or cache[cache_key][0] is not reader.snapshot or cache[cache_key][1] != width:
+        cache.clear()
+        cache[cache_key] = reader.snapshot, width, _read_tail(indexes, ask.column, way.tail, width)
+    points, odd = cache[cache_key][2]
     if odd:
         raise odd_lengths(ask.column.name, odd, width)
     return nearest_rows(points.among(allowed), ask.queries, ask.k, way.metric)
 
 
 def _read_tail(indexes: Indexes, column: Field, tail: Tail, width: int) -> tuple[Points, int]:
-    """The vectors of a tail, and how many have another length: few rows of files are fetched, else files are read."""
+    """The vectors of a tail, and how many have another length; few rows are fetched by position."""
     reader = indexes.reader
     single = sum(map(len, tail.shown.values())) <= FEW_SHOWN
     rest = replace(tail, again=FileTable(), shown={}) if single else tail
@@ -213,21 +218,21 @@ def _read_tail(indexes: Indexes, column: Field, tail: Tail, width: int) -> tuple
 
 
 def _near_entries(reader: PinnedReader, ask: NearestRequest, way: Route, allowed: Numbers | None) -> list[list[Near]]:
-    """The nearest flat entries of each segment, and the nearest of all that are coded."""
-    found: list[list[Near]] = []
+    """The nearest flat entries of each segment, and the nearest of all encoded entries."""
+    near: list[list[Near]] = []
     for segment in way.segments:
         if len(segment.flat):
             points = segment.live_flat(reader).among(allowed)
-            found.append(nearest_rows(points, ask.queries, ask.k, way.metric))
+            near.append(nearest_rows(points, ask.queries, ask.k, way.metric))
     coded = [segment for segment in way.segments if segment.coder is not None]
     if coded:
-        found.append(_reranked(reader, ask, way.metric, _found(coded, reader, ask, allowed)))
-    return found
+        near.append(_reranked(reader, ask, way.metric, _search(coded, reader, ask, allowed)))
+    return near
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Hits:
-    """Valid entries: the query they were found for, how far they look, and where their rows are."""
+    """Valid entries: the query, the approximate distance, and where the row is."""
 
     queries: Numbers
     away: Floats
@@ -238,12 +243,12 @@ class _Hits:
 
 @dataclass(slots=True, eq=False)
 class _Search:
-    """A search of the coded entries of one segment, which goes deeper until it has found enough."""
+    """A search of the encoded entries of one segment, repeated with more effort until it has found enough."""
 
     segment: OpenSegment
     queries: Floats
-    chosen: NDArray[np.bool_] | None  # of its entries, those about rows that are allowed
-    live: NDArray[np.bool_] | None  # those that are valid, where that is known
+    chosen: NDArray[np.bool_] | None  # the entries of allowed rows
+    live: NDArray[np.bool_] | None  # the valid entries, if known
     probes: int
     numbers: Numbers = field(default_factory=lambda: np.zeros((0, 0), np.int64))
     away: Floats = field(default_factory=lambda: np.zeros((0, 0), np.float32))
@@ -257,7 +262,7 @@ class _Search:
         probes = trained.probes if ask.probes is None else ask.probes
         if chosen is not None and ask.probes is None:
             share = max(int(chosen.sum()), 1) / coded
-            probes = ceil(probes / sqrt(share))  # the nearest that are allowed lie farther away
+            probes = ceil(probes / sqrt(share))  # the nearest allowed rows are farther away
         live = segment.known_live(reader)
         search = cls(segment, queries, chosen, None if live is None else live[:coded], probes)
         if coded <= 4 * ask.effort:
@@ -266,7 +271,7 @@ class _Search:
 
     @property
     def all_lists(self) -> int:
-        return self.segment.trained.lists or self.segment.coded  # a graph has no lists, and keeps so many at hand
+        return self.segment.trained.lists or self.segment.coded  # for a graph: its efSearch
 
     @property
     def mask(self) -> NDArray[np.bool_] | None:
@@ -277,7 +282,7 @@ class _Search:
         self.numbers, self.away = self.segment.coder.search(self.queries, effort, self.probes, self.mask)
 
     def deepened(self, hits: _Hits, k: int, reader: PinnedReader) -> bool:
-        """Whether too little was found, and there is more to be had by another run."""
+        """Whether too few entries were found and another run may find more."""
         mask = self.mask
         possible = self.segment.coded if mask is None else int(mask.sum())
         if np.bincount(hits.queries, minlength=len(self.queries)).min() >= min(k, possible):
@@ -291,26 +296,26 @@ class _Search:
         return True
 
 
-def _found(
+def _search(
     segments: Sequence[OpenSegment], reader: PinnedReader, ask: NearestRequest, allowed: Numbers | None
 ) -> Sequence[_Hits]:
-    """Entries of segments that look near, and are valid."""
+    """The valid entries of segments that look near."""
     searches = [_Search.of(segment, reader, ask, allowed) for segment in segments]
-    found: list[_Hits] = []
+    complete: list[_Hits] = []
     while searches:
         for search in searches:
             search.run(ask.effort)
         hits = list(zip(searches, _valid(searches, reader), strict=True))
-        searches = [search for search, mine in hits if search.deepened(mine, ask.k, reader)]
-        found += [mine for search, mine in hits if search not in searches]
-    return found
+        searches = [search for search, own_hits in hits if search.deepened(own_hits, ask.k, reader)]
+        complete += [own_hits for search, own_hits in hits if search not in searches]
+    return complete
 
 
 def _valid(searches: Sequence[_Search], reader: PinnedReader) -> list[_Hits]:
-    """What searches found, without dead entries; all rows are located at once."""
+    """The hits of searches without dead entries; all rows are located at once."""
     which, at = zip(*(np.nonzero(search.numbers >= 0) for search in searches), strict=True)
     entries = [search.numbers[rows, ranks] for search, rows, ranks in zip(searches, which, at, strict=True)]
-    ids = [search.segment.ids[mine] for search, mine in zip(searches, entries, strict=True)]
+    ids = [search.segment.ids[numbers] for search, numbers in zip(searches, entries, strict=True)]
     located = reader.locate(np.concatenate(ids))
     hits: list[_Hits] = []
     first = 0
@@ -325,7 +330,7 @@ def _valid(searches: Sequence[_Search], reader: PinnedReader) -> list[_Hits]:
 
 
 def _reranked(reader: PinnedReader, ask: NearestRequest, metric: Metric, hits: Sequence[_Hits]) -> list[Near]:
-    """The nearest by their own vectors, of those that look nearest in all segments together."""
+    """The nearest rows by their own vectors, among the hits of all segments."""
     queries, away, ids, files, positions = (
         np.concatenate([getattr(one, name) for one in hits])
         for name in ("queries", "away", "ids", "files", "positions")
@@ -352,10 +357,10 @@ def _reranked(reader: PinnedReader, ask: NearestRequest, metric: Metric, hits: S
         )
     best = []
     for number, query in enumerate(ask.queries):
-        mine = np.unique(back[queries[chosen] == number])
-        exact = distances(vectors.matrix[at[mine]], query, metric)
-        near = np.lexsort((rows[mine], exact))[: ask.k]
-        best.append(Near(rows[mine][near], exact[near]))
+        own = np.unique(back[queries[chosen] == number])
+        exact = distances(vectors.matrix[at[own]], query, metric)
+        near = np.lexsort((rows[own], exact))[: ask.k]
+        best.append(Near(rows[own][near], exact[near]))
     return best
 
 

@@ -1,8 +1,8 @@
-"""A vector segment that is searched: its files read and checked once, and kept in memory.
+"""Reads a vector segment into memory, and checks which of its entries are valid in a snapshot.
 
-1. What contradicts the checksums of the segment is Damaged.
-2. An entry is valid in a snapshot iff the row with its id is live there and has its commit version. Whether it is, is
-   asked of entries that were found; of all entries only where so many turn out dead that too few are left.
+1. A segment that does not match its checksums is Damaged.
+2. An entry is valid if the row with its id is live in the snapshot and has its row commit version. A search checks the
+   entries it finds; it checks all entries only if so many are dead that too few are left.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MEMORY = "vector segments"
 
 
 def trained_of(ref: SegmentRef) -> Trained:
-    """What the segments of a generation share."""
+    """The parameters that segments of a generation share."""
     try:
         return Trained.from_json(ref.extra["trained"])
     except MALFORMED as error:
@@ -45,11 +45,11 @@ def trained_of(ref: SegmentRef) -> Trained:
 
 
 def quantizer_of(location: Location, ref: SegmentRef) -> bytes:
-    """The trained quantizer of a segment's generation; nothing where it needs none."""
-    told: Mapping[str, Any] | None = ref.extra.get("quantizer")
-    if told is None:
+    """The trained quantizer of a segment's generation; empty if it has none."""
+    stored: Mapping[str, Any] | None = ref.extra.get("quantizer")
+    if stored is None:
         return b""
-    return get_file(location, told["directory"], QUANTIZER, FileSum(told["bytes"], told["crc"]))
+    return get_file(location, stored["directory"], QUANTIZER, FileSum(stored["bytes"], stored["crc"]))
 
 
 @dataclass(eq=False)
@@ -63,7 +63,7 @@ class OpenSegment:
     coder: Coder | None  # entries from the first on
     flat: Matrix  # entries after those
     _order: tuple[Numbers, Numbers] | None = None  # entries by row id, and the ids
-    _live: tuple[Snapshot, NDArray[np.bool_]] | None = None  # in the snapshot that was asked for last
+    _live: tuple[Snapshot, NDArray[np.bool_]] | None = None  # in the snapshot of the last call
     _flat: tuple[Snapshot, Points] | None = None  # likewise
 
     def __len__(self) -> int:
@@ -71,26 +71,26 @@ class OpenSegment:
 
     @property
     def coded(self) -> int:
-        """How many entries the quantizer has."""
+        """The number of encoded entries."""
         return len(self.ids) - len(self.flat)
 
     def locate(self, entries: Numbers, reader: PinnedReader) -> tuple[Located, NDArray[np.bool_]]:
-        """Where the rows of entries are, and which of them are valid."""
-        found = reader.locate(self.ids[entries])
-        return found, found.live & (found.versions == self.versions[entries])
+        """The locations of the rows of entries, and which entries are valid."""
+        located = reader.locate(self.ids[entries])
+        return located, located.live & (located.versions == self.versions[entries])
 
     def live(self, reader: PinnedReader) -> NDArray[np.bool_]:
-        """Which of all entries are valid."""
+        """Which entries are valid."""
         if self._live is None or self._live[0] is not reader.snapshot:
             self._live = reader.snapshot, self.locate(np.arange(len(self)), reader)[1]
         return self._live[1]
 
     def known_live(self, reader: PinnedReader) -> NDArray[np.bool_] | None:
-        """Which entries are valid, where that was asked before."""
+        """Which entries are valid, if that is cached."""
         return self._live[1] if self._live is not None and self._live[0] is reader.snapshot else None
 
     def live_flat(self, reader: PinnedReader) -> Points:
-        """Vectors of valid flat entries."""
+        """The vectors of valid flat entries."""
         if self._flat is None or self._flat[0] is not reader.snapshot:
             _, live = self.locate(np.arange(self.coded, len(self)), reader)
             ids = self.ids[self.coded :]
@@ -99,7 +99,7 @@ class OpenSegment:
         return self._flat[1]
 
     def having(self, ascending: Numbers) -> NDArray[np.bool_]:
-        """Which entries are about rows with one of these ids."""
+        """Which entries belong to rows with one of these ids."""
         if self._order is None:
             order = np.argsort(self.ids, kind="stable")
             self._order = order, self.ids[order]
@@ -113,17 +113,17 @@ class OpenSegment:
 
 
 def opened(reader: PinnedReader, ref: SegmentRef) -> OpenSegment:
-    """A segment, from memory where it was opened before."""
-    known: dict[str, OpenSegment] = reader.memory.setdefault(_MEMORY, {})
-    name = f"{ref.directory} {ref.checksum}"
-    found = known.pop(name, None) or read_segment(reader.snapshot.location, ref)
-    known[name] = found
-    held = sum(segment.ref.bytes for segment in known.values())
-    for old in list(known)[:-1]:
+    """An open segment, cached with the reader."""
+    cache: dict[str, OpenSegment] = reader.memory.setdefault(_MEMORY, {})
+    cache_key = f"{ref.directory} {ref.checksum}"
+    segment = cache.pop(cache_key, None) or read_segment(reader.snapshot.location, ref)
+    cache[cache_key] = segment
+    held = sum(segment.ref.bytes for segment in cache.values())
+    for old in list(cache)[:-1]:
         if held <= MOST_BYTES:
             break
-        held -= known.pop(old).ref.bytes
-    return found
+        held -= cache.pop(old).ref.bytes
+    return segment
 
 
 def read_segment(location: Location, ref: SegmentRef) -> OpenSegment:
@@ -131,7 +131,7 @@ def read_segment(location: Location, ref: SegmentRef) -> OpenSegment:
     meta = read_meta(location, ref)
     trained = trained_of(ref)
     where = f"{location.url}/{ref.directory}"
-    files = {name: get_file(location, ref.directory, name, told) for name, told in meta.files.items()}
+    files = {name: get_file(location, ref.directory, name, sums) for name, sums in meta.files.items()}
     try:
         entries = pq.read_table(pa.BufferReader(files[ENTRIES]))
         flat = np.zeros((0, trained.length), np.float32)
@@ -144,7 +144,7 @@ def read_segment(location: Location, ref: SegmentRef) -> OpenSegment:
         coder = Coder(trained, quantizer_of(location, ref))
         try:
             coder.load(files[LISTS])
-        except RuntimeError as error:  # faiss's own word for what it cannot read
+        except RuntimeError as error:  # faiss raises it for what it cannot read
             raise Damaged(f"{where}/{LISTS} is not understood: {error}", path=where) from error
     ids, versions = (entries.column(name).to_numpy() for name in (ROW_ID, VERSION))
     if len(ids) != len(flat) + (0 if coder is None else len(coder)):

@@ -1,14 +1,14 @@
-"""What a vector index is asked to be, as its definition keeps it.
+"""The options of a vector index.
 
     auto        flat while there are few rows, else ivf_sq8
-    flat        the vectors themselves: exact, and as slow as there are rows
-    ivf_flat    lists of near vectors, of which a search visits some; the vectors themselves in them
+    flat        the vectors themselves: exact, and slow for many rows
+    ivf_flat    lists of near vectors, of which a search visits some; vectors are not encoded
     ivf_sqfp16  the same, with elements of 16 bits
     ivf_sq8     the same, with elements of 8 bits
-    ivf_pq      the same, with groups of elements of 8 bits together: the smallest
-    hnsw        a graph of near vectors: quick to search, slow to build, the largest
+    ivf_pq      the same, with 8 bits per group of elements: the smallest
+    hnsw        a graph of near vectors: fast to search, slow to build, the largest
 
-1. Whatever the method, what it finds is only a candidate: distances are computed from the table's own vectors.
+1. Any method only finds candidates: distances are computed from the table's own vectors.
 2. An option that a method does not have is refused by name.
 """
 
@@ -23,19 +23,19 @@ from holdfast.errors import Invalid
 from holdfast.index.vector.metric import Metric
 
 VECTOR = "vector"  # the kind of index
-FLAT_ROWS = 20_000  # up to here all vectors are looked at sooner than lists are trained
+FLAT_ROWS = 20_000  # up to here comparing all vectors is faster than training lists
 LIST_ROWS = 2_048
 FEWEST_LISTS = 16
 MANY_LISTS = 4_096  # beyond, training takes so long that lists grow first
 LONG_LIST_ROWS = 8_192
-MOST_LISTS = 16_384  # unless more are asked for
+MOST_LISTS = 16_384  # by default
 _MOST = 65_536
 _NAMES = ("metric", "method", "lists", "groups", "links")
-_TRAINED_ROWS = 64  # of a list at least, so that its centre means something
+_TRAINED_ROWS = 64  # of a list at least, for a meaningful centre
 
 
 class Method(Enum):
-    """How vectors are kept."""
+    """How vectors are stored."""
 
     AUTO = "auto"
     FLAT = "flat"
@@ -65,23 +65,25 @@ class VectorOptions:
 
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> VectorOptions:
-        """Options from what a user gave."""
+        """Parse the options of a user."""
         for name in params:
             if name not in _NAMES:
                 raise Invalid(f"a vector index has no option {name!r}: it has {', '.join(_NAMES)}")
-        made = cls.kept(params)
+        options = cls.kept(params)
         for name, fits in (
-            ("lists", made.method.has_lists or made.method is Method.AUTO),
-            ("groups", made.method is Method.IVF_PQ),
-            ("links", made.method is Method.HNSW),
+            ("lists", options.method.has_lists or options.method is Method.AUTO),
+            ("groups", options.method is Method.IVF_PQ),
+            ("links", options.method is Method.HNSW),
         ):
-            if getattr(made, name) is not None and not fits:
-                raise Invalid(f"{name}= says nothing to a vector index of method {made.method.value!r}: leave it out")
-        return made
+            if getattr(options, name) is not None and not fits:
+                raise Invalid(
+                    f"{name}= says nothing to a vector index of method {options.method.value!r}: leave it out"
+                )
+        return options
 
     @classmethod
     def kept(cls, params: Mapping[str, Any]) -> VectorOptions:
-        """Options from what a definition keeps, among options that every index has."""
+        """Parse the options that a definition stores."""
         return cls(
             _chosen(Metric, params.get("metric", Metric.L2.value), "metric"),
             _chosen(Method, params.get("method", Method.AUTO.value), "method"),
@@ -90,7 +92,7 @@ class VectorOptions:
 
     @property
     def params(self) -> dict[str, Any]:
-        """The options as a definition keeps them: those that were not left open."""
+        """The options that a definition stores: those that were given."""
         counts = {"lists": self.lists, "groups": self.groups, "links": self.links}
         kept = {name: count for name, count in counts.items() if count is not None}
         return {"metric": self.metric.value, "method": self.method.value, **kept}
@@ -102,21 +104,21 @@ class VectorOptions:
         return Method.FLAT if rows <= FLAT_ROWS and self.lists is None else Method.IVF_SQ8
 
     def lists_for(self, rows: int) -> int:
-        """How many lists there are to be for this many rows."""
+        """The number of lists for this many rows."""
         if self.lists is not None:
             return min(self.lists, max(1, rows))
         lists = max(min(rows // LIST_ROWS, MANY_LISTS), rows // LONG_LIST_ROWS, FEWEST_LISTS)
         return min(lists, MOST_LISTS, max(1, rows // _TRAINED_ROWS))
 
 
-def _chosen(kind: type[Choice], value: Any, name: str) -> Choice:
+def _chosen(kind: type[Choice], value: object, name: str) -> Choice:
     for each in kind:
         if each.value == value:
             return each
     raise Invalid(f"{name}= of a vector index is one of {', '.join(each.value for each in kind)}, not {value!r}")
 
 
-def _count(value: Any, name: str) -> int | None:
+def _count(value: object, name: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:

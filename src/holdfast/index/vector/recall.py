@@ -1,7 +1,7 @@
-"""How much of what is near a search finds: asked by the vectors of some rows, compared with every row.
+"""Measures the recall of a vector search, with the vectors of some rows as queries.
 
-1. Rows are drawn at random from all live rows that have a vector, so the answer is about the table as it is.
-2. A row is no neighbour of itself, and one as near as the farthest that should be found counts as found.
+1. Rows are drawn at random from all live rows with a vector.
+2. A row is no neighbour of itself; a row as near as the farthest expected one counts as found.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from holdfast.rows.columns import ROW_ID
 from holdfast.schema.types import Field
 
 _ID = "__hf_row_id"
-_DRAWN = 4  # times as many rows as are asked for, because some are hidden or have no vector
+_DRAWN = 4  # times the requested rows, because some are hidden or have no vector
 
 
 def some_vectors(reader: PinnedReader, column: Field, count: int, seed: int) -> tuple[Numbers, NDArray[np.float64]]:
-    """The ids and the vectors of up to `count` rows."""
+    """The ids and vectors of up to `count` random rows."""
     counts = pc.fill_null(reader.snapshot.files.num_records, 0).to_numpy(zero_copy_only=False)
     ends = np.cumsum(counts, dtype=np.int64)
     if not len(ends) or not ends[-1]:
@@ -36,9 +36,9 @@ def some_vectors(reader: PinnedReader, column: Field, count: int, seed: int) -> 
     return rows.column(_ID).to_numpy()[vectors.rows[chosen]], vectors.matrix[chosen].astype(np.float64)
 
 
-def found_share(got: Near, exact: Near, own: int, k: int) -> float:
-    """Of the k nearest others of a row, the share that was found."""
+def recall_of(approximate: Near, exact: Near, own: int, k: int) -> float:
+    """The share of the k nearest other rows that a search found."""
     others = exact.distances[exact.ids != own][:k]
     if not len(others):
         return 1.0
-    return min(1.0, float((got.distances[got.ids != own] <= others[-1]).sum()) / len(others))
+    return min(1.0, float((approximate.distances[approximate.ids != own] <= others[-1]).sum()) / len(others))

@@ -1,6 +1,6 @@
-"""Rows of a table with their vectors, read in this process: sampled, put into segments, or looked at one by one.
+"""Reads vectors of a table in this process: for samples, for segments, and to compare every row.
 
-The same three things are done on Spark by `vector_spark`.
+`vector.spark` does the same on Spark.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from holdfast.schema.types import Field
 
 @dataclass(frozen=True)
 class LocalVectorRows:
-    """Rows of some files."""
+    """Rows of some files, with their vectors."""
 
     snapshot: Snapshot
     column: Field
     parts: Sequence[TailPart]
 
     def sample(self, count: int, rows: int, seed: int) -> VectorMatrix:
-        """`count` vectors out of all, at random; all where there are no more."""
+        """`count` random vectors; all if there are no more."""
         share = 1.0 if rows <= count or count == 1 else min(1.0, 1.2 * count / rows)
         sample = self._sample(count, share, seed)
         return sample if len(sample.rows) or share == 1.0 else self._sample(count, 1.0, seed)  # few rows have vectors
 
     def _sample(self, count: int, share: float, seed: int) -> VectorMatrix:
         chance = np.random.default_rng(seed)
-        found: list[Matrix] = []
+        matrices: list[Matrix] = []
         odd, length = 0, None
         for vectors, _, _ in self._vectors(None):
             matrix = vectors.matrix
             length = matrix.shape[1] if length is None else length
             odd += vectors.odd + (len(matrix) if matrix.shape[1] != length else 0)
             if matrix.shape[1] == length:
-                found.append(matrix if share == 1.0 else matrix[chance.random(len(matrix)) < share])
-            if count == 1 and found:
+                matrices.append(matrix if share == 1.0 else matrix[chance.random(len(matrix)) < share])
+            if count == 1 and matrices:
                 break
-        matrix = np.concatenate(found) if found else np.zeros((0, 0), np.float32)
+        matrix = np.concatenate(matrices) if matrices else np.zeros((0, 0), np.float32)
         if len(matrix) > count:
             matrix = matrix[np.sort(chance.permutation(len(matrix))[:count])]
         return VectorMatrix(matrix, np.arange(len(matrix)), odd)
@@ -57,7 +57,7 @@ class LocalVectorRows:
     def fill(
         self, trained: Trained, quantizer: bytes, directory: str, new_uuid: Callable[[], UUID], writing: SegmentWriting
     ) -> tuple[list[WrittenSegment], int]:
-        """Segments of all rows, each below its own directory; where vectors have another length, only how many."""
+        """Write segments of all rows, each to its own directory; if vectors have another length, only their number."""
         written: list[WrittenSegment] = []
         filler, odd = Filler(trained, quantizer), 0
         for vectors, ids, versions in self._vectors(trained.length):
@@ -73,16 +73,16 @@ class LocalVectorRows:
     def nearest(
         self, queries: NDArray[np.float64], k: int, metric: Metric, allowed: Numbers | None
     ) -> tuple[list[Near], int]:
-        """The k nearest rows of each query; and how many rows have vectors of another length."""
+        """The k nearest rows of each query, and how many rows have vectors of another length."""
         best, odd = [Near.none()] * len(queries), 0
         for vectors, ids, _ in self._vectors(queries.shape[1]):
             odd += vectors.odd
-            found = nearest_rows(Points(vectors.matrix, ids).among(allowed), queries, k, metric)
-            best = [nearer(one, other, k) for one, other in zip(best, found, strict=True)]
+            near = nearest_rows(Points(vectors.matrix, ids).among(allowed), queries, k, metric)
+            best = [nearer(one, other, k) for one, other in zip(best, near, strict=True)]
         return best, odd
 
     def all(self, length: int) -> tuple[Points, int]:
-        """All vectors of one length, and how many there are of another."""
+        """All vectors of one length, and the number of others."""
         matrices, ids, odd = [np.zeros((0, length), np.float32)], [np.zeros(0, np.int64)], 0
         for vectors, some, _ in self._vectors(length):
             odd += vectors.odd
@@ -92,7 +92,7 @@ class LocalVectorRows:
         return Points(np.concatenate(matrices[1:] or matrices), np.concatenate(ids)), odd
 
     def _vectors(self, length: int | None) -> Iterator[tuple[VectorMatrix, Numbers, Numbers]]:
-        """Vectors, row ids and row commit versions, some rows at a time."""
+        """Vectors, row ids and row commit versions, in batches."""
         for part in self.parts:
             for rows in indexed_rows(self.snapshot, part.files, part.hidden, [self.column], part.newer_than):
                 vectors = vectors_of(rows.column(0), length)

@@ -1,9 +1,8 @@
-"""What of a vector index runs on Spark: samples, segments filled by tasks, and looking at every row.
+"""Reads vectors of a table on Spark: for samples, for segments that tasks write, and to compare every row.
 
-1. A job runs exactly once; what retried attempts leave behind is below directories nobody knows of.
-2. Tasks need numpy and, for lists or a graph, faiss, and no Holdfast; a worker that lacks one says so.
-3. What reaches this process is bounded: a sample by its size, segments by a row each, the nearest by k for each task
-   and query.
+1. A job runs exactly once; files of retried attempts are in directories that nothing refers to.
+2. Tasks need numpy and, for lists or a graph, faiss, but not Holdfast; a worker without them raises a clear error.
+3. The rows collected are bounded: a sample by its size, one row per segment, k rows per task and query.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ from holdfast.storage.base import ObjectStore
 from holdfast.storage.remote import RemoteStore
 from holdfast.storage.sink import FileSink, open_sink, put
 
-TASK_ROWS = 1 << 20  # of a segment at least, as long as that leaves no more than MOST_TASKS
+TASK_ROWS = 1 << 20  # per segment, at least; and at most MOST_TASKS tasks
 MOST_TASKS = 32
 
-_TOLD = (Field("told", STRING), Field("odd", LONG))
+_WRITTEN = (Field("segment", STRING), Field("odd", LONG))
 _NEAR = (
     Field("query", LONG),
     Field("id", LONG),
@@ -52,7 +51,7 @@ _NEAR_ARROW = pa.schema([("query", pa.int64()), ("id", pa.int64()), ("distance",
 
 @dataclass(frozen=True)
 class SparkVectorRows:
-    """Rows of a table with their vectors, where the session's workers are."""
+    """Rows of some files with their vectors, read by the session's workers."""
 
     spark: SparkSession
     snapshot: Snapshot
@@ -60,17 +59,19 @@ class SparkVectorRows:
     parts: Sequence[TailPart]
 
     def sample(self, count: int, rows: int, seed: int) -> VectorMatrix:
-        """About `count` vectors out of all, at random."""
-        there = self._frame().where(F.col("k0").isNotNull()).select("k0")
+        """About `count` random vectors."""
+        vectors = self._frame().where(F.col("k0").isNotNull()).select("k0")
         share = 1.2 * count / max(rows, 1)
         with tasks(self.spark, "sampling vectors"):  # bounded by `count`
-            sample = None if share >= 1 or count == 1 else there.sample(share, seed % (1 << 31)).limit(count).toArrow()
+            sample = (
+                None if share >= 1 or count == 1 else vectors.sample(share, seed % (1 << 31)).limit(count).toArrow()
+            )
             if sample is None or not sample.num_rows:
-                sample = there.limit(count).toArrow()
+                sample = vectors.limit(count).toArrow()
         return vectors_of(sample.column(0), None)
 
     def fill(self, trained: Trained, quantizer: str | None, directory: str) -> tuple[list[WrittenSegment], int]:
-        """Segments of all rows, each below its own directory; and how many rows have vectors of another length."""
+        """Write segments of all rows, each to its own directory; and count vectors of another length."""
         location = self.snapshot.location
         if location.store.url.startswith("memory:"):
             raise Unsupported(f"{location.url} is in this process's memory, where Spark's workers cannot write")
@@ -82,14 +83,14 @@ class SparkVectorRows:
         most = sum(n or 0 for part in self.parts for n in part.files.num_records.to_pylist())
         frame = self._frame().coalesce(min(max(1, most // TASK_ROWS), MOST_TASKS))
         with tasks(self.spark, "filling a vector index"):
-            told = frame.mapInArrow(task, spark_struct(_TOLD)).toArrow().to_pylist()  # a row per segment
-        odd = sum(one["odd"] for one in told)
-        return [WrittenSegment(**json.loads(one["told"])) for one in told if one["told"] is not None], odd
+            written = frame.mapInArrow(task, spark_struct(_WRITTEN)).toArrow().to_pylist()  # a row per segment
+        odd = sum(one["odd"] for one in written)
+        return [WrittenSegment(**json.loads(one["segment"])) for one in written if one["segment"] is not None], odd
 
     def nearest(
         self, queries: NDArray[np.float64], k: int, metric: Metric, allowed: Numbers | None
     ) -> tuple[list[Near], int]:
-        """The k nearest rows of each query; and how many rows have vectors of another length."""
+        """The k nearest rows of each query, and how many rows have vectors of another length."""
         return nearest_in(self._frame(), queries, k, metric, allowed)
 
     def _frame(self) -> DataFrame:
@@ -100,17 +101,17 @@ class SparkVectorRows:
 def nearest_in(
     rows: DataFrame, queries: NDArray[np.float64], k: int, metric: Metric, allowed: Numbers | None = None
 ) -> tuple[list[Near], int]:
-    """The k nearest of rows that have their vectors first and their ids second; and how many are of another length."""
-    task = by_value(_looking(queries, k, metric, allowed), ("numpy",), work="look at vectors")
+    """The k nearest rows, by vectors in the first column and ids in the second, and how many have another length."""
+    task = by_value(_comparing(queries, k, metric, allowed), ("numpy",), work="look at vectors")
     with tasks(rows.sparkSession, "looking at vectors"):
-        found = rows.mapInArrow(task, spark_struct(_NEAR)).toArrow()  # k rows for each task and query, at most
-    odd = sum(found.column("odd").to_pylist())
-    number, ids, distances = (found.column(name).to_numpy() for name in ("query", "id", "distance"))
+        rows_near = rows.mapInArrow(task, spark_struct(_NEAR)).toArrow()  # k rows for each task and query, at most
+    odd = sum(rows_near.column("odd").to_pylist())
+    number, ids, distances = (rows_near.column(name).to_numpy() for name in ("query", "id", "distance"))
     best = []
     for query in range(len(queries)):
-        mine = number == query
-        order = np.lexsort((ids[mine], distances[mine]))[:k]
-        best.append(Near(ids[mine][order], distances[mine][order]))
+        own = number == query
+        order = np.lexsort((ids[own], distances[own]))[:k]
+        best.append(Near(ids[own][order], distances[own][order]))
     return best, odd
 
 
@@ -121,7 +122,7 @@ def _needs(store: ObjectStore, *more: str) -> tuple[str, ...]:
 def _filling(
     store: ObjectStore, quantizer: str | None, sink: FileSink, trained: Trained, directory: str
 ) -> TaskFunction:
-    """What a task does to fill segments."""
+    """The task that fills segments."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         trained_bytes = b"" if quantizer is None else store.get(quantizer)
@@ -129,27 +130,29 @@ def _filling(
         for batch in batches:
             filler.add(batch.column(0), batch.column(1), batch.column(2))
             if len(filler) >= SEGMENT_ROWS:
-                yield _told(filler, sink, directory)
+                yield _written(filler, sink, directory)
                 filler = Filler(trained, trained_bytes)
-        yield _told(filler, sink, directory)
+        yield _written(filler, sink, directory)
 
     return run
 
 
-def _told(filler: Filler, sink: FileSink, directory: str) -> pa.RecordBatch:
-    """Write a segment, and say what was written."""
+def _written(filler: Filler, sink: FileSink, directory: str) -> pa.RecordBatch:
+    """Write a segment; returns its description as a row."""
     filled = filler.finish()
-    told = None
+    summary = None
     if filled is not None:
         directory = f"{directory}/{uuid4()}"
         for name, data in filled.files.items():
             put(sink, f"{directory}/{name}", [data])
-        told = json.dumps(summed(directory, filled))
-    return pa.RecordBatch.from_arrays([pa.array([told], pa.string()), pa.array([filler.odd])], names=["told", "odd"])
+        summary = json.dumps(summed(directory, filled))
+    return pa.RecordBatch.from_arrays(
+        [pa.array([summary], pa.string()), pa.array([filler.odd])], names=["segment", "odd"]
+    )
 
 
-def _looking(queries: NDArray[np.float64], k: int, metric: Metric, allowed: Numbers | None) -> TaskFunction:
-    """What a task does to look at every row."""
+def _comparing(queries: NDArray[np.float64], k: int, metric: Metric, allowed: Numbers | None) -> TaskFunction:
+    """The task that compares every row."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         best, odd = [Near.none()] * len(queries), 0
@@ -157,8 +160,8 @@ def _looking(queries: NDArray[np.float64], k: int, metric: Metric, allowed: Numb
             vectors = vectors_of(batch.column(0), queries.shape[1])
             odd += vectors.odd
             ids = batch.column(1).to_numpy()[vectors.rows]
-            found = nearest_rows(Points(vectors.matrix, ids).among(allowed), queries, k, metric)
-            best = [nearer(one, other, k) for one, other in zip(best, found, strict=True)]
+            near_here = nearest_rows(Points(vectors.matrix, ids).among(allowed), queries, k, metric)
+            best = [nearer(one, other, k) for one, other in zip(best, near_here, strict=True)]
         sizes = [len(near) for near in best]
         columns = [
             np.repeat(np.arange(len(best)), sizes),

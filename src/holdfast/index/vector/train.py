@@ -1,8 +1,8 @@
-"""Train the quantizer of a generation on a sample of the vectors.
+"""Trains the quantizer of a generation on a sample of the vectors.
 
-1. How many lists a search visits is measured on the sample: so many that they hold FOUND of the nearest. The sample is
-   larger than training needs, so that what is near in it is about as near as among all rows; where it cannot be, the
-   nearest in it are farther away, and the measure errs towards more lists.
+1. The number of lists that a search visits is measured on the sample: enough that they hold FOUND of the nearest. The
+   sample is larger than training needs, so that distances in it are about those among all rows. In a smaller sample the
+   nearest are farther away, and the measure gives more lists.
 2. The same sample gives the same quantizer.
 """
 
@@ -23,20 +23,20 @@ from holdfast.index.vector.options import Method, VectorOptions
 
 SAMPLE_PER_LIST = 64
 MOST_SAMPLED = 1_000_000
-FOUND = 0.97  # of the nearest, that the visited lists are to hold
+FOUND = 0.97  # of the nearest that the visited lists must hold
 COMPARED_SHARE = 0.25  # of all rows that a search is measured on
 COMPARED_BYTES = 1 << 27  # and no more of their vectors
 
-_OTHER_SAMPLE = 25_600  # for what is trained beside lists
+_OTHER_SAMPLE = 25_600  # for what is trained in addition to lists
 _QUERIES = 256
 _NEAREST = 10
-_MARGIN = 0.1  # of the range that was seen, on either side of it
-_LONGER = 1.05  # than the longest vector that was seen
+_MARGIN = 0.1  # of the range in the sample, added on either side
+_LONGER = 1.05  # times the longest vector of the sample
 _CODES = 256  # of a group of elements
 
 
 def sample_rows(options: VectorOptions, rows: int, length: int) -> int:
-    """How many vectors with so many elements are to be sampled of this many rows."""
+    """How many vectors of this length to sample from this many rows."""
     method = options.method_for(rows)
     if method is Method.FLAT:
         return 1
@@ -48,7 +48,7 @@ def sample_rows(options: VectorOptions, rows: int, length: int) -> int:
 
 
 def train(sample: Matrix, options: VectorOptions, rows: int) -> tuple[Trained, bytes]:
-    """A quantizer for this many rows, as faiss stores it; no bytes where vectors are kept as they are."""
+    """A quantizer for this many rows, as faiss stores it; no bytes for method flat."""
     method, metric, length = options.method_for(rows), options.metric, sample.shape[1]
     if method is Method.FLAT:
         return Trained(method, metric, length), b""
@@ -102,22 +102,22 @@ def _empty(trained: Trained, groups: int, links: int) -> Any:
         case _:
             index = faiss.IndexIVFScalarQuantizer(coarse, width, lists, faiss.ScalarQuantizer.QT_8bit)
             index.sq.rangestat_arg = _MARGIN
-    index.cp.min_points_per_centroid = 1  # few are enough, and no reason to warn
+    index.cp.min_points_per_centroid = 1  # no warning about few points
     return index
 
 
 def _probes(centres: Any, narrow: Floats, sample: Matrix, trained: Trained, rows: int) -> int:
     """How many lists to visit."""
-    near = max(1, ceil(_NEAREST * len(narrow) / max(rows, 1)))  # of the sample, who are among the nearest of all
+    near = max(1, ceil(_NEAREST * len(narrow) / max(rows, 1)))  # how many of the nearest of all rows are in the sample
     chosen = np.random.default_rng(0).permutation(len(narrow))[:_QUERIES]
     queries = prepared_queries(sample[chosen].astype(np.float64), trained)
     if queries is None or len(narrow) <= near:
         return trained.lists
-    found = library().knn(queries, narrow, near + 1)[1]
-    others = found != chosen[:, None]
-    others[others.all(axis=1), -1] = False  # not found itself, as where it has its double: leave the farthest out
-    near_by, at = np.unique(found, return_inverse=True)
-    home = centres.search(narrow[near_by], 1)[1][:, 0][at].reshape(found.shape)
+    neighbours = library().knn(queries, narrow, near + 1)[1]
+    others = neighbours != chosen[:, None]
+    others[others.all(axis=1), -1] = False  # a duplicate took the place of the query: leave out the farthest
+    near_by, at = np.unique(neighbours, return_inverse=True)
+    home = centres.search(narrow[near_by], 1)[1][:, 0][at].reshape(neighbours.shape)
     order: NDArray[np.int64] = centres.search(queries, trained.lists)[1]
     ranks = np.empty_like(order)
     np.put_along_axis(ranks, order, np.broadcast_to(np.arange(trained.lists), order.shape), axis=1)

@@ -1,6 +1,6 @@
-"""Does a vector index hold what the table's rows say? Compared entry by entry and row by row.
+"""Checks the entries of a vector index against the rows of a table, and rows against entries.
 
-1. A valid entry must be what its row's vector is coded as now, in the list it belongs to; a flat one the vector itself.
+1. A valid entry must have the code and the list that its row's vector gets now; a flat entry must be the vector.
 2. A row outside the tail that has a vector must have a valid entry.
 """
 
@@ -19,6 +19,7 @@ from holdfast.errors import TableError
 from holdfast.index.kinds import Site
 from holdfast.index.reader import PinnedReader
 from holdfast.index.registry import Index
+from holdfast.index.segment import id_version_pairs
 from holdfast.index.tail import Tail
 from holdfast.index.vector.coder import Coder, prepared
 from holdfast.index.vector.column import vectors_of
@@ -30,7 +31,7 @@ _AT_ONCE = 1 << 16
 
 
 def contradicting(index: Index, reader: PinnedReader, column: Field, sample: int | None) -> Iterator[str]:
-    """Files that are not what was written, and entries that are valid and have another vector than their row."""
+    """Damaged files, and valid entries that have another vector than their row."""
     location = reader.snapshot.location
     for ref in index.segments:
         try:
@@ -43,11 +44,11 @@ def contradicting(index: Index, reader: PinnedReader, column: Field, sample: int
             quantizer = quantizer_of(location, ref)
             for start in range(0, len(chosen), _AT_ONCE):
                 some = chosen[start : start + _AT_ONCE]
-                found, valid = segment.locate(some, reader)
+                located, valid = segment.locate(some, reader)
                 some = some[valid]
                 if not len(some):
                     continue
-                rows = reader.take_at(found.files[valid], found.positions[valid], [column.name])
+                rows = reader.take_at(located.files[valid], located.positions[valid], [column.name])
                 vectors = vectors_of(rows.column(0), segment.trained.length)
                 wrong = np.setdiff1d(np.arange(len(some)), vectors.rows)
                 some = some[vectors.rows]
@@ -62,31 +63,33 @@ def contradicting(index: Index, reader: PinnedReader, column: Field, sample: int
 
 
 def lacking(index: Index, site: Site, tail: Tail, column: Field, sample: int | None) -> Iterator[str]:
-    """Rows outside the tail that no entry answers for."""
+    """Rows outside the tail without an entry."""
     snapshot = site.snapshot
     segments = [read_segment(snapshot.location, ref) for ref in index.segments]
     nothing = np.zeros(0, np.int64)
-    held = _pairs(
+    held = id_version_pairs(
         np.concatenate([nothing, *(s.ids for s in segments)]),
         np.concatenate([nothing, *(s.versions for s in segments)]),
     )
-    away = pa.array([*tail.whole.column("key").to_pylist(), *tail.again.column("key").to_pylist()], pa.string())
+    skipped_keys = pa.array([*tail.whole.column("key").to_pylist(), *tail.again.column("key").to_pylist()], pa.string())
     newer = set(tail.newer.column("key").to_pylist())
-    files = snapshot.files.filter(pc.invert(pc.is_in(snapshot.files.column("key").combine_chunks(), value_set=away)))
-    left = sample
+    files = snapshot.files.filter(
+        pc.invert(pc.is_in(snapshot.files.column("key").combine_chunks(), value_set=skipped_keys))
+    )
+    rows_left = sample
     for at, key in enumerate(files.column("key").to_pylist()):  # one file after another
         one = files.filter(pa.array(np.arange(len(files)) == at))
         for rows in indexed_rows(snapshot, one, site.load_hidden(snapshot.location, one), [column], None):
             if key in newer:
                 rows = rows.filter(pc.less_equal(rows.column(VERSION), pa.scalar(tail.version)))
-            there = vectors_of(rows.column(0), segments[0].trained.length if segments else None).rows
-            ids, versions = (rows.column(name).to_numpy()[there] for name in (ID, VERSION))
-            lost = np.flatnonzero(~np.isin(_pairs(ids, versions), held))
+            with_vector = vectors_of(rows.column(0), segments[0].trained.length if segments else None).rows
+            ids, versions = (rows.column(name).to_numpy()[with_vector] for name in (ID, VERSION))
+            lost = np.flatnonzero(~np.isin(id_version_pairs(ids, versions), held))
             if len(lost):
                 yield f"{len(lost)} rows of {key} have no entry, such as row id {ids[lost[0]]}"
                 break
-            left = None if left is None else left - rows.num_rows
-            if left is not None and left <= 0:
+            rows_left = None if rows_left is None else rows_left - rows.num_rows
+            if rows_left is not None and rows_left <= 0:
                 return
 
 
@@ -98,7 +101,7 @@ def _differing(
     homes: Numbers | None,
     codes: NDArray[Any] | None,
 ) -> Numbers:
-    """Which of these entries are not what vectors are coded as."""
+    """Which of these entries do not match the code of their vectors."""
     is_flat = entries >= segment.coded
     wrong = np.zeros(len(entries), bool)
     wrong[is_flat] = (segment.flat[entries[is_flat] - segment.coded] != vectors[is_flat]).any(axis=1)
@@ -112,11 +115,6 @@ def _differing(
         inside, _ = again.add(narrow)
         if not (inside & fits).all():
             return coded[~(inside & fits)]
-        there, coded_as = again.codes()
-        wrong[coded] = (there != homes[entries[coded]]) | (coded_as != codes[entries[coded]]).any(axis=1)
+        homes_now, coded_as = again.codes()
+        wrong[coded] = (homes_now != homes[entries[coded]]) | (coded_as != codes[entries[coded]]).any(axis=1)
     return np.flatnonzero(wrong)
-
-
-def _pairs(ids: Numbers, versions: Numbers) -> NDArray[np.void]:
-    pairs = np.ascontiguousarray(np.stack((ids, versions), axis=1))
-    return pairs.view([("id", np.int64), ("version", np.int64)]).ravel()

@@ -103,8 +103,8 @@ def by_index(indexes: Indexes, where: Predicate, columns: Sequence[str] | None, 
         files, positions = indexes.places(choice)
     except TableError:  # of a block that only now was read, or of ids that are there twice
         return None
-    if choice.asked.left:
-        left = conjunction(choice.asked.left)
+    if choice.query.unsettled:
+        left = conjunction(choice.query.unsettled)
         used = sorted({column[0] for column in columns_of(left)})
         kept = matches(indexes.reader.take_at(files, positions, used), left).to_numpy(zero_copy_only=False)
         files, positions = files[kept], positions[kept]

@@ -29,7 +29,7 @@ from holdfast.index.vector.column import odd_lengths, queries_of, refuse_no_vect
 from holdfast.index.vector.metric import Metric, Near, Numbers
 from holdfast.index.vector.nearest import NearestRequest, RowsOf, VectorRows, nearest, route
 from holdfast.index.vector.options import Method
-from holdfast.index.vector.recall import found_share, some_vectors
+from holdfast.index.vector.recall import recall_of, some_vectors
 from holdfast.index.vector.rows import LocalVectorRows
 from holdfast.index.vector.spark import SparkVectorRows, nearest_in
 from holdfast.model.snapshot import Snapshot
@@ -212,7 +212,7 @@ def recall(
     whole = whole_of(snapshot, load_hidden)
     rows = local(request.column, whole) if spark is None else SparkVectorRows(spark, snapshot, request.column, whole)
     exact, _ = rows.nearest(request.queries, k + 1, way.metric, None)
-    return float(np.mean([found_share(a, e, own, k) for a, e, own in zip(answers, exact, ids.tolist(), strict=True)]))
+    return float(np.mean([recall_of(a, e, own, k) for a, e, own in zip(answers, exact, ids.tolist(), strict=True)]))
 
 
 def _check_output(pin: Pin, columns: Sequence[str] | None, metadata: Metadata, several: bool) -> None:
@@ -253,9 +253,9 @@ def _allowed(indexes: Indexes, condition: Condition) -> Numbers:
     choice, _ = indexes.choose(condition.predicate)
     if choice is not None and pays(choice.hits, indexes.rows()):
         files, positions = indexes.places(choice)
-        left = conjunction(choice.asked.left)
+        left = conjunction(choice.query.unsettled)
         rows = reader.take_at(files, positions, sorted({c[0] for c in columns_of(left)}), {ROW_ID: _ID})
-        rows = rows.filter(matches(rows, left)) if choice.asked.left else rows
+        rows = rows.filter(matches(rows, left)) if choice.query.unsettled else rows
     else:
         rows = OpenTable(reader.snapshot, load_hidden).scan(Request([], condition, {ROW_ID: _ID}), LocalRunner())
     ids: Numbers = np.sort(rows.column(_ID).to_numpy())

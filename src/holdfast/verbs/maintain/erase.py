@@ -34,9 +34,9 @@ from holdfast.formats.delta.history.reachable import FileLifetimes, read_lifetim
 from holdfast.formats.delta.log.cleanup import DEFAULT_RETENTION as LOG_DEFAULT
 from holdfast.formats.delta.log.replay import last_of_each
 from holdfast.formats.delta.state import DeltaState, refresh
-from holdfast.index.holding import holding
 from holdfast.index.reader import PinnedReader
 from holdfast.index.registry import DIRECTORY
+from holdfast.index.segment import files_holding
 from holdfast.model.files import DV, FILES, FileTable, NoStats, Slab, hiding
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.plan.maintain.compact import purged
@@ -127,7 +127,7 @@ def erasure_status(
         ops.held_of(*files),
         ops.held_of(*changes),
         there.loose,
-        ops.held_of(holding(location, there.indexes, erasure.ids)),
+        ops.held_of(files_holding(location, there.indexes, erasure.ids)),
     )
     status = msgspec.structs.replace(status, linked=there.behind_links(status.held))
     if status.is_clean:
@@ -270,7 +270,7 @@ def _reported(state: DeltaState, report: Erased, such: Sought, caller: Execution
         changes=ops.held_of(holders(there.snapshot, there.changes, such, caller.spark)),
         vectors=tuple(sorted(set(vectors.drop_null().to_pylist()))),
         loose=there.loose,
-        indexes=ops.held_of(holding(state.snapshot.location, there.indexes, such.ids)),
+        indexes=ops.held_of(files_holding(state.snapshot.location, there.indexes, such.ids)),
         versions=versions.spans,
         pins={name: at for name, at in pins_of(state).items() if at in versions},
         vacuum_after_ms=caller.env.now_ms() + default_retention_ms(state),

@@ -12,8 +12,7 @@ from holdfast.errors import Damaged, NoRowIdentity, TableError
 from holdfast.formats.delta.commit.published import changed_since, published_into
 from holdfast.formats.delta.history import commits
 from holdfast.formats.delta.state import DeltaState, load, refresh
-from holdfast.index.by_row_id import ByRowId
-from holdfast.index.pruning import ByIndex
+from holdfast.index.pruning import ByIndex, ByRowId
 from holdfast.index.reader import PinnedReader
 from holdfast.index.registry import DOMAIN
 from holdfast.index.search import Indexes

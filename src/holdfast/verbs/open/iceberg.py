@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from holdfast.formats.iceberg.metadata.manifest_pruning import prune_manifests
 from holdfast.formats.iceberg.state import IcebergState
-from holdfast.index.by_row_id import ByRowId
+from holdfast.index.pruning import ByRowId
 from holdfast.index.reader import PinnedReader
 from holdfast.plan.scan.prune import Pruner
 from holdfast.predicate.records import ALWAYS, Predicate
