@@ -33,8 +33,8 @@ from holdfast.storage.open import open_location
 from holdfast.table.delta import DeltaTable
 from holdfast.verbs.define.builder import CreateMode, DeltaTableBuilder, without_plain
 from holdfast.verbs.define.create import create_with
-from holdfast.verbs.dml.write import rows_of
 from holdfast.verbs.dml.write_mutation import CommitOptions
+from holdfast.verbs.open.engine import rows_of
 from holdfast.verbs.stream.follow import nullable
 
 T = TypeVar("T")
@@ -184,7 +184,7 @@ def _from_query(context: StatementContext, command: Create, query: Span) -> _Cre
     def execute(location: Location, definition: TableDefinition, mode: CreateMode) -> None:
         definition, plain = without_plain(definition)
         options = CommitOptions(None, context.user_metadata)
-        incoming = rows_of(rows, context.spark, env)
+        incoming = rows_of(rows, env, context.zone)
         create_with(location, definition, incoming, env, mode=mode, said=options, plain=plain)
 
     def create_at(location: str) -> None:
