@@ -21,7 +21,7 @@ from holdfast.errors import Invalid, NotATable, SchemaMismatch, Unsupported
 from holdfast.model.mutation import TableDefinition
 from holdfast.schema.mapping import without_mapping
 from holdfast.schema.show import schema_text
-from holdfast.schema.types import Struct, to_json
+from holdfast.schema.types import Struct, struct_to_json
 from holdfast.sql import answers
 from holdfast.sql.context import StatementContext
 from holdfast.sql.query.run import query_frame
@@ -232,7 +232,7 @@ def _described(
     """The builder with the columns, properties and layout of a statement."""
     if like is not None:
         snapshot = like.handle.newest().snapshot
-        builder.addColumns(StructType.fromJson(to_json(without_mapping(snapshot.schema))))
+        builder.addColumns(StructType.fromJson(struct_to_json(without_mapping(snapshot.schema))))
         description = like.detailArrow().column("description")[0].as_py()
         if description:
             builder.comment(description)
