@@ -29,5 +29,6 @@ class OrcFile:
         """The rows, with the named columns."""
         for stripe in range(self._file.nstripes):
             batch = self._file.read_stripe(stripe, columns=list(names))
+            batch.validate(full=True)  # Arrow does not check while it reads that texts are UTF-8
             for start in range(0, batch.num_rows, batch_rows):
                 yield batch.slice(start, batch_rows)

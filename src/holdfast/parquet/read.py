@@ -186,8 +186,9 @@ def stored_batches(
     while True:
         with naming_file(uri):
             batch = next(batches, None)
-        if batch is None:
-            return
+            if batch is None:
+                return
+            batch.validate(full=True)  # Arrow does not check while it reads that texts are UTF-8
         yield batch
 
 

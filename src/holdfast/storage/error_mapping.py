@@ -14,7 +14,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -40,6 +40,8 @@ MALFORMED: tuple[type[Exception], ...] = (
 """What decoders raise on malformed bytes."""
 
 MALFORMED_JSON: tuple[type[Exception], ...] = (msgspec.MsgspecError, *MALFORMED)
+
+Long: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # a number of JSON that fits a column
 
 NO_SUCH_FILE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ENXIO}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}

@@ -47,13 +47,16 @@ def columns(schema: pa.Schema) -> tuple[Node, ...]:
     return _nodes(schema, 0)
 
 
-def read_footer(store: ObjectStore, key: str, size: int) -> pq.FileMetaData:
-    """The footer of one file of a store; `size` is the one in the log."""
+def read_footer(store: ObjectStore, key: str, size: int | None) -> pq.FileMetaData:
+    """The footer of a file; `size` is the size that the log states, None where it states none."""
     uri = f"{store.url}/{key}"
-    if size < _SMALLEST:
-        raise Damaged(f"{uri} has {size} bytes, which is no Parquet file; restore it", path=uri, found=f"{size} bytes")
-    start = max(0, size - FOOTER_GUESS)
     try:
+        size = store.head(key).size if size is None else size
+        if size < _SMALLEST:
+            raise Damaged(
+                f"{uri} has {size} bytes, which is no Parquet file; restore it", path=uri, found=f"{size} bytes"
+            )
+        start = max(0, size - FOOTER_GUESS)
         tail = store.get_range(key, start, size - start)
         _check_magic(tail, uri)
         length = int.from_bytes(tail[-_TRAILER:-4], "little") + _TRAILER

@@ -143,7 +143,10 @@ class Taking:
     def _finished(self, pick: Pick, reading: _Reading | None) -> pa.RecordBatch:
         with naming_file(pick.task.uri):
             rows = None if reading is None else _read(reading, self.schema)
-            return _plain(self.spec, pick, self.schema) if rows is None else rows
+            if rows is None:
+                return _plain(self.spec, pick, self.schema)
+            rows.validate(full=True)  # texts must be UTF-8
+            return rows
 
     def _planned(self, pick: Pick, pages: PageMap | None) -> _Plan | None:
         """How to read a file by its pages; None where it must be read by row groups."""

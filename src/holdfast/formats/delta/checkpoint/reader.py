@@ -198,6 +198,7 @@ def _parquet_actions(file: pq.ParquetFile) -> Iterator[Line]:
     if not kinds:
         return
     table = file.read(columns=kinds)
+    table.validate(full=True)
     for kind in kinds:
         column = table.column(kind)
         # Some writers store an absent action as a struct of nulls.
@@ -287,7 +288,9 @@ class _RowSelection:
 
 
 def _struct(file: pq.ParquetFile, groups: list[int], kind: str, columns: list[str]) -> pa.StructArray:
-    return one_array(file.read_row_groups(groups, columns=columns).column(kind))
+    actions = one_array(file.read_row_groups(groups, columns=columns).column(kind))
+    actions.validate(full=True)  # Arrow does not check while it reads that texts are UTF-8
+    return actions
 
 
 def _fields(file: pq.ParquetFile, kind: str) -> list[str]:

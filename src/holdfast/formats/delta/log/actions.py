@@ -11,16 +11,15 @@ Records of files live only until they become columns, because a table may have m
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 import msgspec
 
 from holdfast.errors import Damaged
-from holdfast.storage.error_mapping import MALFORMED_JSON, reason_of
+from holdfast.storage.error_mapping import MALFORMED_JSON, Long, reason_of
 
 Json: TypeAlias = dict[str, Any]
-Long: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # what fits the columns
 
 
 class _Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):

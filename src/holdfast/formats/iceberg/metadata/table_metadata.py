@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.errors import Damaged, MissingFile, Unsupported
 from holdfast.storage.base import NotFound, ObjectStore
-from holdfast.storage.error_mapping import json_record, parsing
+from holdfast.storage.error_mapping import Long, json_record, parsing
 
 NEWEST = 3
 ROW_IDS_SINCE = 3  # format version
@@ -34,15 +34,15 @@ class SnapshotRef(msgspec.Struct, frozen=True, rename="kebab"):
     snapshot_id: int
     type: str = "branch"
     min_snapshots_to_keep: int | None = None
-    max_snapshot_age_ms: int | None = None
-    max_ref_age_ms: int | None = None
+    max_snapshot_age_ms: Long | None = None
+    max_ref_age_ms: Long | None = None
 
 
 class SnapshotEntry(msgspec.Struct, frozen=True, rename="kebab"):
     """A snapshot as the metadata lists it."""
 
     snapshot_id: int
-    timestamp_ms: int = 0
+    timestamp_ms: Long = 0
     parent_snapshot_id: int | None = None
     sequence_number: int = 0
     manifest_list: str | None = None
@@ -61,7 +61,7 @@ class SnapshotLogEntry(msgspec.Struct, frozen=True, rename="kebab"):
     """When a snapshot became the current one."""
 
     snapshot_id: int
-    timestamp_ms: int
+    timestamp_ms: Long
 
 
 class TableMetadata(msgspec.Struct, frozen=True, rename="kebab"):
@@ -71,7 +71,7 @@ class TableMetadata(msgspec.Struct, frozen=True, rename="kebab"):
     location: str
     table_uuid: str | None = None
     last_sequence_number: int = 0
-    last_updated_ms: int = 0
+    last_updated_ms: Long = 0
     last_column_id: int = 0
     schemas: tuple[dict[str, Any], ...] = ()
     schema: dict[str, Any] | None = None
