@@ -36,10 +36,9 @@ from holdfast.verbs.define.builder import PLAIN, CreateMode, DeltaTableBuilder, 
 from holdfast.verbs.define.create import create_with
 from holdfast.verbs.dml.replace_matched import Met
 from holdfast.verbs.dml.verbs import write
-from holdfast.verbs.dml.write import WriteOptions
+from holdfast.verbs.dml.write import WriteOptions, rows_of
 from holdfast.verbs.dml.write_mutation import CommitOptions
 from holdfast.verbs.maintain.rearrange import rearrange
-from holdfast.verbs.open.engine import rows_of, zone_of
 from holdfast.verbs.stream.follow import nullable
 
 KNOWN = (
@@ -275,10 +274,10 @@ def _made_of(
     create_with(
         location,
         definition,
-        rows_of(rows, env, zone_of(rows.sparkSession)),
+        rows_of(rows, rows.sparkSession, env),
         env,
         mode=mode,
-        said=said_of(ask.options, settings),
+        options=said_of(ask.options, settings),
         plain=plain,
         operation="WRITE" if by_path else None,
         parameters=told if by_path else None,
@@ -339,7 +338,7 @@ def _rearrange(rows: DataFrame, table: DeltaTable, ask: SaveRequest, settings: S
     frame = ordinary(rows) if snapshot.identity is None else _with_ids(rows, snapshot)
     where = ask.where if ask.where is not None else ask.options.get("replaceWhere")
     said, stored = said_of(ask.options, settings), _stored_as(ask.options)
-    rearrange(state, frame, where, system(), zone=table.handle.zone, said=said, stored_as=stored)
+    rearrange(state, frame, where, system(), zone=table.handle.zone, options=said, stored_as=stored)
 
 
 def _with_ids(rows: DataFrame, snapshot: Snapshot) -> DataFrame:

@@ -1,13 +1,14 @@
-"""Schema enforcement: decides how each column of a table is computed from incoming rows, or refuses them.
+"""How incoming rows become rows of a table, or why they cannot.
 
-Columns are matched by name, at every depth and without regard to case. Engines turn the result into expressions.
+Columns meet by name, at every depth and without regard to case. The answer says for each column of the table how it
+is made of what comes in; runners turn it into expressions.
 
-1. The result has all columns of the table, in its order.
-2. No incoming column is dropped: one that the table does not have is refused.
-3. An incoming type is the table's own, or is converted; by default only where every value survives.
-4. That a value is not null is checked by `schema.constraints`; here only a missing column is refused that is neither
-   nullable nor has a value of its own.
-5. The error names all differences.
+1. The parts are the table's columns, all of them, in the table's order.
+2. Nothing that comes in is dropped: a column the table does not have is refused.
+3. A type is the table's own, or one that is converted: by default only where every value survives as it is.
+4. That a value may not be null is a demand on rows (`schema.constraints`); only a column that is missing and can have
+   no value is refused here.
+5. All differences are named at once.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from holdfast.errors import Invalid, SchemaMismatch, TypeMismatch
 from holdfast.schema.casts import is_assignable, is_castable, is_lossless, widens
 from holdfast.schema.expressions import StoredExpression, stored
 from holdfast.schema.identity import IdentityColumn, identity_of
 from holdfast.schema.show import Path, path_text, schema_text, side_by_side, type_text
-from holdfast.schema.types import Array, ColumnValue, DataType, Field, Map, Primitive, Struct
+from holdfast.schema.types import Array, DataType, Field, Map, Primitive, Struct
 
 GENERATION = "delta.generationExpression"
 DEFAULT = "CURRENT_DEFAULT"
@@ -39,12 +40,12 @@ class Assignment(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Same:
-    """The incoming value."""
+    """As it comes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """The incoming value, converted."""
+    """Converted to another type."""
 
     to: DataType
     lossless: bool
@@ -52,21 +53,21 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """A struct, converted field by field; null stays null."""
+    """A struct, made field by field; null stays null."""
 
     parts: tuple[FittedField, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """A list, converted element by element."""
+    """A list, made element by element."""
 
     each: How
 
 
 @dataclass(frozen=True, slots=True)
 class MapEntries:
-    """A map, converted entry by entry."""
+    """A map, made entry by entry."""
 
     key: How
     value: How
@@ -74,26 +75,26 @@ class MapEntries:
 
 @dataclass(frozen=True, slots=True)
 class Null:
-    """Null, because the column is not incoming."""
+    """Null, because nothing comes in."""
 
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """The column's default, because the column is not incoming."""
+    """The column's default, because nothing comes in."""
 
     expression: StoredExpression
 
 
 @dataclass(frozen=True, slots=True)
 class GivenValue:
-    """Iceberg's write default of a column or field, because it is not incoming."""
+    """A value that the schema gives a column, or a field of a struct, because nothing comes in."""
 
-    value: ColumnValue = field(hash=False)
+    value: Any = field(hash=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A generated column, which is not incoming."""
+    """Computed from other columns of the table, because nothing comes in."""
 
     expression: StoredExpression
 
@@ -110,22 +111,22 @@ How: TypeAlias = Same | Cast | Fields | Elements | MapEntries | Null | Default |
 
 @dataclass(frozen=True, slots=True)
 class FittedField:
-    """A column or field of the table: the incoming column it is computed from, and how."""
+    """One column, or field of a struct: which it is, what it is made of, and how."""
 
     field: Field
-    source: str | None  # the incoming name; None where there is none
+    source: str | None  # the incoming name; None where nothing comes in
     how: How
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How each column of the table is computed."""
+    """How each column of the table is made."""
 
     parts: tuple[FittedField, ...]
 
 
 def fit(incoming: Struct, table: Struct, *, assignment: Assignment = Assignment.LOSSLESS) -> Fit:
-    """Decides how incoming rows become rows of the table; raises SchemaMismatch where they cannot."""
+    """How incoming rows become rows of the table."""
     refuse_doubles(incoming)
     fitter = _Fitter(assignment, {})
     parts = fitter.parts(incoming, table, ())
@@ -134,42 +135,42 @@ def fit(incoming: Struct, table: Struct, *, assignment: Assignment = Assignment.
     return Fit(parts)
 
 
-def refuse_incomplete(value_type: DataType, target: DataType, path: Path) -> None:
-    """Refuse a value for a column or field whose structs lack fields, which would silently become null."""
-    if lacking := [path_text(missing) for missing in missing_fields(value_type, target, path)]:
+def refuse_incomplete(given: DataType, target: DataType, path: Path) -> None:
+    """Refuse a value for a column, or a field, whose structs lack fields: they would become null without a word."""
+    if lacking := [path_text(found) for found in missing_fields(given, target, path)]:
         raise SchemaMismatch(
             f"the value for {path_text(path)} has no {', '.join(lacking[:5])}, which would become null: set the fields "
             "that it has one by one, or give it all of them",
             table=type_text(target),
-            incoming=type_text(value_type),
+            incoming=type_text(given),
             columns=tuple(lacking),
         ).named("DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION")
 
 
-def missing_fields(value_type: DataType, target: DataType, path: Path = ()) -> Iterator[Path]:
-    """The fields of a type that a value of another type lacks, without void ones, which are null anyway."""
-    match value_type, target:
+def missing_fields(given: DataType, target: DataType, path: Path = ()) -> Iterator[Path]:
+    """Fields of structs inside of a type that a value of another type lacks; void ones are null anyhow."""
+    match given, target:
         case (Struct(), Struct()):
             for f in target.fields:
-                value_field = value_type.find(f.name)
-                if value_field is not None:
-                    yield from missing_fields(value_field.type, f.type, (*path, f.name))
+                found = given.find(f.name)
+                if found is not None:
+                    yield from missing_fields(found.type, f.type, (*path, f.name))
                 elif f.type != Primitive("void"):
                     yield (*path, f.name)
         case (Array(), Array()):
-            yield from missing_fields(value_type.element, target.element, (*path, "element"))
+            yield from missing_fields(given.element, target.element, (*path, "element"))
         case (Map(), Map()):
-            yield from missing_fields(value_type.key, target.key, (*path, "key"))
-            yield from missing_fields(value_type.value, target.value, (*path, "value"))
+            yield from missing_fields(given.key, target.key, (*path, "key"))
+            yield from missing_fields(given.value, target.value, (*path, "value"))
 
 
 def generation_of(f: Field, schema: Struct) -> StoredExpression:
-    """The expression of a generated column."""
+    """What a generated column is computed as."""
     return stored(str(f.metadata[GENERATION]), schema, f"generated column {f.name}")
 
 
 def default_of(f: Field) -> StoredExpression | None:
-    """The default of a column; None where it has none."""
+    """What a column is where nothing comes in; None where it has no default."""
     if DEFAULT not in f.metadata:
         return None
     return stored(str(f.metadata[DEFAULT]), Struct(()), f"default of the column {f.name}", default=True)
@@ -217,14 +218,14 @@ def _refuse_doubles(type_: DataType, path: Path) -> None:
 @dataclass(frozen=True, slots=True)
 class _Fitter:
     assignment: Assignment
-    wrong: dict[Path, str]  # differences, collected as they are met
+    wrong: dict[Path, str]  # filled on the way
 
     def parts(self, incoming: Struct, table: Struct, path: Path) -> tuple[FittedField, ...]:
-        unmatched = {f.name.lower(): f for f in incoming.fields}
-        fitted = tuple(self.part(unmatched.pop(f.name.lower(), None), f, table, (*path, f.name)) for f in table.fields)
-        for extra in unmatched.values():
+        found = {f.name.lower(): f for f in incoming.fields}
+        made = tuple(self.part(found.pop(f.name.lower(), None), f, table, (*path, f.name)) for f in table.fields)
+        for extra in found.values():
             self.wrong[(*path, extra.name)] = "not in the table: drop it, or let the write add columns (mergeSchema)"
-        return fitted
+        return made
 
     def part(self, incoming: Field | None, f: Field, table: Struct, path: Path) -> FittedField:
         if incoming is None:

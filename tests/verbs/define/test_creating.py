@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 
 from holdfast import DeltaTable
-from holdfast.engines.local.incoming import LocalRows
 from holdfast.env import system
 from holdfast.errors import AppendOnly, Invalid, NotATable
 from holdfast.model.mutation import TableDefinition
@@ -14,7 +13,7 @@ from holdfast.schema.types import LONG, Field, Struct
 from holdfast.storage.open import open_location
 from holdfast.verbs.define.builder import CreateMode
 from holdfast.verbs.define.create import create_with
-from holdfast.verbs.dml.write import Written
+from holdfast.verbs.dml.write import LocalRows, Written
 from holdfast.verbs.dml.write_mutation import CommitOptions
 
 
@@ -22,7 +21,7 @@ def made(name: str, values: Sequence[int], mode: CreateMode, column: str = "n", 
     shape = TableDefinition(Struct((Field(column, LONG),)), (), {k.replace("_", "."): v for k, v in properties.items()})
     rows = LocalRows(pa.table({column: pa.array(values, pa.int64())}), system())
     return create_with(
-        open_location(f"memory://creating/{name}"), shape, rows, system(), mode=mode, said=CommitOptions(None, "w")
+        open_location(f"memory://creating/{name}"), shape, rows, system(), mode=mode, options=CommitOptions(None, "w")
     )
 
 

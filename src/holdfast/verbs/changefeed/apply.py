@@ -1,9 +1,9 @@
 """Merges the changes of a table into another table.
 
-    how far was this source applied?  ->  the net change since  ->  one merge, which notes how far it went
+    version of the source that the target has  ->  net change since then  ->  one merge that records the new version
 
-1. The target remembers the last version of the source it has, in the commit that brought it: applying again, or
-   applying what overlaps, changes nothing that is there already and leaves nothing out.
+1. The target's commit records the last version of the source that it has. Applying the same or overlapping changes
+   again changes nothing that is there already and leaves nothing out.
 2. Rows meet by key columns, or by the id they have in the source, which the target then keeps in SOURCE_ROW_ID.
 3. Columns that the source has and the target lacks are added.
 """
@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Protocol
 
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from holdfast.errors import Invalid, NoRowIdentity
@@ -26,16 +26,17 @@ from holdfast.schema.constraints import quoted
 from holdfast.verbs.define.alteration import Alteration
 from holdfast.verbs.dml.assignments import Value
 from holdfast.verbs.dml.delete_update import Changed, ExecutionContext
-from holdfast.verbs.dml.merge import DeltaMergeBuilder, Duplicates
+from holdfast.verbs.dml.merge import DeltaMergeBuilder, Duplicates, Rows
 from holdfast.verbs.dml.write_mutation import CommitOptions
 from holdfast.verbs.open.dialect import TableState
-from holdfast.verbs.open.engine import AnyRows
 
 SOURCE_ROW_ID = "_source_row_id"
 
 
 class TargetHandle(Protocol):
     """A table that changes are applied to, held open."""
+
+    spark: SparkSession | None
 
     def newest(self) -> TableState: ...
 
@@ -59,7 +60,7 @@ def applied_up_to(target: TargetHandle, source: str) -> int | None:
 
 
 def apply_rows(
-    target: TargetHandle, source: str, version: int, columns: Sequence[str], keys: Sequence[str], rows: AnyRows
+    target: TargetHandle, source: str, version: int, columns: Sequence[str], keys: Sequence[str], rows: Rows
 ) -> Changed:
     """Merge net changes up to a version of a source into a table."""
     caller = replace(target.caller(), alias="t", said=CommitOptions(AppVersion(_app(source), version)))
@@ -108,7 +109,7 @@ def _with_source_ids(target: TargetHandle) -> TableState:
     return target.newest()
 
 
-def _after(rows: AnyRows, *, with_ids: bool) -> AnyRows:
+def _after(rows: Rows, *, with_ids: bool) -> Rows:
     """What rows are to become: those before an update are left out, and ids are called as the target calls them."""
     dropped = [COMMIT_VERSION, COMMIT_TIMESTAMP, *([] if with_ids else [ROW_ID])]
     if isinstance(rows, DataFrame):

@@ -1,4 +1,4 @@
-"""The biography of a row, put together: the trail of commits, and the files they lead to. Needs no Spark."""
+"""Writes the biography of a row: reads the commits that touched its files, without Spark."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Follow one row through a table's commits.
+"""Follows one row through the commits of a table.
 
-A row leaves its file only by a commit that removes that file, or gives it another vector. So of all commits only those
-that touch the row's own file are looked into, and of these only the files they added.
+A row leaves its file only by a commit that removes the file or gives it another deletion vector. So this module reads
+only commits that touch the row's own file, and of these only the files that they added.
 
-1. A file can carry only ids below its own base, so older files than the row are never opened; neither are those of a
-   commit that removed nothing, unless it brought rows of another table under their ids.
-2. Of a file that may hold the row the footer is read, and of its columns only those of ids and versions.
-3. A place is remembered: a restore that brings its file back brings the row back, if its vector lets it show.
+1. A file carries only ids below its own base row id, so files older than the row are never opened. Files of a commit
+   that removed nothing are not opened either, unless the commit published rows of another table under their ids.
+2. Of a file that may hold the row, the footer and the columns of row ids and commit versions are read.
+3. Places are remembered: a restore that brings a file back brings the row back, unless its deletion vector hides it.
 4. Where a file that would tell is gone, the biography says so and goes on from the newest version.
-5. Where a vector that would tell is gone, what comes later decides: a row that is found again was not hidden by it.
+5. Where a deletion vector that would tell is gone, later commits decide: a row that is found again was not hidden.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Changes of a table that were asked for: planned already, and read as a DataFrame or as an Arrow table."""
+"""Holds the changes of a table: a plan that Spark or this process reads, and where to go on from."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
+from holdfast.engines.local.changefeed import LocalChangeReader
+from holdfast.engines.spark.changefeed import SparkChangeReader
 from holdfast.errors import Invalid, Unsupported
 from holdfast.plan.changefeed.query import ChangeKind, ChangeQuery, ChangesPlan
 from holdfast.verbs.changefeed.apply import ApplyTarget, applied_up_to, apply_rows, refuse_unpaired
 from holdfast.verbs.dml.delete_update import Changed
-from holdfast.verbs.open.engine import LOCAL, AnyEngine, on_spark
 
 When: TypeAlias = int | str | datetime.datetime | datetime.date
 
@@ -44,17 +45,19 @@ class ChangeSet:
     endVersion: int
     kind: str
     plan: ChangesPlan = field(repr=False)
-    engine: AnyEngine = field(repr=False)
+    spark: SparkSession | None = field(repr=False)
     source: ChangeSource | None = field(default=None, repr=False)  # None: the format goes on from no token
     query: ChangeQuery | None = field(default=None, repr=False)  # None: the change data feed
 
     def toDF(self) -> DataFrame:
         """The changes as a DataFrame; a DataFrame has no order, `_commit_version` tells it."""
-        return on_spark(self.engine).changes(self.plan)
+        if self.spark is None:
+            raise Invalid("this table was opened without a Spark session: use toArrow, or open it with one")
+        return SparkChangeReader(self.spark).changes(self.plan)
 
     def toArrow(self) -> pa.Table:
         """The changes in the order they were made, read in this process without Spark: for small ones."""
-        return LOCAL.changes(self.plan)
+        return LocalChangeReader().changes(self.plan)
 
     @property
     def bytesRead(self) -> int:
@@ -89,7 +92,8 @@ class ChangeSet:
         plan = source.between(first, last, ChangeQuery(net, names, deletes))
         if not names:
             refuse_unpaired(plan)
-        rows = handle.caller().engine.changes(plan)
+        spark = handle.spark
+        rows = LocalChangeReader().changes(plan) if spark is None else SparkChangeReader(spark).changes(plan)
         return apply_rows(handle, source.table_id, last, [f.name for f in plan.fields], names, rows)
 
     def _source(self) -> ChangeSource:

@@ -1,11 +1,13 @@
-"""Change queries of an Iceberg table.
+"""Answers change queries of an Iceberg table.
 
-1. Changes are told by row ids (version 3), by keys, or, where no row moved, by what was added and hidden.
+1. Rows are paired by row ids (format version 3) or by keys; where no row moved, added and hidden rows are the changes.
 2. `_commit_version` of a change is the sequence number of its snapshot.
-3. Columns come out of the data files, so a table is refused whose files may leave partition columns to its metadata.
+3. Columns are read from data files, so a table is refused whose files may leave partition columns to its metadata.
 """
 
 from __future__ import annotations
+
+from pyspark.sql import SparkSession
 
 from holdfast.errors import Invalid, Unsupported
 from holdfast.formats.iceberg.history.commit_range import read_commit_range
@@ -15,7 +17,6 @@ from holdfast.model.snapshot import LoadHidden
 from holdfast.plan.changefeed.query import ChangeQuery
 from holdfast.verbs.changefeed.change_set import ChangeSet, When
 from holdfast.verbs.changefeed.query import planned
-from holdfast.verbs.open.engine import AnyEngine
 
 
 def changes(
@@ -26,7 +27,7 @@ def changes(
     resume: str | None,
     load_hidden: LoadHidden,
     *,
-    engine: AnyEngine,
+    spark: SparkSession | None,
 ) -> ChangeSet:
     """What snapshots `start` to `end` did to rows."""
     if resume is not None:
@@ -34,7 +35,7 @@ def changes(
     first, last = _snapshot_id(start), None if end is None else _snapshot_id(end)
     refuse_imported(state)
     plan = planned(read_commit_range(state, first, last), query, load_hidden)
-    return ChangeSet(first, state.version if last is None else last, query.kind.value, plan, engine)
+    return ChangeSet(first, state.version if last is None else last, query.kind.value, plan, spark)
 
 
 def _snapshot_id(when: When | None) -> int:

@@ -11,7 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
+from pyspark.sql import SparkSession
 
+from holdfast.engines.local.scan import LocalRunner
+from holdfast.engines.spark.conditions import condition
+from holdfast.engines.spark.scan.native import SparkRunner
 from holdfast.env import Env
 from holdfast.errors import ConstraintViolated, Unsupported
 from holdfast.formats.delta.deletion_vectors import load_hidden
@@ -20,7 +24,6 @@ from holdfast.formats.delta.protocol.upgrade import protocol_for, refuse_lower
 from holdfast.formats.delta.state import DeltaState
 from holdfast.model.mutation import Mutation, TableDefinition
 from holdfast.model.snapshot import Snapshot
-from holdfast.plan.engine import Engine
 from holdfast.plan.scan.request import Condition, Request
 from holdfast.predicate.parse import parse
 from holdfast.predicate.records import columns_of, has_opaque, untrue
@@ -33,7 +36,6 @@ from holdfast.verbs.define.column_order import move_column, moved, set_nullable
 from holdfast.verbs.define.replace_columns import replace_columns as replacing
 from holdfast.verbs.dml.write import Written, land
 from holdfast.verbs.open.delta_dialect import DELTA
-from holdfast.verbs.open.engine import LOCAL
 from holdfast.verbs.read.open_table import OpenTable
 
 
@@ -160,13 +162,13 @@ def add_constraint(
     env: Env,
     *,
     zone: str = "UTC",
-    engine: Engine[object] = LOCAL,
+    session: SparkSession | None = None,
 ) -> Written:
     """Demand an expression of every row, if those that are there satisfy it."""
     mutation = alter.add_constraint(DELTA.shape_of(state), name, expression)
     check_writable(state.protocol, table=state.snapshot.location.url)
     if len(state.snapshot.files):
-        refuse_violated(state.snapshot, mutation.parameters["name"], expression, zone, engine)
+        refuse_violated(state.snapshot, mutation.parameters["name"], expression, zone, session)
     return commit_shape(state, mutation, env)
 
 
@@ -202,9 +204,9 @@ def add_feature_support(state: DeltaState, name: str, env: Env) -> Written:
         hint = f": did you mean {close[0]}?" if close else f": it writes {', '.join(sorted(WRITABLE))}"
         raise Unsupported(f"Holdfast knows no feature {name!r} that it could write{hint}", features=(name,))
     shape = DELTA.shape_of(state)
-    asked = alter.add_feature(shape, name, {}).shape
-    assert asked is not None, "asking for a feature is a change of shape"
-    protocol = msgspec.to_builtins(protocol_for(asked, old=state.protocol))
+    definition = alter.add_feature(shape, name, {}).shape
+    assert definition is not None, "asking for a feature is a change of shape"
+    protocol = msgspec.to_builtins(protocol_for(definition, old=state.protocol))
     return commit_shape(state, alter.add_feature(shape, name, protocol), env)
 
 
@@ -224,26 +226,30 @@ def commit_shape(state: DeltaState, mutation: Mutation, env: Env) -> Written:
     return Written(landed.version, mutation.metrics, landed.attempts)
 
 
-def refuse_violated(snapshot: Snapshot, name: str, expression: str, zone: str, engine: Engine[object] = LOCAL) -> None:
+def refuse_violated(
+    snapshot: Snapshot, name: str, expression: str, zone: str, session: SparkSession | None = None
+) -> None:
     """Refuse a constraint that some row breaks; only files whose statistics leave it open are read.
 
-    Where Spark alone understands the expression, the engine reads every row.
+    Where Spark alone understands the expression, a session is asked to read every row.
     """
     predicate = parse(expression, snapshot.schema, zone=zone)
     if has_opaque(predicate):
-        if not engine.understands(predicate):
+        if session is None:
             raise Unsupported(
                 f"whether the rows that are there satisfy the constraint {name} ({expression}) is checked with Spark: "
                 "open the table with a session, or compare columns with literals"
             )
         text = f"NOT coalesce(({expression}), false)"
-        broken, columns = engine.condition(text, snapshot.schema), list(references(expression, snapshot.schema))
+        request = Request(references(expression, snapshot.schema) or None, condition(session, text, snapshot.schema))
+        violations = OpenTable(snapshot, load_hidden).scan(request, SparkRunner(session)).limit(1).toArrow()  # one row
     else:
         broken = Condition(expression, f"NOT ({expression})", untrue(predicate))
-        columns, engine = sorted({column[0] for column in columns_of(predicate)}), LOCAL
-    rows = engine.first_row(*OpenTable(snapshot, load_hidden).plan(Request(columns or None, broken)))
-    if rows.num_rows:
-        row = ", ".join(f"{k}={'null' if v is None else v}" for k, v in rows.to_pylist()[0].items())
+        columns = sorted({column[0] for column in columns_of(predicate)})
+        request = Request(columns or None, broken)
+        violations = LocalRunner().scan(*OpenTable(snapshot, load_hidden).plan(request), limit=1)
+    if violations.num_rows:
+        row = ", ".join(f"{k}={'null' if v is None else v}" for k, v in violations.to_pylist()[0].items())
         raise ConstraintViolated(
             f"the constraint {name} ({expression}) is broken by the row {row}, which is in the table: change the rows "
             "or the constraint; nothing was written",

@@ -1,10 +1,10 @@
-"""Row ids for the rows a table has already: the three kinds of commit that lead there.
+"""Makes the commits that give ids to the rows that a table has already.
 
-    new files get ids -> files that have none are added again with ids, in batches -> the table says that all have ids
+    new files get ids  ->  files without ids are added again, in batches  ->  the table states that all have ids
 
-Which comes next follows from the table alone, so whoever finds it half way can go on from there.
+The table alone decides which commit comes next, so anybody can continue a backfill that stopped half way.
 
-1. Files are added again as they are, with `data_change` false: nobody who reads changes sees any.
+1. Files are added again as they are, with `data_change` false: readers of changes see none.
 2. The last commit stands on a version in which every file has ids.
 """
 

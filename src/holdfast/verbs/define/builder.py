@@ -1,12 +1,9 @@
-"""Say what a new table is, then make it.
-
-Names and behaviour are delta-spark's. Each call notes a wish; `execute` checks them together and hands the shape they
-describe to the function that makes tables.
+"""Describes a new table by delta-spark's builder, and creates it.
 
 1. Nothing is read or written before `execute`.
-2. Everything that can be known to be wrong from the wishes alone is refused before the table is looked at.
-3. The shape has no column mapping yet: ids depend on the table that is there, and clustering columns are paths of
-   names until then.
+2. Whatever is wrong with the description alone is refused before the table is read.
+3. The definition has no column mapping yet, because ids depend on the existing table; until then clustering columns
+   are paths of names.
 """
 
 from __future__ import annotations
@@ -95,8 +92,8 @@ class DeltaTableBuilder(Generic[T]):
 
     def tableName(self, identifier: str) -> DeltaTableBuilder[T]:
         """The table's name; for now only a path, as in ``delta.`/path/to/table` ``."""
-        if found := _BY_PATH.fullmatch(identifier.strip()):
-            return self.location(found[1])
+        if by_path := _BY_PATH.fullmatch(identifier.strip()):
+            return self.location(by_path[1])
         raise Unsupported(
             f"Holdfast keeps no catalog to put {identifier!r} in: say where the table is with location(path)"
         )

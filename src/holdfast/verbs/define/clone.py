@@ -1,4 +1,4 @@
-"""Clones, put together: name the source's files for another log, copy them if they are to be copied, commit."""
+"""Clones a Delta table: names or copies the files of its source, and commits them in another log."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def target_of(target: str, source: Location, storage_options: Mapping[str, str] 
 
     In the source's store it is reached as that is, unless options say how.
     """
-    found = _BY_PATH.fullmatch(target.strip())
-    place = open_location(found[1] if found else target, storage_options=storage_options)
+    by_path = _BY_PATH.fullmatch(target.strip())
+    place = open_location(by_path[1] if by_path else target, storage_options=storage_options)
     own = storage_options is None and place.store.url == source.store.url
     return replace(place, store=source.store) if own else place
 
@@ -55,20 +55,20 @@ def clone_to(
     return clone(source, target_of(target, source.snapshot.location, storage_options), options, env)
 
 
-def clone(source: DeltaState, target: Location, asked: CloneOptions, env: Env) -> DeltaState:
+def clone(source: DeltaState, target: Location, options: CloneOptions, env: Env) -> DeltaState:
     """Make a table that begins with the rows of a version of another."""
     origin = source.snapshot.location
     if (origin.store.url, origin.directory) == (target.store.url, target.directory):
         raise Invalid(f"{origin.url} cannot be cloned onto itself: name another directory")
-    if asked.shallow and origin.store.url != target.store.url:
+    if options.shallow and origin.store.url != target.store.url:
         target = replace(target, allow_outside=True)
     format_ = DeltaFormat(target)
     old = format_.newest(None)
-    if old is not None and not asked.replace:
+    if old is not None and not options.replace:
         raise Invalid(f"there is a table at {target.url} already: say replace=True to put the clone in its place")
     if old is not None:
         check_writable(old.protocol, table=target.url)
-    wanted = requested(asked.properties)
+    wanted = requested(options.properties)
     listed = source.protocol.min_writer_version >= _LISTED
     features = writer_features(source.protocol) | reader_features(source.protocol) if listed else frozenset[str]()
     before = None if old is None else DELTA.shape_of(old)
@@ -76,10 +76,10 @@ def clone(source: DeltaState, target: Location, asked: CloneOptions, env: Env) -
     files = described(source.snapshot.files)
     if "rowTracking" in shape.features or truth(shape.properties.get(ENABLE_ROW_TRACKING)):
         files = with_counts(files, row_counts(origin, files, {}))
-    named = pointed_at(origin, files, target) if asked.shallow else copied_to(origin, files, target)
+    named = pointed_at(origin, files, target) if options.shallow else copied_to(origin, files, target)
     snapshot = None if old is None else old.snapshot
     copied = 0
-    if not asked.shallow:
+    if not options.shallow:
         load_hidden(origin, source.snapshot.files)  # a vector that is wrong is not worth copying
         copied = copy_files(origin, target, lacking(named.copies, snapshot), env.now_ms)
     mutation = cloned(
@@ -87,16 +87,16 @@ def clone(source: DeltaState, target: Location, asked: CloneOptions, env: Env) -
         named.files,
         shape,
         snapshot,
-        shallow=asked.shallow,
+        shallow=options.shallow,
         copied=copied,
         domains=_kept_for_users(source, old),
     )
     same_files = not mutation.removed.num_rows and not mutation.readded.num_rows
     if old is None or shape != before or mutation.domains or not same_files:
         land(old, target, mutation, env, dialect=DELTA)
-    made = format_.newest(old)
-    assert made is not None, "the clone was just made"
-    return made
+    clone_state = format_.newest(old)
+    assert clone_state is not None, "the clone was just made"
+    return clone_state
 
 
 def _kept_for_users(source: DeltaState, old: DeltaState | None) -> dict[str, str]:

@@ -1,9 +1,9 @@
-"""Clones: a table that begins with the rows of another, as it was at some version. Pure, but for the copying itself.
+"""Computes the definition and the mutation of a clone, and copies files.
 
 1. Rows of a clone are new rows: they have ids of their own from its first version on, and the ids that the source's
    files carry are not read, because the clone has other names for these columns.
-2. Cloning again over a clone touches what differs: files it has keep the ids it gave them.
-3. Everything is copied before the commit that names it.
+2. Cloning again over a clone changes only what differs: files it has keep the ids it gave them.
+3. All files are copied before the commit that names them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Changes of where a column stands and of whether it may be null. Data files stay as they are.
+"""Moves columns, and changes whether they may be null; data files stay as they are.
 
-1. Columns meet their values by name or id, so their order is the schema's alone.
-2. A wish that is true already gives the shape it was given.
+1. Columns are matched with their values by name or id, so only the schema has an order.
+2. A change that is true already returns the same definition.
 """
 
 from __future__ import annotations

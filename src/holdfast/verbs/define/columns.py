@@ -1,11 +1,11 @@
-"""Changes of a table's columns: added, renamed, dropped, widened, described. Its data files stay as they are.
+"""Adds, renames, drops, widens and comments columns of a table's definition; data files stay as they are.
 
-Pure: a shape and a wish become a mutation without files, whose shape the commit turns into the least protocol it needs.
+Each function makes a mutation without files from a definition; the commit derives the least protocol that it needs.
 
-1. Every file reads the same under the new shape: a column changes its name or goes only where data files know it by
-   another one, and a type only becomes one that holds every old value.
-2. A column that something else of the table is made of does not change under it; the refusal says what that is.
-3. A wish that is true already gives the shape it was given.
+1. Every file reads the same under the new definition: a column is renamed or dropped only where data files have
+   another name for it, and a type only becomes one that holds every old value.
+2. A column that another part of the table depends on does not change; the refusal names that part.
+3. A change that is true already returns the same definition.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Conversion of a Parquet directory, put together: look at the files, then one commit.
+"""Converts a directory of Parquet files to a Delta table: inspects the files, then commits them.
 
 1. A directory that is a Delta table already stays as it is.
-2. Either the table is there with all its files, or nothing has changed: only the commit is written.
+2. Only the commit is written: either the table has all its files, or nothing has changed.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _BY_PATH = re.compile(r"(\w+)\.`(.+)`", re.DOTALL)
 
 def path_of(identifier: str) -> str:
     """The directory that "parquet.`/path`" names."""
-    found = _BY_PATH.fullmatch(identifier.strip())
-    if found is None:
+    by_path = _BY_PATH.fullmatch(identifier.strip())
+    if by_path is None:
         raise Invalid(f"{identifier!r} names no Parquet directory: spell it parquet.`/path/to/directory`")
-    if found[1].lower() != "parquet":
-        raise Unsupported(f"Holdfast converts directories of Parquet files, not of {found[1]}")
-    return found[2]
+    if by_path[1].lower() != "parquet":
+        raise Unsupported(f"Holdfast converts directories of Parquet files, not of {by_path[1]}")
+    return by_path[2]
 
 
 def partitions_of(schema: str | StructType | None) -> Struct:
@@ -57,20 +57,20 @@ def convert(
 ) -> DeltaState:
     """Make a table of a directory of Parquet files."""
     format_ = DeltaFormat(location)
-    there = format_.newest(None)
-    if there is not None:
-        return there
-    asked = requested(properties)
-    if asked.properties.get(COLUMN_MAPPING_MODE, "none").lower() != "none":
+    existing = format_.newest(None)
+    if existing is not None:
+        return existing
+    request = requested(properties)
+    if request.properties.get(COLUMN_MAPPING_MODE, "none").lower() != "none":
         raise Invalid("files that are there name their columns themselves: convert first, then map columns")
-    found = survey(location, partitions)
+    directory = survey(location, partitions)
     shape = created(
-        TableDefinition(found.schema, found.partition_columns, asked.properties, features=asked.features),
+        TableDefinition(directory.schema, directory.partition_columns, request.properties, features=request.features),
         env.new_uuid,
         plain=plain,
     )
-    files = staged(found, write_spec(shape.schema, shape.partition_columns, shape.properties))
-    land(None, location, converted(found, files, shape), env, dialect=DELTA)
-    made = format_.newest(None)
-    assert made is not None, "the table was just made"
-    return made
+    files = staged(directory, write_spec(shape.schema, shape.partition_columns, shape.properties))
+    land(None, location, converted(directory, files, shape), env, dialect=DELTA)
+    state = format_.newest(None)
+    assert state is not None, "the table was just made"
+    return state

@@ -1,6 +1,6 @@
-"""A directory of Parquet files becomes a table: nothing is rewritten, one commit names what is there.
+"""Inspects the Parquet files of a directory, and makes the mutation that adds them to a new table.
 
-1. Every file that is not hidden (`_x`, `.x`) is part of the table, or the conversion is refused and says which is not.
+1. Every file that is not hidden (`_x`, `.x`) is part of the table, or the conversion is refused and names the file.
 2. Partition values come from directories, as Hive writes them; all files have the same partition columns.
 3. Statistics and row counts come from footers, which are read once each, several at a time.
 """
@@ -46,14 +46,14 @@ class ParquetDirectory:
 
 def survey(location: Location, partitions: Struct) -> ParquetDirectory:
     """What there is to convert; `partitions` are the partition columns the user names."""
-    metas = sorted(_visible(location), key=lambda found: found[0])
+    metas = sorted(_visible(location), key=lambda entry: entry[0])
     if not metas:
         raise Invalid(f"there is no Parquet file in {location.url} to make a table of")
     _refuse_doubled(partitions)
     values = _values(location, [key for key, _ in metas], partitions)
 
-    def footer(found: tuple[str, ObjectMeta]) -> tuple[str, ObjectMeta, pq.FileMetaData]:
-        key, meta = found
+    def footer(entry: tuple[str, ObjectMeta]) -> tuple[str, ObjectMeta, pq.FileMetaData]:
+        key, meta = entry
         try:
             return key, meta, read_footer(location.store, meta.key, meta.size)
         except Damaged as error:
@@ -70,7 +70,7 @@ def survey(location: Location, partitions: Struct) -> ParquetDirectory:
     return ParquetDirectory(files, schema, names, values)
 
 
-def staged(found: ParquetDirectory, spec: WriteSpec) -> pa.Table:
+def staged(directory: ParquetDirectory, spec: WriteSpec) -> pa.Table:
     """The files as a commit adds them, with the columns of STAGED."""
     rows = [
         {
@@ -82,26 +82,26 @@ def staged(found: ParquetDirectory, spec: WriteSpec) -> pa.Table:
                 spec.stats_leaves, spec.fields, footer, string_prefix=spec.string_prefix, tight=spec.tight_bounds
             ),
         }
-        for key, meta, footer in found.files
+        for key, meta, footer in directory.files
     ]
     table = pa.Table.from_pylist(rows, pa.schema([f for f in STAGED if f.name != "partition_values"]))
-    return table.append_column("partition_values", found.values).select(STAGED.names).cast(STAGED)
+    return table.append_column("partition_values", directory.values).select(STAGED.names).cast(STAGED)
 
 
-def converted(found: ParquetDirectory, files: pa.Table, shape: TableDefinition) -> Mutation:
+def converted(directory: ParquetDirectory, files: pa.Table, shape: TableDefinition) -> Mutation:
     """Make a table of files that are there."""
     return Mutation(
         "CONVERT",
         {
             "numFiles": str(files.num_rows),
-            "partitionedBy": json.dumps(list(found.partition_columns)),
+            "partitionedBy": json.dumps(list(directory.partition_columns)),
             "collectStats": "true",
             "sourceFormat": "parquet",
         },
         {"numConvertedFiles": files.num_rows},
         added=files,
         reads=NoRows(),
-        shape=replace(shape, schema=found.schema, partition_columns=found.partition_columns),
+        shape=replace(shape, schema=directory.schema, partition_columns=directory.partition_columns),
     )
 
 
@@ -130,7 +130,7 @@ def _values(location: Location, keys: Sequence[str], partitions: Struct) -> pa.A
     texts: list[list[str | None]] = [[] for _ in wanted]
     for key in keys:  # one per file
         pairs = [part.split("=", 1) for part in key.split("/")[:-1] if "=" in part]
-        found = {unquote(name).lower(): _value(text) for name, text in pairs}
+        values = {unquote(name).lower(): _value(text) for name, text in pairs}
         if [unquote(name).lower() for name, _ in pairs] != wanted:
             shown = ", ".join(unquote(name) for name, _ in pairs)
             raise Invalid(
@@ -139,7 +139,7 @@ def _values(location: Location, keys: Sequence[str], partitions: Struct) -> pa.A
                 f"partitionSchema='{', '.join(f'{unquote(name)} string' for name, _ in pairs)}'"
             )
         for name, column in zip(wanted, texts, strict=True):
-            column.append(found[name])
+            column.append(values[name])
     columns = []
     for f, column in zip(partitions.fields, texts, strict=True):
         try:

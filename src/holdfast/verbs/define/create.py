@@ -1,7 +1,7 @@
-"""A table made with its first rows, or made anew in the place of another with other rows: one commit.
+"""Creates a Delta table with its first rows, or replaces one with other rows, in one commit.
 
 1. The first version of a table has its rows: nobody sees it empty in between.
-2. Made anew, a table keeps its history, its id and the names it stores row ids under.
+2. A replaced table keeps its history, its id and the names of its columns of row ids.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from holdfast.formats.delta.protocol.upgrade import protocol_for
 from holdfast.formats.delta.state import DeltaState
 from holdfast.model.mutation import TableDefinition
 from holdfast.plan.dml.write import write_spec
-from holdfast.plan.engine import IncomingRows
 from holdfast.schema.constraints import demands
 from holdfast.schema.enforce import fit
 from holdfast.schema.identity import advanced
 from holdfast.storage.location import Location
 from holdfast.verbs.define.builder import CreateMode, DeltaTableBuilder, without_plain
 from holdfast.verbs.define.shape import created
-from holdfast.verbs.dml.write import Written, land, make, refuse_append_only
+from holdfast.verbs.dml.write import IncomingRows, Written, land, make, refuse_append_only
 from holdfast.verbs.dml.write_mutation import CommitOptions, made
 from holdfast.verbs.open.delta_dialect import DELTA
 
@@ -52,12 +51,12 @@ def table_builder(mode: CreateMode, opened: Callable[[DeltaState], T]) -> DeltaT
 
 def create_with(
     location: Location,
-    asked: TableDefinition,
+    definition: TableDefinition,
     rows: IncomingRows,
     env: Env,
     *,
     mode: CreateMode,
-    said: CommitOptions | None = None,
+    options: CommitOptions | None = None,
     plain: bool = False,
     operation: str | None = None,
     parameters: Mapping[str, str] | None = None,
@@ -73,7 +72,7 @@ def create_with(
         return Written(None, {}, 0)
     _refuse(location, state, mode)
     old = None if state is None else state.protocol
-    shape = created(asked, env.new_uuid, plain=plain, old=None if state is None else DELTA.shape_of(state))
+    shape = created(definition, env.new_uuid, plain=plain, old=None if state is None else DELTA.shape_of(state))
     fitted = fit(rows.schema(), shape.schema)
     spec = write_spec(
         shape.schema,
@@ -85,7 +84,7 @@ def create_with(
     staged, marks = rows.store(fitted, demands(shape.schema, shape.properties, fitted), spec, location)
     if marks:
         shape = replace(shape, schema=advanced(shape.schema, marks))
-    told = said or CommitOptions()
+    commit_options = options or CommitOptions()
     first = made(shape, None if state is None else state.snapshot)
     mutation = replace(
         first,
@@ -97,8 +96,8 @@ def create_with(
             "numOutputBytes": pc.sum(staged.column("size")).as_py() or 0,
         },
         added=staged,
-        app=told.app,
-        user_metadata=told.user_metadata,
+        app=commit_options.app,
+        user_metadata=commit_options.user_metadata,
     )
     landed = land(state, location, mutation, env, dialect=DELTA)
     return Written(landed.version, mutation.metrics, landed.attempts)

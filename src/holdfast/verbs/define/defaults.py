@@ -1,9 +1,8 @@
-"""Column defaults: what a column is where rows bring nothing for it.
+"""Checks and sets column defaults: SQL text that each write evaluates for rows that bring nothing for a column.
 
-A default is SQL text that each write computes for itself, so rows that are there never change by one. What cannot work
-is refused when the default is set, not when rows come.
+Rows that are there never change by a default. A default that cannot work is refused when it is set.
 
-1. A default stands alone: it names no column, asks for no rows, and calls what `schema.functions` lets it call.
+1. A default stands alone: it names no column, queries no rows, and calls only what `schema.functions` allows.
 2. Only columns of the table have one, and none whose values the table makes itself. A variant's is null.
 3. A literal default is a value of the column's type, and null only where the column may be null.
 """
@@ -42,9 +41,9 @@ def with_default(f: Field, expression: str | None) -> Field:
     if not isinstance(expression, str):
         raise Invalid(f"the default of {f.name} is SQL text, not {type(expression).__name__}: write {expression!r}")
     _refuse(f, expression)
-    made = replace(f, metadata={**metadata, DEFAULT: expression})
-    default_of(made)
-    return made
+    column = replace(f, metadata={**metadata, DEFAULT: expression})
+    default_of(column)
+    return column
 
 
 def refuse_defaults(schema: Struct) -> None:
@@ -65,8 +64,8 @@ def _refuse(f: Field, expression: str) -> None:
     except (SqlglotError, RecursionError, ValueError) as error:
         raise Invalid(f"{what}: it cannot be read as SQL; text stands in single quotes") from error
     for kind, reason in _NOT_ALONE:
-        if (found := tree.find(kind)) is not None:
-            raise Invalid(f"{what}: {reason.format(found.sql('spark'))}")
+        if (node := tree.find(kind)) is not None:
+            raise Invalid(f"{what}: {reason.format(node.sql('spark'))}")
     meant = parse(f"{quoted(f.name)} <=> ({expression})", Struct((f,)))
     if isinstance(meant, IsNull) and not f.nullable:
         raise Invalid(f"{what}: it must not be null")

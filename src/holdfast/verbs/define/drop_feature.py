@@ -1,13 +1,12 @@
-"""Doing without a feature, put together: take its traces out of the table, then the feature out of the protocol.
+"""Drops a table feature: removes its traces from the table, then the feature from the protocol.
 
-1. Each round looks at the newest version, decides what is left to do, and commits that on top of that very version; a
-   lost race changes nothing but the version to look at. So nobody uses the feature again between the last look and the
-   last commit.
-2. Nothing is remembered between runs: stopped anywhere, the table is right and has the feature or not, and running it
-   again goes on.
-3. Old versions stay readable where a feature is one that readers must know: a checkpoint without its traces stands
-   before the commit that drops it, and the table asks its writers to keep that (`checkpointProtection`). Whoever
-   truncates history instead waits until what has traces may go.
+1. Each round reads the newest version, decides what is left to do, and commits that on top of this very version; a
+   lost race changes only the version to read. So nobody uses the feature again between the last check and the commit.
+2. Nothing is remembered between runs: a run that stopped leaves a valid table with or without the feature, and the
+   next run continues.
+3. Where readers must know the feature, old versions stay readable: a checkpoint without its traces stands before the
+   commit that drops it, and the table asks writers to keep it (`checkpointProtection`). Truncating history instead
+   waits until the commits with traces may be deleted.
 """
 
 from __future__ import annotations
@@ -127,12 +126,12 @@ class _FeatureDrop:
 
     def clean(self) -> bool:
         """Take all traces out; whether there were any."""
-        found = False
+        has_traces = False
         for _ in range(ATTEMPTS):
             deed = self._next()
             if deed is None:
-                return found
-            found = True
+                return has_traces
+            has_traces = True
             if isinstance(deed, Mutation):
                 self.attempt(deed)
                 continue
@@ -217,7 +216,7 @@ class _FeatureDrop:
         done = [key for each, _ in self.written for key in each.keys]
         store = DELTA.storing(state, new)
         for each in self._bins(state.snapshot.files.outside(pa.array(done, pa.string()))):
-            staged = rewritten(state.snapshot, each, caller.engine, caller.load_hidden, store)
+            staged = rewritten(state.snapshot, each, caller.changer(), caller.load_hidden, store)
             self.written.append((each, staged))
         retired = [domain for domain in state.domains if _is_index(domain)]
         files = pa.concat_tables([STAGED.empty_table(), *(staged for _, staged in self.written)])

@@ -1,8 +1,8 @@
-"""Doing without a feature: the commits that take its traces out of a table, and the one that takes it out. Pure.
+"""Makes the mutations that remove the traces of a table feature, and the one that drops it; does no I/O.
 
-1. No commit here changes a row: files are added again, or written anew, with `data_change` false.
-2. Row ids go with row tracking: files lose them one and all, and what is noted of the rows they carry.
-3. The last commit says nothing of rows, so it may stand only on a version that has no trace of the feature left.
+1. No mutation changes a row: files are added again, or rewritten, with `data_change` false.
+2. Row ids go with row tracking: all files lose them, and the notes about rows they carry.
+3. The last mutation reads no rows, so it may stand only on a version without a trace of the feature.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ ROW_TRACKING = (
 
 def suspended(old: TableDefinition) -> Mutation:
     """From here on no file gets row ids."""
-    said = {ENABLE_ROW_TRACKING: "false", ROW_TRACKING_SUSPENDED: "true"}
-    shape = replace(old, properties={**old.properties, **said})
-    return Mutation("SET TBLPROPERTIES", {"properties": json.dumps(said)}, shape=shape)
+    properties = {ENABLE_ROW_TRACKING: "false", ROW_TRACKING_SUSPENDED: "true"}
+    shape = replace(old, properties={**old.properties, **properties})
+    return Mutation("SET TBLPROPERTIES", {"properties": json.dumps(properties)}, shape=shape)
 
 
 def unstamped(files: pa.Table, batch: int) -> Mutation:
@@ -122,11 +122,11 @@ def is_widened(schema: Struct) -> bool:
 def unwidened(old: TableDefinition) -> Mutation:
     """Forget that columns had other types: every file has the present ones."""
     changed = [f for f in all_fields(old.schema) if TYPE_CHANGES in f.metadata]
-    told = [{"name": f.name, "type": to_json(f.type), "metadata": dict(f.metadata)} for f in changed]
+    columns = [{"name": f.name, "type": to_json(f.type), "metadata": dict(f.metadata)} for f in changed]
     schema = each_field(
         old.schema, lambda f: replace(f, metadata={k: v for k, v in f.metadata.items() if k != TYPE_CHANGES})
     )
-    return Mutation("CHANGE COLUMNS", {"columns": json.dumps(told)}, shape=replace(old, schema=schema))
+    return Mutation("CHANGE COLUMNS", {"columns": json.dumps(columns)}, shape=replace(old, schema=schema))
 
 
 def has_old_types(schema: Struct, nodes: Sequence[Node]) -> bool:

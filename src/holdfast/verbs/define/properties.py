@@ -1,10 +1,10 @@
-"""Changes of what a table is beside its columns: properties, constraints, clustering, features. Its rows stay.
+"""Changes properties, constraints, clustering columns and features of a table's definition; rows stay.
 
-Pure: a shape and a wish become a mutation without files, whose shape the commit turns into the least protocol it needs.
+Each function makes a mutation without files from a definition; the commit derives the least protocol that it needs.
 
-1. What depends on the rows that are there (row ids, constraints) reads them all, so a row that comes meanwhile clashes.
-2. Columns mapped later keep the names that data files know them by.
-3. A wish that is true already gives the shape it was given.
+1. A change that depends on existing rows (row ids, constraints) reads all of them, so a row added meanwhile conflicts.
+2. Columns that are mapped later keep the names that data files have for them.
+3. A change that is true already returns the same definition.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ _COMMENT = "comment"  # said like a property, and kept as the table's descriptio
 _MOST_CLUSTERING_COLUMNS = 4
 
 
-def set_properties(snapshot: Snapshot, old: TableDefinition, asked: Mapping[str, str]) -> Mutation:
+def set_properties(snapshot: Snapshot, old: TableDefinition, settings: Mapping[str, str]) -> Mutation:
     """Set properties, and have features that are asked for as `delta.feature.<name>`."""
-    wanted = requested(asked)
+    wanted = requested(settings)
     for name, value in wanted.properties.items():
         if name.startswith(CONSTRAINT):
             raise Invalid(f"{name} is a constraint: use addConstraint({name.removeprefix(CONSTRAINT)!r}, expression)")

@@ -1,9 +1,8 @@
-"""Row ids for a table that has rows already, put together: one loop from wherever the table stands to where it must be.
+"""Enables row tracking on a table that has rows already: one loop of commits until every row has an id.
 
-1. Each round looks at the newest version, decides what it lacks, and commits that on top of that very version. A lost
-   race changes nothing but the version to look at, so files that a winner removed or stamped drop out by themselves,
-   and files it added are seen.
-2. Nothing is remembered between runs: stopped anywhere and started again, it goes on.
+1. Each round reads the newest version, decides what it lacks, and commits that on top of this very version. A lost
+   race changes only the version to read, so files that a winner removed or stamped drop out, and new ones are seen.
+2. Nothing is remembered between runs: a run that stopped is continued by the next one.
 3. Other writers go on meanwhile; their appends survive every commit made here.
 """
 

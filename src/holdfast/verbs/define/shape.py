@@ -31,21 +31,21 @@ _KEPT = (MATERIALIZED_ROW_ID, MATERIALIZED_ROW_COMMIT_VERSION, COLUMN_MAPPING_MA
 
 
 def created(
-    asked: TableDefinition,
+    definition: TableDefinition,
     new_uuid: Callable[[], uuid.UUID],
     *,
     plain: bool = False,
     old: TableDefinition | None = None,
 ) -> TableDefinition:
     """The shape of a table that is made, or made anew in the place of an `old` one."""
-    properties = ({} if plain else _DEFAULTS) | dict(asked.properties)
+    properties = ({} if plain else _DEFAULTS) | dict(definition.properties)
     if old is not None:
         # Names of id columns stay for a table's life, and ids of columns are never used again.
         properties |= {name: old.properties[name] for name in _KEPT if name in old.properties}
     if not truth(properties.get(ENABLE_ROW_TRACKING)):
         properties = {k: v for k, v in properties.items() if k not in _KEPT[:2]}
-    refuse_feed_columns(asked.schema, properties)
-    return _mapped(replace(asked, properties=properties), new_uuid)
+    refuse_feed_columns(definition.schema, properties)
+    return _mapped(replace(definition, properties=properties), new_uuid)
 
 
 def grown(shape: TableDefinition, schema: Struct, new_uuid: Callable[[], uuid.UUID]) -> TableDefinition:

@@ -1,10 +1,10 @@
-"""Make an index, bring it up to date, make it anew: what is written, and what the table is then to say of it.
+"""Builds, refreshes and rebuilds an index: writes its segments, and makes the mutation that registers it.
 
-    rows it does not answer for  ->  a new segment  ->  segments of one size put together  ->  one domain
+    rows without entries  ->  a new segment  ->  segments of one size merged  ->  one domain
 
-1. What comes out is complete for the snapshot it was made of; it becomes true with the commit of its domain.
-2. Bringing an index up to date costs the tail, and now and then a merge of segments that are of one size.
-3. Nothing of an index changes in place: what is written has names nobody knows of before the commit.
+1. An index is complete for the snapshot it was built from; the commit of its domain makes it valid.
+2. A refresh costs the tail, and now and then a merge of segments of one size.
+3. Files of an index never change; new ones have names that nobody knows before the commit.
 """
 
 from __future__ import annotations
@@ -83,14 +83,14 @@ def refreshed(site: Site, kind: IndexKind, index: Index, reader: PinnedReader, t
 
 def saying(operation: str, index: Index) -> Mutation:
     """The commit that makes an index true."""
-    told = {
+    parameters = {
         "name": index.name,
         "kind": index.definition.kind,
         "columns": msgspec.json.encode([c.name for c in index.definition.columns]).decode(),
         "version": str(index.version),
     }
     metrics = {"numIndexEntries": index.entries, "numIndexSegments": len(index.segments), "numIndexBytes": index.bytes}
-    return Mutation(operation, told, metrics, data_change=False, domains={domain_of(index.name): rendered(index)})
+    return Mutation(operation, parameters, metrics, data_change=False, domains={domain_of(index.name): rendered(index)})
 
 
 def unsaying(name: str) -> Mutation:
@@ -109,8 +109,8 @@ def renaming(index: Index, name: str) -> Mutation:
 def _known(site: Site, name: str, writing: SegmentWriting) -> FilesRef:
     """Write down the files that an index is complete for."""
     directory = directory_of(name, str(site.env.new_uuid()))
-    told = writing.put(directory, FILES, known_bytes(known_files(site.snapshot)))
-    return FilesRef(f"{directory}/{FILES}", told.bytes, f"{told.crc:08x}")
+    stored = writing.put(directory, FILES, known_bytes(known_files(site.snapshot)))
+    return FilesRef(f"{directory}/{FILES}", stored.bytes, f"{stored.crc:08x}")
 
 
 def _together(

@@ -1,7 +1,7 @@
-"""Which files below a table belong to indexes that some version of it needs.
+"""Chooses the files below a table that belong to indexes which a kept version needs.
 
-1. A directory of an index is needed for as long as a version that is kept refers to it: the newest, those that were
-   current within the retention, and pinned ones.
+1. The directory of an index is needed for as long as a kept version refers to it: the newest, those that were current
+   within the retention, and pinned ones.
 2. An index that cannot be read keeps every file of its name.
 """
 

@@ -1,12 +1,12 @@
-"""Indexes of an Iceberg table: kept in its properties, one each, `holdfast.index.<name>`; and rows by their keys.
+"""Keeps the indexes of an Iceberg table in its properties, one each: `holdfast.index.<name>`.
 
-The format has no place of its own for them. A property is committed by itself, makes no snapshot and meets no other
-commit, and other engines leave it alone; the files are below `_holdfast`, which they do not look into.
+A property is committed by itself, makes no snapshot and conflicts with no other commit. Other engines leave it alone,
+and do not look into `_holdfast`, where the files are.
 
-1. An index is complete for a snapshot, known by its sequence number; which rows it cannot answer for is computed.
-2. A column is known by its id, so an index follows it through renames, and never answers for another of its old name.
-3. Two who write one index at a time: the later finds the property changed and begins again, or, where a catalog lets
-   that through, has the last word. Either is a whole index, and right for the snapshot it names.
+1. An index is complete for a snapshot, identified by its sequence number; rows without entries are computed.
+2. Columns are identified by id, so an index follows a renamed column and never answers for another of its old name.
+3. Where two writers change one index at once, the later one finds the property changed and begins again, or, where a
+   catalog accepts both, wins. Either result is a complete index, and right for the snapshot it names.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Rows by their ids, and rows by the values of columns, through indexes where those help.
+"""Reads rows by their ids, or by the values of columns through indexes where those help.
 
-1. `take` and `lookup` of a Delta table read one version, that of its first look, until a verb of the same table object
-   reads or writes the table. What others commit is seen after `refresh()`.
-2. A version or timestamp that is given is read instead, and moves nothing.
-3. `lookup` gives what a scan with the same condition gives, in the order of a scan, each row once.
+1. `take` and `lookup` of a Delta table read one version until a verb of the same table object reads or writes the
+   table. Commits of others are visible after `refresh()`.
+2. A given version or timestamp is read instead, and does not move the pinned version.
+3. `lookup` gives the rows of a scan with the same condition, in the order of a scan, each row once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from holdfast.engines.local.scan import LocalRunner
+from holdfast.engines.spark.conditions import below
+from holdfast.engines.spark.scan.native import SparkRunner
 from holdfast.engines.spark.scan.take import ids_of
+from holdfast.engines.spark.types import named
 from holdfast.errors import TableError
 from holdfast.index.keyed import condition_of
 from holdfast.index.search import Indexes, pays
@@ -22,7 +26,6 @@ from holdfast.plan.scan.request import Condition, Request
 from holdfast.predicate.evaluate import matches
 from holdfast.predicate.records import Predicate, columns_of, conjunction
 from holdfast.predicate.render import render
-from holdfast.verbs.open.engine import LOCAL
 from holdfast.verbs.open.handle import Handle, Metadata, Timestamp, Version
 from holdfast.verbs.read import take as taking
 from holdfast.verbs.read.take import Missing, RowIds
@@ -52,9 +55,9 @@ def take_frame(
     missing: str,
 ) -> DataFrame:
     """The rows with these ids as a DataFrame; of ids in a DataFrame only a bitmap reaches this process."""
-    engine, choice = handle.on_spark(), Missing.of(missing)
+    spark, choice = handle.session(), Missing.of(missing)
     ids = ids_of(row_ids) if isinstance(row_ids, DataFrame) else taking.whole_numbers(row_ids)
-    return taking.take_frame(handle.reader(version, timestamp), ids, engine, columns, metadata, choice)
+    return taking.take_frame(handle.reader(version, timestamp), ids, SparkRunner(spark), columns, metadata, choice)
 
 
 def lookup(
@@ -73,7 +76,7 @@ def lookup(
         if rows is not None:
             return rows
     request = Request(columns, Condition(None, render(where), where), metadata)
-    return searchable.opened.scan(request, LOCAL)
+    return searchable.opened.scan(request, LocalRunner())
 
 
 def lookup_frame(
@@ -85,9 +88,10 @@ def lookup_frame(
     metadata: Metadata,
 ) -> DataFrame:
     """The same rows as a DataFrame: files in which an index finds none are not read."""
-    engine, opened = handle.on_spark(), handle.open(version, timestamp)
+    spark, opened = handle.session(), handle.open(version, timestamp)
     where = condition_of(opened.snapshot, keys)
-    return opened.scan(Request(columns, engine.column_condition(where), metadata), engine)
+    request = Request(columns, Condition(below(where, named), render(where), where), metadata)
+    return opened.scan(request, SparkRunner(spark))
 
 
 def by_index(indexes: Indexes, where: Predicate, columns: Sequence[str] | None, metadata: Metadata) -> pa.Table | None:

@@ -1,8 +1,8 @@
-"""Indexes, put together: build, register, bring up to date, take away.
+"""Creates, refreshes, rebuilds, renames, verifies and drops the indexes of a Delta table.
 
-1. An index is registered by a commit of its own domain. Whatever others commit meanwhile leaves that alone, unless it
-   is the same index: then what was begun is done again on the table as it is now, or refused where it makes no sense.
-2. An index that was dropped, or dropped and made anew, is never brought back by whoever began before.
+1. A commit of its own domain registers an index. Other commits do not matter, unless they change the same index: then
+   the work is done again on the newest version, or refused where it makes no sense.
+2. A writer never brings back an index that was dropped, or dropped and made anew, after it began.
 """
 
 from __future__ import annotations
@@ -256,17 +256,17 @@ def stats_of(index: Index, pin: Pin, sample: int | None) -> IndexStats:
         return IndexStats(info, len(indexes.reader.snapshot.files), rows, None)
     try:
         tail = indexes.tail(index)
-        told = dict(kind_of(info.kind).stats(index, indexes.reader, sample=sample))
+        stats = dict(kind_of(info.kind).stats(index, indexes.reader, sample=sample))
     except Damaged as error:
         return IndexStats(replace(info, unusable=str(error)), len(indexes.reader.snapshot.files), indexes.rows(), None)
-    return IndexStats(info, len(tail), tail.most_rows, told.pop("dead_share", None), told)
+    return IndexStats(info, len(tail), tail.most_rows, stats.pop("dead_share", None), stats)
 
 
 def verify(index: Index, indexes: Indexes, caller: ExecutionContext, sample: int | None) -> Verified:
     """Compare an index with its table."""
     if reason := indexes.unusable(index):
         return Verified(index.name, (reason,))
-    site = Site(indexes.reader.snapshot, load_hidden, caller.env, caller.engine.workers)
+    site = Site(indexes.reader.snapshot, load_hidden, caller.env, caller.spark)
     try:
         tail = indexes.tail(index)
     except TableError as error:
@@ -290,7 +290,7 @@ def kind_of(name: str) -> IndexKind:
 
 
 def site_of(state: DeltaState, caller: ExecutionContext) -> Site:
-    return Site(state.snapshot, load_hidden, caller.env, caller.engine.workers)
+    return Site(state.snapshot, load_hidden, caller.env, caller.spark)
 
 
 def refuse_unable(state: DeltaState) -> None:
@@ -319,12 +319,12 @@ def fields_asked(state: TrackedTable, columns: Sequence[str]) -> tuple[Field, ..
     """Columns to index, by their names."""
     known = known_columns(state.snapshot, ())
     refuse_unknown(list(columns), known)
-    found = tuple(f for name in columns if (f := known.find(name)) is not None)
-    if not found:
+    fields = tuple(f for name in columns if (f := known.find(name)) is not None)
+    if not fields:
         raise Invalid("an index is on at least one column: createIndex('id') or createIndex(['a', 'b'])")
-    if len(set(found)) < len(found):
+    if len(set(fields)) < len(fields):
         raise Invalid(f"an index has a column once, and {', '.join(columns)} names one twice")
-    return found
+    return fields
 
 
 def _land(state: DeltaState, mutation: Mutation, env: Env, expected: Mapping[str, Index | None]) -> None:

@@ -1,8 +1,8 @@
 """Finds the rows whose vectors are nearest to given ones.
 
 1. Rows are of the version that the table object has pinned, as for `take` and `lookup`; `refresh()` moves it.
-2. Every distance is exact, and rows that no index answers for are looked at; only entries of an approximate index can
-   be missed, and `recall` tells how many.
+2. Every distance is exact, and rows without entries are read. Only entries of an approximate index can be missed, and
+   `recall` measures how many.
 3. Rows come nearest first; of rows at one distance the lowest row id first.
 """
 
@@ -17,20 +17,22 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
+from holdfast.engines.local.scan import LocalRunner
 from holdfast.engines.spark.conditions import stated_or_none, stated_without_spark
+from holdfast.engines.spark.scan.id_bitmap import id_bitmap
+from holdfast.engines.spark.scan.native import SparkRunner
 from holdfast.errors import Invalid, NoRowIdentity
 from holdfast.formats.delta.deletion_vectors import load_hidden
 from holdfast.index.search import Indexes, pays
-from holdfast.index.tail import whole_of
+from holdfast.index.tail import TailPart, whole_of
 from holdfast.index.vector.column import odd_lengths, queries_of, refuse_no_vectors
 from holdfast.index.vector.metric import Metric, Near, Numbers
 from holdfast.index.vector.nearest import NearestRequest, RowsOf, VectorRows, nearest, route
 from holdfast.index.vector.options import Method
 from holdfast.index.vector.recall import recall_of, some_vectors
 from holdfast.index.vector.rows import LocalVectorRows
-from holdfast.index.vector.worker_rows import WorkerVectorRows, nearest_of, nearest_task
+from holdfast.index.vector.spark import SparkVectorRows, nearest_in
 from holdfast.model.snapshot import Snapshot
-from holdfast.plan.indexing import IndexedFiles
 from holdfast.plan.scan.request import Condition, Request, known_columns, refuse_unknown
 from holdfast.predicate.evaluate import matches
 from holdfast.predicate.records import columns_of, conjunction
@@ -39,7 +41,6 @@ from holdfast.schema.types import Field
 from holdfast.verbs.index import maintain as reindexing
 from holdfast.verbs.index.pinned_readers import Pin
 from holdfast.verbs.open.delta_handle import DeltaHandle
-from holdfast.verbs.open.engine import LOCAL
 from holdfast.verbs.open.handle import Metadata, Timestamp, Version
 from holdfast.verbs.read.open_table import OpenTable
 
@@ -138,7 +139,7 @@ def nearest_frame(
 ) -> DataFrame:
     """The same rows as a DataFrame: Spark evaluates `where` and reads the rows that no index answers for."""
     value = stated_or_none(where, "nearestDF(where=)")
-    engine = handle.on_spark()
+    spark = handle.session()
     pin = handle.pinned(version, timestamp)
     snapshot = _tracked(pin)
     request, several = call.request(snapshot)
@@ -147,22 +148,23 @@ def nearest_frame(
     indexes = reindexing.opened(pin, handle.state)
     way = route(indexes, request)
 
-    def rows_of(field: Field, parts: Sequence[IndexedFiles]) -> VectorRows:
-        return WorkerVectorRows(engine.workers, snapshot, field, parts)
+    def rows(columns: Sequence[str]) -> DataFrame:
+        scan = Request(columns, condition, {ROW_ID: _ID})
+        return handle.opened(pin.state).scan(scan, SparkRunner(spark))
+
+    def rows_of(field: Field, parts: Sequence[TailPart]) -> VectorRows:
+        return SparkVectorRows(spark, snapshot, field, parts)
 
     if way.index is None:
-        frame = handle.opened(pin.state).scan(Request([request.column.name], condition, {ROW_ID: _ID}), engine)
-        task = nearest_task(request.queries, request.k, way.metric)
-        answers, odd = nearest_of(engine.map_frame(frame, task), len(request.queries), request.k)
+        answers, odd = nearest_in(rows([request.column.name]), request.queries, request.k, way.metric)
         if odd:
             raise odd_lengths(request.column.name, odd, request.queries.shape[1])
     else:
         allowed = None
         if condition is not None:
-            bits = engine.id_bitmap(*handle.opened(pin.state).plan(Request([], condition, {ROW_ID: _ID})), _ID)
-            allowed = np.frombuffer(bits.to_array(), np.uint64).astype(np.int64)
+            allowed = np.frombuffer(id_bitmap(rows([]), _ID).to_array(), np.uint64).astype(np.int64)
         answers = nearest(indexes, request, way, allowed, rows_of)
-    return engine.spark.createDataFrame(_table(pin, answers, columns, metadata, several=several))
+    return spark.createDataFrame(_table(pin, answers, columns, metadata, several=several))
 
 
 def explain_nearest(handle: DeltaHandle, call: NearestCall, version: Version, timestamp: Timestamp) -> NearestPlan:
@@ -198,7 +200,7 @@ def recall(
     refine: int | None,
 ) -> float:
     """The share of the k nearest rows that `nearest` finds, by the vectors of some rows, each without itself."""
-    pin, workers = handle.pinned(), handle.engine.workers
+    pin, spark = handle.pinned(), handle.spark
     snapshot = _tracked(pin)
     ids, queries = some_vectors(pin.reader, _field(snapshot, column), sample, handle.env.rng.getrandbits(32))
     if not len(ids):
@@ -208,9 +210,7 @@ def recall(
     way, local = route(indexes, request), _local_rows(snapshot)
     answers = nearest(indexes, request, way, None, local)
     whole = whole_of(snapshot, load_hidden)
-    rows = local(request.column, whole)
-    if workers is not None:
-        rows = WorkerVectorRows(workers, snapshot, request.column, whole)
+    rows = local(request.column, whole) if spark is None else SparkVectorRows(spark, snapshot, request.column, whole)
     exact, _ = rows.nearest(request.queries, k + 1, way.metric, None)
     return float(np.mean([recall_of(a, e, own, k) for a, e, own in zip(answers, exact, ids.tolist(), strict=True)]))
 
@@ -257,7 +257,7 @@ def _allowed(indexes: Indexes, condition: Condition) -> Numbers:
         rows = reader.take_at(files, positions, sorted({c[0] for c in columns_of(left)}), {ROW_ID: _ID})
         rows = rows.filter(matches(rows, left)) if choice.query.unsettled else rows
     else:
-        rows = OpenTable(reader.snapshot, load_hidden).scan(Request([], condition, {ROW_ID: _ID}), LOCAL)
+        rows = OpenTable(reader.snapshot, load_hidden).scan(Request([], condition, {ROW_ID: _ID}), LocalRunner())
     ids: Numbers = np.sort(rows.column(_ID).to_numpy())
     return ids
 

@@ -1,4 +1,4 @@
-"""The versions of a Delta table that rows are looked up in, each with the reader that knows where its rows are."""
+"""Keeps the versions of a Delta table that rows are looked up in, each with a reader of its rows."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Check and repair, put together: the log, the files, and what can safely be done about what was found.
+"""Checks a Delta table, its log and its files, and repairs what can be repaired safely.
 
 1. Without `repair` nothing is written.
-2. A repair never touches a data file, and never takes away what can be read: what is wrong in the log is said anew in
-   one commit, or a file of the log is written again from the commits.
+2. A repair never touches a data file, and never removes what can be read. One commit corrects wrong entries of the
+   log, or a file of the log is written again from the commits.
 3. The commit of a repair stands on the very version that was checked; another writer in between means checking again.
 """
 
@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import msgspec
 import pyarrow.compute as pc
 
+from holdfast.engines.local.file_inspection import LocalLooker
+from holdfast.engines.spark.scan.file_inspection import SparkLooker
 from holdfast.errors import Damaged, Invalid, LimitReached
 from holdfast.formats.delta.audit.log import LogChecked, check_log
 from holdfast.formats.delta.checkpoint.crc_write import crc_body
@@ -31,6 +33,7 @@ from holdfast.formats.delta.state import DeltaState, load
 from holdfast.model.files import FileTable
 from holdfast.model.finding import Finding
 from holdfast.model.mutation import Committed, Mutation
+from holdfast.plan.maintain.check import Looker
 from holdfast.storage.leftovers import delete_one
 from holdfast.verbs.define.backfill import row_counts
 from holdfast.verbs.dml.delete_update import ExecutionContext
@@ -77,8 +80,8 @@ class _DeltaChecked:
 
     def report(self, *, deep: bool, repaired: tuple[str, ...] = ()) -> CheckReport:
         snapshot = self.state.snapshot
-        found = (*self.files.findings, *self.log.findings)
-        return CheckReport(snapshot.location.url, snapshot.version, len(snapshot.files), deep, found, repaired)
+        findings = (*self.files.findings, *self.log.findings)
+        return CheckReport(snapshot.location.url, snapshot.version, len(snapshot.files), deep, findings, repaired)
 
 
 def refuse_dropping(*, repair: bool, drop_missing: bool) -> None:
@@ -119,22 +122,24 @@ def check(state: DeltaState, caller: ExecutionContext, *, repair: bool, deep: bo
 
 
 def _check(state: DeltaState, caller: ExecutionContext, *, deep: bool) -> _DeltaChecked:
+    in_memory = state.snapshot.location.store.url.startswith("memory:")
+    looker: Looker = LocalLooker() if caller.spark is None or in_memory else SparkLooker(caller.spark)
     log = check_log(state)
-    return _DeltaChecked(state, log, check_files(state.snapshot, log.referenced, caller.engine, load_hidden, deep=deep))
+    return _DeltaChecked(state, log, check_files(state.snapshot, log.referenced, looker, load_hidden, deep=deep))
 
 
 def _mutation(checked: _DeltaChecked, *, drop_missing: bool) -> Mutation | None:
     """What the log must say anew next; None: nothing. Files go in a commit of their own: that one changes rows."""
-    snapshot, found = checked.state.snapshot, checked.files
-    again = described(snapshot.files.among(found.counts))
+    snapshot, files = checked.state.snapshot, checked.files
+    again = described(snapshot.files.among(files.counts))
     bare = FileTable()
     if snapshot.identity is not None:
-        there = snapshot.files.outside(found.missing)
+        there = snapshot.files.outside(files.missing)
         bare = there.filter(pc.is_null(there.column("base_row_id")).combine_chunks())
     unnumbered = described(bare)
-    unnumbered = with_counts(unnumbered, row_counts(snapshot.location, unnumbered, found.counts))
-    said = saying_anew(recounted(again, found.counts), recounted(unnumbered, found.counts), found.mark)
-    return said or (letting_go(snapshot, found.missing) if drop_missing else None)
+    unnumbered = with_counts(unnumbered, row_counts(snapshot.location, unnumbered, files.counts))
+    mutation = saying_anew(recounted(again, files.counts), recounted(unnumbered, files.counts), files.mark)
+    return mutation or (letting_go(snapshot, files.missing) if drop_missing else None)
 
 
 def _repair_copies(checked: _DeltaChecked, caller: ExecutionContext) -> Iterator[str]:

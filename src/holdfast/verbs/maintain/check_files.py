@@ -1,10 +1,9 @@
-"""Check the files of a table against what is stored: are they there, whole, and do they say what the log says of them.
+"""Checks the files of a table against storage: whether they exist, have the stated size, and hold the stated rows.
 
-1. One listing answers which files are there and how large they are; only files outside the table's directory are asked
-   for one by one.
-2. Footers and id columns are read only for a deep check, by the engine; everything compared is a number or a
+1. One listing gives existence and sizes; only files outside the table's directory are asked for one by one.
+2. Footers and columns of row ids are read only for a deep check, by the engine; everything compared is a number or a
    compressed bitmap.
-3. A vector that cannot be read costs the others nothing: it is found by halving.
+3. A deletion vector that cannot be read does not affect the others: it is found by halving.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from holdfast.model.finding import Finding, FindingKind, listed
 from holdfast.model.mutation import AllRows, Mutation
 from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
 from holdfast.parquet.inspect import FooterRequest
-from holdfast.plan.engine import Engine
 from holdfast.plan.maintain.check import (
     Asks,
     Ids,
+    Looker,
     double_adds,
     duplicates,
     logged_counts,
@@ -69,19 +68,19 @@ class _Seen:
 
     @classmethod
     def of(cls, looked: pa.Table) -> _Seen:
-        found = looked.to_pylist()  # one per file
+        rows = looked.to_pylist()  # one per file
         return cls(
-            {row["number"]: row["rows"] for row in found if row["rows"] is not None},
-            {row["number"]: BitMap64.deserialize(row["ids"]) for row in found if row["ids"] is not None},
-            {row["number"]: row["live"] for row in found if row["ids"] is not None},
-            {row["number"]: row["trouble"] for row in found if row["trouble"] is not None},
+            {row["number"]: row["rows"] for row in rows if row["rows"] is not None},
+            {row["number"]: BitMap64.deserialize(row["ids"]) for row in rows if row["ids"] is not None},
+            {row["number"]: row["live"] for row in rows if row["ids"] is not None},
+            {row["number"]: row["trouble"] for row in rows if row["trouble"] is not None},
         )
 
 
 def check_files(
     snapshot: Snapshot,
     spoken_of: pa.Array | None,
-    engine: Engine[object],
+    looker: Looker,
     load_hidden: LoadHidden,
     *,
     deep: bool,
@@ -98,7 +97,7 @@ def check_files(
     missing = frozenset(key for key, size in sizes.items() if size is None)
     resized = _resized(files, sizes)
     hidden, bad_vectors = _vectors(location, files.filter(mask(_with_vector(files))), load_hidden)
-    seen = _Seen.of(engine.inspect_files(_asks(snapshot, sizes, hidden))) if deep else _Seen()
+    seen = _Seen.of(looker.look(_asks(snapshot, sizes, hidden))) if deep else _Seen()
     counts = logged_counts(files)
     wrong = {number: rows for number, rows in seen.rows.items() if counts[number] not in (-1, rows)}
     findings = [
@@ -128,8 +127,8 @@ def check_files(
 def stored_files(location: Location) -> dict[str, int]:
     """Everything in the table's directory but its log, with sizes, by file key. One entry per file."""
     start = len(location.key("")) if location.directory else 0
-    found = ((meta.key[start:], meta.size) for meta in location.store.list_all(location.directory))
-    return {key: size for key, size in found if not key.startswith("_delta_log/")}
+    sizes = ((meta.key[start:], meta.size) for meta in location.store.list_all(location.directory))
+    return {key: size for key, size in sizes if not key.startswith("_delta_log/")}
 
 
 def _sizes(location: Location, keys: Sequence[str], stored: Mapping[str, int]) -> dict[str, int | None]:
@@ -145,8 +144,8 @@ def _sizes(location: Location, keys: Sequence[str], stored: Mapping[str, int]) -
             return None
 
     with ThreadPoolExecutor(_LOOKERS) as pool:
-        found = dict(zip(outside, pool.map(size_of, outside), strict=True))
-    return {key: found[key] if key in found else stored.get(key) for key in keys}
+        sizes = dict(zip(outside, pool.map(size_of, outside), strict=True))
+    return {key: sizes[key] if key in sizes else stored.get(key) for key in keys}
 
 
 def _absent(missing: Iterable[str]) -> Iterator[Finding]:
@@ -161,8 +160,8 @@ def _absent(missing: Iterable[str]) -> Iterator[Finding]:
 
 def _resized(files: FileTable, sizes: Mapping[str, int | None]) -> dict[str, int]:
     """Files of another size than the log says, with that which it says."""
-    told = zip(files.column("key").to_pylist(), files.column("size").to_pylist(), strict=True)
-    return {key: size for key, size in told if sizes[key] not in (None, size)}
+    logged = zip(files.column("key").to_pylist(), files.column("size").to_pylist(), strict=True)
+    return {key: size for key, size in logged if sizes[key] not in (None, size)}
 
 
 def _overwritten(resized: Mapping[str, int], sizes: Mapping[str, int | None]) -> Iterator[Finding]:
@@ -190,9 +189,9 @@ def _vectors(
             kind = FindingKind.MISSING_VECTOR if isinstance(error, MissingFile) else FindingKind.BAD_VECTOR
             return {}, [Finding(kind, str(error), file=key)]
     first = np.arange(len(files)) < len(files) // 2
-    one, found = _vectors(location, files.filter(mask(first)), load_hidden)
+    one, findings = _vectors(location, files.filter(mask(first)), load_hidden)
     other, more = _vectors(location, files.filter(mask(~first)), load_hidden)
-    return {**one, **other}, [*found, *more]
+    return {**one, **other}, [*findings, *more]
 
 
 def _asks(snapshot: Snapshot, sizes: Mapping[str, int | None], hidden: Mapping[str, BitMap64]) -> Asks:
@@ -202,8 +201,8 @@ def _asks(snapshot: Snapshot, sizes: Mapping[str, int | None], hidden: Mapping[s
     asks = []
     bases = files.column("base_row_id").to_pylist()
     formats = files.column("format").to_pylist() if "format" in files.table.column_names else ["parquet"] * len(files)
-    told = zip(files.column("key").to_pylist(), bases, formats, strict=True)
-    for number, (key, base, form) in enumerate(told):  # one per file
+    rows = zip(files.column("key").to_pylist(), bases, formats, strict=True)
+    for number, (key, base, form) in enumerate(rows):  # one per file
         size = sizes[key]
         if size is not None and form == "parquet":
             store, name = place(location, key)

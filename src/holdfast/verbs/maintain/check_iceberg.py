@@ -12,6 +12,10 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from pyspark.sql import SparkSession
+
+from holdfast.engines.local.file_inspection import LocalLooker
+from holdfast.engines.spark.scan.file_inspection import SparkLooker
 from holdfast.env import Env
 from holdfast.errors import LimitReached
 from holdfast.formats.iceberg.audit.metadata import MetadataChecked, check_metadata
@@ -20,7 +24,7 @@ from holdfast.formats.iceberg.metadata.table_metadata import MAIN
 from holdfast.formats.iceberg.state import IcebergState, time_travel
 from holdfast.model.finding import FindingKind, listed
 from holdfast.model.mutation import Committed, Mutation
-from holdfast.plan.engine import Engine
+from holdfast.plan.maintain.check import Looker
 from holdfast.verbs.maintain.check import ROUNDS, CheckReport, refuse_dropping
 from holdfast.verbs.maintain.iceberg_heads import BranchHead, heads_of
 
@@ -41,16 +45,16 @@ class _IcebergChecked:
         of_heads = (
             f for head in self.heads for f in head.findings() if f.kind not in _UNREAD or f.version not in unread
         )
-        found = [*of_heads, *self.metadata.findings]
-        kinds = dict.fromkeys(finding.kind for finding in found)
-        shown = tuple(one for kind in kinds for one in listed(f for f in found if f.kind is kind))
+        findings = [*of_heads, *self.metadata.findings]
+        kinds = dict.fromkeys(finding.kind for finding in findings)
+        shown = tuple(one for kind in kinds for one in listed(f for f in findings if f.kind is kind))
         return CheckReport(snapshot.location.url, self.state.version, count, deep, shown, repaired)
 
 
 def check(
     newest: Callable[[], IcebergState],
     committing: Callable[[IcebergState], IcebergFormat],
-    engine: Engine[object],
+    spark: SparkSession | None,
     env: Env,
     *,
     repair: bool,
@@ -59,7 +63,7 @@ def check(
 ) -> CheckReport:
     """Check a table, and repair what can be repaired safely where that is asked for."""
     refuse_dropping(repair=repair, drop_missing=drop_missing)
-    checked = _check(newest(), engine, deep=deep, repair=repair)
+    checked = _check(newest(), spark, deep=deep, repair=repair)
     if not repair:
         return checked.report(deep=deep)
     committing(checked.state)  # refuses a table that cannot be committed to
@@ -76,7 +80,7 @@ def check(
         for head, branch, mutation in todo:
             state = newest()
             done += _repair(replace(committing(state), branch=branch), state, head.state, mutation, env)
-        checked = _check(newest(), engine, deep=deep, repair=True)
+        checked = _check(newest(), spark, deep=deep, repair=True)
     raise LimitReached(f"others wrote to {checked.state.metadata.location} during {ROUNDS} checks: repair it later")
 
 
@@ -95,7 +99,9 @@ def _repair(
         yield from (f"{what} ({where}version {outcome.version})" for what in json.loads(mutation.parameters["repairs"]))
 
 
-def _check(state: IcebergState, engine: Engine[object], *, deep: bool, repair: bool) -> _IcebergChecked:
+def _check(state: IcebergState, spark: SparkSession | None, *, deep: bool, repair: bool) -> _IcebergChecked:
     metadata = check_metadata(state)
-    heads = heads_of(state, metadata.spoken_of, engine, deep=deep, footers=deep or repair)
+    in_memory = state.snapshot.location.store.url.startswith("memory:")
+    looker: Looker = LocalLooker() if spark is None or in_memory else SparkLooker(spark)
+    heads = heads_of(state, metadata.spoken_of, looker, deep=deep, footers=deep or repair)
     return _IcebergChecked(state, metadata, tuple(heads))

@@ -1,7 +1,7 @@
-"""Rows put in order: what is noted of files that were written along a curve.
+"""Tags files that were written along a space-filling curve.
 
-1. The files of a group say by which columns they were put in order, with which others, and how often that was done to
-   their rows. What is noted belongs to a file, so groups of one commit keep apart.
+1. The files of a group state the columns of their order, the other files of the group, and how often their rows were
+   put in order. Tags belong to a file, so groups of one commit stay apart.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The columns by which rows of a table are put in order: those it is clustered by, or those a call names."""
+"""Chooses the columns that rows are put in order by: the clustering columns, or those that a call names."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Compaction: files written together, row by row as they were, ids and versions carried along.
+"""Rewrites files together, row by row as they were, with their ids and versions.
 
-1. No row changes: the commit says so (`data_change` false), so change queries are silent about it.
-2. Bins that are ready are committed together. One that loses to another writer takes nothing with it but its own files:
-   what cannot be committed together is committed bin by bin.
-3. Live rows before are rows after, checked before a bin is committed.
-4. Where rows have been moved before and no order of theirs was asked for, they go back into the order of their ids:
-   what a file must remember of its rows becomes a few ranges again.
+1. No row changes: the commit states `data_change` false, so change queries do not show it.
+2. Bins that are ready are committed together. One that loses to another writer loses only its own files: bins that
+   cannot be committed together are committed one by one.
+3. The count of live rows is the same before and after, checked before a bin is committed.
+4. Where rows have been moved before and no order is asked for, they go back into the order of their ids, so that a file
+   needs only a few ranges to state its ids.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from holdfast.model.mutation import KEEPS_ROW_IDS, Mutation
 from holdfast.model.snapshot import LoadHidden, Snapshot
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.dml.arithmetic import check_rows
-from holdfast.plan.dml.change import Storing, Work
-from holdfast.plan.engine import Engine
+from holdfast.plan.dml.change import Changer, Storing, Work
 from holdfast.plan.maintain.cluster import is_laid_out
 from holdfast.plan.maintain.compact import Bin
 from holdfast.plan.scan.locate import has_moved_rows
@@ -40,7 +39,7 @@ Rows = TypeVar("Rows")
 def rewritten(
     snapshot: Snapshot,
     work: Bin,
-    engine: Engine[object],
+    changer: Changer[Rows],
     load_hidden: LoadHidden,
     store: Storing,
     *,
@@ -48,7 +47,7 @@ def rewritten(
 ) -> pa.Table:
     """Write the rows of a bin; gives the files."""
     plan = replace(plan_scan(snapshot, Request()), files=work.files)
-    done = engine.change(
+    done = changer.change(
         Work(
             target=plan,
             hidden=load_hidden(snapshot.location, work.files),

@@ -1,11 +1,11 @@
-"""Erasure: what is reported of rows that must be gone, and of what still holds their bytes.
+"""Reports erasures: which rows were erased, and which files still hold their bytes.
 
-A report is kept as `_holdfast/erasures/<id>.json` in the table's directory, so that it survives the process which made
-it. It has the ids of rows and the names of files, and no value of any row; the condition is not in it.
+A report is kept as `_holdfast/erasures/<id>.json` in the table's directory, so it outlives the process. It has the ids
+of rows and the names of files, and neither a value of a row nor the condition.
 
-1. Rows are told by id, files by key. A file never changes, so one that held such rows does for as long as it is there.
-2. A report says what is left to do in the order in which it is to be done.
-3. A proof says that every data file in the directory was read and none held an erased row.
+1. Reports name rows by id and files by key. A file never changes, so one that held such rows does while it exists.
+2. A report lists what is left to do in the order in which it is to be done.
+3. A proof states that every data file in the directory was read and none held an erased row.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The snapshots that branches and tags of an Iceberg table point to, each checked, and what can be done about it.
+"""Checks the snapshots that branches and tags of an Iceberg table point to, and makes the mutations that repair them.
 
-1. A snapshot that several names point to is checked once. Files that another one had are looked at once, too.
-2. A branch is repaired by a commit on it; a tag stays what it is, and its findings say so.
-3. A row count is put right where no row id depends on it: in version 2, and where the file has fewer rows than is said.
+1. A snapshot that several names point to is checked once. Files that another snapshot has are checked once, too.
+2. A branch is repaired by a commit on it; a tag stays as it is, and its findings say so.
+3. A row count is corrected where no row id depends on it: in version 2, and where the file has fewer rows than stated.
    Row ids beyond the count of a file belong to others.
 """
 
@@ -23,7 +23,7 @@ from holdfast.formats.iceberg.state import IcebergState, time_travel
 from holdfast.model.files import FileTable
 from holdfast.model.finding import Finding, FindingKind
 from holdfast.model.mutation import AllRows, Mutation
-from holdfast.plan.engine import Engine
+from holdfast.plan.maintain.check import Looker
 from holdfast.verbs.maintain.check_files import FilesChecked, check_files, letting_go, stored_files
 
 _TAG_STAYS = "a tag does not change: drop it, or make it anew at a repaired snapshot"
@@ -58,12 +58,12 @@ class BranchHead:
         if self.files is None:
             return {}
         files = self.state.snapshot.files.among(self.files.counts)
-        told = zip(
+        entries = zip(
             *(files.column(name).to_pylist() for name in ("key", "base_row_id")),
             files.num_records.to_pylist(),
             strict=True,
         )
-        free = {key for key, first, said in told if first is None or self.files.counts[key] < said}
+        free = {key for key, first, stated in entries if first is None or self.files.counts[key] < stated}
         return {key: rows for key, rows in self.files.counts.items() if key in free - self.files.resized}
 
     def findings(self) -> Iterator[Finding]:
@@ -102,15 +102,15 @@ class BranchHead:
             *([f"raised the mark of row ids to {mark}"] if mark is not None else []),
         ]
         if done:
-            said = Mutation(REPAIR, {"repairs": json.dumps(done)}, mends=True, counts=counts, reads=AllRows())
-            return replace(said, mark=mark, data_change=checked.tuples.rehides)
+            mutation = Mutation(REPAIR, {"repairs": json.dumps(done)}, mends=True, counts=counts, reads=AllRows())
+            return replace(mutation, mark=mark, data_change=checked.tuples.rehides)
         if not drop_missing or self.files is None:
             return None
         return letting_go(self.state.snapshot, self.files.missing)
 
 
 def heads_of(
-    state: IcebergState, spoken_of: pa.Array, engine: Engine[object], *, deep: bool, footers: bool
+    state: IcebergState, spoken_of: pa.Array, looker: Looker, *, deep: bool, footers: bool
 ) -> Iterator[BranchHead]:
     """Check the snapshots of branches and tags, that of the main branch first; `footers` lets it open data files."""
     location = state.snapshot.location
@@ -126,9 +126,9 @@ def heads_of(
             names_of = _names(own)
             own = own.filter(pc.invert(pc.is_in(names_of, value_set=seen))) if len(seen) else own
             seen = pa.concat_arrays([seen, names_of])
-            told = spoken_of if then is state else None
+            referred = spoken_of if then is state else None
             snapshot = replace(then.snapshot, files=own)
-            files = check_files(snapshot, told, engine, then.hidden.load, deep=deep, stored=stored)
+            files = check_files(snapshot, referred, looker, then.hidden.load, deep=deep, stored=stored)
         yield BranchHead(then, branches, tags, checked, files)
 
 
@@ -140,10 +140,10 @@ def _names(files: FileTable) -> pa.Array:
 
 def _by_snapshot(metadata: TableMetadata) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
     """Branches and tags of each snapshot that some point to, the main branch's first."""
-    found: dict[int, tuple[list[str], list[str]]] = {}
+    names_by_snapshot: dict[int, tuple[list[str], list[str]]] = {}
     refs = sorted(metadata.refs.items(), key=lambda named: (named[0] != MAIN, named[1].type != "branch", named[0]))
     for name, ref in refs:
         if metadata.snapshot(ref.snapshot_id) is not None:
-            found.setdefault(ref.snapshot_id, ([], []))[0 if ref.type == "branch" else 1].append(name)
-    pairs = [(tuple(branches), tuple(tags)) for branches, tags in found.values()]
+            names_by_snapshot.setdefault(ref.snapshot_id, ([], []))[0 if ref.type == "branch" else 1].append(name)
+    pairs = [(tuple(branches), tuple(tags)) for branches, tags in names_by_snapshot.values()]
     return pairs if MAIN in metadata.refs else [((), ()), *pairs]

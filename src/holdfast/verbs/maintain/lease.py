@@ -1,10 +1,9 @@
-"""Who is at work on which files: a hint among workers that compact a table, so that no two write the same rows.
+"""Leases files to a worker that compacts a table, so that no two workers write the same rows.
 
-1. A lease is an object `_holdfast/lease/<digest of its files>.json`, made by whoever comes first. It says who holds it
-   and until when, by the holder's clock.
-2. It is a hint. Commits are judged as if there were none, so one that is lost, stale or damaged costs work at most.
-3. Past its time it counts for nothing, and whoever finds it may take its place. A worker that comes back under its
-   name takes up what it had.
+1. A lease is an object `_holdfast/lease/<digest of its files>.json`, created by the first worker. It names its holder
+   and its end, by the holder's clock.
+2. It is a hint. Commits are judged as if there were none, so a lost, stale or damaged lease costs work at most.
+3. An expired lease does not count, and anybody may replace it. A worker that returns under its name continues its own.
 """
 
 from __future__ import annotations
@@ -96,12 +95,12 @@ class Leases:
         return self.location.key(*DIRECTORY, f"{digest}.json")
 
 
-def lease_of(asked: bool | str | Lease, env: Env) -> Lease | None:
+def lease_of(lease: bool | str | Lease, env: Env) -> Lease | None:
     """What a user asks for: none, one under a name made up, the name of a worker, or a lease."""
-    match asked:
+    match lease:
         case Lease():
-            return asked
+            return lease
         case str():
-            return Lease(asked)
+            return Lease(lease)
         case _:
-            return Lease(str(env.new_uuid())) if asked else None
+            return Lease(str(env.new_uuid())) if lease else None

@@ -1,7 +1,7 @@
-"""The log made shorter to read, for those who ask: many commits said as one file beside them.
+"""Writes a log compaction: one file that holds the actions of several commits.
 
-1. Nothing of the log changes or goes: readers that do not know such files, or do not trust one, read the commits.
-2. What is not said otherwise begins after the newest checkpoint and ends with the newest version.
+1. The log itself does not change: readers that do not know such files, or do not trust one, read the commits.
+2. By default it begins after the newest checkpoint and ends with the newest version.
 """
 
 from __future__ import annotations

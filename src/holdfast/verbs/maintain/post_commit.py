@@ -1,7 +1,7 @@
-"""What follows a write by itself: a refresh of indexes and a bounded compaction, where the table asks for them.
+"""Runs what a table asks for after a write: a refresh of indexes and a bounded compaction.
 
-1. The write is committed before anything of this begins, and stands whatever comes of it.
-2. What was done, and what went wrong, is in the result of the write.
+1. The write is committed before any of this begins, and stands whatever happens.
+2. The result of the write holds what was done, and what went wrong.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from pyarrow import ArrowException
+from pyspark.errors import PySparkException
 
 from holdfast.errors import TableError
 from holdfast.plan.maintain.auto import Auto, budget_of, due
@@ -31,7 +32,7 @@ def after(state: TableState, done: Done, caller: ExecutionContext) -> Done:
         caller.reindex()
     try:
         followed = _followed(state, caller)
-    except (TableError, *caller.engine.failures, ArrowException, OSError) as error:
+    except (TableError, PySparkException, ArrowException, OSError) as error:
         followed = Auto(trouble=str(error))
     return done if followed is None else replace(done, auto=followed)
 

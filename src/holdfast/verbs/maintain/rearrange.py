@@ -1,11 +1,10 @@
-"""Rows of a table written again as their user lays them out: the same rows, in other files.
+"""Rewrites rows of a table in the layout that a user gives them, for delta-spark's `dataChange=false`.
 
-delta-spark's users compact by hand: they read a table, repartition what they read, and overwrite the table with it,
-saying `dataChange=false`.
+delta-spark's users compact by hand: they read a table, repartition the rows, and overwrite the table with them.
 
-1. No row changes, and the commit says so: who follows changes hears nothing of it.
-2. Where rows have ids and versions they keep them: the rows bring them along.
-3. As many rows come as go, or nothing is committed.
+1. No row changes, and the commit says so: readers of changes see none.
+2. Rows keep the ids and versions that they bring along.
+3. The count of rows stays the same, or nothing is committed.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def rearrange(
     env: Env,
     *,
     zone: str = "UTC",
-    said: CommitOptions | None = None,
+    options: CommitOptions | None = None,
     stored_as: Mapping[str, str] | None = None,
 ) -> Written:
     """Put rows in the place of the same ones: all, or those of the partitions that `where` names.
@@ -64,10 +63,10 @@ def rearrange(
     if predicate is not None:
         refuse_outside(snapshot, staged, predicate, where or "")
     _check_count(snapshot, staged, predicate)
-    made = overwritten(snapshot, staged, said or CommitOptions(), where=predicate, where_text=where)
+    mutation = overwritten(snapshot, staged, options or CommitOptions(), where=predicate, where_text=where)
     tags = {KEEPS_ROW_IDS: "true"} if snapshot.identity is not None else {}
-    landed = land(state, snapshot.location, replace(made, data_change=False, tags=tags), env, dialect=DELTA)
-    return Written(landed.version, made.metrics, landed.attempts)
+    landed = land(state, snapshot.location, replace(mutation, data_change=False, tags=tags), env, dialect=DELTA)
+    return Written(landed.version, mutation.metrics, landed.attempts)
 
 
 def _check_columns(snapshot: Snapshot, rows: DataFrame) -> None:

@@ -49,12 +49,12 @@ def restore(state: DeltaState, env: Env, *, version: int | None = None, timestam
     moment = None
     if timestamp_ms is not None:
         moment = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC).isoformat()
-    asked = {"version": version, "timestamp": moment}
+    parameters = {"version": version, "timestamp": moment}
     files = described(back)
     files = with_counts(files, row_counts(location, files, {}))
     if "rowTracking" not in writer_features(state.protocol):
         files = without_ids(files)
-    mutation = restored(state.snapshot, then.snapshot, removed, files, shape, asked)
+    mutation = restored(state.snapshot, then.snapshot, removed, files, shape, parameters)
     landed = land(state, location, mutation, env, dialect=DELTA)
     return Changed(landed.version, mutation.metrics, landed.attempts, before=state)
 

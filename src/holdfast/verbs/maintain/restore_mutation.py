@@ -1,10 +1,10 @@
-"""Restore: the files of an earlier version in the place of those that are there. Pure.
+"""Makes the mutation that restores an earlier version; does no I/O.
 
-1. Files come back as they were, with their ids, versions and vectors; ids handed out since are never handed out again.
-2. What the table has learnt since stays: its row tracking, how far its history is protected, and the numbers that its
-   columns and identities have used, whatever a column was called then.
-3. Everything else of the shape is as it was: columns, properties, constraints, partitions, clustering. A table that
-   was not clustered then is clustered by nothing.
+1. Files come back with their ids, versions and deletion vectors; ids given out since are never given out again.
+2. What the table learnt since stays: its row tracking, the protected part of its history, and the ids and numbers that
+   its columns have used, whatever a column was called then.
+3. The rest of the definition is as it was: columns, properties, constraints, partitions, clustering. A table that was
+   not clustered then is clustered by nothing.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ def restored(
     removed: FileTable,
     readded: pa.Table,
     shape: TableDefinition | None,
-    asked: Mapping[str, Any],
+    parameters: Mapping[str, Any],
 ) -> Mutation:
     """Put the files of an earlier version in the place of those that are there now."""
     size = pc.sum(then.files.column("size")).as_py() or 0
     has_ids = not readded.column("base_row_id").null_count  # a file from before the table tracked rows gets new ones
     return Mutation(
         "RESTORE",
-        {name: json.dumps(value) if value is not None else None for name, value in asked.items()},
+        {name: json.dumps(value) if value is not None else None for name, value in parameters.items()},
         {
             "tableSizeAfterRestore": size,
             "numOfFilesAfterRestore": len(then.files),

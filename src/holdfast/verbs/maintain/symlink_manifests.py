@@ -1,7 +1,7 @@
-"""Manifests for engines that read lists of Parquet files (Presto, Athena), written beside the table.
+"""Writes manifests for engines that read lists of Parquet files (Presto, Athena), in the table's directory.
 
 1. A manifest is replaced whole, so a reader sees the old list of a partition or the new one.
-2. Manifests of partitions that are no more go last; the table itself is not touched.
+2. Manifests of partitions that no longer exist are deleted last; the table itself is not touched.
 """
 
 from __future__ import annotations
@@ -30,6 +30,6 @@ def generate(state: DeltaState, mode: str) -> None:
     }
     with ThreadPoolExecutor(_WRITERS) as pool:
         list(pool.map(lambda entry: location.store.put(*entry), texts.items()))
-    for found in list(location.store.list_all(location.key(DIRECTORY))):
-        if found.name == _NAME and found.key not in texts:
-            delete_one(location, found.key)
+    for entry in list(location.store.list_all(location.key(DIRECTORY))):
+        if entry.name == _NAME and entry.key not in texts:
+            delete_one(location, entry.key)

@@ -1,12 +1,12 @@
-"""Vacuum, and the versions that can be read, put together.
+"""Vacuums a Delta table, and computes which versions can be read.
 
-    list the directory  ->  ask the log about idle files  ->  plan
-      ->  VACUUM START  ->  look again  ->  delete  ->  VACUUM END
+    list the directory  ->  compare idle files with the log  ->  plan
+      ->  VACUUM START  ->  compare again  ->  delete  ->  VACUUM END
 
-1. Nothing is deleted before the commit that says so has landed; what other commits brought back or pinned until then is
-   taken off the list.
-2. However a vacuum ends, the versions it says can be read are read as before.
-3. A dry run lists exactly what the same call would delete.
+1. Nothing is deleted before the commit that announces it has landed; files that other commits brought back or pinned
+   until then are taken off the list.
+2. However a vacuum ends, the versions it reports as readable can be read as before.
+3. A dry run lists exactly the files that the same call would delete.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Vacuum: the deeds, and what came of them. What goes is decided in `plan`.
+"""Lists and deletes files for a vacuum, makes its two mutations, and holds its report.
 
-1. A vacuum says what it will do in a commit before it deletes anything, and how it ended in another.
+1. A vacuum announces in a commit what it will do before it deletes anything, and records its end in another.
 2. Files are deleted in batches, several at a time; deleting one that is gone already is no error.
-3. A dry run does all of it but the commits and the deleting.
+3. A dry run does everything except committing and deleting.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Rows of a table brought into another one under the ids they have, up to the commit.
+"""Computes what a publication brings into another table: the rows it lacks, and one mutation.
 
-    since which version?  ->  the net change from there, or the whole table  ->  rows stored, ids of rows that went
-        ->  found where they are now  ->  one mutation: files added, rows hidden, the mark raised, the stretch noted
+    version published last  ->  net change since then, or the whole table  ->  rows stored, ids of deleted rows
+        ->  their positions in the target  ->  one mutation: files added, rows hidden, mark raised, range noted
 
-1. A commit brings all of a stretch of versions or nothing of it, and says so itself: publishing it again does nothing.
-2. Ids up to the mark of the table the rows come from count as given out in the other one, before its own writers, or
-   the files that are added, get any: no row of either can ever have another's id.
-3. Every row that changed or went is found in the other table, or nothing is committed.
+1. A commit brings all of a commit range or nothing, and records the range: publishing it again does nothing.
+2. Ids up to the source's high-water mark count as given out in the target, before its own writers or the added files
+   get any: no row of one table can ever have the id of another's.
+3. Every row that changed or was deleted is found in the target, or nothing is committed.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from holdfast.model.snapshot import LoadHidden, Snapshot
 from holdfast.plan.changefeed.query import ChangeKind, ChangeQuery, ChangesPlan, check_query
 from holdfast.plan.dml.change import Positions, count
 from holdfast.plan.dml.follow import place_of
-from holdfast.plan.engine import Engine
-from holdfast.plan.publish.rows import Arriving, ChangedIds, Storage, Whole
+from holdfast.plan.publish.rows import Arriving, ChangedIds, Publisher, Storage, Whole
 from holdfast.plan.scan.locate import spans
 from holdfast.plan.scan.request import Request, plan_scan
 from holdfast.rows.columns import ROW_ID
@@ -104,27 +103,27 @@ def difference(origin: Origin, since: Publication | None) -> Difference:
         return Difference(planned(stretch, wanted, origin.load_hidden), stretch.before.schema)
 
 
-def brought(found: Difference, storage: Storage, engine: Engine[object]) -> Brought:
+def brought(lacking: Difference, storage: Storage, publisher: Publisher) -> Brought:
     """Store what there is to bring."""
-    gone = engine.changed_ids(found.rows) if isinstance(found.rows, ChangesPlan) else ChangedIds()
-    return Brought(engine.publish(found.rows, storage), gone)
+    gone = publisher.gone(lacking.rows) if isinstance(lacking.rows, ChangesPlan) else ChangedIds()
+    return Brought(publisher.store(lacking.rows, storage), gone)
 
 
-def located(snapshot: Snapshot, ids: BitMap64, engine: Engine[object], load_hidden: LoadHidden) -> Positions:
+def located(snapshot: Snapshot, ids: BitMap64, publisher: Publisher, load_hidden: LoadHidden) -> Positions:
     """Where rows are in the table they were published to."""
     if not ids:
         return {}
     files = snapshot.files if len(ids) > _MANY else _may_hold(snapshot, np.array(ids.to_array(), np.int64))
-    found = engine.locate(place_of(snapshot, files, load_hidden(snapshot.location, files)), ids)
-    if count(found) != len(ids):
+    positions = publisher.locate(place_of(snapshot, files, load_hidden(snapshot.location, files)), ids)
+    if count(positions) != len(ids):
         raise Damaged(
-            f"{len(ids)} rows that were published to {snapshot.location.url} are to change, and {count(found)} rows "
-            "there have their ids: somebody wrote it without keeping them; publish with afresh=True",
+            f"{len(ids)} rows that were published to {snapshot.location.url} are to change, and {count(positions)} "
+            "rows there have their ids: somebody wrote it without keeping them; publish with afresh=True",
             path=snapshot.location.url,
             expected=str(len(ids)),
-            found=str(count(found)),
+            found=str(count(positions)),
         )
-    return found
+    return positions
 
 
 def mutation_of(

@@ -1,24 +1,24 @@
-"""Publish a table into another one: the same rows, under the same ids, in one commit per publication.
+"""Publishes a table into another one: the same rows, under the same ids, in one commit per publication.
 
-1. What was published so far is what the other table says itself; publishing again brings what is new since, and
-   nothing where nothing is.
-2. Where another writer comes first, the other table is looked at anew: rows that are stored already are used again if
-   they still are what it lacks, and not where another publisher brought them.
-3. A table that somebody else changed rows of since is refused; one whose rows were only moved is not.
+1. The target itself records what was published so far; publishing again brings what is new since then, or nothing.
+2. Where another writer comes first, the target is read again. Rows that are stored already are used again if the
+   target still lacks them, and not where another publisher brought them.
+3. A target whose rows somebody else changed since is refused; one whose rows were only moved is not.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from holdfast.engines.local.publish import LocalPublisher
+from holdfast.engines.spark.publish import SparkPublisher
 from holdfast.errors import Conflict, Invalid, LimitReached, NoRowIdentity
 from holdfast.model.mutation import Committed, TableDefinition
 from holdfast.model.publication import Publication
 from holdfast.model.snapshot import Snapshot
 from holdfast.plan.dml.write import ENABLE_DELETION_VECTORS
-from holdfast.plan.engine import Engine
 from holdfast.plan.publish.columns import plain, refuse_missing, refuse_renamed
-from holdfast.plan.publish.rows import Storage
+from holdfast.plan.publish.rows import Publisher, Storage
 from holdfast.schema.constraints import demands, pinned
 from holdfast.schema.enforce import fit
 from holdfast.schema.evolve import evolve
@@ -53,7 +53,9 @@ def publish(source: Handle, target: object, *, upto: int | None, afresh: bool) -
     origin, caller = source.origin(upto), into.caller()
     if origin.location == into.newest().snapshot.location.url:
         raise Invalid(f"{origin.location} cannot be published into itself")
-    return _Publishing(origin, into, source.engine, caller, afresh).run()
+    spark = source.spark
+    publisher: Publisher = LocalPublisher(caller.env, caller.zone) if spark is None else SparkPublisher(spark)
+    return _Publishing(origin, into, publisher, caller, afresh).run()
 
 
 @dataclass
@@ -62,10 +64,10 @@ class _Publishing:
 
     origin: Origin
     target: Handle
-    engine: Engine[object]
+    publisher: Publisher
     caller: ExecutionContext
     afresh: bool
-    _found: tuple[Publication | None, Difference] | None = None  # since what
+    _lacking: tuple[Publication | None, Difference] | None = None  # since what
     _brought: tuple[Publication | None, Storage, Brought] | None = None  # since what, stored how
 
     def run(self) -> Published:
@@ -77,7 +79,7 @@ class _Publishing:
                 return Published(None, None)
             shape, what = self._bring(state, since)
             snapshot = state.snapshot
-            hidden = located(snapshot, what.gone.all, self.engine, dialect.load_hidden)
+            hidden = located(snapshot, what.gone.all, self.publisher, dialect.load_hidden)
             mutation = mutation_of(origin, since, snapshot, what, hidden, shape)
             with phase("committing"):
                 format_ = dialect.commits(snapshot.location, state)
@@ -91,39 +93,39 @@ class _Publishing:
 
     def _since(self, state: TableState) -> Publication | None:
         """What the other table has so far; refused where it is not as it was published."""
-        snapshot, found = state.snapshot, self.target.published()
+        snapshot, publication = state.snapshot, self.target.published()
         where, origin = snapshot.location.url, self.origin
-        if found is None:
+        if publication is None:
             if len(snapshot.files) or (snapshot.identity is not None and snapshot.identity.high_water >= 0):
                 raise Invalid(
                     f"{where} has, or had, rows that were not published to it, whose ids may be those of others: "
                     "publish into a new table, or with afresh=True, which takes them out"
                 )
             return None
-        if found.table != origin.table:
+        if publication.table != origin.table:
             raise Invalid(
-                f"{where} has the rows of {found.location}, and {origin.location} is another table, or was replaced "
-                "since: publish into a table of its own, or with afresh=True"
+                f"{where} has the rows of {publication.location}, and {origin.location} is another table, or was "
+                "replaced since: publish into a table of its own, or with afresh=True"
             )
-        changed = self.target.changed_since(found)
+        changed = self.target.changed_since(publication)
         if changed is not None:
             raise Conflict(
-                f"version {changed[0]} of {where} ({changed[1]}) changed rows since version {found.version} of "
+                f"version {changed[0]} of {where} ({changed[1]}) changed rows since version {publication.version} of "
                 f"{origin.location} was published to it, so it is no copy any more: take that back, or publish with "
                 "afresh=True, which puts all rows there anew"
             )
-        return found
+        return publication
 
     def _bring(self, state: TableState, since: Publication | None) -> tuple[TableDefinition | None, Brought]:
         """What the other table becomes, None where it stays as it is, and the rows as it stores them."""
         origin, dialect = self.origin, self.caller.dialect
         dialect.check_writable(state)
         _refuse_untracked(state.snapshot)
-        if self._found is None or self._found[0] != since:
-            self._found = since, difference(origin, since)
-        found = self._found[1]
-        if found.before is not None:
-            refuse_renamed(found.before, origin.snapshot.schema, state.snapshot.schema, source=origin.location)
+        if self._lacking is None or self._lacking[0] != since:
+            self._lacking = since, difference(origin, since)
+        lacking = self._lacking[1]
+        if lacking.before is not None:
+            refuse_renamed(lacking.before, origin.snapshot.schema, state.snapshot.schema, source=origin.location)
         incoming, old = plain(origin.snapshot.schema), dialect.shape_of(state)
         self.target.refuse_unpublishable(incoming)
         kept = pinned(old.schema, old.properties)
@@ -131,7 +133,7 @@ class _Publishing:
         shape = old if schema == old.schema else dialect.grown(state, old, schema, self.caller.env)
         storage = self._storage(state, shape, incoming)
         if self._brought is None or self._brought[:2] != (since, storage):
-            self._brought = since, storage, brought(found, storage, self.engine)
+            self._brought = since, storage, brought(lacking, storage, self.publisher)
         what = self._brought[2]
         if what.gone.all or (since is None and len(state.snapshot.files)):
             refuse_append_only(shape, storage.location)

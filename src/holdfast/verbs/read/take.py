@@ -1,10 +1,10 @@
-"""Rows by their ids, in the order asked.
+"""Reads rows by their ids.
 
-1. Row n of a table is the row with the n-th id; an id that is asked for twice is answered twice. A frame has each row
+1. Row n of the result is the row with the n-th id; an id that is given twice comes twice. A DataFrame has each row
    once, in no order.
-2. What becomes of ids that no live row has is the caller's choice, and an error unless one was made.
-3. A frame is a scan of the files that hold the rows, in which every other row is hidden: nothing is joined, and what
-   this process knows of it is an array of ids and a bitmap per file.
+2. The caller chooses what happens to ids that no live row has; without a choice they are an error.
+3. A DataFrame is a scan of the files that hold the rows, with every other row hidden. Nothing is joined, and this
+   process holds an array of ids and a bitmap per file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.index.reader import Metadata, PinnedReader
 from holdfast.model.files import hiding
 from holdfast.model.snapshot import HiddenRows
 from holdfast.parquet.read import output_schema
-from holdfast.plan.engine import Engine
+from holdfast.plan.scan.engine import ScanEngine
 from holdfast.plan.scan.request import Request, plan_scan
 from holdfast.rows.stamp import LARGEST_ID
 
@@ -43,10 +43,10 @@ class Missing(Enum):
 
     @classmethod
     def of(cls, name: Any) -> Missing:
-        found = {choice.value: choice for choice in cls}
-        if name not in found:
-            raise Invalid(f"missing= is one of {', '.join(found)}, not {name!r}")
-        return found[name]
+        choices = {choice.value: choice for choice in cls}
+        if name not in choices:
+            raise Invalid(f"missing= is one of {', '.join(choices)}, not {name!r}")
+        return choices[name]
 
 
 def take(
@@ -57,39 +57,39 @@ def take(
     missing: Missing = Missing.ERROR,
 ) -> pa.Table:
     """The rows with these ids."""
-    wanted = whole_numbers(row_ids)
+    ids = whole_numbers(row_ids)
     schema = output_schema(reader.read_spec(columns, metadata))
-    found = reader.locate(wanted)
-    live = np.flatnonzero(found.live)
-    if len(live) < len(wanted) and missing is Missing.ERROR:
-        raise _unknown(reader, wanted[~found.live])
-    rows = reader.take_at(found.files[live], found.positions[live], columns, metadata)
-    if len(live) == len(wanted) or missing is Missing.SKIP:
+    places = reader.locate(ids)
+    live = np.flatnonzero(places.live)
+    if len(live) < len(ids) and missing is Missing.ERROR:
+        raise _unknown(reader, ids[~places.live])
+    rows = reader.take_at(places.files[live], places.positions[live], columns, metadata)
+    if len(live) == len(ids) or missing is Missing.SKIP:
         return rows
-    at = np.zeros(len(wanted), np.int64)
+    at = np.zeros(len(ids), np.int64)
     at[live] = np.arange(len(live))
     nullable = pa.schema([f.with_nullable(True) for f in schema], schema.metadata)
-    places = pa.array(at, mask=~found.live)
+    order = pa.array(at, mask=~places.live)
     if not len(live):
-        return pa.Table.from_arrays([pa.nulls(len(wanted), f.type) for f in nullable], schema=nullable)
-    return rows.take(places).cast(nullable)
+        return pa.Table.from_arrays([pa.nulls(len(ids), f.type) for f in nullable], schema=nullable)
+    return rows.take(order).cast(nullable)
 
 
 def take_frame(
     reader: PinnedReader,
     row_ids: NDArray[np.int64],
-    engine: Engine[Frame],
+    runner: ScanEngine[Frame],
     columns: Sequence[str] | None = None,
     metadata: Metadata = (),
     missing: Missing = Missing.ERROR,
 ) -> Frame:
-    """The rows with these ids, as the engine gives rows."""
+    """The rows with these ids, as the runner gives rows."""
     if missing is Missing.NULL:
         raise Invalid('a DataFrame has no row for an id that is not there: say missing="skip", or use take()')
-    found = reader.locate(row_ids)
-    if missing is Missing.ERROR and not found.live.all():
-        raise _unknown(reader, row_ids[~found.live])
-    numbers, positions = found.files[found.live], found.positions[found.live]
+    places = reader.locate(row_ids)
+    if missing is Missing.ERROR and not places.live.all():
+        raise _unknown(reader, row_ids[~places.live])
+    numbers, positions = places.files[places.live], places.positions[places.live]
     order = np.argsort(numbers, kind="stable")
     touched, starts = np.unique(numbers[order], return_index=True)
     chosen = np.zeros(len(reader.snapshot.files), np.bool_)
@@ -100,7 +100,7 @@ def take_frame(
     counts = reader.counts[touched].tolist()
     others = [_others(part, count) for part, count in zip(parts, counts, strict=True)]
     keys = files.column("key").to_pylist()  # files that hold a row
-    return engine.scan(replace(plan, files=hiding(files)), HiddenRows(dict(zip(keys, others, strict=True))))
+    return runner.scan(replace(plan, files=hiding(files)), HiddenRows(dict(zip(keys, others, strict=True))))
 
 
 def _others(positions: NDArray[np.int64], count: int) -> BitMap64:

@@ -1,7 +1,7 @@
-"""A batch of a stream: from two offsets to a plan that either runner carries out, whole or in parts.
+"""Plans a batch of a stream, whole or in parts.
 
-1. Files given as they are become inserts, so rows of a first snapshot, of appends and of changes are read in one way.
-2. Parts hold every row once between them; rows that have to be paired stay together.
+1. Files that are given become inserts, so rows of a first snapshot, of appends and of changes are read in one way.
+2. Together the parts hold every row once; rows that have to be paired are in one part.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What is done with a batch of a stream where there is a session: changes read by Spark, and merges.
+"""Processes a batch of a stream with a Spark session: reads changes, or merges rows.
 
-Called from foreachBatch, on the driver or with Spark Connect on the server, by way of `stream_source.at_batch`.
+`foreachBatch` calls these functions through `source.at_batch`, on the driver or, with Spark Connect, on the server.
 
-1. A batch of changes goes from the same offset to the same offset, whenever it is repeated, and holds the same rows.
+1. A repeated batch has the same offsets and the same rows.
 2. A batch that a table has merged already is not merged again.
 """
 
@@ -15,6 +15,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from holdfast.engines.spark.changefeed import SparkChangeReader
 from holdfast.env import system
 from holdfast.formats.delta.state import DeltaState, load, refresh
 from holdfast.model.mutation import AppVersion
@@ -26,7 +27,6 @@ from holdfast.verbs.dml.delete_update import ExecutionContext
 from holdfast.verbs.dml.merge import DeltaMergeBuilder, Duplicates
 from holdfast.verbs.dml.write_mutation import CommitOptions
 from holdfast.verbs.open.delta_dialect import DELTA
-from holdfast.verbs.open.engine import spark_engine, zone_of
 from holdfast.verbs.stream.follow import StreamFollower
 
 Foreach = Callable[[DataFrame, int], Any]
@@ -58,14 +58,14 @@ def give_changes(
     follower = kept[options["path"]]
     for row in ranges.collect():  # one: where the batch begins and ends
         start, end = (follower.offset(json.loads(text)) for text in (row["start"], row["end"]))
-        foreach(spark_engine(ranges.sparkSession).changes(follower.plan(start, end)), batch)
+        foreach(SparkChangeReader(ranges.sparkSession).changes(follower.plan(start, end)), batch)
 
 
 def merge_batch(
-    kept: dict[str, DeltaState], asked: Mapping[str, Any], clauses: Clauses | None, rows: DataFrame, batch: int
+    kept: dict[str, DeltaState], request: Mapping[str, Any], clauses: Clauses | None, rows: DataFrame, batch: int
 ) -> None:
     """Merge a batch, unless the table has it; without clauses, matched rows are updated and others inserted."""
-    merging = Merging(**asked)
+    merging = Merging(**request)
 
     def newest() -> DeltaState:
         known = kept.get(merging.path)
@@ -79,9 +79,9 @@ def merge_batch(
         return
     spark = rows.sparkSession
     caller = ExecutionContext(
-        spark_engine(spark),
+        spark,
         system(),
-        zone_of(spark),
+        spark.conf.get("spark.sql.session.timeZone") or "UTC",
         DELTA,
         merging.alias,
         CommitOptions(AppVersion(merging.app, batch)),

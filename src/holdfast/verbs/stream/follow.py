@@ -1,11 +1,11 @@
-"""A table followed by a stream: where it begins, how far it can go, and what to read between two offsets.
+"""Follows a table for a stream: where it begins, where a batch ends, and what to read between two offsets.
 
-The log decides; nothing is remembered between calls that a process started anew would not find out again. The source
-inside Spark's planner and `streamChanges` on the driver both follow a table with this.
+The log decides everything, so a new process reaches the same answers. The data source in Spark's planner and
+`streamChanges` on the driver both use this.
 
-1. Rows are read under the schema the table had when the follower first looked. A later commit that has another stops
-   the stream right before it, and whoever starts it again goes on with the new one.
-2. The table at the versions in use is kept, so that a stream that keeps up loads nothing but new commits.
+1. Rows are read under the schema that the table had when the follower was made. A later commit with another schema
+   ends the stream right before it; a stream that is started again goes on with the new schema.
+2. The states of versions in use are kept, so a stream that keeps up loads only new commits.
 """
 
 from __future__ import annotations
@@ -66,38 +66,38 @@ _KEPT = 3  # states: before a batch, after it, and the newest
 class StreamFollower:
     """A table, and a stream that follows it."""
 
-    def __init__(self, asked: StreamOptions) -> None:
-        self._asked = asked
-        self._location = open_location(asked.path, storage_options=dict(asked.storage) or None)
+    def __init__(self, options: StreamOptions) -> None:
+        self._options = options
+        self._location = open_location(options.path, storage_options=dict(options.storage) or None)
         self._pinned = load(self._location)
         self._states = {self._pinned.version: self._pinned}
         self._newest = self._pinned
-        self._last: CommitRange | None = None  # the stretch read last: planned right after it was looked at
+        self._last: CommitRange | None = None  # read last: it is planned right after
         self._first: tuple[int, pa.Table] | None = None  # the files of the first snapshot: asked for batch after batch
         schema = self._pinned.snapshot.schema
-        if isinstance(asked.content, ChangeQuery):
-            self._told: ChangeQuery | None = check_query(asked.content, schema)
+        if isinstance(options.content, ChangeQuery):
+            self._query: ChangeQuery | None = check_query(options.content, schema)
         else:
-            self._told = None
-            if isinstance(asked.content, Feed):
+            self._query = None
+            if isinstance(options.content, Feed):
                 refuse_taken(schema, FEED_COLUMNS)
                 self._refuse_without_feed()
 
     def fields(self) -> list[Field]:
         """The columns of the stream; any may be null, as rows of several versions meet in it."""
-        if self._asked.ranges:
+        if self._options.ranges:
             return [Field("start", STRING), Field("end", STRING)]
-        made = list(nullable(self._pinned.snapshot.schema).fields)
-        if isinstance(self._asked.content, Appends):
-            return made
-        made += [Field(CHANGE_TYPE, STRING), Field(COMMIT_VERSION, LONG)]
-        made.append(Field(COMMIT_TIMESTAMP, Primitive("timestamp")))
-        return [*made, Field(ROW_ID, LONG)] if self._told is not None else made
+        fields = list(nullable(self._pinned.snapshot.schema).fields)
+        if isinstance(self._options.content, Appends):
+            return fields
+        fields += [Field(CHANGE_TYPE, STRING), Field(COMMIT_VERSION, LONG)]
+        fields.append(Field(COMMIT_TIMESTAMP, Primitive("timestamp")))
+        return [*fields, Field(ROW_ID, LONG)] if self._query is not None else fields
 
     def initial(self) -> Offset:
         """Where a stream that was never started begins."""
         newest, table = self.newest(), self._pinned.table_id
-        match self._asked.start:
+        match self._options.start:
             case FromNow():
                 return Offset(table, newest.version, snapshot=True)
             case FromLatest():
@@ -134,33 +134,34 @@ class StreamFollower:
             last = min(last, start.version + WINDOW - 1)
         if last < start.version:
             return start
-        stretch = self._readable(start.version, last)
-        if isinstance(self._asked.content, Appends):
-            return next_of_appends(start, stretch, self._asked.content, room)
-        return next_of_changes(start, stretch, room)
+        commit_range = self._readable(start.version, last)
+        if isinstance(self._options.content, Appends):
+            return next_of_appends(start, commit_range, self._options.content, room)
+        return next_of_changes(start, commit_range, room)
 
     def plan(self, start: Offset, end: Offset) -> ChangesPlan:
         """What to read between two offsets."""
-        told = self._asked.content
+        content = self._options.content
         if start.snapshot:
             files = self._files(start.version)
             stop = end.index if end.snapshot else files.num_rows
             snapshot = self._at(start.version).snapshot
             if _columns(snapshot.schema) != _columns(self._pinned.snapshot.schema):
-                refuse_unreadable(self._stretch(start.version + 1, self._pinned.version))
+                refuse_unreadable(self._commit_range(start.version + 1, self._pinned.version))
             times = Times(start.version, (snapshot.timestamp_ms,))
             chosen = files.slice(start.index, stop - start.index)
             under = replace(self._pinned.snapshot, identity=snapshot.identity)
-            return planned_rows(under, chosen, times, load_hidden, with_ids=self._told is not None)
+            return planned_rows(under, chosen, times, load_hidden, with_ids=self._query is not None)
         last = end.version if end.index else end.version - 1
         if last < start.version:
-            return no_changes(self._pinned.snapshot, self._told)
-        stretch = self._stretch(start.version, last)
-        if isinstance(told, Appends):
-            refuse_unreadable(stretch)
-            times = Times(stretch.start, tuple(c.timestamp_ms for c in stretch.commits))
-            return planned_rows(stretch.after, appended(stretch, told, start, end), times, load_hidden, with_ids=False)
-        return planned(stretch, self._told, load_hidden)
+            return no_changes(self._pinned.snapshot, self._query)
+        commit_range = self._commit_range(start.version, last)
+        if isinstance(content, Appends):
+            refuse_unreadable(commit_range)
+            times = Times(commit_range.start, tuple(c.timestamp_ms for c in commit_range.commits))
+            files = appended(commit_range, content, start, end)
+            return planned_rows(commit_range.after, files, times, load_hidden, with_ids=False)
+        return planned(commit_range, self._query, load_hidden)
 
     def _refuse_without_feed(self) -> None:
         if not any(truth(self._pinned.metadata.properties.get(name)) for name in ENABLE_FEED):
@@ -180,23 +181,23 @@ class StreamFollower:
 
     def _readable(self, first: int, last: int) -> CommitRange:
         """The commits of some versions, up to where columns become other than those of this stream."""
-        stretch = self._stretch(first, last)
+        commit_range = self._commit_range(first, last)
         ours = _columns(self._pinned.snapshot.schema)
-        for commit in stretch.commits:
+        for commit in commit_range.commits:
             if commit.version <= self._pinned.version or commit.described is None:
                 continue
             if _columns(commit.described.schema) == ours:
                 continue
             if commit.version > first:
-                return self._stretch(first, commit.version - 1)
+                return self._commit_range(first, commit.version - 1)
             raise Invalid(
                 f"version {commit.version} ({commit.operation}) of {self._location.url} has other columns than the "
                 f"stream, which has those of version {self._pinned.version}: everything before it was read. Start the "
                 "query again with a stream made anew, from the same checkpoint: it goes on with the new ones"
             )
-        return stretch
+        return commit_range
 
-    def _stretch(self, first: int, last: int) -> CommitRange:
+    def _commit_range(self, first: int, last: int) -> CommitRange:
         """The commits of some versions, their rows to be read under the schema of this stream."""
         if self._last is not None and (self._last.start, self._last.end) == (first, last):
             return self._last
@@ -205,19 +206,19 @@ class StreamFollower:
             try:
                 before = self._at(first - 1)
             except UnknownVersion:
-                if self._told is not None and not self._told.by_commit:
+                if self._query is not None and not self._query.by_commit:
                     raise
-        stretch = read_range(before, self._at(last), start=first)
+        commit_range = read_range(before, self._at(last), start=first)
         ours = self._pinned.snapshot
         under = replace(
-            stretch.after, schema=ours.schema, partition_columns=ours.partition_columns, resolve=ours.resolve
+            commit_range.after, schema=ours.schema, partition_columns=ours.partition_columns, resolve=ours.resolve
         )
-        self._last = replace(stretch, after=under)
+        self._last = replace(commit_range, after=under)
         return self._last
 
     def _at(self, version: int) -> DeltaState:
-        found = self._states.get(version)
-        return self._kept(load(self._location, version=version)) if found is None else found
+        state = self._states.get(version)
+        return self._kept(load(self._location, version=version)) if state is None else state
 
     def _kept(self, state: DeltaState) -> DeltaState:
         self._states.pop(state.version, None)

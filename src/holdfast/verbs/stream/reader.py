@@ -1,11 +1,11 @@
-"""What Spark's own Python processes do for `spark.readStream.format("holdfast")` and `spark.read.format("holdfast")`.
+"""Reads tables and streams in Spark's own Python processes, for `spark.readStream.format("holdfast")` and `spark.read`.
 
-The planning process follows the table and hands out parts of a plan; tasks read their parts with Arrow. A part is plain
-data, pickled by reference: whoever reads it has Holdfast.
+The planning process follows the table and splits a plan into parts; tasks read their parts with Arrow. A part is
+pickled by reference, so a process that reads it has Holdfast installed.
 
-1. A reader does nothing until it is asked, because Spark makes one just to send it to tasks.
+1. A reader does nothing before its first call, because Spark makes one just to send it to tasks.
 2. In a task a reader has no options and no table, only the part it is given.
-3. Rows leave with exactly the Arrow types that Spark expects of its schema.
+3. Rows have exactly the Arrow types that Spark expects of its schema.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from holdfast.engines.local.changefeed import changes
+from holdfast.engines.local.changefeed import LocalChangeReader
 from holdfast.engines.spark.session.carry import carried
 from holdfast.engines.spark.types import spark_struct
 from holdfast.errors import Invalid, Unsupported
@@ -52,10 +52,10 @@ def schema_of(options: Mapping[str, str]) -> StructType:
     names = {name.lower() for name in options}
     if names & {"versionasof", "timestampasof"}:
         return _Table(options).schema()
-    asked = parse_options(options)
-    if asked.path.startswith("memory:"):
-        raise Unsupported(f"{asked.path} is in the memory of one process, where Spark cannot follow it")
-    return spark_struct(StreamFollower(asked).fields())
+    stream = parse_options(options)
+    if stream.path.startswith("memory:"):
+        raise Unsupported(f"{stream.path} is in the memory of one process, where Spark cannot follow it")
+    return spark_struct(StreamFollower(stream).fields())
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -70,16 +70,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return there, (__name__, "TaskReader", self._schema)
 
     @cached_property
-    def _asked(self) -> StreamOptions:
+    def _stream_options(self) -> StreamOptions:
         return parse_options(self._options)
 
     @cached_property
     def _follower(self) -> StreamFollower:
-        follower = StreamFollower(self._asked)
+        follower = StreamFollower(self._stream_options)
         if spark_struct(follower.fields()) != self._schema:
             raise Invalid(
-                f"the table at {self._asked.path} has other columns than the stream was made with: make the stream "
-                "again, without a schema of its own"
+                f"the table at {self._stream_options.path} has other columns than the stream was made with: make the "
+                "stream again, without a schema of its own"
             )
         return follower
 
@@ -87,13 +87,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _stored(self._follower.initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        limits = self._asked.limits
+        limits = self._stream_options.limits
         if limits.files is not None:
             return ReadMaxFiles(limits.files)
         return ReadAllAvailable() if limits.bytes is None else ReadMaxBytes(limits.bytes)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        limits = None if isinstance(limit, ReadAllAvailable) else self._asked.limits
+        limits = None if isinstance(limit, ReadAllAvailable) else self._stream_options.limits
         return _stored(self._follower.latest(self._follower.offset(start), limits, up_to=self._up_to))
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -106,7 +106,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first, last = self._follower.offset(start), self._follower.offset(end)
         if first == last:
             return []
-        if self._asked.ranges:
+        if self._stream_options.ranges:
             return [InputPartition((json.dumps(_stored(first)), json.dumps(_stored(last))))]
         return _parts(self._follower.plan(first, last))
 
@@ -125,8 +125,8 @@ class BatchReader(DataSourceReader):
         return there, (__name__, "TaskReader", self._schema)
 
     def partitions(self) -> Sequence[InputPartition]:
-        found = _parts(_Table(self._options).plan())
-        return found or [InputPartition(pickle.dumps(None))]
+        parts = _parts(_Table(self._options).plan())
+        return parts or [InputPartition(pickle.dumps(None))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return TaskReader(self._schema).read(partition)
@@ -145,7 +145,7 @@ class TaskReader(DataSourceStreamReader):
         plan: ChangesPlan | None = pickle.loads(partition.value)
         if plan is None:
             return
-        rows = changes(plan).select(self._schema.fieldNames())
+        rows = LocalChangeReader().changes(plan).select(self._schema.fieldNames())
         yield from rows.cast(to_arrow_schema(self._schema, timezone="UTC")).to_batches()
 
 
@@ -188,11 +188,11 @@ def _version(text: str) -> int:
 
 def _parts(plan: ChangesPlan) -> list[InputPartition]:
     location = plan.snapshot.location
-    there_ = replace(location, store=carried(location.store))
-    plan = replace(plan, snapshot=replace(plan.snapshot, location=there_))
+    portable = replace(location, store=carried(location.store))
+    plan = replace(plan, snapshot=replace(plan.snapshot, location=portable))
     return [InputPartition(pickle.dumps(part)) for part in parts(plan)]
 
 
 def _stored(offset: Offset) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(offset)
-    return found
+    stored: dict[str, Any] = msgspec.to_builtins(offset)
+    return stored

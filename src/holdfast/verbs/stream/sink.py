@@ -1,13 +1,12 @@
-"""What Spark's own Python processes do for `df.writeStream.format("holdfast")`: tasks store rows, one commit per batch.
+"""Writes streams in Spark's own Python processes, for `df.writeStream.format("holdfast")`: one commit per batch.
 
-    planning: what the table demands of rows  ->  tasks: rows fitted, checked, stored  ->  commit, with the batch's id
+    planning: requirements of the table  ->  tasks: rows fitted, checked, stored  ->  commit with the id of the batch
 
-1. A batch is in the table once. The commit names the query and the batch; where the table has both already, because a
+1. A batch is in the table once. The commit names the query and the batch. Where the table has both already, because a
    query died between this commit and Spark's own, nothing is committed and the files written again are removed.
-2. A query is known by the id in its checkpoint, or by `txnAppId`; without either there would be no such promise, so the
-   stream is refused.
-3. Tasks need no log: they are told what the table demands. A table whose columns change meanwhile stops the query.
-4. In complete mode every batch takes the place of all rows.
+2. The id in its checkpoint, or `txnAppId`, identifies a query; a stream without either is refused.
+3. Tasks read no log: they get the requirements. A change of the table's columns meanwhile stops the query.
+4. In complete mode every batch replaces all rows.
 """
 
 from __future__ import annotations
@@ -152,18 +151,16 @@ def commit(sink: StreamSink, messages: Sequence[TaskOutput], batch: int) -> int 
             f"the columns or constraints of {sink.location.url} changed while batch {batch} was written, and nothing "
             "of it was committed: start the query again from its checkpoint"
         )
-    said = CommitOptions(AppVersion(sink.app, batch), sink.user_metadata)
+    options = CommitOptions(AppVersion(sink.app, batch), sink.user_metadata)
     if sink.replaces:
         refuse_append_only(DELTA.shape_of(state), sink.location)
-        mutation = overwritten(state.snapshot, staged, said)
+        mutation = overwritten(state.snapshot, staged, options)
     else:
-        mutation = appended(state.snapshot, staged, said)
+        mutation = appended(state.snapshot, staged, options)
     mode = "Complete" if sink.replaces else "Append"
-    told = {"outputMode": mode, "queryId": sink.app, "epochId": str(batch)}
-    landed = land(
-        state, sink.location, replace(mutation, operation="STREAMING UPDATE", parameters=told), system(), dialect=DELTA
-    )
-    return landed.version
+    parameters = {"outputMode": mode, "queryId": sink.app, "epochId": str(batch)}
+    mutation = replace(mutation, operation="STREAMING UPDATE", parameters=parameters)
+    return land(state, sink.location, mutation, system(), dialect=DELTA).version
 
 
 def discard(sink: StreamSink, messages: Sequence[TaskOutput | None]) -> None:

@@ -1,10 +1,9 @@
-"""The data source `holdfast`, as Spark knows it: a class that travels, and does its work where Holdfast is installed.
+"""Defines the data source `holdfast`: a small class that Spark pickles and that calls the installed Holdfast.
 
-Spark pickles the class, and makes readers and writers of it in processes of its own, on the machine of its driver and
-in tasks. Holdfast's code is pickled by value, so this class unpacks anywhere; it names the module that does the work
-and loads it there. That is no import of this module's: it happens in another process, and says what that one lacks.
+Spark makes readers and writers of the class in processes of its own, on the driver's machine and in tasks. The class is
+pickled by value, so it unpacks anywhere; it names the module that does the work, and imports it in that process.
 
-1. Nothing of the class but these few lines travels; no credential does, unless it is given as an option.
+1. Only these few lines are pickled; no credential is, unless it is given as an option.
 2. A process without Holdfast, or with a PySpark that is too old, says so, and what to install where.
 """
 
@@ -41,9 +40,9 @@ def session(app_name: str = "holdfast", *, master: str = LOCAL, **conf: str | in
     With `master="sc://host"` it is one of a Spark Connect server. Settings are keywords:
     `session(**{"spark.sql.shuffle.partitions": 8})`.
     """
-    found = started(app_name, master=master, **conf)
-    register(found)
-    return found
+    spark = started(app_name, master=master, **conf)
+    register(spark)
+    return spark
 
 
 class HoldfastSource(DataSource):
@@ -54,37 +53,37 @@ class HoldfastSource(DataSource):
         return "holdfast"
 
     def schema(self) -> StructType:
-        found: StructType = there("holdfast.verbs.stream.reader", "schema_of", dict(self.options))
-        return found
+        answer: StructType = there("holdfast.verbs.stream.reader", "schema_of", dict(self.options))
+        return answer
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        found: DataSourceReader = there("holdfast.verbs.stream.reader", "BatchReader", dict(self.options), schema)
-        return found
+        answer: DataSourceReader = there("holdfast.verbs.stream.reader", "BatchReader", dict(self.options), schema)
+        return answer
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        found: DataSourceStreamReader = there(
+        answer: DataSourceStreamReader = there(
             "holdfast.verbs.stream.reader", "StreamReader", dict(self.options), schema
         )
-        return found
+        return answer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        found: DataSourceStreamWriter = there(
+        answer: DataSourceStreamWriter = there(
             "holdfast.verbs.stream.sink", "stream_writer", dict(self.options), schema, overwrite
         )
-        return found
+        return answer
 
 
 def there(module: str, name: str, *arguments: Any) -> Any:
     """Call a function of Holdfast in the process this runs in."""
     try:
-        found = importlib.import_module(module)
+        loaded = importlib.import_module(module)
     except ImportError as error:
         raise Unavailable(
             f"the format holdfast runs in Python processes of Spark, and {sys.executable} of this one lacks what it "
             f"needs ({error}): install holdfast, and pyspark 4.2 or newer, on Spark's driver (with Spark Connect: the "
             "server) and its workers"
         ) from None
-    return getattr(found, name)(*arguments)
+    return getattr(loaded, name)(*arguments)
 
 
 def at_batch(module: str, name: str, *arguments: Any) -> Callable[[Any, int], None]:

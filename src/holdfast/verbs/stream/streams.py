@@ -1,8 +1,7 @@
-"""Streams from and into a table, for users: changes batch by batch, and merges of batches.
+"""Streams changes out of a table batch by batch, and merges batches of a stream into a table.
 
-`readStream.format("holdfast")` reads inside of Spark's Python processes. `streamChanges` is for large batches: its
-stream carries only from where to where a batch goes, and Spark itself reads the changes, as `changes(...).toDF()` does.
-Both follow the table in one way and give the same rows.
+`readStream.format("holdfast")` reads in Spark's Python processes. `streamChanges` is for large batches: its stream
+carries only the offsets of a batch, and Spark reads the changes, as `changes(...).toDF()` does. Both give one result.
 """
 
 from __future__ import annotations
