@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.predicate.bounds import Known, Range, Single, may_match
+from holdfast.predicate.bounds import ColumnBounds, Range, Single, may_match
 from holdfast.predicate.records import (
     And,
     Column,
@@ -74,7 +74,7 @@ def _bounds(draw: st.DrawFn, name: str, values: list[Any]) -> tuple[Any, Any]:
     return None if lost == 0 else ordered[0], None if lost == 1 else ordered[-1]
 
 
-def known(given: list[File], names: tuple[str, ...]) -> dict[Column, Known]:
+def known(given: list[File], names: tuple[str, ...]) -> dict[Column, ColumnBounds]:
     def told(name: str, at: int, type_: pa.DataType) -> pa.Array:
         return pa.array([f.stats[name][at] for f in given], type_)
 
@@ -112,14 +112,16 @@ def test_a_file_with_a_matching_live_row_is_kept(
     model.predicates(NAMES),
 )
 def test_single_values_are_decided_exactly(values: list[dict[str, Any]], predicate: Predicate) -> None:
-    singles: dict[Column, Known] = {
+    singles: dict[Column, ColumnBounds] = {
         (n,): Single(pa.array([v[n] for v in values], arrow_type(t))) for n, t in model.TYPES.items()
     }
     mask = may_match(predicate, singles, pa.nulls(len(values), pa.int64()))
     assert mask.to_pylist() == [model.truth(predicate, v) is True for v in values]
 
 
-def one(low: Any, high: Any, nulls: int | None = 0, count: int | None = 10) -> tuple[dict[Column, Known], pa.Array]:
+def one(
+    low: Any, high: Any, nulls: int | None = 0, count: int | None = 10
+) -> tuple[dict[Column, ColumnBounds], pa.Array]:
     return {("v",): Range(pa.array([low]), pa.array([high]), pa.array([nulls], pa.int64()))}, pa.array(
         [count], pa.int64()
     )
@@ -172,14 +174,14 @@ def test_bounds_say_as_much_as_they_can(predicate: Predicate, stats: tuple[Any, 
     low, high = stats[:2]
     nulls = stats[2] if len(stats) > 2 else 0
     count = stats[3] if len(stats) > 3 else 10
-    known: dict[Column, Known] = {V: Range(pa.array([low]), pa.array([high]), pa.array([nulls], pa.int64()))}
+    known: dict[Column, ColumnBounds] = {V: Range(pa.array([low]), pa.array([high]), pa.array([nulls], pa.int64()))}
     assert may_match(predicate, known, pa.array([count], pa.int64())).to_pylist() == [kept]
 
 
 def test_a_long_list_is_one_test_over_many_files() -> None:
     count = 100_000
     low = pa.array(range(0, count * 10, 10), pa.int64())
-    ranges: dict[Column, Known] = {
+    ranges: dict[Column, ColumnBounds] = {
         V: Range(low, pa.array(range(5, count * 10 + 5, 10), pa.int64()), pa.nulls(count, pa.int64()))
     }
     wanted = In(V, tuple(range(3, 10_000, 20)) + tuple(range(7, 10_000, 20)))

@@ -17,7 +17,7 @@ import pyarrow as pa
 from holdfast.errors import Invalid
 from holdfast.model.snapshot import Snapshot
 from holdfast.plan.scan.request import refuse_unknown
-from holdfast.predicate.parse import by_value
+from holdfast.predicate.parse import compares_as_stored
 from holdfast.predicate.records import Compare, Constant, In, IsNull, Not, Op, Or, Predicate, Value, conjunction
 from holdfast.rows.keys import is_keyable
 from holdfast.schema.arrow import arrow_type
@@ -55,7 +55,7 @@ def condition_of(snapshot: Snapshot, keys: Mapping[str, object]) -> Predicate:
 
 def _part(field: Field, wanted: object) -> Predicate:
     column = (field.name,)
-    if not is_keyable(arrow_type(field.type)) or not by_value(field):
+    if not is_keyable(arrow_type(field.type)) or not compares_as_stored(field):
         raise Invalid(f"rows cannot be looked up by {field.name}: its values do not compare by themselves")
     if isinstance(wanted, Between):
         ends = [

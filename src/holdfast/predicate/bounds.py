@@ -1,13 +1,13 @@
-"""Which files may hold a row that satisfies a predicate, from what is known of their columns.
+"""File pruning: computes which files may hold a row that satisfies a predicate, from the bounds of their columns.
 
-The answer is a mask over files, computed column-wise over Arrow arrays: no step runs once per file in Python.
+The result is a mask over files, computed on Arrow arrays without a Python loop over files.
 
-1. Sound: a file with a live row on which the predicate is true is never masked out. Whatever is not known (a null
-   bound, a missing null count, a column without statistics, an opaque part) keeps the file.
-2. Bounds enclose every live, non-null value that is not NaN; nothing more is taken from them. Whether they are
-   tight is of no consequence, and a null count is trusted only at 0 and at the row count.
-3. Statistics may or may not have seen NaN, so a high bound of a float column says nothing about what is above it.
-4. A Single column has one exactly known value per file; leaves on it are decided exactly.
+1. A file with a live row on which the predicate is true is never pruned. Anything unknown (a null bound, a missing null
+   count, a column without statistics, an opaque part) keeps the file.
+2. Bounds enclose every live value that is neither null nor NaN. They need not be tight, and a null count is used only
+   where it is 0 or the row count.
+3. Statistics may or may not include NaN, so values above the high bound of a float column are possible.
+4. A Single column has one known value per file; leaves on it are decided exactly.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from holdfast.predicate.records import (
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Outer bounds of a column's values in each file, and how many are null; null where not known."""
+    """Bounds of a column's values in each file, and the number of nulls; null where not known."""
 
     low: pa.Array
     high: pa.Array
@@ -52,48 +52,48 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """The one value a column has in every row of each file; null where that value is null."""
+    """The one value that a column has in all rows of each file; null where that value is null."""
 
     value: pa.Array
 
 
-Known: TypeAlias = Range | Single
+ColumnBounds: TypeAlias = Range | Single
 
 
-def may_match(predicate: Predicate, known: Mapping[Column, Known], num_records: pa.Array) -> pa.BooleanArray:
+def may_match(predicate: Predicate, bounds: Mapping[Column, ColumnBounds], num_records: pa.Array) -> pa.BooleanArray:
     """A mask, true where some row of the file may satisfy the predicate; as long as `num_records`, without nulls."""
     if len(num_records) == 0:
         return pa.array([], pa.bool_())
-    return _may(pushed(predicate), known, num_records)
+    return _may(pushed(predicate), bounds, num_records)
 
 
-def _may(predicate: Predicate, known: Mapping[Column, Known], num_records: pa.Array) -> pa.BooleanArray:
+def _may(predicate: Predicate, bounds: Mapping[Column, ColumnBounds], num_records: pa.Array) -> pa.BooleanArray:
     match predicate:
         case And(parts):
-            return reduce(pc.and_, [_may(p, known, num_records) for p in parts], _all(True, num_records))
+            return reduce(pc.and_, [_may(p, bounds, num_records) for p in parts], _all(True, num_records))
         case Or(parts):
-            return reduce(pc.or_, [_may(p, known, num_records) for p in parts], _all(False, num_records))
+            return reduce(pc.or_, [_may(p, bounds, num_records) for p in parts], _all(False, num_records))
         case Constant(value):
             return _all(value is True, num_records)
         case Opaque():
             return _all(True, num_records)
         case Not(Compare() | In() | IsNull() | StartsWith() as leaf):
-            return _leaf(leaf, True, known, num_records)
+            return _leaf(leaf, True, bounds, num_records)
         case Not():
             raise AssertionError("a NOT is left only above a leaf once pushed down")
         case _:
-            return _leaf(predicate, False, known, num_records)
+            return _leaf(predicate, False, bounds, num_records)
 
 
-def _leaf(leaf: Leaf, negated: bool, known: Mapping[Column, Known], num_records: pa.Array) -> pa.BooleanArray:
-    match known.get(leaf.column):
+def _leaf(leaf: Leaf, negated: bool, bounds: Mapping[Column, ColumnBounds], num_records: pa.Array) -> pa.BooleanArray:
+    match bounds.get(leaf.column):
         case None:
             return _all(True, num_records)
         case Single(value):
-            found = leaf_truth(value, leaf)
-            return pc.fill_null(pc.invert(found) if negated else found, False)
-        case Range() as bounds:
-            return _range_leaf(leaf, negated, bounds, num_records)
+            truths = leaf_truth(value, leaf)
+            return pc.fill_null(pc.invert(truths) if negated else truths, False)
+        case Range() as range_:
+            return _range_leaf(leaf, negated, range_, num_records)
 
 
 def _range_leaf(leaf: Leaf, negated: bool, bounds: Range, num_records: pa.Array) -> pa.BooleanArray:
@@ -110,52 +110,54 @@ def _range_leaf(leaf: Leaf, negated: bool, bounds: Range, num_records: pa.Array)
         case Compare(op, column, value):
             return pc.and_(some_value, _may_compare(op, column, value, bounds))
         case In(column, values):
-            found = _may_differ_from_all(column, values, bounds) if negated else _may_be_one_of(column, values, bounds)
-            return pc.and_(some_value, found)
+            possible = (
+                _may_differ_from_all(column, values, bounds) if negated else _may_be_one_of(column, values, bounds)
+            )
+            return pc.and_(some_value, possible)
         case StartsWith(_, prefix):
-            found = _may_start_otherwise(prefix, bounds) if negated else _may_start(prefix, bounds)
-            return pc.and_(some_value, found)
+            possible = _may_start_otherwise(prefix, bounds) if negated else _may_start(prefix, bounds)
+            return pc.and_(some_value, possible)
 
 
 def _may_compare(op: Op, column: Column, value: Value, bounds: Range) -> pa.BooleanArray:
-    """Whether some non-null value may compare so."""
+    """Whether the comparison may be true of some value that is not null."""
     if not _ordered(bounds.low.type):
         return _all(True, bounds.low)
     if pa.types.is_floating(bounds.low.type):
         return _may_compare_floats(op, as_double(value), bounds)
-    wanted = as_scalar(value, bounds.low.type, column)
+    literal = as_scalar(value, bounds.low.type, column)
     match op:
         case Op.LT:
-            return _unless(pc.greater_equal(bounds.low, wanted))
+            return _unless(pc.greater_equal(bounds.low, literal))
         case Op.LE:
-            return _unless(pc.greater(bounds.low, wanted))
+            return _unless(pc.greater(bounds.low, literal))
         case Op.GT:
-            return _unless(pc.less_equal(bounds.high, wanted))
+            return _unless(pc.less_equal(bounds.high, literal))
         case Op.GE:
-            return _unless(pc.less(bounds.high, wanted))
+            return _unless(pc.less(bounds.high, literal))
         case Op.NE:
-            return _unless(pc.and_kleene(pc.equal(bounds.low, wanted), pc.equal(bounds.high, wanted)))
+            return _unless(pc.and_kleene(pc.equal(bounds.low, literal), pc.equal(bounds.high, literal)))
         case _:
-            return _unless(pc.or_kleene(pc.greater(bounds.low, wanted), pc.less(bounds.high, wanted)))
+            return _unless(pc.or_kleene(pc.greater(bounds.low, literal), pc.less(bounds.high, literal)))
 
 
-def _may_compare_floats(op: Op, wanted: float, bounds: Range) -> pa.BooleanArray:
+def _may_compare_floats(op: Op, number: float, bounds: Range) -> pa.BooleanArray:
     low, high = _numbers(bounds)
-    if math.isnan(wanted):
+    if math.isnan(number):
         return _all(op is not Op.GT, low)
     match op:
         case Op.LT:
-            return _unless(pc.greater_equal(low, wanted))
+            return _unless(pc.greater_equal(low, number))
         case Op.LE:
-            return _unless(pc.greater(low, wanted))
+            return _unless(pc.greater(low, number))
         case Op.GT | Op.GE | Op.NE:
             return _all(True, low)
         case _:
-            return _unless(pc.or_kleene(pc.greater(low, wanted), pc.less(high, wanted)))
+            return _unless(pc.or_kleene(pc.greater(low, number), pc.less(high, number)))
 
 
 def _may_be_one_of(column: Column, values: tuple[Value, ...], bounds: Range) -> pa.BooleanArray:
-    """Whether a wanted value lies within the bounds: the least one not below low is not above high."""
+    """Whether a member lies within the bounds: the smallest one not below `low` is not above `high`."""
     if not values:
         return _all(False, bounds.low)
     if not _ordered(bounds.low.type):
@@ -166,26 +168,26 @@ def _may_be_one_of(column: Column, values: tuple[Value, ...], bounds: Range) -> 
             return _all(True, low)
         low, high = _numbers(bounds)
         values = tuple(as_double(v) for v in values)
-    wanted = as_array(values, low.type, column)
-    wanted = wanted.take(pc.sort_indices(wanted))
-    # Where low is not known any value up to high will do, so the least one is the one to try.
-    lows = pc.fill_null(low, wanted[0])
-    at = first_not_below(wanted, lows)
-    past_all = pc.greater_equal(at, len(wanted))
-    candidate = wanted.take(pc.min_element_wise(at, len(wanted) - 1))
+    members = as_array(values, low.type, column)
+    members = members.take(pc.sort_indices(members))
+    # Where low is not known, any member up to high is possible, so the smallest one is tried.
+    lows = pc.fill_null(low, members[0])
+    at = first_not_below(members, lows)
+    past_all = pc.greater_equal(at, len(members))
+    candidate = members.take(pc.min_element_wise(at, len(members) - 1))
     return pc.and_(pc.invert(past_all), _unless(pc.greater(candidate, high)))
 
 
 def first_not_below(ascending: pa.Array, lows: pa.Array) -> pa.Array:
-    """For each low, the position of the first value that is not below it; one past the end where all are."""
-    if pa.types.is_decimal(lows.type):  # which search_sorted does not take; ranks keep order and equality
+    """For each low, the position of the first value that is not below it; one past the end where there is none."""
+    if pa.types.is_decimal(lows.type):  # search_sorted does not take decimals; ranks keep order and equality
         ranks = pc.rank(pa.concat_arrays([ascending, lows]), tiebreaker="dense")
         ascending, lows = ranks[: len(ascending)], ranks[len(ascending) :]
     return pc.search_sorted(ascending, lows, side="left").cast(pa.int64())
 
 
 def _may_differ_from_all(column: Column, values: tuple[Value, ...], bounds: Range) -> pa.BooleanArray:
-    """Whether some value may be none of these; not when all values are the same one of them."""
+    """Whether some value may be none of these; False where all values are equal and among them."""
     if pa.types.is_floating(bounds.low.type) or not _ordered(bounds.low.type):
         return _all(True, bounds.low)
     listed = pc.is_in(bounds.low, value_set=as_array(values, bounds.low.type, column))
@@ -202,15 +204,12 @@ def _may_start(prefix: str, bounds: Range) -> pa.BooleanArray:
 def _may_start_otherwise(prefix: str, bounds: Range) -> pa.BooleanArray:
     if not pa.types.is_string(bounds.low.type):
         return _all(True, bounds.low)
-    both = pc.and_kleene(
-        pc.starts_with(bounds.low, pattern=prefix),
-        pc.starts_with(bounds.high, pattern=prefix),
-    )
-    return _unless(both)
+    low, high = (pc.starts_with(bound, pattern=prefix) for bound in (bounds.low, bounds.high))
+    return _unless(pc.and_kleene(low, high))
 
 
 def _ordered(type_: pa.DataType) -> bool:
-    """Whether statistics of this type carry bounds that can be compared."""
+    """Whether statistics of this type have comparable bounds."""
     return bool(
         pa.types.is_integer(type_)
         or pa.types.is_floating(type_)
@@ -222,14 +221,14 @@ def _ordered(type_: pa.DataType) -> bool:
 
 
 def _numbers(bounds: Range) -> tuple[pa.Array, pa.Array]:
-    """Bounds of a float column as doubles, unknown where a writer let NaN into them."""
+    """Bounds of a float column as doubles, null where a writer stored NaN."""
     low, high = bounds.low.cast(pa.float64()), bounds.high.cast(pa.float64())
     unknown = pa.scalar(None, pa.float64())
     return pc.if_else(pc.is_nan(low), unknown, low), pc.if_else(pc.is_nan(high), unknown, high)
 
 
 def _unless(impossible: pa.BooleanArray) -> pa.BooleanArray:
-    """True but where it is known to be impossible."""
+    """True except where it is known to be impossible."""
     return pc.invert(pc.fill_null(impossible, False))
 
 

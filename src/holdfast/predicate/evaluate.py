@@ -1,10 +1,10 @@
-"""The truth of a predicate on each row of an Arrow table, as Spark would find it.
+"""Evaluates a predicate on the rows of an Arrow table, with Spark's semantics.
 
-1. Three-valued: null where SQL says null; a row matches only where the predicate is true.
+1. The result is null where SQL's is; a row matches only where the predicate is true.
 2. NaN equals itself and is greater than every other number; -0.0 equals 0.0.
 3. Columns of type float are compared as doubles; strings and binaries by their bytes.
 4. A field of a null struct is null.
-5. An opaque part is refused, not guessed.
+5. An opaque part is refused.
 """
 
 from __future__ import annotations
@@ -84,14 +84,14 @@ def leaf_truth(values: pa.Array, leaf: Leaf) -> pa.BooleanArray:
             if pa.types.is_floating(values.type):
                 return _compare_floats(op, values.cast(pa.float64()), as_double(value))
             return _COMPARE[op](values, as_scalar(value, values.type, column))
-        case In(column, wanted):
+        case In(column, members):
             if pa.types.is_floating(values.type):
-                return _in_floats(values.cast(pa.float64()), wanted)
-            return _unless_null(pc.is_in(values, value_set=as_array(wanted, values.type, column)), values)
+                return _in_floats(values.cast(pa.float64()), members)
+            return _unless_null(pc.is_in(values, value_set=as_array(members, values.type, column)), values)
 
 
 def column_values(table: pa.Table, column: Column) -> pa.Array:
-    """The values of a column path, null wherever a struct on the way is."""
+    """The values of a column path, null where a struct on the path is."""
     if column[0] not in table.column_names:
         raise UnknownColumn(f"there is no column {column_text(column[:1])} in this table", column=column[0])
     chunked = table.column(column[0])
@@ -120,11 +120,11 @@ def as_array(values: tuple[Value, ...], type_: pa.DataType, column: Column) -> p
         raise Invalid(f"column {column_text(column)} is {type_} and cannot be compared with {shown}") from error
 
 
-def _compare_floats(op: Op, values: pa.Array, wanted: float) -> pa.BooleanArray:
+def _compare_floats(op: Op, values: pa.Array, number: float) -> pa.BooleanArray:
     nan = pc.is_nan(values)
-    if not math.isnan(wanted):
-        found = _COMPARE[op](values, wanted)
-        return pc.or_(found, nan) if op in (Op.GT, Op.GE) else found
+    if not math.isnan(number):
+        result = _COMPARE[op](values, number)
+        return pc.or_(result, nan) if op in (Op.GT, Op.GE) else result
     match op:
         case Op.EQ | Op.GE:
             return nan
@@ -136,18 +136,18 @@ def _compare_floats(op: Op, values: pa.Array, wanted: float) -> pa.BooleanArray:
             return pc.and_(nan, pc.invert(nan))
 
 
-def _in_floats(values: pa.Array, wanted: tuple[Value, ...]) -> pa.BooleanArray:
-    # Adding 0.0 turns -0.0 into 0.0, which a hash set would otherwise tell apart.
-    doubles = [as_double(v) + 0.0 for v in wanted]
+def _in_floats(values: pa.Array, members: tuple[Value, ...]) -> pa.BooleanArray:
+    # Adding 0.0 turns -0.0 into 0.0, from which a hash set would otherwise distinguish it.
+    doubles = [as_double(v) + 0.0 for v in members]
     numbers = pa.array([d for d in doubles if not math.isnan(d)], pa.float64())
-    found = pc.is_in(pc.add(values, 0.0), value_set=numbers)
+    result = pc.is_in(pc.add(values, 0.0), value_set=numbers)
     if len(numbers) < len(doubles):
-        found = pc.or_(found, pc.is_nan(values))
-    return _unless_null(found, values)
+        result = pc.or_(result, pc.is_nan(values))
+    return _unless_null(result, values)
 
 
-def _unless_null(found: pa.BooleanArray, values: pa.Array) -> pa.BooleanArray:
-    return pc.if_else(values.is_valid(), found, pa.scalar(None, pa.bool_()))
+def _unless_null(result: pa.BooleanArray, values: pa.Array) -> pa.BooleanArray:
+    return pc.if_else(values.is_valid(), result, pa.scalar(None, pa.bool_()))
 
 
 def _constant(value: bool | None, count: int) -> pa.BooleanArray:

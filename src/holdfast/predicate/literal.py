@@ -1,11 +1,10 @@
-"""Literals of Spark SQL, and what they mean next to a column.
+"""Turns comparisons of columns with SQL literals into predicates with values of the column's type.
 
 Spark widens a column and a literal to a common type before it compares them, by rules that differ between ANSI and
-non-ANSI mode and between `=` and `IN`. A literal is taken only where every one of those rules gives one meaning,
-and that meaning is expressed with a value of the column's own type.
+non-ANSI mode and between `=` and `IN`. A literal is accepted only where all of those rules give the same result.
 
-1. `compare` and `one_of` return a predicate with Spark's truth value on every row, or None: not understood.
-2. Nothing here raises on any literal.
+1. `compare` and `one_of` return a predicate with Spark's truth value on every row, or None where that is not certain.
+2. No literal makes this module raise.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class LiteralKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A literal: exact numbers as Decimal, instants as (possibly naive) datetimes.
+    """A literal: exact numbers as Decimal, timestamps as (possibly naive) datetimes.
 
     `declared` is the precision and scale of a decimal that a cast gave it; without one they are those of its digits.
     """
@@ -63,7 +62,7 @@ _EXACT = decimal.Context(prec=2000)
 _UTC = frozenset({"utc", "gmt", "z", "etc/utc", "etc/gmt", "+00:00"})
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
 _TIMESTAMP = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?)(Z|[+-]\d{2}:\d{2})?)?")
-# Lists that mix kinds are widened over all their members; these mixes keep every member's exact value.
+# Spark widens a list to one type; these mixes of kinds keep every member's exact value.
 _MIXES: dict[str, frozenset[LiteralKind]] = {
     **dict.fromkeys([*INTEGER_BITS, "decimal", "double"], frozenset({LiteralKind.INTEGER, LiteralKind.DECIMAL})),
 }
@@ -77,15 +76,15 @@ def compare(op: Op, column: Column, type_: DataType, literal: Literal, zone: str
         exact = _exact(type_, literal)
         if exact is None or _folded(op, type_, exact):
             return None
-        return _on_grid(op, column, type_, exact)
+        return _compare_exactly(op, column, type_, exact)
     value = _value(type_, literal, zone)
     return None if value is None else Compare(op, column, value)
 
 
 def one_of(column: Column, type_: DataType, literals: Sequence[Literal], zone: str) -> Predicate | None:
     """The membership of a column in a list of literals, where Spark's meaning of it is certain."""
-    given = [x for x in literals if x.kind is not LiteralKind.NULL]
-    kinds = {x.kind for x in given}
+    members = [x for x in literals if x.kind is not LiteralKind.NULL]
+    kinds = {x.kind for x in members}
     family = "decimal" if isinstance(type_, Decimal) else type_.name if isinstance(type_, Primitive) else ""
     if len(kinds) > 1 and not kinds <= _MIXES.get(family, frozenset()):
         return None
@@ -95,10 +94,10 @@ def one_of(column: Column, type_: DataType, literals: Sequence[Literal], zone: s
         k.value for k in kinds
     }:
         return None
-    if isinstance(type_, Primitive | Decimal) and LiteralKind.DECIMAL in kinds and not _common_decimal(type_, given):
+    if isinstance(type_, Primitive | Decimal) and LiteralKind.DECIMAL in kinds and not _common_decimal(type_, members):
         return None
     values: list[Value] = []
-    for literal in given:
+    for literal in members:
         match compare(Op.EQ, column, type_, literal, zone):
             case Compare(Op.EQ, _, value):
                 values.append(value)
@@ -106,17 +105,17 @@ def one_of(column: Column, type_: DataType, literals: Sequence[Literal], zone: s
                 continue
             case _:
                 return None
-    if family in ("float", "double") and len(given) > 10 and 0 in values:
+    if family in ("float", "double") and len(members) > 10 and 0 in values:
         return None  # Spark hashes long lists, and -0.0 then differs from 0.0
     unique = tuple(dict.fromkeys(values))
-    found = In(column, unique)
-    return found if len(given) == len(literals) else Or((found, Constant(None)))
+    membership = In(column, unique)
+    return membership if len(members) == len(literals) else Or((membership, Constant(None)))
 
 
 def double_of(text: str) -> float | None:
-    """The double a number in text stands for; None beyond the range of doubles, which Spark refuses."""
-    found = float(text)
-    return None if math.isinf(found) else found
+    """The double nearest to a number in text; None beyond the range of doubles, which Spark refuses."""
+    double = float(text)
+    return None if math.isinf(double) else double
 
 
 def float_of(text: str) -> float | None:
@@ -133,20 +132,20 @@ def float_of(text: str) -> float | None:
 
 
 def date_of(text: str) -> datetime.date | None:
-    """A date in its one unambiguous spelling."""
-    if not text.isascii() or not (found := _DATE.fullmatch(text)):
+    """A date in the form yyyy-mm-dd; None for any other text."""
+    if not text.isascii() or not (match := _DATE.fullmatch(text)):
         return None
     try:
-        return datetime.date(int(found[1]), int(found[2]), int(found[3]))
+        return datetime.date(int(match[1]), int(match[2]), int(match[3]))
     except ValueError:
         return None
 
 
 def timestamp_of(text: str) -> datetime.datetime | None:
     """An instant or, without a zone in the text, a local time."""
-    if not text.isascii() or not (found := _TIMESTAMP.fullmatch(text)):
+    if not text.isascii() or not (match := _TIMESTAMP.fullmatch(text)):
         return None
-    day, clock, offset = found.groups()
+    day, clock, offset = match.groups()
     if offset and not (offset == "Z" or (int(offset[1:3]) <= 18 and int(offset[4:6]) <= 59)):
         return None
     if clock and "." in clock:
@@ -159,7 +158,7 @@ def timestamp_of(text: str) -> datetime.datetime | None:
 
 
 def _exact(type_: Primitive | Decimal, literal: Literal) -> decimal.Decimal | None:
-    """The number that an integer or decimal column is compared with, where the comparison is an exact one."""
+    """The number that an integer or decimal column is compared with, where Spark compares without rounding."""
     match literal:
         case Literal(LiteralKind.INTEGER | LiteralKind.DECIMAL, decimal.Decimal() as value):
             return value if _common_decimal(type_, [literal]) else None
@@ -188,27 +187,24 @@ def _exact(type_: Primitive | Decimal, literal: Literal) -> decimal.Decimal | No
 
 
 def _folded(op: Op, type_: Primitive | Decimal, exact: decimal.Decimal) -> bool:
-    """Whether Spark replaces the comparison by true or false on every row, those with a null included.
-
-    It does so with an order between an integer column and a number beyond the range of long.
-    """
+    """Whether Spark replaces the comparison by true or false, even on null: an order beyond the range of long."""
     beyond = not -(2**63) <= exact <= 2**63 - 1
     return beyond and isinstance(type_, Primitive) and op in (Op.LT, Op.LE, Op.GT, Op.GE)
 
 
 def _common_decimal(type_: Primitive | Decimal, literals: Sequence[Literal]) -> bool:
-    """Whether a column and its literals, where they meet as decimals, have a common type without loss."""
+    """Whether a column and its literals have a common decimal type without loss."""
     if isinstance(type_, Primitive):
         if all(x.kind is LiteralKind.INTEGER for x in literals):
             return True
-        shapes = [(20, 0)]
+        sizes = [(20, 0)]
     else:
-        shapes = [(type_.precision, type_.scale)]
-    shapes += [decimal_shape(x) for x in literals]
-    return max(p - s for p, s in shapes) + max(s for _, s in shapes) <= LARGEST_PRECISION
+        sizes = [(type_.precision, type_.scale)]
+    sizes += [decimal_size(x) for x in literals]
+    return max(p - s for p, s in sizes) + max(s for _, s in sizes) <= LARGEST_PRECISION
 
 
-def decimal_shape(literal: Literal) -> tuple[int, int]:
+def decimal_size(literal: Literal) -> tuple[int, int]:
     """Precision and scale of the decimal type that Spark gives a literal."""
     if literal.declared is not None:
         return literal.declared
@@ -231,11 +227,11 @@ def _limits(type_: Primitive | Decimal) -> tuple[decimal.Decimal, decimal.Decima
     return decimal.Decimal(-half), decimal.Decimal(half - 1)
 
 
-def _on_grid(op: Op, column: Column, type_: Primitive | Decimal, exact: decimal.Decimal) -> Predicate:
-    """A comparison with any number, as one with a value the column can hold.
+def _compare_exactly(op: Op, column: Column, type_: Primitive | Decimal, exact: decimal.Decimal) -> Predicate:
+    """A comparison with any number, as one with a value that the column can have.
 
-    A number between two values of the column, or beyond its range, splits the values in those at most `below` and
-    the rest; nothing equals it.
+    A number between two values of the column, or beyond its range, divides the values into those up to `below` and the
+    others; no value equals it.
     """
     low, high = _limits(type_)
     scale = type_.scale if isinstance(type_, Decimal) else 0
@@ -265,7 +261,7 @@ def _typed(type_: Primitive | Decimal, value: decimal.Decimal) -> Value:
 
 
 def _value(type_: DataType, literal: Literal, zone: str) -> Value | None:
-    """The literal as a value of a column's type, for types without a grid of their own."""
+    """The literal as a value of a column's type, for types that are neither integer nor decimal."""
     if not isinstance(type_, Primitive):
         return None
     match type_.name, literal:
@@ -292,11 +288,11 @@ def _double(name: str, literal: Literal) -> float | None:
     if isinstance(literal.value, float):
         return literal.value
     assert isinstance(literal.value, decimal.Decimal), "a number that is no double is exact"
-    found = double_of(str(literal.value))
-    if found is not None and name == "float" and literal.kind is LiteralKind.INTEGER:
+    double = double_of(str(literal.value))
+    if double is not None and name == "float" and literal.kind is LiteralKind.INTEGER:
         # Next to an integer a float column is compared as float or as double, depending on the mode.
-        return found if decimal.Decimal(found) == literal.value and float_of(str(found)) == found else None
-    return found
+        return double if decimal.Decimal(double) == literal.value and float_of(str(double)) == double else None
+    return double
 
 
 def _as_date(literal: Literal, zone: str) -> datetime.date | None:
@@ -350,9 +346,9 @@ def instant_of(moment: datetime.datetime, zone: str) -> datetime.datetime | None
     if "/" not in zone or not 1970 <= moment.year <= 2037:
         return None
     try:
-        there = moment.replace(tzinfo=ZoneInfo(zone))
+        local = moment.replace(tzinfo=ZoneInfo(zone))
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return None
-    if there.utcoffset() != there.replace(fold=1).utcoffset():
+    if local.utcoffset() != local.replace(fold=1).utcoffset():
         return None  # skipped or repeated by a change of clocks
-    return there.astimezone(datetime.UTC)
+    return local.astimezone(datetime.UTC)

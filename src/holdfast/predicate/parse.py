@@ -1,12 +1,11 @@
-"""Conditions written in Spark SQL, as predicates.
+"""Parses conditions in Spark SQL into predicates, for pruning files.
 
-Spark applies the condition itself; what is parsed here only decides which files it must look at. So everything
-that is not understood for certain becomes Opaque, and understanding less is never wrong.
+Spark evaluates the condition itself, so a part whose meaning is not certain becomes Opaque, which prunes nothing.
 
 1. Never raises for a text that Spark might accept.
-2. A part that is understood has Spark's truth value on every row, whatever the session's settings.
-3. Columns resolve without regard to case and come out as the schema spells them; a reference that the schema does
-   not know (a metadata column, a function without parentheses) makes its part opaque.
+2. A part that is not opaque has Spark's truth value on every row, with any session settings.
+3. Columns resolve without regard to case and are spelled as in the schema; a reference that the schema does not have (a
+   metadata column, a function without parentheses) makes its part opaque.
 """
 
 from __future__ import annotations
@@ -65,10 +64,10 @@ _INTEGER_CASTS = {
 }
 _INSTANTS = frozenset({exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIMESTAMPLTZ})
 _NOT_NUMBERS = {"nan": float("nan"), "infinity": float("inf"), "-infinity": float("-inf")}
-# Text that Spark's lexer and sqlglot's may cut into different words.
+# Text that Spark's lexer and sqlglot's may split into different tokens.
 _COMMENT_OR_VARIABLE = re.compile(r"--|/\*|\$\{")
 _RAW_STRING = re.compile(r"\b[rR]['\"]")
-# Settings give these two meanings in a string: an escape or itself, a quote or part of a name.
+# Session settings decide whether these are an escape or a character, and a string or a name.
 _TWO_MEANINGS = re.compile(r'[\\"]')
 _LIKE_WILDCARD = re.compile(r"[%_]")
 
@@ -81,13 +80,13 @@ _BARE_FUNCTIONS = frozenset(
 
 
 def parse(text: str, schema: Struct, *, zone: str = "UTC") -> Predicate:
-    """The predicate a condition states; `zone` is the session's time zone."""
+    """The predicate of a condition; `zone` is the session's time zone."""
     tree = syntax_tree(text)
     return Opaque(text.strip()) if tree is None else read(tree, text, schema, zone=zone)
 
 
 def read(tree: exp.Expr, text: str, schema: Struct, *, zone: str = "UTC") -> Predicate:
-    """The predicate that a syntax tree states, whole or a part of one; `text` is what it was parsed from."""
+    """The predicate of a syntax tree or a part of one; `text` is what it was parsed from."""
     reader = _PredicateReader(
         schema,
         zone,
@@ -101,10 +100,10 @@ def read(tree: exp.Expr, text: str, schema: Struct, *, zone: str = "UTC") -> Pre
 
 
 def unknown_names(text: str, schema: Struct) -> tuple[str, ...]:
-    """Plain names in a condition that are no column of the schema; none where it cannot be told.
+    """Names in a condition that are no column of the schema; none where the condition cannot be parsed.
 
-    Only names that can be nothing else count: no parts of a path, no variables of a lambda, nothing in a subquery,
-    and none of the functions that are called without parentheses.
+    Names that may be something else do not count: parts of a path, variables of a lambda, names in a subquery, and
+    functions that are called without parentheses.
     """
     tree = syntax_tree(text)
     if tree is None or tree.find(exp.Query, exp.Lambda):
@@ -113,9 +112,9 @@ def unknown_names(text: str, schema: Struct) -> tuple[str, ...]:
     return tuple(n for n in names if schema.find(n) is None and n.lower() not in _BARE_FUNCTIONS)
 
 
-@lru_cache(16)  # a long list of values is asked for several times, and takes longer to parse than anything else
+@lru_cache(16)  # one condition is parsed several times, and a long list of values takes long
 def syntax_tree(text: str) -> exp.Expr | None:
-    """The syntax of an expression, which nobody may change; None where Spark might read it otherwise."""
+    """The syntax tree of an expression, which callers must not change; None where Spark might parse it otherwise."""
     if _COMMENT_OR_VARIABLE.search(text) or ("\\" in text and ('"' in text or _RAW_STRING.search(text))):
         return None
     try:
@@ -127,7 +126,7 @@ def syntax_tree(text: str) -> exp.Expr | None:
 
 @dataclass(frozen=True, slots=True)
 class _PredicateReader:
-    """Turns a syntax tree into a predicate, given a schema and which literals have one meaning."""
+    """Turns a syntax tree into a predicate; `strings` and `binaries` say whether such literals have one meaning."""
 
     schema: Struct
     zone: str
@@ -135,19 +134,19 @@ class _PredicateReader:
     binaries: bool
 
     def predicate(self, node: exp.Expr) -> Predicate:
-        understood = self.understood(node)
-        return self.opaque(node) if understood is None else understood
+        certain = self.certain(node)
+        return self.opaque(node) if certain is None else certain
 
-    def understood(self, node: exp.Expr) -> Predicate | None:
+    def certain(self, node: exp.Expr) -> Predicate | None:
         match node:
             case exp.Paren():
-                return self.understood(node.this)
+                return self.certain(node.this)
             case exp.And():
                 return And(tuple(self.predicate(part) for part in node.flatten(unnest=True)))
             case exp.Or():
                 return _merged(tuple(self.predicate(part) for part in node.flatten(unnest=True)))
             case exp.Not() if _plain(node, "this"):
-                inner = self.understood(node.this)
+                inner = self.certain(node.this)
                 return None if inner is None else Not(inner)
             case exp.Boolean():
                 return Constant(bool(node.this))
@@ -177,8 +176,8 @@ class _PredicateReader:
                 return None
 
     def opaque(self, node: exp.Expr) -> Opaque:
-        found = (self.field(part) for part in node.find_all(exp.Column, exp.Dot))
-        columns = tuple(dict.fromkeys(column for column, _ in filter(None, found)))
+        fields = (self.field(part) for part in node.find_all(exp.Column, exp.Dot))
+        columns = tuple(dict.fromkeys(column for column, _ in filter(None, fields)))
         return Opaque(node.sql(dialect="spark", unsupported_level=ErrorLevel.IGNORE), columns)
 
     def comparison(self, op: Op, node: exp.Expr) -> Predicate | None:
@@ -193,7 +192,7 @@ class _PredicateReader:
         column, field = target
         if literal.kind is LiteralKind.NULL and op is Op.SAME:
             return IsNull(column)
-        return compare(op, column, field.type, literal, self.zone) if by_value(field) else None
+        return compare(op, column, field.type, literal, self.zone) if compares_as_stored(field) else None
 
     def flag(self, node: exp.Expr, op: Op, value: bool) -> Predicate | None:
         target = self.field(node)
@@ -203,8 +202,8 @@ class _PredicateReader:
         match node.expression:
             case exp.Null():
                 return self.null_test(node.this, negated=False)
-            case exp.Boolean() as wanted:
-                return self.flag(node.this, Op.SAME, bool(wanted.this))
+            case exp.Boolean() as flag:
+                return self.flag(node.this, Op.SAME, bool(flag.this))
             case _:
                 return None
 
@@ -225,44 +224,48 @@ class _PredicateReader:
     def in_(self, node: exp.In) -> Predicate | None:
         target = self.field(node.this)
         literals = [self.literal(e) for e in node.expressions]
-        given = [x for x in literals if x is not None]
-        if target is None or not given or len(given) < len(literals) or not by_value(target[1]):
+        certain = [x for x in literals if x is not None]
+        if target is None or not certain or len(certain) < len(literals) or not compares_as_stored(target[1]):
             return None
-        return one_of(target[0], target[1].type, given, self.zone)
+        return one_of(target[0], target[1].type, certain, self.zone)
 
     def like(self, subject: exp.Expr, pattern: exp.Expr) -> Predicate | None:
+        if (target := self.text_test(subject, pattern)) is None:
+            return None
+        column, wildcards = target
+        prefix = _LIKE_WILDCARD.split(wildcards, maxsplit=1)[0]
+        match wildcards[len(prefix) :]:
+            case "":
+                return Compare(Op.EQ, column, prefix)
+            case rest if not rest.strip("%"):
+                return StartsWith(column, prefix)
+            case _:
+                whole = exp.Like(this=subject.copy(), expression=pattern.copy())
+                return And((StartsWith(column, prefix), self.opaque(whole))) if prefix else None
+
+    def starts_with(self, node: exp.StartsWith) -> Predicate | None:
+        target = self.text_test(node.this, node.expression)
+        return None if target is None else StartsWith(*target)
+
+    def text_test(self, subject: exp.Expr, pattern: exp.Expr) -> tuple[Column, str] | None:
+        """A string column and the literal it is tested with."""
         target, literal = self.field(subject), self.literal(pattern)
         if target is None or literal is None or not _is_text(target[1]) or not isinstance(literal.value, str):
             return None
-        prefix = _LIKE_WILDCARD.split(literal.value, maxsplit=1)[0]
-        match literal.value[len(prefix) :]:
-            case "":
-                return Compare(Op.EQ, target[0], prefix)
-            case rest if not rest.strip("%"):
-                return StartsWith(target[0], prefix)
-            case _:
-                whole = exp.Like(this=subject.copy(), expression=pattern.copy())
-                return And((StartsWith(target[0], prefix), self.opaque(whole))) if prefix else None
-
-    def starts_with(self, node: exp.StartsWith) -> Predicate | None:
-        target, literal = self.field(node.this), self.literal(node.expression)
-        if target is None or literal is None or not _is_text(target[1]) or not isinstance(literal.value, str):
-            return None
-        return StartsWith(target[0], literal.value)
+        return target[0], literal.value
 
     def field(self, node: exp.Expr) -> tuple[Column, Field] | None:
-        """The column a reference names, and its field."""
-        names = name_parts(node)
-        within: DataType = self.schema
+        """The column of a reference, and its field."""
+        type_: DataType = self.schema
         column: list[str] = []
-        found: Field | None = None
-        for name in names:
-            found = within.find(name) if isinstance(within, Struct) else None
-            if found is None:
+        field: Field | None = None
+        for name in name_parts(node):
+            field = type_.find(name) if isinstance(type_, Struct) else None
+            if field is None:
                 return None
-            column.append(found.name)
-            within = found.type
-        return None if found is None else (tuple(column), found)
+            column.append(field.name)
+            type_ = field.type
+        return None if field is None else (tuple(column), field)
 
     def literal(self, node: exp.Expr) -> Literal | None:
         match node:
@@ -288,12 +291,12 @@ class _PredicateReader:
 
 
 def _plain(node: exp.Expr, *known: str) -> bool:
-    """Whether a node has only the arguments named: one we do not know may change its meaning."""
+    """Whether a node has only the named arguments: an unknown one may change its meaning."""
     return not any(value for name, value in node.args.items() if name not in known)
 
 
 def name_parts(node: exp.Expr) -> list[str]:
-    """The names a reference is made of; none for anything else."""
+    """The names of a reference; none for anything else."""
     match node:
         case exp.Paren():
             return name_parts(node.this)
@@ -307,34 +310,34 @@ def name_parts(node: exp.Expr) -> list[str]:
             return []
 
 
-def by_value(field: Field) -> bool:
-    """Whether values of the column compare as stored, not under a collation or padded as CHAR."""
+def compares_as_stored(field: Field) -> bool:
+    """Whether values of the column are compared as stored: not by a collation, nor padded as CHAR."""
     collated = "__COLLATIONS" in field.metadata
     padded = str(field.metadata.get("__CHAR_VARCHAR_TYPE_STRING", "")).lower().startswith("char")
     return not collated and not padded
 
 
 def _is_text(field: Field) -> bool:
-    return field.type == Primitive("string") and by_value(field)
+    return field.type == Primitive("string") and compares_as_stored(field)
 
 
 def _merged(parts: tuple[Predicate, ...]) -> Predicate:
-    """An OR with equalities on one column gathered into a list, so that long chains cost one test."""
-    gathered: dict[Column, list[Predicate]] = {}
+    """An OR in which equalities on one column become one IN."""
+    equalities: dict[Column, list[Predicate]] = {}
     for part in parts:
         if isinstance(part, Compare) and part.op is Op.EQ:
-            gathered.setdefault(part.column, []).append(part)
+            equalities.setdefault(part.column, []).append(part)
     rest = [p for p in parts if not (isinstance(p, Compare) and p.op is Op.EQ)]
     lists = [
         equals[0] if len(equals) == 1 else In(column, tuple(e.value for e in equals if isinstance(e, Compare)))
-        for column, equals in gathered.items()
+        for column, equals in equalities.items()
     ]
-    together = (*lists, *rest)
-    return together[0] if len(together) == 1 else Or(together)
+    alternatives = (*lists, *rest)
+    return alternatives[0] if len(alternatives) == 1 else Or(alternatives)
 
 
 def number_of(text: str) -> Literal | None:
-    """A number as a literal, where every setting gives it one meaning."""
+    """The literal of a number, where it has one meaning with every session setting."""
     if not re.fullmatch(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text, re.ASCII):
         return None
     if "e" in text.lower():

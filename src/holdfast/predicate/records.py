@@ -1,13 +1,13 @@
-"""What a condition on rows says, as values.
+"""Predicates: conditions on rows as a closed set of records.
 
-A closed set of records. A condition has three truth values, as in SQL, and a row satisfies it only when it is true.
+A predicate is true, false or null on a row, as in SQL; a row satisfies it only where it is true.
 
-1. A column is the path of names from the top of the schema down, spelled as the schema spells them.
+1. A column is the path of names from the top of the schema down, spelled as in the schema.
 2. A value has its column's type: int, float, Decimal, str, bytes, bool, date, and datetime (aware and in UTC for a
-   timestamp, naive for one without zone). A value compared with a float column is a double, as Spark compares them.
+   timestamp, naive for one without zone). A value compared with a float column is a double, as in Spark.
 3. Values are never null: a comparison with null is a Constant or an IsNull.
-4. Opaque stands for what only Spark understands; it may have any truth value on any row.
-5. `negate` and `conjuncts` change the shape and never the truth value on any row.
+4. Opaque is a part that only Spark can evaluate; it may be true, false or null on any row.
+5. `negate` and `conjuncts` never change the truth value on any row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Value: TypeAlias = int | float | decimal.Decimal | str | bytes | bool | datetime
 
 
 class Op(Enum):
-    """How a column is compared; the value is the SQL operator."""
+    """A comparison; the value is the SQL operator."""
 
     EQ = "="
     NE = "<>"
@@ -86,67 +86,57 @@ class Opaque:
 
 
 Leaf: TypeAlias = Compare | In | IsNull | StartsWith
-Predicate: TypeAlias = And | Or | Not | Leaf | Constant | Opaque
+Term: TypeAlias = Leaf | Constant | Opaque
+Predicate: TypeAlias = And | Or | Not | Term
 
 ALWAYS = Constant(True)
 
 _OPPOSITE = {Op.EQ: Op.NE, Op.NE: Op.EQ, Op.LT: Op.GE, Op.GE: Op.LT, Op.GT: Op.LE, Op.LE: Op.GT}
 
 
+def terms(predicate: Predicate) -> Iterator[Term]:
+    """The parts of a predicate below every AND, OR and NOT."""
+    match predicate:
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from terms(part)
+        case Not(part):
+            yield from terms(part)
+        case _:
+            yield predicate
+
+
 def columns_of(predicate: Predicate) -> frozenset[Column]:
-    """Every column the predicate mentions, those inside opaque parts included."""
-    match predicate:
-        case And(parts) | Or(parts):
-            return frozenset[Column]().union(*map(columns_of, parts))
-        case Not(part):
-            return columns_of(part)
-        case Opaque(_, columns):
-            return frozenset(columns)
-        case Constant():
-            return frozenset()
-        case _:
-            return frozenset((predicate.column,))
-
-
-def has_opaque(predicate: Predicate) -> bool:
-    """Whether some part of it only Spark understands."""
-    match predicate:
-        case And(parts) | Or(parts):
-            return any(map(has_opaque, parts))
-        case Not(part):
-            return has_opaque(part)
-        case _:
-            return isinstance(predicate, Opaque)
-
-
-def is_of_ranges(predicate: Predicate) -> bool:
-    """Whether bounds alone say all that can be known of it without reading values: nothing of it asks for one value."""
-    match predicate:
-        case And(parts) | Or(parts):
-            return all(map(is_of_ranges, parts))
-        case Not(part):
-            return is_of_ranges(part)
-        case Compare(op, _, _):
-            return op in (Op.LT, Op.LE, Op.GT, Op.GE)
-        case _:
-            return isinstance(predicate, (IsNull, Constant))
+    """Every column the predicate mentions, those of opaque parts included."""
+    opaque = (column for term in terms(predicate) if isinstance(term, Opaque) for column in term.columns)
+    return tested_columns(predicate).union(opaque)
 
 
 def tested_columns(predicate: Predicate) -> frozenset[Column]:
-    """The columns that understood parts test: what is known of others decides nothing."""
-    match predicate:
-        case And(parts) | Or(parts):
-            return frozenset[Column]().union(*map(tested_columns, parts))
-        case Not(part):
-            return tested_columns(part)
-        case Opaque() | Constant():
-            return frozenset()
-        case _:
-            return frozenset((predicate.column,))
+    """The columns of all parts that are not opaque; bounds of other columns decide nothing."""
+    return frozenset(term.column for term in terms(predicate) if not isinstance(term, Opaque | Constant))
+
+
+def has_opaque(predicate: Predicate) -> bool:
+    """Whether only Spark can evaluate some part."""
+    return any(isinstance(term, Opaque) for term in terms(predicate))
+
+
+def is_of_ranges(predicate: Predicate) -> bool:
+    """Whether every part compares by order or tests for null, so that bounds decide as much as single values do."""
+    return all(
+        term.op in (Op.LT, Op.LE, Op.GT, Op.GE) if isinstance(term, Compare) else isinstance(term, IsNull | Constant)
+        for term in terms(predicate)
+    )
+
+
+def is_safe_below(predicate: Predicate) -> bool:
+    """Whether it only compares top-level columns with literals, which raises on no row, not on hidden ones either."""
+    return not has_opaque(predicate) and all(len(column) == 1 for column in tested_columns(predicate))
 
 
 def conjuncts(predicate: Predicate) -> tuple[Predicate, ...]:
-    """Parts that must all be true for the predicate to be; none for one that is always true."""
+    """The parts of a conjunction; none for a predicate that is always true."""
     return tuple(_conjuncts(pushed(predicate)))
 
 
@@ -181,7 +171,7 @@ def negate(predicate: Predicate) -> Predicate:
 
 
 def pushed(predicate: Predicate) -> Predicate:
-    """The same predicate with NOT only directly above leaves that have no opposite."""
+    """The same predicate, with NOT only directly above leaves that have no opposite."""
     match predicate:
         case And(parts):
             return And(tuple(map(pushed, parts)))
@@ -194,23 +184,8 @@ def pushed(predicate: Predicate) -> Predicate:
 
 
 def untrue(predicate: Predicate) -> Predicate:
-    """True where a predicate is false or null, and false elsewhere; nothing of it may be opaque."""
+    """The predicate that is true where this one is false or null, and false elsewhere; no part may be opaque."""
     return _untrue(pushed(predicate))
-
-
-def is_safe_below(predicate: Predicate) -> bool:
-    """Whether it only compares top-level columns with literals, which raises on no row, hidden ones included."""
-    match predicate:
-        case And(parts) | Or(parts):
-            return all(map(is_safe_below, parts))
-        case Not(part):
-            return is_safe_below(part)
-        case Constant():
-            return True
-        case Opaque():
-            return False
-        case _:
-            return len(predicate.column) == 1
 
 
 def _untrue(predicate: Predicate) -> Predicate:

@@ -1,14 +1,13 @@
-"""Predicates as people read them: SQL text for explain, errors and logs.
+"""Renders predicates as SQL text for explain, errors and logs.
 
-1. The text is for reading; it is not promised to parse back to the same record.
-2. A long list of values is cut short, and says how many there are.
+1. The text is for people; parsing it may give another predicate.
+2. A long list of values is cut, with the number of values.
 """
 
 from __future__ import annotations
 
 import datetime
 import re
-from typing import Any
 
 from holdfast.predicate.records import (
     And,
@@ -61,8 +60,8 @@ def column_text(column: Column) -> str:
     return ".".join(name if _PLAIN.fullmatch(name) else f"`{name.replace('`', '``')}`" for name in column)
 
 
-def value_text(value: Any) -> str:
-    """A value as SQL spells it, near enough to be read."""
+def value_text(value: object) -> str:
+    """A value, roughly as SQL."""
     match value:
         case bool():
             return str(value).lower()

@@ -34,7 +34,7 @@ from holdfast.index.segment import FileSum, Meta, SegmentWriting, put_meta
 from holdfast.index.tail import Tail, TailPart
 from holdfast.model.snapshot import Snapshot
 from holdfast.parquet.index_runs import RUN_ROWS, EntryRun, bitmap_run, entry_runs
-from holdfast.predicate.parse import by_value
+from holdfast.predicate.parse import compares_as_stored
 from holdfast.rows.keys import Interval, Numbers, is_keyable
 from holdfast.schema.arrow import arrow_type
 from holdfast.schema.types import Field
@@ -79,7 +79,7 @@ class ScalarKind:
                 raise Invalid(
                     f"the column {f.name} cannot be indexed: values of {arrow_type(f.type)} have no order here"
                 )
-            if not by_value(f):
+            if not compares_as_stored(f):
                 raise Invalid(f"the column {f.name} cannot be indexed: it has a collation or a fixed length")
         return {}
 

@@ -33,9 +33,9 @@ from holdfast.plan.dml.value_ranges import Ranges
 from holdfast.plan.scan.metadata_columns import NO_METADATA, MetadataColumns
 from holdfast.plan.scan.prune import Want, is_partition, metadata_values, partition_values, ranges, statistics_leaves
 from holdfast.plan.scan.request import with_metadata
-from holdfast.predicate.bounds import Known, Range, Single
+from holdfast.predicate.bounds import ColumnBounds, Range, Single
 from holdfast.predicate.literal import INTEGER_BITS, LARGEST_PRECISION
-from holdfast.predicate.parse import by_value
+from holdfast.predicate.parse import compares_as_stored
 from holdfast.predicate.records import ALWAYS, Column, Compare, Constant, In, Op, Or, Predicate, Value, conjunction
 from holdfast.schema.arrow import arrow_type
 from holdfast.schema.types import DataType, Decimal, Field, Primitive, Struct
@@ -192,7 +192,7 @@ class _KeyColumn:
     def column(self) -> Column:
         return (self.field.name,)
 
-    def may_be_in(self, bounds: Known, num_records: pa.Array) -> pa.BooleanArray:
+    def may_be_in(self, bounds: ColumnBounds, num_records: pa.Array) -> pa.BooleanArray:
         """Per file, whether some row may have one of the values."""
         match bounds:
             case Single(values):
@@ -267,7 +267,11 @@ def _family(type_: DataType) -> str | None:
 def _compared_as(target: Field, source: Field) -> pa.DataType | None:
     """The type in which two columns are compared; None if Spark casts them otherwise, pads or rounds them."""
     a, b = target.type, source.type
-    if _family(a) is None or _family(a) != _family(b) or not (by_value(target) and by_value(source)):
+    if (
+        _family(a) is None
+        or _family(a) != _family(b)
+        or not (compares_as_stored(target) and compares_as_stored(source))
+    ):
         return None
     if isinstance(a, Decimal) and isinstance(b, Decimal):
         scale = max(a.scale, b.scale)

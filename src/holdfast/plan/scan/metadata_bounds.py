@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from holdfast.model.files import PARTITION, FileTable
 from holdfast.model.snapshot import RowIdentity, Snapshot
 from holdfast.plan.scan.locate import FRESH, Numbers, Spans, spans_of
-from holdfast.predicate.bounds import Known, Range, Single
+from holdfast.predicate.bounds import ColumnBounds, Range, Single
 from holdfast.predicate.records import Column
 from holdfast.rows import columns as names
 
 
-def metadata_bounds(files: FileTable, snapshot: Snapshot, columns: Mapping[Column, str]) -> dict[Column, Known]:
+def metadata_bounds(files: FileTable, snapshot: Snapshot, columns: Mapping[Column, str]) -> dict[Column, ColumnBounds]:
     """The bounds of metadata columns; `columns` maps each path that a condition tests to its canonical name."""
     identity = snapshot.identity
     spans = None
@@ -38,7 +38,7 @@ def metadata_bounds(files: FileTable, snapshot: Snapshot, columns: Mapping[Colum
 
 def _known(
     files: FileTable, snapshot: Snapshot, column: Column, name: str, id_bounds: _IdBounds | None
-) -> Known | None:
+) -> ColumnBounds | None:
     match name:
         case names.ROW_ID:
             return None if id_bounds is None else id_bounds.ids()

@@ -21,7 +21,7 @@ from holdfast.model.snapshot import Snapshot
 from holdfast.plan.scan.buckets import buckets_tested, may_hold
 from holdfast.plan.scan.metadata_bounds import metadata_bounds
 from holdfast.plan.scan.metadata_columns import NO_METADATA, MetadataColumns
-from holdfast.predicate.bounds import Known, Range, Single, may_match
+from holdfast.predicate.bounds import ColumnBounds, Range, Single, may_match
 from holdfast.predicate.records import ALWAYS, Column, Predicate, conjunction, conjuncts, tested_columns
 from holdfast.predicate.render import column_text
 from holdfast.rows.columns import PARTITION
@@ -118,7 +118,9 @@ def by_metadata(files: FileTable, want: Want) -> pa.BooleanArray:
     return may_match(conjunction(parts), bounds, num_records)
 
 
-def column_bounds(files: FileTable, want: Want, columns: Iterable[Column]) -> tuple[dict[Column, Known], pa.Array]:
+def column_bounds(
+    files: FileTable, want: Want, columns: Iterable[Column]
+) -> tuple[dict[Column, ColumnBounds], pa.Array]:
     """The bounds of columns of any kind, and the row count of each file."""
     columns, snapshot = list(columns), want.snapshot
     bounds = metadata_values(files, want, columns)
@@ -131,7 +133,7 @@ def column_bounds(files: FileTable, want: Want, columns: Iterable[Column]) -> tu
     }, stats.num_records
 
 
-def metadata_values(files: FileTable, want: Want, columns: Iterable[Column]) -> dict[Column, Known]:
+def metadata_values(files: FileTable, want: Want, columns: Iterable[Column]) -> dict[Column, ColumnBounds]:
     """The bounds of those columns that are metadata columns."""
     tested = {column: want.metadata.canonical[column[0]] for column in columns if column[0] in want.metadata.canonical}
     bounds = metadata_bounds(files, want.snapshot, tested)
@@ -143,9 +145,9 @@ def metadata_values(files: FileTable, want: Want, columns: Iterable[Column]) -> 
     return bounds
 
 
-def partition_values(files: FileTable, snapshot: Snapshot, columns: Iterable[Column]) -> dict[Column, Known]:
+def partition_values(files: FileTable, snapshot: Snapshot, columns: Iterable[Column]) -> dict[Column, ColumnBounds]:
     """The typed values of those columns that are partition columns."""
-    bounds: dict[Column, Known] = {}
+    bounds: dict[Column, ColumnBounds] = {}
     for column in columns:
         if is_partition(snapshot, column):
             field = snapshot.schema.find(column[0])
@@ -156,9 +158,9 @@ def partition_values(files: FileTable, snapshot: Snapshot, columns: Iterable[Col
     return bounds
 
 
-def ranges(stats: FileStats, snapshot: Snapshot, columns: Iterable[Column]) -> dict[Column, Known]:
+def ranges(stats: FileStats, snapshot: Snapshot, columns: Iterable[Column]) -> dict[Column, ColumnBounds]:
     """The statistics of those columns that can have statistics."""
-    intervals: dict[Column, Known] = {}
+    intervals: dict[Column, ColumnBounds] = {}
     for column, (leaf, _) in statistics_leaves(snapshot, columns).items():
         bounds = stats.bounds[leaf]
         intervals[column] = Range(bounds.low, bounds.high, bounds.null_count)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from holdfast.model.files import FileTable
 from holdfast.plan.scan.prune import Want, column_bounds
 from holdfast.plan.scan.request import ScanPlan
-from holdfast.predicate.bounds import Known, Range, Single, may_match
+from holdfast.predicate.bounds import ColumnBounds, Range, Single, may_match
 from holdfast.predicate.records import (
     ALWAYS,
     And,
@@ -68,7 +68,7 @@ def reasons(plan: ScanPlan, *, limit: int = 10) -> tuple[Reason, ...]:
 class _Facts:
     """The bounds of the files shown."""
 
-    known: dict[Column, Known]
+    known: dict[Column, ColumnBounds]
     num_records: pa.Array
     tight: pa.Array
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from holdfast.engines.local.expressions.values import BOOLEAN, DOUBLE, INTEGER, VOID, converted, convertible
 from holdfast.errors import Invalid, Unsupported
-from holdfast.predicate.literal import Literal, LiteralKind, decimal_shape
+from holdfast.predicate.literal import Literal, LiteralKind, decimal_size
 from holdfast.schema.arrow import arrow_type
 from holdfast.schema.types import LONG, STRING, DataType, Decimal, Struct
 
@@ -81,7 +81,7 @@ def literal_value(literal: Literal, text: str) -> Evaluable:
                 raise Unsupported(f"only Spark can calculate with {value}, in `{text}`")
             return constant(pa.scalar(int(value), arrow_type(type_)), type_, text, literal)
         case LiteralKind.DECIMAL:
-            shape = Decimal(*decimal_shape(literal))
+            shape = Decimal(*decimal_size(literal))
             return constant(pa.scalar(value, arrow_type(shape)), shape, text, literal)
         case _:
             assert isinstance(value, decimal.Decimal), "an exponent is of an exact number"

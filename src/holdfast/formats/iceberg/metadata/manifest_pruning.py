@@ -24,7 +24,7 @@ from holdfast.formats.iceberg.metadata.partition_bounds import source_bounds
 from holdfast.formats.iceberg.metadata.partition_spec import UnifiedField
 from holdfast.formats.iceberg.metadata.single_values import decode_bounds
 from holdfast.formats.iceberg.state import IcebergState
-from holdfast.predicate.bounds import Known, Range, may_match
+from holdfast.predicate.bounds import ColumnBounds, Range, may_match
 from holdfast.predicate.records import Column, Predicate, tested_columns
 from holdfast.schema.arrow import arrow_type
 from holdfast.schema.types import DataType, Field, Struct
@@ -39,7 +39,7 @@ def prune_manifests(state: IcebergState, where: Predicate) -> IcebergState:
         return state
     manifests = contents.manifests
     columns = [(column, f) for column in tested_columns(where) if (f := _field(state.snapshot.schema, column))]
-    known: dict[Column, Known] = {}
+    known: dict[Column, ColumnBounds] = {}
     for column, f in columns:
         if (told := _range(manifests, contents.types, f)) is not None:
             known[column] = told
