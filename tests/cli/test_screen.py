@@ -20,11 +20,11 @@ from hypothesis.strategies import integers, lists, text
 from rich.console import Console
 
 from holdfast import DeltaTable, terminal
-from holdfast.cli import main, progress
-from holdfast.cli.bins import size
-from holdfast.cli.commit_summary import told
+from holdfast.cli import main
+from holdfast.cli.commands import tracking
 from holdfast.cli.screen import Head, age_text, count_text, grid, size_text, time_text
 from holdfast.cli.stderr import guarded
+from holdfast.cli.write_result import size, summary_of
 from tests.support.depth import examples
 from tests.support.waiting import until
 
@@ -80,7 +80,7 @@ def test_sizes_as_people_write_them(given_: str, count: int) -> None:
     ],
 )
 def test_metrics_in_words(metrics: Mapping[str, object], words: str) -> None:
-    assert told(metrics) == words
+    assert summary_of(metrics) == words
 
 
 @examples(40)
@@ -95,7 +95,7 @@ def test_no_line_is_wider_than_the_terminal(values: list[str], width: int) -> No
 
 def test_signs_of_life_are_for_terminals(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def work(is_shown: Callable[[], bool]) -> None:
-        with terminal.phase("thinking"), progress.counting("doing") as step:
+        with terminal.phase("thinking"), tracking.progress_bar("doing") as step:
             step(3, 7)
             until(is_shown, "a sign of life")
 
@@ -103,7 +103,7 @@ def test_signs_of_life_are_for_terminals(monkeypatch: pytest.MonkeyPatch, capsys
     work(lambda: time.sleep(0.05) is None)
     assert capsys.readouterr().err == ""
     out = io.StringIO()
-    for module, name in ((progress, "screen"), (terminal, "Console")):
+    for module, name in ((tracking, "screen"), (terminal, "Console")):
         monkeypatch.setattr(module, "on_terminal", lambda: True)
         monkeypatch.setattr(module, name, lambda stderr: Console(file=out, force_terminal=True, width=80))
     work(lambda: "thinking" in out.getvalue())

@@ -1,10 +1,9 @@
-"""The `holdfast` command: one file per subcommand, loaded when it is asked for.
+"""The `holdfast` command, with one file per subcommand.
 
-1. Starting the command imports neither Spark nor any subcommand but the one that runs; listing and completing them
-   imports none.
-2. A subcommand's module is named in COMMANDS and offers its click command as `command`.
-3. An error that the table or the machine is to blame for is one sentence and exit code 1; a command line that cannot
-   be understood is exit code 2.
+1. Starting the command imports neither Spark nor any subcommand except the one that runs; listing and completing
+   subcommands imports none.
+2. COMMANDS names the module of a subcommand; the module has its click command as `command`.
+3. An error of the table or the machine prints one sentence, with exit code 1; an invalid command line is exit code 2.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from holdfast.errors import TableError
 
 @dataclass(frozen=True, slots=True)
 class Subcommand:
-    """Where a subcommand is, under which heading it is listed, and what it does."""
+    """The module of a subcommand, its heading in the help, and its summary."""
 
     module: str
     section: str

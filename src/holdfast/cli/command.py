@@ -1,35 +1,37 @@
-"""What commands about a table have in common: the table, how to reach it, how to answer.
+"""Options and arguments that commands share, and the decorator for commands about a table.
 
-1. A function that is decorated gets `target` and `answer` in the place of the single options.
+1. A function that `on_table` decorates gets `target` and `answer` in place of the single options.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from functools import wraps
 from importlib import import_module
+from importlib.abc import MetaPathFinder
+from types import ModuleType
 from typing import Any, TypeAlias, cast
 
 import click
 
 from holdfast.cli.failure import debug_option, json_option
-from holdfast.cli.no_pandas import leave_pandas_out
 from holdfast.cli.output import Answer
 from holdfast.cli.target import Target
 
 Function: TypeAlias = Callable[..., Any]
-SHOWN = 20  # of anything, where nobody says how many
+SHOWN = 20  # rows or files that are shown by default
 
 
-def pairs(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Texts such as NAME=VALUE, taken apart."""
-    found = []
-    for text in given:
+def pairs(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Split texts such as NAME=VALUE."""
+    split = []
+    for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise click.BadParameter(f"{text!r} is not NAME=VALUE", ctx=ctx, param=param)
-        found.append((name.strip(), value.strip()))
-    return tuple(found)
+        split.append((name.strip(), value.strip()))
+    return tuple(split)
 
 
 dry_run_option = click.option("--dry-run", "-n", is_flag=True, help="Say what would happen, and write nothing.")
@@ -62,7 +64,7 @@ _roots = click.option(
 
 
 def on_table(*, iceberg: bool = False) -> Callable[[Function], Function]:
-    """A command about one table; `iceberg`: of either format."""
+    """Decorate a command about one table; `iceberg`: of either format."""
 
     def decorate(function: Function) -> Function:
         @wraps(function)
@@ -76,25 +78,25 @@ def on_table(*, iceberg: bool = False) -> Callable[[Function], Function]:
             catalog: str | None = None,
             **options: Any,
         ) -> Any:
-            # Under any other name this is not the command's own process.
+            # Under another name the process belongs to someone else.
             if click.get_current_context().find_root().info_name == "holdfast" and not options.get("spark"):
-                leave_pandas_out()
+                _leave_pandas_out()
             target = Target(table, catalog, dict(storage), allow_outside or allow_root or False)
             return function(target=target, answer=Answer(as_json), **options)
 
         own = list(getattr(run, "__click_params__", ()))
-        found: Any = debug_option(_roots(_outside(storage_option(json_option(run)))))
+        decorated: Any = debug_option(_roots(_outside(storage_option(json_option(run)))))
         if iceberg:
-            found = _catalog(found)
-        # Click lists what was added last first: what every command has comes after what this one has.
-        found.__click_params__ = [*found.__click_params__[len(own) :][::-1], *own]
-        return cast(Function, click.argument("table")(found))
+            decorated = _catalog(decorated)
+        # Click lists the last option first: the shared options come after the command's own.
+        decorated.__click_params__ = [*decorated.__click_params__[len(own) :][::-1], *own]
+        return cast(Function, click.argument("table")(decorated))
 
     return decorate
 
 
 def limit_options(noun: str) -> Callable[[Function], Function]:
-    """`--limit` and `--all`, for what may be long."""
+    """The options `--limit` and `--all`."""
 
     def decorate(function: Function) -> Function:
         limit = click.option(
@@ -109,7 +111,7 @@ def limit_options(noun: str) -> Callable[[Function], Function]:
 
 
 def most(answer: Answer, limit: int | None, everything: bool) -> int | None:
-    """How much to show; None: all. A program is never given a part that it did not ask for."""
+    """How many to show; None: all. With --json a limit applies only if it is given."""
     if limit is not None and everything:
         raise click.UsageError("--limit and --all exclude each other")
     if limit is not None:
@@ -118,7 +120,7 @@ def most(answer: Answer, limit: int | None, everything: bool) -> int | None:
 
 
 def where_or_all(where: str | None, everything: bool, verb: str) -> None:
-    """Refuse to change every row because a condition was forgotten."""
+    """Require a condition or `--all`, so that a forgotten condition changes no row."""
     if (where is None) != everything:
         raise click.UsageError(f"say which rows to {verb}: --where with a condition, or --all for every one")
     if where is not None:
@@ -126,7 +128,7 @@ def where_or_all(where: str | None, everything: bool, verb: str) -> None:
 
 
 def change_options(function: Function) -> Function:
-    """How rows are changed."""
+    """The options of commands that change rows."""
     mode = click.option(
         "--mode",
         type=click.Choice(["merge-on-read", "copy-on-write", "auto"]),
@@ -134,3 +136,18 @@ def change_options(function: Function) -> Function:
     )
     retry = click.option("--retry", type=click.IntRange(min=1), help="How often to try when other writers come first.")
     return mode(retry(message_option(spark_option(function))))
+
+
+class _NoPandas(MetaPathFinder):
+    """Hides pandas from imports. Arrow imports it with its first array, which takes half of a short command; only
+    PySpark uses it."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        if name == "pandas":
+            raise ImportError("this command runs without pandas")
+
+
+def _leave_pandas_out() -> None:
+    """Hide pandas in this process, unless it is already imported."""
+    if not any(isinstance(finder, _NoPandas) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _NoPandas())

@@ -1,4 +1,4 @@
-"""A condition given as SQL text, understood without Spark. Apart from `rows`, because the parser takes its time."""
+"""Parses a condition given as SQL text, without Spark. Not in `rows`, because importing the parser is slow."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from holdfast.plan.scan.request import Condition, known_columns, refuse_unknown
 from holdfast.predicate.parse import parse, unknown_names
 
 
-def understood(text: str, snapshot: Snapshot, metadata: Sequence[str]) -> Condition:
-    """A condition on columns that the table has."""
+def parse_condition(text: str, snapshot: Snapshot, metadata: Sequence[str]) -> Condition:
+    """Parse a condition on columns of the table."""
     refuse_unreadable(text)
     columns = known_columns(snapshot, metadata)
     refuse_unknown(unknown_names(text, columns), columns)
@@ -22,7 +22,7 @@ def understood(text: str, snapshot: Snapshot, metadata: Sequence[str]) -> Condit
 
 
 def refuse_unreadable(text: str) -> None:
-    """Refuse what is not SQL, which nobody can evaluate."""
+    """Refuse a text that is not SQL."""
     try:
         parse_one(text, dialect="spark")
     except SqlglotError as error:

@@ -1,9 +1,8 @@
-"""An error as one sentence on the command line.
+"""Prints an error as one sentence on the command line.
 
-1. The sentence is the error's own; what it advises in the words of the Python interface is said in those of the command
-   line.
-2. With `--json` it is one object on stderr, with the error's class and facts; stdout stays what was printed before.
-3. With `--debug` the error goes through as it is, traceback and all; how it is printed is told in `cli.stderr`.
+1. The sentence is the error's message, with advice for the Python interface replaced by advice for the command line.
+2. With `--json` it is one JSON object on stderr, with the error's class and attributes; stdout is not touched.
+3. With `--debug` the error is raised with its traceback; `cli.stderr` prints it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from holdfast.errors import TableError
 _DEBUG, _JSON = "holdfast.debug", "holdfast.json"
 F = TypeVar("F", bound=Callable[..., Any])
 
-# What messages say for Python -> what to type.
+# Advice for Python -> advice for the command line.
 SPELLINGS: tuple[tuple[str, str], ...] = (
     (
         "enable it with enableRowTracking(), or the table property delta.enableRowTracking=true",
@@ -64,7 +63,7 @@ _PATTERNS = (
 
 
 class CommandRefused(click.ClickException):
-    """What ends a command that the table, or the machine, does not allow."""
+    """The error that ends a command."""
 
     exit_code = 1
 
@@ -83,7 +82,7 @@ class CommandRefused(click.ClickException):
 
 
 def sentence(error: TableError) -> str:
-    """What went wrong and what to do, for somebody at a prompt."""
+    """The message of an error, with advice for the command line."""
     text = str(error)
     for python, shell in SPELLINGS:
         text = text.replace(python, shell)
@@ -100,7 +99,7 @@ def wants_json(ctx: click.Context) -> bool:
     return bool(ctx.find_root().meta.get(_JSON))
 
 
-def _noted(key: str) -> Callable[[click.Context, click.Parameter, bool], bool]:
+def _setting(key: str) -> Callable[[click.Context, click.Parameter, bool], bool]:
     def note(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
         if value:
             ctx.find_root().meta[key] = True
@@ -110,14 +109,14 @@ def _noted(key: str) -> Callable[[click.Context, click.Parameter, bool], bool]:
 
 
 def debug_option(command: F) -> F:
-    """`--debug`, before or after the name of a command."""
+    """The option `--debug`, before or after the name of a command."""
     return click.option(
-        "--debug", is_flag=True, expose_value=False, callback=_noted(_DEBUG), help="Show the traceback of an error."
+        "--debug", is_flag=True, expose_value=False, callback=_setting(_DEBUG), help="Show the traceback of an error."
     )(command)
 
 
 def json_option(command: F) -> F:
-    """`--json`, which errors follow too."""
+    """The option `--json`, which applies to errors too."""
     return click.option(
-        "--json", "as_json", is_flag=True, callback=_noted(_JSON), help="Print JSON: one object per line."
+        "--json", "as_json", is_flag=True, callback=_setting(_JSON), help="Print JSON: one object per line."
     )(command)

@@ -1,8 +1,8 @@
-"""Rows that come from files: Parquet, CSV or JSON, read in this process as one Arrow table.
+"""Reads Parquet, CSV or JSON files as one Arrow table, for commands that write rows.
 
-1. Text formats have no types of their own: columns that the table has are read as what they are there, others as what
-   their values look like. A moment without a zone is in UTC.
-2. A look at values loses nothing of them: a column of numbers with a leading zero, or with more digits than a number
+1. In text formats, columns of the table get the table's types; other columns get types inferred from their values. A
+   timestamp without a zone is in UTC.
+2. Inferring types loses no information: a column of numbers with leading zeros, or with more digits than a number
    holds, stays text. An empty field of a CSV file is null, and `""` is an empty text; no other word means null.
 3. JSON is an object per line, or one list of objects.
 """
@@ -33,7 +33,7 @@ _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 
 
 class FileFormat(Enum):
-    """What a file can be."""
+    """The format of an input file."""
 
     PARQUET = "parquet"
     CSV = "csv"
@@ -62,7 +62,7 @@ format_option = click.option(
 
 
 def read_files(files: Sequence[str], format_: str | None, schema: Struct | None) -> pa.Table:
-    """The rows of files, one after the other; `schema` is the table's, where there is a table."""
+    """The rows of files in order; `schema` is the table's, if there is a table."""
     tables = [_read(name, _format_of(name, format_), schema) for name in files]
     try:
         return pa.concat_tables(tables, promote_options="default")
@@ -70,9 +70,9 @@ def read_files(files: Sequence[str], format_: str | None, schema: Struct | None)
         raise Invalid(f"the files do not go together: {_first_line(error)}; append them one by one") from error
 
 
-def _format_of(name: str, given: str | None) -> FileFormat:
-    if given is not None:
-        return FileFormat(given)
+def _format_of(name: str, chosen: str | None) -> FileFormat:
+    if chosen is not None:
+        return FileFormat(chosen)
     if name == STDIN:
         raise click.UsageError("say what comes from standard input: --format parquet, csv or json")
     path = Path(name)
@@ -101,18 +101,18 @@ def _parquet(source: Any, schema: Struct | None) -> pa.Table:
 
 
 def _csv(source: Any, schema: Struct | None) -> pa.Table:
-    known = dict(_types(schema))
-    flat = {name: type_ for name, type_ in known.items() if not pa.types.is_nested(type_)}
+    types_of_table = dict(_types(schema))
+    flat = {name: type_ for name, type_ in types_of_table.items() if not pa.types.is_nested(type_)}
     types = {name: pa.string() if _is_zoned(type_) else type_ for name, type_ in flat.items()}
     data = source.read()
     rows = _csv_rows(data, types)
-    numbers = [f.name for f in rows.schema if f.name not in known and _is_number(f.type)]
+    numbers = [f.name for f in rows.schema if f.name not in types_of_table and _is_number(f.type)]
     if numbers:
         texts = _csv_rows(data, dict.fromkeys(numbers, pa.string()), numbers)
         for at, name in enumerate(rows.column_names):
             if name in numbers and _is_code(texts.column(name), rows.schema.field(at).type):
                 rows = rows.set_column(at, name, texts.column(name))
-    return _typed(rows, known)
+    return _typed(rows, types_of_table)
 
 
 def _csv_rows(data: bytes, types: Mapping[str, pa.DataType], only: Sequence[str] = ()) -> pa.Table:
@@ -131,7 +131,7 @@ def _is_number(type_: pa.DataType) -> bool:
 
 
 def _is_code(texts: pa.ChunkedArray, type_: pa.DataType) -> bool:
-    """Whether some of these texts would not come out of numbers of a type as they went in."""
+    """Whether some of these texts would change if they became numbers of a type."""
     pattern = _ZERO_FIRST if pa.types.is_integer(type_) else f"{_ZERO_FIRST}|{_MANY_DIGITS}"
     return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
 
@@ -140,13 +140,13 @@ def _json(source: Any, schema: Struct | None) -> pa.Table:
     data = source.read()
     if data.lstrip()[:1] == b"[":
         data = b"\n".join(bytes(item) for item in msgspec.json.decode(data, type=list[msgspec.Raw]))
-    known = dict(_types(schema))
-    fields = [(name, _as_json(type_)) for name, type_ in known.items() if not _has_map(type_)]
+    types_of_table = dict(_types(schema))
+    fields = [(name, _as_json(type_)) for name, type_ in types_of_table.items() if not _has_map(type_)]
     options = json.ParseOptions(explicit_schema=pa.schema(fields) if fields else None, newlines_in_values=True)
     rows = json.read_json(pa.BufferReader(data), parse_options=options)
-    # Columns of the schema come out even where no row has them: what is all null brings nothing.
+    # The reader adds columns of the schema that no row has: columns that are all null are dropped.
     brought = [name for name in rows.column_names if rows.column(name).null_count < max(rows.num_rows, 1)]
-    return _typed(rows.select(brought), known)
+    return _typed(rows.select(brought), types_of_table)
 
 
 _READERS: dict[FileFormat, Callable[[Any, Struct | None], pa.Table]] = {
@@ -166,7 +166,7 @@ def _is_zoned(type_: pa.DataType) -> bool:
 
 
 def _as_json(type_: pa.DataType) -> pa.DataType:
-    """How JSON holds a type: days and moments are text."""
+    """The type in JSON: dates and timestamps are text."""
     if pa.types.is_temporal(type_):
         return pa.string()
     if pa.types.is_struct(type_):
@@ -175,18 +175,18 @@ def _as_json(type_: pa.DataType) -> pa.DataType:
 
 
 def _has_map(type_: pa.DataType) -> bool:
-    """Whether a map is in it: JSON has objects, which are read as structs."""
+    """Whether a type contains a map: JSON objects are read as structs."""
     inner = [type_.field(i).type for i in range(type_.num_fields)]
     return bool(pa.types.is_map(type_)) or any(map(_has_map, inner))
 
 
 def _typed(rows: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
-    """Texts as what the table has; moments without a zone are in UTC."""
+    """Cast columns to the table's types; timestamps without a zone are in UTC."""
     for at, field in enumerate(rows.schema):
-        wanted = types.get(field.name, field.type)
-        if wanted != field.type and not _has_map(wanted):
-            column = _in_utc(rows.column(at)) if _is_zoned(wanted) else rows.column(at)
-            rows = rows.set_column(at, field.name, column.cast(wanted))
+        type_ = types.get(field.name, field.type)
+        if type_ != field.type and not _has_map(type_):
+            column = _in_utc(rows.column(at)) if _is_zoned(type_) else rows.column(at)
+            rows = rows.set_column(at, field.name, column.cast(type_))
     return rows
 
 

@@ -1,9 +1,8 @@
-"""What a command answers: a table for people, or JSON for programs.
+"""Prints the result of a command: a table for people, or JSON for programs.
 
-1. JSON is one object per line on stdout and nothing else: a line per row where a command lists things, one line where
-   it has one answer.
+1. JSON is one object per line on stdout and nothing else: a line per row of a list, or one line.
 2. Timestamps are ISO 8601, decimals and binaries (base64) are text, maps are objects, NaN and infinities are null.
-3. What is said beside an answer goes to stderr, and nowhere with `--json`.
+3. Notes go to stderr, and nowhere with `--json`.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from holdfast.cli.visible import json_line, visible
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How to answer."""
+    """The output of a command, as JSON or for people."""
 
     as_json: bool
 
-    def lines(self, records: Iterable[Any]) -> None:
+    def lines(self, records: Iterable[object]) -> None:
         """Print records, a line each."""
         for record in records:
             click.echo(json_line(_ENCODER.encode(record)))
 
     def batches(self, batches: Iterable[pa.RecordBatch]) -> int:
-        """Print rows as they come; how many there were."""
+        """Print rows as they are read; returns their number."""
         count = 0
         for batch in batches:
             self.lines(records(batch))
@@ -41,12 +40,12 @@ class Answer:
         return count
 
     def note(self, text: str) -> None:
-        """Say something that is not the answer."""
+        """Print a note to stderr."""
         if not self.as_json:
             click.secho(visible(text), err=True, dim=True)
 
     def rows(self, rows: pa.Table) -> None:
-        """Show or print rows of a table."""
+        """Print rows of a table."""
         if self.as_json:
             self.batches(rows.to_batches())
         else:
@@ -54,19 +53,19 @@ class Answer:
 
 
 def show_rows(rows: pa.Table) -> None:
-    """Rows of a table, for people."""
+    """Print rows of a table for people."""
     heads = [Head(f.name, right=_is_number(f.type), whole=_is_short(f.type)) for f in rows.schema]
     grid(heads, [tuple(record.values()) for record in records(rows)])
 
 
 def records(rows: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
-    """Rows as plain values: bounded by what is shown, or by a batch."""
-    made: list[dict[str, Any]] = rows.to_pylist()
+    """Rows as dictionaries; at most the rows shown, or a batch."""
+    rows_as_dicts: list[dict[str, Any]] = rows.to_pylist()
     with_maps = [f for f in rows.schema if _has_map(f.type)]
-    for record in made if with_maps else ():
+    for record in rows_as_dicts if with_maps else ():
         for field in with_maps:
             record[field.name] = _plain(record[field.name], field.type)
-    return made
+    return rows_as_dicts
 
 
 def _plain(value: Any, type_: pa.DataType) -> Any:
@@ -82,7 +81,7 @@ def _plain(value: Any, type_: pa.DataType) -> Any:
     return value
 
 
-def _key(key: Any) -> str:
+def _key(key: object) -> str:
     return key if isinstance(key, str) else _ENCODER.encode(key).decode().strip('"')
 
 
@@ -100,8 +99,8 @@ def _is_short(type_: pa.DataType) -> bool:
     return bool(pa.types.is_temporal(type_) or pa.types.is_boolean(type_))
 
 
-def _simple(value: Any) -> Any:
-    """What msgspec does not know by itself."""
+def _simple(value: object) -> object:
+    """Convert a value that msgspec cannot encode."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):

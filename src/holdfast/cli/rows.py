@@ -1,4 +1,4 @@
-"""Rows of a table for commands: read in this process, no more of them than are shown."""
+"""Reads and prints rows of a table for commands, in this process and only as many as are shown."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ IDS = (ROW_ID, ROW_COMMIT_VERSION)
 
 
 def request_of(opened: Opened, columns: Sequence[str] | None, where: str | None, metadata: Sequence[str]) -> Request:
-    """What to read."""
+    """The request for a scan."""
     condition: Condition | None = None
     if where is not None:
-        condition = import_module("holdfast.cli.condition").understood(where, opened.snapshot, metadata)
+        condition = import_module("holdfast.cli.condition").parse_condition(where, opened.snapshot, metadata)
     return Request(columns, condition, metadata)
 
 
 def read(opened: Opened, request: Request, *, limit: int | None) -> pa.RecordBatchReader:
-    """The rows, batch by batch, one more than are shown, which tells that there are more."""
+    """The rows in batches, one more than the limit, to know whether there are more."""
     return LocalRunner().scan_batches(*opened.table.plan(request), limit=None if limit is None else limit + 1)
 
 
-def tell(answer: Answer, found: pa.RecordBatchReader | pa.Table, *, limit: int | None, noun: str = "row") -> None:
-    """Show rows up to a limit, and say whether there are more."""
+def print_rows(answer: Answer, rows: pa.RecordBatchReader | pa.Table, *, limit: int | None, noun: str = "row") -> None:
+    """Print rows up to a limit, and note whether there are more."""
     if answer.as_json and limit is None:
-        answer.batches(found if isinstance(found, pa.RecordBatchReader) else found.to_batches())
+        answer.batches(rows if isinstance(rows, pa.RecordBatchReader) else rows.to_batches())
         return
-    rows = found.read_all() if isinstance(found, pa.RecordBatchReader) else found
+    rows = rows.read_all() if isinstance(rows, pa.RecordBatchReader) else rows
     shown = rows if limit is None else rows.slice(0, limit)
     if answer.as_json:
         answer.batches(shown.to_batches())

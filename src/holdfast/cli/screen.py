@@ -1,9 +1,9 @@
-"""How answers look to people: numbers, sizes and times in words, tables that fit the terminal.
+"""Formats output for people: numbers, sizes and times in words, and tables that fit the terminal.
 
-1. Numbers stand to the right, text is folded and never cut without a sign; a column without a heading is left out where
-   it is empty.
-2. Rows with more columns than the terminal can hold are shown one below the other, a line per column.
-3. Nothing in the data is taken for markup, nor by the terminal for a command (`cli.visible`).
+1. Numbers are right-aligned; text is folded, and a cut is always marked. A column without a heading is left out if it
+   is empty.
+2. Rows with more columns than fit the terminal are printed one below the other, with a line per column.
+3. Data is never interpreted as markup, or by the terminal as a control sequence (`cli.visible`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -21,8 +20,8 @@ from rich.text import Text
 from holdfast.cli.visible import screen as screen
 
 LONGEST = 500  # characters of a value that are shown
-_NARROWEST = 10  # what a folded column needs to be readable
-_CUT = 20  # what a name that is cut needs
+_NARROWEST = 10  # columns that a folded column needs
+_CUT = 20  # columns that a cut name needs
 _GAP = 2
 _SECONDS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 
@@ -34,15 +33,15 @@ class Head:
     name: str
     right: bool = False
     whole: bool = False  # never folded
-    cut: bool = False  # a name that its beginning tells from others: cut where there is no room for all of it
+    cut: bool = False  # may be cut to fit, because its beginning identifies it
 
     @property
     def is_line(self) -> bool:
         return self.right or self.whole or self.cut
 
 
-def grid(heads: Sequence[Head], rows: Iterable[Sequence[Any]]) -> None:
-    """Show rows below headings; one below the other where they are too wide."""
+def grid(heads: Sequence[Head], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows below headings, or one below the other if they are too wide."""
     console = screen()
     cells = [[cell(value) for value in row] for row in rows]
     bare = {at for at, h in enumerate(heads) if not h.name and not any(row[at] for row in cells)}
@@ -67,8 +66,8 @@ def grid(heads: Sequence[Head], rows: Iterable[Sequence[Any]]) -> None:
     console.print(table)
 
 
-def facts(pairs: Iterable[tuple[str, Any]]) -> None:
-    """Show names and what they are, a line each."""
+def facts(pairs: Iterable[tuple[str, object]]) -> None:
+    """Print names and values, a line each."""
     table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -78,20 +77,20 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> None:
 
 
 def heading(text: str) -> None:
-    """A line above a part of an answer."""
+    """Print a heading."""
     console = screen()
     console.print()
     console.print(Text(text, "bold"))
 
 
 def say(text: str, *, style: str = "") -> None:
-    """A sentence; whole on one line where a program reads it."""
+    """Print a sentence; on one line if the output is no terminal."""
     console = screen()
     console.print(Text(text, style), soft_wrap=not console.is_terminal)
 
 
-def cell(value: Any) -> Text:
-    """A value as it stands in a table."""
+def cell(value: object) -> Text:
+    """A value as the cell of a table."""
     match value:
         case Text():
             return value
@@ -110,7 +109,7 @@ def cell(value: Any) -> Text:
 
 
 def count_text(count: int, noun: str = "", *, plural: str = "") -> str:
-    """`1,234 rows`, `1 row`; the number alone where no noun is given."""
+    """`1,234 rows`, `1 row`, or only the number without a noun."""
     if not noun:
         return f"{count:,}"
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
@@ -129,7 +128,7 @@ def size_text(count: int | None) -> str:
 
 
 def time_text(moment: int | datetime.datetime | None) -> str:
-    """A moment in UTC, to the second; milliseconds since 1970, or a datetime."""
+    """A time in UTC, to the second, from milliseconds since 1970 or a datetime."""
     if moment is None:
         return "?"
     if isinstance(moment, int):
@@ -143,14 +142,14 @@ def age_text(then_ms: int, now_ms: int) -> str:
 
 
 def span_text(span_ms: int) -> str:
-    """A span of time in the largest unit that divides it well enough."""
+    """A span of time in the largest unit that fits."""
     seconds = span_ms // 1000
     name, unit = next(((name, unit) for name, unit in _SECONDS if seconds >= unit), _SECONDS[-1])
     return count_text(seconds // unit, name)
 
 
 def _moment(value: datetime.datetime) -> str:
-    """A moment, in UTC where it has a zone, as exact as it is."""
+    """A datetime in full precision, in UTC if it has a zone."""
     local = value.astimezone(datetime.UTC).replace(tzinfo=None) if value.tzinfo else value
     unit = "seconds" if not local.microsecond else "microseconds" if local.microsecond % 1000 else "milliseconds"
     return local.isoformat(" ", timespec=unit)

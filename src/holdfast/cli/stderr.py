@@ -1,8 +1,7 @@
-"""What Python prints beside answers (tracebacks, warnings, log records), without power over the terminal.
+"""Makes tracebacks, warnings and log records safe for the terminal, like the output of a command.
 
-1. Texts of a table are in errors, warnings and notes of the log as well: all of them pass `visible` on their way.
-2. What a command changes of the process is as it was when it is over, except that a traceback which leaves the command
-   is printed by us.
+1. Errors, warnings and log records contain texts of a table, so all of them pass `visible`.
+2. A command restores the process settings that it changed, except that Holdfast prints a traceback that leaves it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from holdfast.cli.visible import visible
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Have what Python prints shown as the screen would, for as long as a command runs."""
+    """Make everything that Python prints safe for the terminal while a command runs."""
     spelled, last_resort = warnings.formatwarning, logging.lastResort
     formatter = None if last_resort is None else last_resort.formatter
 
@@ -46,7 +45,7 @@ def guarded() -> Iterator[None]:
 
 
 class _Visible(logging.Formatter):
-    """Log records as they are without any setting, on the screen's terms."""
+    """Formats log records with Python's default format, safe for the terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
         return visible(super().format(record))

@@ -1,7 +1,7 @@
-"""The table that a command is about: named once, opened as far as the command needs.
+"""The table that a command is about, and the ways to open it.
 
-1. Opening for the log or for rows imports no Spark; an Iceberg table brings pyiceberg with it, a Delta table does not.
-2. A place without a table is refused with what lies there instead.
+1. Opening a table for its log or its rows imports no Spark; only an Iceberg table imports pyiceberg.
+2. The error for a path without a table says what is there instead.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ IN_A_SHELL = Remedies(
 
 @dataclass(frozen=True)
 class Opened:
-    """A version of a table, of whichever format, as commands read it."""
+    """A version of a table of either format."""
 
     table: OpenTable
-    state: Any  # of its format
-    format: str
+    delta: DeltaState | None = None  # the state of a Delta table
+    iceberg: Any = None  # the state of an Iceberg table
 
     @property
     def snapshot(self) -> Snapshot:
-        """The version, as data."""
+        """The snapshot of the version."""
         return self.table.snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A table by its name on the command line."""
+    """A table as named on the command line."""
 
     name: str
     catalog: str | None = None
@@ -66,15 +66,15 @@ class Target:
         return open_location(self.name, storage_options=options, allow_outside=self.allow_outside)
 
     def open(self, version: str | None = None, at: str | None = None) -> Opened:
-        """The table as it is, or was at a version or a moment."""
+        """The newest version of the table, or the version at a number, name or time."""
         if self.is_iceberg:
             state = self._iceberg(version, at)
-            return Opened(import_module("holdfast.verbs.open.iceberg").open_iceberg(state), state, "iceberg")
+            return Opened(import_module("holdfast.verbs.open.iceberg").open_iceberg(state), iceberg=state)
         delta = self.delta(version, at)
-        return Opened(open_delta(delta), delta, "delta")
+        return Opened(open_delta(delta), delta)
 
     def delta(self, version: str | None = None, at: str | None = None) -> DeltaState:
-        """The same of a Delta table, with what only its log says."""
+        """The state of a Delta table, at the newest or at another version."""
         self._refuse_iceberg()
         location = self.location
         with saying_what_is_there(location):
@@ -82,13 +82,13 @@ class Target:
         if version is None and at is None:
             return now
         number = None if version is None else pinned_or_number(now, version)
-        then = load(location, version=number, timestamp_ms=None if at is None else moment_ms(at, zone="UTC"))
-        if missing_file(now, then) is not None:
-            self.table().explain(version=then.version)  # refuses it, and says which vacuum took its files
-        return then
+        earlier = load(location, version=number, timestamp_ms=None if at is None else moment_ms(at, zone="UTC"))
+        if missing_file(now, earlier) is not None:
+            self.table().explain(version=earlier.version)  # raises, and names the vacuum that deleted its files
+        return earlier
 
     def table(self, *, spark: bool = False) -> Any:
-        """The Delta table with its verbs; with a session only where that is asked for."""
+        """The DeltaTable; with a session only if `spark` is set."""
         self._refuse_iceberg()
         session = holdfast.session() if spark else None
         with saying_what_is_there(self.location):
@@ -97,7 +97,7 @@ class Target:
             )
 
     def either(self, *, spark: bool = False) -> Any:
-        """The table with its verbs, of whichever format."""
+        """The DeltaTable or IcebergTable."""
         if not self.is_iceberg:
             return self.table(spark=spark)
         session = holdfast.session() if spark else None
@@ -113,10 +113,10 @@ class Target:
             state = iceberg.load(self.name, storage_options=options, allow_outside=self.allow_outside)
         else:
             catalogs = import_module("holdfast.formats.iceberg.catalog.tables")
-            found = catalogs.catalog_table(
+            table = catalogs.catalog_table(
                 self.catalog, self.name, storage_options=options, allow_outside=self.allow_outside
             )
-            state = found.newest(None)
+            state = table.newest(None)
         number = int(version) if version is not None and version.isdigit() else version
         moment = None if at is None else moment_ms(at, zone="UTC")
         return iceberg.time_travel(state, version=number, timestamp_ms=moment)
@@ -131,7 +131,7 @@ class Target:
 
 @contextmanager
 def saying_what_is_there(location: Location) -> Iterator[None]:
-    """Where there is no table, say what there is."""
+    """Make the error about a missing table say what is there instead."""
     try:
         yield
     except NotATable as error:
@@ -139,19 +139,19 @@ def saying_what_is_there(location: Location) -> Iterator[None]:
 
 
 def pinned_or_number(state: DeltaState, version: str) -> int:
-    """The version that a user names, by its number or by a pin."""
+    """The version of a number or of a pin's name."""
     if version.isdigit():
         return int(version)
     pins = pins_of(state)
     if version not in pins:
-        known = f"pinned are {', '.join(pins)}" if pins else "none is pinned"
-        raise UnknownVersion(f"no version is called {version!r}: give a number or the name of a pin ({known})")
+        pinned = f"pinned are {', '.join(pins)}" if pins else "none is pinned"
+        raise UnknownVersion(f"no version is called {version!r}: give a number or the name of a pin ({pinned})")
     return pins[version]
 
 
-def columns_of(given: tuple[str, ...]) -> list[str] | None:
-    """Columns as they are named: several options, or one with commas; None where none is."""
-    names = [name.strip() for text in given for name in text.split(",")]
+def columns_of(texts: tuple[str, ...]) -> list[str] | None:
+    """Column names from several options, or from one with commas; None if there are none."""
+    names = [name.strip() for text in texts for name in text.split(",")]
     if any(not name for name in names):
-        raise Invalid(f"--columns {','.join(given)} names a column that has no name: take a comma out")
+        raise Invalid(f"--columns {','.join(texts)} names a column that has no name: take a comma out")
     return names or None

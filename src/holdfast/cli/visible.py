@@ -1,8 +1,8 @@
-"""Text from a table as a terminal may be given it: what would steer the terminal is shown instead of sent.
+"""Makes text from a table safe for a terminal: control characters become visible signs.
 
-1. Control characters (C0 but newline and tab, DEL, C1) and those that change the direction of text have no effect: each
-   becomes one visible sign.
-2. JSON stays exact: what it does not escape by itself is escaped in it.
+1. Control characters (C0 except newline and tab, DEL, C1) and characters that change the direction of text each become
+   one visible sign.
+2. JSON keeps its meaning: such characters are escaped.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _ESCAPES = {code: f"\\u{code:04x}" for code in _BEYOND}
 
 
 def visible(text: str) -> str:
-    """A text without power over a terminal."""
+    """A text that is safe to print on a terminal."""
     return text.translate(_SIGNS)
 
 
 def json_line(encoded: bytes) -> str:
-    """A JSON text without power over a terminal, that says the same."""
+    """A JSON text of the same meaning that is safe to print on a terminal."""
     return encoded.decode().translate(_ESCAPES)
 
 
 class Screen(Console):
-    """A console that sends text only as `visible` has it, whatever it is asked to show; styles are its own."""
+    """A console that prints every text through `visible`."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -41,5 +41,5 @@ class Screen(Console):
 
 
 def screen(**more: Any) -> Screen:
-    """Where answers are shown: nothing in the data is taken for markup."""
+    """The console for output; data is never interpreted as markup."""
     return Screen(markup=False, highlight=False, emoji=False, **more)

@@ -14,7 +14,7 @@ from holdfast.cli.incoming import files_argument, format_option, read_files
 from holdfast.cli.output import Answer
 from holdfast.cli.screen import count_text, say
 from holdfast.cli.target import Target, columns_of
-from holdfast.cli.write_result import tell_done, tell_wish
+from holdfast.cli.write_result import report_commit, report_dry_run
 from holdfast.engines.local.constraints import prepare
 from holdfast.errors import Invalid, NotATable
 from holdfast.formats.delta.detail import describe
@@ -87,7 +87,7 @@ def command(
             what = (
                 f"would make a table at {target.location.url} of {count_text(rows.num_rows, 'row')}, with the columns\n"
             )
-            tell_wish(answer, what + schema_text(shape.schema), wish)
+            report_dry_run(answer, what + schema_text(shape.schema), wish)
             return
         table = _described(target, rows, partition_by, cluster_by, properties, only_look=False)
         if not answer.as_json:
@@ -101,12 +101,12 @@ def command(
             new = _fitted(state, rows, merge_schema, widen_types)
             wish = {"creates": False, "rows": rows.num_rows, "new_columns": new}
             more = f" and the {'column' if len(new) == 1 else 'columns'} {', '.join(new)}" if new else ""
-            tell_wish(answer, f"would add {count_text(rows.num_rows, 'row')}{more}: all of them fit", wish)
+            report_dry_run(answer, f"would add {count_text(rows.num_rows, 'row')}{more}: all of them fit", wish)
             return
         table = target.table()
     with phase(f"writing {count_text(rows.num_rows, 'row')}"):
-        done = table.append(rows, mergeSchema=merge_schema, widenTypes=widen_types, txn=app, userMetadata=message)
-    tell_done(answer, done, nothing=f"the table has seen {txn}: nothing was written")
+        commit = table.append(rows, mergeSchema=merge_schema, widenTypes=widen_types, txn=app, userMetadata=message)
+    report_commit(answer, commit, nothing=f"the table has seen {txn}: nothing was written")
 
 
 def _txn(text: str | None) -> tuple[str, int] | None:
@@ -128,7 +128,7 @@ def _state(target: Target) -> DeltaState:
 def _refuse_other(
     state: DeltaState, partitions: list[str] | None, clustering: list[str] | None, properties: dict[str, str]
 ) -> None:
-    """Refuse a table that is there and is another than the one that would be made."""
+    """Refuse an existing table that differs from the one that `--create` describes."""
     described, snapshot = describe(state), state.snapshot
     wrong = [f"{name}={value}" for name, value in properties.items() if snapshot.properties.get(spelled(name)) != value]
     for word, names in (("partitioned", partitions), ("clustered", clustering)):
@@ -149,7 +149,7 @@ def _described(
     *,
     only_look: bool,
 ) -> Any:
-    """The new table; or only what it would be, checked as far as that goes without a table."""
+    """The new table; with `only_look` its definition, checked but not created."""
     if only_look:
         module = import_module("holdfast.verbs.define.builder")
         builder = module.DeltaTableBuilder(lambda location, shape, mode: shape, module.CreateMode.CREATE)
@@ -166,13 +166,13 @@ def _described(
 
 
 def _fitted(state: DeltaState, rows: pa.Table, add: bool, widen: bool) -> list[str]:
-    """Refuse rows that do not fit, as writing them would; the columns that the table would get."""
+    """The columns that the table would get; refuses rows that do not fit."""
     snapshot, incoming = state.snapshot, struct_of(rows.schema)
     check_writable(state.protocol, table=snapshot.location.url)
     old = schema = snapshot.schema
     if add or widen:
-        kept = pinned(old, snapshot.properties)
-        schema = evolve(old, incoming, add_columns=add, widen_types=widen, pinned=kept)
+        pinned_columns = pinned(old, snapshot.properties)
+        schema = evolve(old, incoming, add_columns=add, widen_types=widen, pinned=pinned_columns)
     fitted = fit(incoming, schema)
     prepare(rows, fitted, demands(schema, snapshot.properties, fitted))
     return [name for name in schema.names if old.find(name) is None]

@@ -28,12 +28,12 @@ def command(target: Target, answer: Answer, row_id: int) -> None:
     `holdfast show TABLE --ids` shows the ids of rows.
     """
     with phase("following the row"):
-        found = target.either().biography(row_id) if target.is_iceberg else biography(target.delta(), row_id)
+        row = target.either().biography(row_id) if target.is_iceberg else biography(target.delta(), row_id)
     if answer.as_json:
-        answer.lines([found])
+        answer.lines([row])
         return
-    say(f"row {row_id} is {'in the table' if found.alive else 'not in the table'}", style="bold")
-    if found.events:
+    say(f"row {row_id} is {'in the table' if row.alive else 'not in the table'}", style="bold")
+    if row.events:
         heads = [
             Head("version", right=True),
             Head("when (UTC)", whole=True),
@@ -43,10 +43,10 @@ def command(target: Target, answer: Answer, row_id: int) -> None:
             Head("at", right=True),
             Head(""),
         ]
-        grid(heads, [_line(event) for event in found.events])
-    for file in found.remains:
+        grid(heads, [_line(event) for event in row.events])
+    for file in row.remains:
         say(f"its bytes are still in {file}", style="yellow")
-    for note in found.notes:
+    for note in row.notes:
         say(note, style="dim")
 
 

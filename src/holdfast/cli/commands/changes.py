@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from holdfast.cli.command import limit_options, most, on_table
 from holdfast.cli.output import Answer
-from holdfast.cli.rows import tell
+from holdfast.cli.rows import print_rows
 from holdfast.cli.screen import count_text
 from holdfast.cli.target import Target, columns_of
 from holdfast.plan.changefeed.query import ChangeKind
@@ -56,7 +56,7 @@ def command(
     if (start is None) == (resume is None):
         raise click.UsageError("say where changes begin: --from a version or a time, or --resume with a token")
     with phase("reading changes"):
-        found = target.table().changes(
+        changes = target.table().changes(
             _point(start),
             _point(end),
             kind=kind,
@@ -65,23 +65,23 @@ def command(
             dropUnchanged=drop_unchanged,
             resume=resume,
         )
-        rows = found.toArrow()
+        rows = changes.toArrow()
     if not answer.as_json:
         rows = _for_people(rows)
-    tell(answer, rows, limit=most(answer, limit, everything), noun="change")
-    versions = count_text(found.endVersion - found.startVersion + 1, "version")
-    answer.note(f"versions {found.startVersion} to {found.endVersion} ({versions}); go on with")
-    answer.note(f"  --resume {found.resumeToken}")
+    print_rows(answer, rows, limit=most(answer, limit, everything), noun="change")
+    versions = count_text(changes.endVersion - changes.startVersion + 1, "version")
+    answer.note(f"versions {changes.startVersion} to {changes.endVersion} ({versions}); go on with")
+    answer.note(f"  --resume {changes.resumeToken}")
 
 
 def _for_people(rows: pa.Table) -> pa.Table:
-    """What happened first, then the row; when it happened is in the history."""
+    """The change type first, then the row; without the commit time, which the history has."""
     for name, words in (("update_preimage", "update from"), ("update_postimage", "update to")):
         at = rows.column_names.index("_change_type")
         rows = rows.set_column(at, "_change_type", pc.replace_substring(rows.column(at), name, words))
-    known = {name: short for name, short in _SHORT.items() if name in rows.column_names}
+    renamed = {name: short for name, short in _SHORT.items() if name in rows.column_names}
     others = [name for name in rows.column_names if name not in (*_SHORT, "_commit_timestamp")]
-    return rows.select([*known, *others]).rename_columns([*known.values(), *others])
+    return rows.select([*renamed, *others]).rename_columns([*renamed.values(), *others])
 
 
 def _point(text: str | None) -> int | str | None:

@@ -7,11 +7,10 @@ from importlib import import_module
 
 import click
 
-from holdfast.cli.bins import size, tell_bins, tell_compacted
 from holdfast.cli.command import dry_run_option, on_table, spark_option
 from holdfast.cli.output import Answer
 from holdfast.cli.target import Target, columns_of
-from holdfast.cli.write_result import tell_done, tell_wish
+from holdfast.cli.write_result import report_bins, report_commit, report_compaction, report_dry_run, size
 from holdfast.errors import Invalid
 from holdfast.plan.maintain.cluster import plan_clustering
 from holdfast.plan.maintain.compact import Bin
@@ -66,7 +65,7 @@ def command(
     if names is None and not by_none and not state.snapshot.clustering_columns:
         raise Invalid("the table is not clustered: say by which columns, as in --by customer,day")
     if dry_run and by_none:
-        tell_wish(answer, "would cluster rows by nothing from now on; no file is rewritten", {"columns": []})
+        report_dry_run(answer, "would cluster rows by nothing from now on; no file is rewritten", {"columns": []})
         return
     if dry_run and names:
         dialect = import_module("holdfast.verbs.open.delta_dialect").DELTA
@@ -74,15 +73,15 @@ def command(
         paths = tuple(path_of(state.snapshot.schema, name) for name in names)
         limits = import_module("holdfast.verbs.maintain.optimize").limits_of(state, dialect, most_bytes=max_bytes)
         files = state.snapshot.files
-        tell_bins(answer, _Planned(plan_clustering(files, paths, limits, full=full), len(files)))
+        report_bins(answer, _Planned(plan_clustering(files, paths, limits, full=full), len(files)))
         return
     table = target.table(spark=spark)
     if by_none:
-        tell_done(answer, table.clusterBy(), nothing="the table was not clustered: nothing was written")
+        report_commit(answer, table.clusterBy(), nothing="the table was not clustered: nothing was written")
         return
     chosen = table.clusterBy(*names).version if names else None
     optimize = table.optimize(full=full, maxBytes=max_bytes)
     if dry_run:
-        tell_bins(answer, optimize.plan())
+        report_bins(answer, optimize.plan())
         return
-    tell_compacted(answer, optimize.executeCompaction(), chosen=chosen)
+    report_compaction(answer, optimize.executeCompaction(), chosen=chosen)

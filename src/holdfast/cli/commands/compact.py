@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.bins import size, tell_bins, tell_compacted
 from holdfast.cli.command import dry_run_option, on_table, spark_option, where_option
 from holdfast.cli.output import Answer
 from holdfast.cli.target import Target, columns_of
+from holdfast.cli.write_result import report_bins, report_compaction, size
 from holdfast.plan.maintain.compact import HIDDEN_SHARE, TARGET_ROWS
 
 
@@ -56,7 +56,7 @@ def command(
         optimize = optimize.where(where)
     names = columns_of(z_order_by) or []
     if dry_run:
-        tell_bins(answer, optimize.plan(names))
+        report_bins(answer, optimize.plan(names))
         return
-    done = optimize.executeZOrderBy(names) if names else optimize.executeCompaction()
-    tell_compacted(answer, done)
+    result = optimize.executeZOrderBy(names) if names else optimize.executeCompaction()
+    report_compaction(answer, result)

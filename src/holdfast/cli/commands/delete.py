@@ -7,7 +7,7 @@ import click
 from holdfast.cli.command import change_options, dry_run_option, on_table, where_option, where_or_all
 from holdfast.cli.output import Answer
 from holdfast.cli.target import Target
-from holdfast.cli.write_result import tell_done, tell_plan
+from holdfast.cli.write_result import report_commit, report_plan
 from holdfast.terminal import phase
 
 
@@ -36,8 +36,8 @@ def command(
     where_or_all(where, everything, "delete")
     table = target.table(spark=spark)
     if dry_run:
-        tell_plan(answer, table.plan.delete(where, mode=mode))
+        report_plan(answer, table.plan.delete(where, mode=mode))
         return
     with phase("deleting rows"):
-        done = table.delete(where, mode=mode, retry=retry, userMetadata=message)
-    tell_done(answer, done, nothing="no row satisfies the condition: nothing was written")
+        commit = table.delete(where, mode=mode, retry=retry, userMetadata=message)
+    report_commit(answer, commit, nothing="no row satisfies the condition: nothing was written")

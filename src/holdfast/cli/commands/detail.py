@@ -22,7 +22,7 @@ from holdfast.plan.dml.arithmetic import live_counts
 from holdfast.schema.properties import COLUMN_MAPPING_MAX_ID, MATERIALIZED_ROW_COMMIT_VERSION, MATERIALIZED_ROW_ID
 from holdfast.schema.show import type_text
 
-_INNER = (COLUMN_MAPPING_MAX_ID, MATERIALIZED_ROW_COMMIT_VERSION, MATERIALIZED_ROW_ID)  # names and marks of its own
+_INNER = (COLUMN_MAPPING_MAX_ID, MATERIALIZED_ROW_COMMIT_VERSION, MATERIALIZED_ROW_ID)  # not for users
 
 
 @click.command("detail")
@@ -34,7 +34,7 @@ def command(target: Target, answer: Answer, version: str | None, at: str | None)
     opened = target.open(version, at)
     size = _size(opened.snapshot)
     if answer.as_json:
-        answer.lines([_told(opened, size)])
+        answer.lines([_record(opened, size)])
         return
     snapshot = opened.snapshot
     files, size_bytes = size["numFiles"], size["sizeInBytes"]
@@ -61,8 +61,8 @@ def command(target: Target, answer: Answer, version: str | None, at: str | None)
         for f in snapshot.schema.fields
     ]
     grid([Head("name"), Head("type"), Head(""), Head("")], columns)
-    if isinstance(opened.state, DeltaState):
-        _show_delta(opened.state)
+    if opened.delta is not None:
+        _show_delta(opened.delta)
     elif snapshot.properties:
         heading("Properties")
         facts(sorted(snapshot.properties.items()))
@@ -82,13 +82,13 @@ def _show_delta(state: DeltaState) -> None:
 
 
 def _layout(opened: Opened) -> list[tuple[str, str]]:
-    if not isinstance(opened.state, DeltaState):
+    if opened.delta is None:
         placement = opened.snapshot.placement
         names = () if placement is None else placement.tuple_type.names
         layout = f"partitioned by {', '.join(names)}" if names else "not partitioned"
-        return [("layout", layout), ("format", f"Iceberg, version {opened.state.metadata.format_version}")]
-    described = describe(opened.state)
-    pins = [f"{name} (version {version})" for name, version in pins_of(opened.state).items()]
+        return [("layout", layout), ("format", f"Iceberg, version {opened.iceberg.metadata.format_version}")]
+    described = describe(opened.delta)
+    pins = [f"{name} (version {version})" for name, version in pins_of(opened.delta).items()]
     row = [("layout", described.layout), ("features", ", ".join(described.features) or "none")]
     return [*row, ("pinned", ", ".join(pins))] if pins else row
 
@@ -113,17 +113,17 @@ def _size(snapshot: Snapshot) -> Mapping[str, Any]:
     }
 
 
-def _told(opened: Opened, size: Mapping[str, Any]) -> Mapping[str, Any]:
+def _record(opened: Opened, size: Mapping[str, Any]) -> Mapping[str, Any]:
     snapshot = opened.snapshot
     columns = [{"name": f.name, "type": type_text(f.type), "nullable": f.nullable} for f in snapshot.schema.fields]
     mark = None if snapshot.identity is None else snapshot.identity.high_water
     more = {"version": snapshot.version, **size, "rowIdHighWater": mark, "columns": columns, "notes": snapshot.notes}
-    if isinstance(opened.state, DeltaState):
-        return {**records(detail(opened.state))[0], **more}
+    if opened.delta is not None:
+        return {**records(detail(opened.delta))[0], **more}
     return {
-        "format": opened.format,
+        "format": "iceberg",
         "location": snapshot.location.url,
-        "formatVersion": opened.state.metadata.format_version,
+        "formatVersion": opened.iceberg.metadata.format_version,
         "properties": dict(snapshot.properties),
         **more,
     }

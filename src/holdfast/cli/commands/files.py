@@ -15,7 +15,6 @@ from holdfast.cli.screen import Head, age_text, count_text, facts, grid, heading
 from holdfast.cli.target import Opened, Target, columns_of
 from holdfast.engines.local.scan import LocalRunner
 from holdfast.env import system
-from holdfast.formats.delta.state import DeltaState
 from holdfast.model.files import PARTITION
 from holdfast.plan.scan.request import partition_fields, plan_scan
 from holdfast.verbs.read.explain import Explanation
@@ -91,7 +90,7 @@ def _line(file: Mapping[str, Any], placed: Sequence[str], now_ms: int | None, *,
 
 
 def _described(opened: Opened, files: pa.Table) -> Iterator[dict[str, Any]]:
-    """Files as records, one per file that is shown; `rows` are live ones."""
+    """Files as records; `rows` are live rows."""
     names = {f.physical_name: f.name for f in partition_fields(opened.snapshot)}
     for file in files.to_pylist():
         hidden = 0 if file["dv"] is None else file["dv"]["cardinality"]
@@ -99,11 +98,11 @@ def _described(opened: Opened, files: pa.Table) -> Iterator[dict[str, Any]]:
             partition = {k: v for k, v in (file[PARTITION] or {}).items() if v is not None}
         else:
             partition = {names.get(name, name): value for name, value in file["partition_values"] or ()}
-        known = file["num_records"] is not None and hidden is not None
+        countable = file["num_records"] is not None and hidden is not None
         yield {
             "file": file["key"],
             "partition": partition,
-            "rows": file["num_records"] - hidden if known else None,
+            "rows": file["num_records"] - hidden if countable else None,
             "hidden_rows": hidden,
             "bytes": file["size"],
             "base_row_id": file["base_row_id"],
@@ -113,9 +112,9 @@ def _described(opened: Opened, files: pa.Table) -> Iterator[dict[str, Any]]:
 
 
 def _explained(target: Target, opened: Opened, columns: Sequence[str] | None, where: str | None) -> Explanation:
-    state = opened.state
-    if isinstance(state, DeltaState) and any(name.startswith(_INDEX) for name in state.domains):
-        explained: Explanation = target.table().explain(columns, where, state.version)  # indexes are asked too
+    state = opened.delta
+    if state is not None and any(name.startswith(_INDEX) for name in state.domains):
+        explained: Explanation = target.table().explain(columns, where, state.version)  # uses indexes too
         return explained
     return opened.table.explain(request_of(opened, columns, where, ()), LocalRunner())
 

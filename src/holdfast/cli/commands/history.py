@@ -11,10 +11,10 @@ import msgspec
 import pyarrow as pa
 
 from holdfast.cli.command import limit_options, most, on_table
-from holdfast.cli.commit_summary import told
 from holdfast.cli.output import Answer, records
 from holdfast.cli.screen import Head, count_text, grid, time_text
 from holdfast.cli.target import Target, saying_what_is_there
+from holdfast.cli.write_result import summary_of
 from holdfast.formats.delta.history.commits import history
 
 
@@ -35,7 +35,13 @@ def command(target: Target, answer: Answer, limit: int | None, everything: bool)
     else:
         heads = [Head("snapshot", right=True), *_WHEN, Head("names"), Head("what was done")]
         lines = [
-            (r["version"], time_text(r["timestamp"]), r["operation"], " ".join(r["refs"]), told(r["summary"] or {}))
+            (
+                r["version"],
+                time_text(r["timestamp"]),
+                r["operation"],
+                " ".join(r["refs"]),
+                summary_of(r["summary"] or {}),
+            )
             for r in rows
         ]
         grid(heads, lines)
@@ -48,7 +54,7 @@ _WHEN = (Head("when (UTC)", whole=True), Head("operation"))
 
 def _history(target: Target, limit: int | None) -> pa.Table:
     if target.is_iceberg:
-        state = target.open().state
+        state = target.open().iceberg
         return import_module("holdfast.formats.iceberg.history.snapshots").history(state.metadata, limit=limit)
     with saying_what_is_there(target.location):
         return history(target.location, limit=limit)
@@ -57,12 +63,12 @@ def _history(target: Target, limit: int | None) -> pa.Table:
 def _done(row: Mapping[str, Any]) -> str:
     parameters = row["operationParameters"] or {}
     word = "on" if row["operation"] == "MERGE" else "where"
-    parts = [_where(parameters, word), told(row["operationMetrics"] or {}), row["userMetadata"] or ""]
+    parts = [_where(parameters, word), summary_of(row["operationMetrics"] or {}), row["userMetadata"] or ""]
     return "; ".join(part for part in parts if part)
 
 
 def _where(parameters: Mapping[str, Any], word: str) -> str:
-    """The condition of a commit, as its writer spelled it; writers keep a JSON list of texts."""
+    """The condition of a commit; some writers store a JSON list of texts."""
     text = parameters.get("predicate") or ""
     if text.startswith("["):
         try:

@@ -13,7 +13,7 @@ from holdfast.cli.command import dry_run_option, on_table, pairs, spark_option
 from holdfast.cli.output import Answer
 from holdfast.cli.screen import Head, count_text, facts, grid, say, size_text
 from holdfast.cli.target import Target, columns_of
-from holdfast.cli.write_result import tell_wish
+from holdfast.cli.write_result import report_dry_run
 from holdfast.errors import Invalid
 from holdfast.plan.dml.arithmetic import live_rows
 from holdfast.plan.scan.request import known_columns, refuse_unknown
@@ -29,11 +29,11 @@ def command() -> None:
 @on_table()
 def list_(target: Target, answer: Answer) -> None:
     """The indexes of a table."""
-    found = target.table().indexes()
+    indexes = target.table().indexes()
     if answer.as_json:
-        answer.lines(found)
+        answer.lines(indexes)
         return
-    if not found:
+    if not indexes:
         say("the table has no index: `holdfast index create TABLE COLUMN` makes one")
         return
     heads = [
@@ -45,7 +45,7 @@ def list_(target: Target, answer: Answer) -> None:
         Head("version", right=True),
         Head(""),
     ]
-    grid(heads, [_line(info) for info in found])
+    grid(heads, [_line(info) for info in indexes])
 
 
 @command.command("create")
@@ -75,19 +75,19 @@ def create(
     state = target.delta()
     snapshot, schema = state.snapshot, known_columns(state.snapshot, ())
     refuse_unknown(names, schema)
-    more: dict[str, Any] = {option: _value(value) for option, value in options}
+    more = {option: _value(value) for option, value in options}
     table = target.table(spark=spark and not dry_run)
     if dry_run:
         making = import_module("holdfast.verbs.index.maintain")
         making.refuse_unable(state)
         making.kind_of(kind).define(snapshot, tuple(schema.find(n) for n in names), more)  # refuses what it cannot do
-        known = {info.name for info in table.indexes()}
-        called = name or "_".join(names)
-        if called in known:
-            raise Invalid(f"there is an index {called!r} already: drop it, rebuild it, or choose another name")
+        names_taken = {info.name for info in table.indexes()}
+        index_name = name or "_".join(names)
+        if index_name in names_taken:
+            raise Invalid(f"there is an index {index_name!r} already: drop it, rebuild it, or choose another name")
         rows = sum(n or 0 for n in live_rows(snapshot.files))
-        what = f"would index {count_text(rows, 'row')} in {count_text(len(snapshot.files), 'file')} as {called}"
-        tell_wish(answer, what, {"name": called, "kind": kind, "columns": names, "rows": rows})
+        what = f"would index {count_text(rows, 'row')} in {count_text(len(snapshot.files), 'file')} as {index_name}"
+        report_dry_run(answer, what, {"name": index_name, "kind": kind, "columns": names, "rows": rows})
         return
     with phase("reading columns and writing the index"):
         info = table.createIndex(names, name=name, kind=kind, **more, **({"synchronous": True} if synchronous else {}))
@@ -105,7 +105,7 @@ def refresh(target: Target, answer: Answer, name: str, dry_run: bool, spark: boo
     if dry_run:
         stats = table.indexStats(name)
         what = f"would index {count_text(stats.tail_rows, 'row')} of {count_text(stats.tail_files, 'file')} more"
-        tell_wish(answer, what, {"name": name, "rows": stats.tail_rows, "files": stats.tail_files})
+        report_dry_run(answer, what, {"name": name, "rows": stats.tail_rows, "files": stats.tail_files})
         return
     with phase("indexing what is new"):
         info = table.refreshIndex(name)
@@ -122,7 +122,7 @@ def rebuild(target: Target, answer: Answer, name: str, dry_run: bool, spark: boo
     table = target.table(spark=spark)
     if dry_run:
         info = table.indexStats(name).info
-        tell_wish(
+        report_dry_run(
             answer,
             f"would make {name} anew, with {count_text(info.entries, 'entry', plural='entries')} now",
             {"name": name},
@@ -142,7 +142,7 @@ def drop(target: Target, answer: Answer, name: str, dry_run: bool) -> None:
     table = target.table()
     if dry_run:
         info = table.indexStats(name).info
-        tell_wish(answer, f"would drop {name}, {size_text(info.bytes)}", {"name": name, "bytes": info.bytes})
+        report_dry_run(answer, f"would drop {name}, {size_text(info.bytes)}", {"name": name, "bytes": info.bytes})
         return
     table.dropIndex(name)
     if answer.as_json:
@@ -157,11 +157,11 @@ def drop(target: Target, answer: Answer, name: str, dry_run: bool) -> None:
 def stats(target: Target, answer: Answer, name: str) -> None:
     """What an index holds, and what it leaves to be scanned."""
     with phase("looking at the index"):
-        found = target.table().indexStats(name)
+        index_stats = target.table().indexStats(name)
     if answer.as_json:
-        answer.lines([found])
+        answer.lines([index_stats])
         return
-    info = found.info
+    info, tail_rows = index_stats.info, count_text(index_stats.tail_rows, "row")
     facts(
         [
             ("index", f"{info.name}, {info.kind} on {', '.join(info.columns)}"),
@@ -170,12 +170,9 @@ def stats(target: Target, answer: Answer, name: str) -> None:
                 f"{count_text(info.entries)} in {count_text(info.segments, 'segment')}, {size_text(info.bytes)}",
             ),
             ("complete for", f"version {info.version}{', refreshed after every write' if info.synchronous else ''}"),
-            (
-                "beside it",
-                f"{count_text(found.tail_rows, 'row')} in {count_text(found.tail_files, 'file')} are scanned",
-            ),
-            *([] if found.dead_share is None else [("dead entries", f"{found.dead_share:.1%}")]),
-            *((name_, value) for name_, value in found.extra.items()),
+            ("beside it", f"{tail_rows} in {count_text(index_stats.tail_files, 'file')} are scanned"),
+            *([] if index_stats.dead_share is None else [("dead entries", f"{index_stats.dead_share:.1%}")]),
+            *((name_, value) for name_, value in index_stats.extra.items()),
             *([] if info.unusable is None else [("not usable", info.unusable)]),
         ]
     )
@@ -189,14 +186,14 @@ def stats(target: Target, answer: Answer, name: str) -> None:
 def verify(target: Target, answer: Answer, name: str, sample: int | None, spark: bool) -> None:
     """Compare an index with its table; exit code 1 where they differ."""
     with phase("comparing the index with the table"):
-        found = target.table(spark=spark).verifyIndex(name, sample)
+        verdict = target.table(spark=spark).verifyIndex(name, sample)
     if answer.as_json:
-        answer.lines([{"name": found.name, "right": found.is_right, "troubles": found.troubles}])
+        answer.lines([{"name": verdict.name, "right": verdict.is_right, "troubles": verdict.troubles}])
     else:
-        say(f"{name} is {'right' if found.is_right else 'wrong'}", style="green" if found.is_right else "bold red")
-        for trouble in found.troubles:
+        say(f"{name} is {'right' if verdict.is_right else 'wrong'}", style="green" if verdict.is_right else "bold red")
+        for trouble in verdict.troubles:
             say(trouble)
-    sys.exit(0 if found.is_right else 1)
+    sys.exit(0 if verdict.is_right else 1)
 
 
 def _line(info: Any) -> list[Any]:
@@ -222,8 +219,8 @@ def _tell(answer: Answer, info: Any) -> None:
     )
 
 
-def _value(text: str) -> Any:
-    """An option as what it looks like: a number, true or false, else text."""
+def _value(text: str) -> object:
+    """An option as a number or boolean, if it looks like one; else text."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import holdfast
 from holdfast.cli.command import at_option, columns_option, limit_options, most, on_table, pairs, version_option
 from holdfast.cli.output import Answer
-from holdfast.cli.rows import IDS, tell
+from holdfast.cli.rows import IDS, print_rows
 from holdfast.cli.target import Target, columns_of
 from holdfast.errors import Invalid
 from holdfast.plan.scan.request import known_columns, refuse_unknown
@@ -52,16 +52,16 @@ def command(
     table = target.table()
     schema = known_columns(target.delta(version, at).snapshot, ())
     refuse_unknown([name for name, _ in keys], schema)
-    asked = {name: _asked(schema, name, text) for name, text in keys}
+    values = {name: _parsed(schema, name, text) for name, text in keys}
     number = int(version) if version is not None and version.isdigit() else version
     with phase("looking rows up"):
         rows = table.lookup(
-            asked, columns=columns_of(columns), version=number, timestamp=at, metadata=IDS if ids else ()
+            values, columns=columns_of(columns), version=number, timestamp=at, metadata=IDS if ids else ()
         )
-    tell(answer, rows, limit=most(answer, limit, everything))
+    print_rows(answer, rows, limit=most(answer, limit, everything))
 
 
-def _asked(schema: Struct, name: str, text: str) -> Any:
+def _parsed(schema: Struct, name: str, text: str) -> object:
     field = schema.find(name)
     assert field is not None, "names that are no columns are refused"
     if _RANGE in text:
@@ -73,7 +73,7 @@ def _asked(schema: Struct, name: str, text: str) -> Any:
 
 
 def _value(field: Field, text: str) -> Any:
-    """What a text means in a column."""
+    """A text converted to the type of a column."""
     type_ = arrow_type(field.type)
     try:
         return pa.array([text]).cast(type_)[0].as_py()

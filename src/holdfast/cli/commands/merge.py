@@ -10,7 +10,7 @@ from holdfast.cli.command import change_options, dry_run_option, on_table
 from holdfast.cli.incoming import file_argument, format_option, read_files
 from holdfast.cli.output import Answer
 from holdfast.cli.target import Target, columns_of
-from holdfast.cli.write_result import tell_done, tell_plan
+from holdfast.cli.write_result import report_commit, report_plan
 from holdfast.errors import UnknownColumn
 from holdfast.plan.scan.request import known_columns, refuse_unknown
 from holdfast.schema.constraints import quoted
@@ -84,11 +84,11 @@ def command(
     if evolve:
         merge = merge.withSchemaEvolution()
     if dry_run:
-        tell_plan(answer, merge.plan())
+        report_plan(answer, merge.plan())
         return
     with phase("merging rows"):
-        done = merge.execute()
-    tell_done(answer, done, nothing="the table had it all: nothing was written")
+        commit = merge.execute()
+    report_commit(answer, commit, nothing="the table had it all: nothing was written")
 
 
 def _with_clauses(merge: Any, no_update: bool, no_insert: bool, delete_when: str | None, delete_missing: bool) -> Any:
@@ -97,17 +97,17 @@ def _with_clauses(merge: Any, no_update: bool, no_insert: bool, delete_when: str
     if not no_update:
         merge = merge.whenMatchedUpdateAll()
     if not no_insert:
-        # A row that is to be deleted is not inserted only to be there.
+        # A row that would be deleted is not inserted.
         merge = merge.whenNotMatchedInsertAll(None if delete_when is None else f"NOT coalesce({delete_when}, false)")
     return merge.whenNotMatchedBySourceDelete() if delete_missing else merge
 
 
 def _condition(on: tuple[str, ...], table: Struct, file: list[str]) -> str:
-    """Equal columns, unless it is a condition already."""
+    """The condition: `on` itself, or equality of the columns it names."""
     if len(on) == 1 and any(sign in on[0] for sign in "=<>"):
         return on[0]
     names = columns_of(on) or []
     refuse_unknown(names, table)
-    if missing := [name for name in names if name.lower() not in (known.lower() for known in file)]:
+    if missing := [name for name in names if name.lower() not in (column.lower() for column in file)]:
         raise UnknownColumn(f"the file has no column {missing[0]!r}; it has {', '.join(file[:20])}", column=missing[0])
     return " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in names)

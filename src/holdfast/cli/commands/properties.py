@@ -11,7 +11,7 @@ from holdfast.cli.command import dry_run_option, on_table, pairs
 from holdfast.cli.output import Answer
 from holdfast.cli.screen import facts
 from holdfast.cli.target import Target
-from holdfast.cli.write_result import tell_done, tell_wish
+from holdfast.cli.write_result import report_commit, report_dry_run
 from holdfast.formats.delta.detail import settings_of
 from holdfast.formats.delta.protocol.features import check_writable
 from holdfast.formats.delta.state import DeltaState
@@ -41,27 +41,27 @@ def command(
             return
         facts((k, v if k in own else Text(f"{v} (default)", "dim")) for k, v in settings.items())
         return
-    wanted = requested(dict(sets))
-    gone = [spelled(name) for name in unset]
-    _refuse_unfit(target.delta(), dict(sets), gone)  # before the first of two commits
+    request = requested(dict(sets))
+    removed = [spelled(name) for name in unset]
+    _refuse_unfit(target.delta(), dict(sets), removed)  # setting and unsetting are two commits
     if dry_run:
-        says = [f"{name} = {value}" for name, value in wanted.properties.items()]
-        says += [f"the feature {name}" for name in sorted(wanted.features)] + [f"no {name}" for name in gone]
-        wish = {"set": dict(wanted.properties), "features": sorted(wanted.features), "unset": gone}
-        tell_wish(answer, f"would say {', '.join(says)}", wish)
+        says = [f"{name} = {value}" for name, value in request.properties.items()]
+        says += [f"the feature {name}" for name in sorted(request.features)] + [f"no {name}" for name in removed]
+        wish = {"set": dict(request.properties), "features": sorted(request.features), "unset": removed}
+        report_dry_run(answer, f"would say {', '.join(says)}", wish)
         return
     table = target.table()
     if sets:
-        tell_done(answer, table.setProperties(dict(sets)), nothing="the table says so already: nothing was written")
-    if gone:
-        tell_done(answer, table.unsetProperties(gone), nothing="the table does not say it: nothing was written")
+        report_commit(answer, table.setProperties(dict(sets)), nothing="the table says so already: nothing was written")
+    if removed:
+        report_commit(answer, table.unsetProperties(removed), nothing="the table does not say it: nothing was written")
 
 
-def _refuse_unfit(state: DeltaState, sets: dict[str, str], gone: list[str]) -> None:
-    """Refuse what the table cannot say, as saying it would."""
+def _refuse_unfit(state: DeltaState, sets: dict[str, str], removed: list[str]) -> None:
+    """Refuse properties that the table cannot have, before any commit."""
     check_writable(state.protocol, table=state.snapshot.location.url)
     shape = import_module("holdfast.verbs.open.delta_dialect").DELTA.shape_of(state)
     if sets:
         set_properties(state.snapshot, shape, sets)
-    if gone:
-        unset_properties(state.snapshot, shape, gone, if_exists=False)
+    if removed:
+        unset_properties(state.snapshot, shape, removed, if_exists=False)

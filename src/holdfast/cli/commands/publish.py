@@ -54,27 +54,31 @@ def command(
     source = target.either(spark=spark)
     other = Target(there, to_catalog, target.storage, target.allow_outside)
     with phase("publishing"):
-        done = source.publish(
-            _made(other, source, partition_by) if create else other.either(), upto=upto, afresh=afresh
+        published = source.publish(
+            _created(other, source, partition_by) if create else other.either(), upto=upto, afresh=afresh
         )
     if answer.as_json:
-        answer.lines([{name: getattr(done, name) for name in done.__dataclass_fields__}])
+        answer.lines([{name: getattr(published, name) for name in published.__dataclass_fields__}])
         return
-    if done.versions is None:
+    if published.versions is None:
         say("nothing to publish: all of it is there")
         return
-    first, last = done.versions
+    first, last = published.versions
     versions = f"version {last}" if first == last else f"versions {first} to {last}"
     rows = ", ".join(
         f"{count_text(n, 'row')} {what}"
-        for n, what in ((done.inserted, "inserted"), (done.updated, "updated"), (done.deleted, "deleted"))
+        for n, what in (
+            (published.inserted, "inserted"),
+            (published.updated, "updated"),
+            (published.deleted, "deleted"),
+        )
         if n
     )
-    say(f"{versions} published as version {done.version}: {rows or 'no row changed'}")
+    say(f"{versions} published as version {published.version}: {rows or 'no row changed'}")
 
 
-def _made(target: Target, like: Any, partitioned_by: tuple[str, ...]) -> Any:
-    """The table, made where there is none."""
+def _created(target: Target, like: Any, partitioned_by: tuple[str, ...]) -> Any:
+    """The table; created if there is none."""
     try:
         return target.either()
     except NotATable:

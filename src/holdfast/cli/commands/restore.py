@@ -11,7 +11,7 @@ from holdfast.cli.command import at_option, dry_run_option, on_table, version_op
 from holdfast.cli.output import Answer
 from holdfast.cli.screen import count_text
 from holdfast.cli.target import Target
-from holdfast.cli.write_result import tell_done, tell_wish
+from holdfast.cli.write_result import report_commit, report_dry_run
 from holdfast.model.files import FileTable
 from holdfast.plan.dml.arithmetic import live_counts
 from holdfast.terminal import phase
@@ -31,30 +31,30 @@ def command(target: Target, answer: Answer, version: str | None, at: str | None,
     """
     if (version is None) == (at is None):
         raise click.UsageError("say what to bring back: --version with a number, or --at with a time")
-    then = target.delta(version, at)
+    restored = target.delta(version, at)
     if dry_run:
         now = target.delta()
-        removed, back = differing(now.snapshot, then.snapshot)
+        removed, back = differing(now.snapshot, restored.snapshot)
         if len(removed):
             shape = import_module("holdfast.verbs.open.delta_dialect").DELTA.shape_of(now)
             import_module("holdfast.verbs.dml.write").refuse_append_only(shape, now.snapshot.location)
         wish = {
-            "version": then.version,
+            "version": restored.version,
             "files_removed": len(removed),
             "files_restored": len(back),
             "rows_before": _rows(now.snapshot.files),
-            "rows_after": _rows(then.snapshot.files),
+            "rows_after": _rows(restored.snapshot.files),
         }
         rows = f"; rows: {wish['rows_before']:,} now, {wish['rows_after']:,} then" if None not in wish.values() else ""
         what = f"would take {count_text(len(removed), 'file')} out and bring {count_text(len(back), 'file')} back"
-        tell_wish(answer, f"version {then.version} {what}{rows}", wish)
+        report_dry_run(answer, f"version {restored.version} {what}{rows}", wish)
         return
     with phase("restoring"):
-        done = target.table().restoreToVersion(then.version)
-    tell_done(answer, done, nothing=f"the table is as it was at version {then.version}: nothing was written")
+        commit = target.table().restoreToVersion(restored.version)
+    report_commit(answer, commit, nothing=f"the table is as it was at version {restored.version}: nothing was written")
 
 
 def _rows(files: FileTable) -> int | None:
-    """Rows of all files; None where the log does not say."""
+    """The live rows of all files; None if the log does not give them."""
     counts = live_counts(files)
     return None if counts.null_count else pc.sum(counts).as_py() or 0

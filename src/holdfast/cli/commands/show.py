@@ -6,7 +6,7 @@ import click
 
 from holdfast.cli.command import at_option, columns_option, limit_options, most, on_table, version_option, where_option
 from holdfast.cli.output import Answer
-from holdfast.cli.rows import IDS, read, request_of, tell
+from holdfast.cli.rows import IDS, print_rows, read, request_of
 from holdfast.cli.target import Target, columns_of
 from holdfast.terminal import phase
 
@@ -39,7 +39,7 @@ def command(
     opened = target.open(version, at)
     request = request_of(opened, columns_of(columns), where, IDS if ids else ())
     shown = most(answer, limit, everything)
-    found = read(opened, request, limit=shown)
+    reader = read(opened, request, limit=shown)
     with phase("reading rows"):
-        rows = found if answer.as_json and shown is None else found.read_all()
-    tell(answer, rows, limit=shown)
+        rows = reader if answer.as_json and shown is None else reader.read_all()
+    print_rows(answer, rows, limit=shown)

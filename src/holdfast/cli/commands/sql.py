@@ -1,7 +1,7 @@
 """`holdfast sql`: a SELECT over tables, on Spark.
 
-1. Tables are views for the length of the query; nothing is written, and a statement that would is refused with the
-   command that does it.
+1. Tables are temporary views. Nothing is written: a statement that would write is refused, and the error names the
+   command for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import holdfast
 from holdfast.cli.command import limit_options, most, pairs, storage_option
 from holdfast.cli.failure import debug_option, json_option
 from holdfast.cli.output import Answer
-from holdfast.cli.rows import IDS, tell
+from holdfast.cli.rows import IDS, print_rows
 from holdfast.cli.target import Target
 from holdfast.errors import Invalid
 from holdfast.terminal import phase
@@ -68,11 +68,11 @@ def command(
     holdfast sql 'SELECT count(*) FROM `warehouse/orders`'
     """
     answer = Answer(as_json)
-    text, named = _named(query, dict(tables))
-    _refuse_unfit(text, named)
-    opened = {name: Target(path, storage=dict(storage)) for name, path in named.items()}
+    text, paths = _with_names(query, dict(tables))
+    _refuse_unfit(text, paths)
+    opened = {name: Target(path, storage=dict(storage)) for name, path in paths.items()}
     for target in opened.values():
-        target.delta()  # what is not there is said before Spark is started
+        target.delta()  # a missing table is an error before Spark starts
     shown = most(answer, limit, everything)
     with phase("starting Spark"):
         spark = holdfast.session("holdfast sql")
@@ -80,30 +80,30 @@ def command(
         for name, target in opened.items():
             target.table(spark=True).scan(metadata=IDS if ids else ()).createOrReplaceTempView(name)
         with phase("running the query"):
-            found = spark.sql(text)
-            rows = (found if shown is None else found.limit(shown + 1)).toArrow()
+            frame = spark.sql(text)
+            rows = (frame if shown is None else frame.limit(shown + 1)).toArrow()
     except PySparkException as error:
         raise Invalid(_first_line(error)) from error
-    tell(answer, rows, limit=shown)
+    print_rows(answer, rows, limit=shown)
 
 
-def _named(query: str, tables: dict[str, str]) -> tuple[str, dict[str, str]]:
-    """The query with a name in the place of every path, and the paths by name."""
-    named = dict(tables)
+def _with_names(query: str, tables: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """The query with names in place of paths, and the paths by name."""
+    paths = dict(tables)
 
-    def name_of(found: re.Match[str]) -> str:
-        path = found[1]
+    def name_of(match: re.Match[str]) -> str:
+        path = match[1]
         if path in tables or not ("/" in path or os.path.isdir(os.path.join(path, "_delta_log"))):
-            return found[0]
-        name = next((known for known, at in named.items() if at == path), f"holdfast_{len(named)}")
-        named[name] = path
+            return match[0]
+        name = next((other for other, at in paths.items() if at == path), f"holdfast_{len(paths)}")
+        paths[name] = path
         return name
 
-    return _BY_PATH.sub(name_of, query), named
+    return _BY_PATH.sub(name_of, query), paths
 
 
-def _refuse_unfit(query: str, named: Collection[str]) -> None:
-    """Refuse what is no query, or is about tables that nobody named, before Spark is started for it."""
+def _refuse_unfit(query: str, names: Collection[str]) -> None:
+    """Refuse a statement that is no query, or uses unknown tables, before Spark starts."""
     try:
         statement = parse_one(query, dialect="spark")
     except SqlglotError:
@@ -113,9 +113,9 @@ def _refuse_unfit(query: str, named: Collection[str]) -> None:
             raise Invalid(f"sql reads and does not write: use `{instead}`, which also has --dry-run")
     if not isinstance(statement, exp.Query):
         raise Invalid(f"sql answers SELECT, not {statement.key.upper()}: ask for rows")
-    known = {name.lower() for name in (*named, *(cte.alias for cte in statement.find_all(exp.CTE)))}
+    allowed = {name.lower() for name in (*names, *(cte.alias for cte in statement.find_all(exp.CTE)))}
     for table in statement.find_all(exp.Table):
-        if isinstance(table.this, exp.Identifier) and table.name.lower() not in known:
+        if isinstance(table.this, exp.Identifier) and table.name.lower() not in allowed:
             raise Invalid(
                 f"the query names {table.name}, and nobody said where it is: add --table {table.name}=PATH, or put the "
                 "path itself between backquotes"

@@ -6,7 +6,7 @@ import click
 
 from holdfast.cli.command import at_option, columns_option, on_table, version_option
 from holdfast.cli.output import Answer
-from holdfast.cli.rows import IDS, tell
+from holdfast.cli.rows import IDS, print_rows
 from holdfast.cli.target import Target, columns_of
 from holdfast.terminal import phase
 
@@ -42,7 +42,7 @@ def command(
             IDS,
             "skip" if skip_missing else "error",
         )
-    tell(answer, rows, limit=None)
+    print_rows(answer, rows, limit=None)
 
 
 def _version(text: str | None) -> int | str | None:

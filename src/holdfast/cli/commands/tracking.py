@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from holdfast.cli.command import dry_run_option, on_table
 from holdfast.cli.output import Answer
-from holdfast.cli.progress import counting
 from holdfast.cli.screen import count_text, say
 from holdfast.cli.target import Target
-from holdfast.cli.write_result import tell_wish
+from holdfast.cli.visible import screen
+from holdfast.cli.write_result import report_dry_run
 from holdfast.formats.delta.commit.restamp import Tracking, tracking_of, unstamped
+from holdfast.terminal import on_terminal
 from holdfast.verbs.define.backfill import BATCH_FILES
 
 
@@ -31,20 +35,32 @@ def command(target: Target, answer: Answer, batch_files: int, dry_run: bool) -> 
     state = target.delta()
     _, missing = unstamped(state, 1)
     if dry_run:
-        done = tracking_of(state) is Tracking.ENABLED
-        what = "every row has an id already" if done else f"would give ids to {count_text(missing, 'file')}"
-        tell_wish(answer, what, {"enabled": done, "files": missing})
+        enabled = tracking_of(state) is Tracking.ENABLED
+        what = "every row has an id already" if enabled else f"would give ids to {count_text(missing, 'file')}"
+        report_dry_run(answer, what, {"enabled": enabled, "files": missing})
         return
-    with counting("giving ids to files") as told:
+    with progress_bar("giving ids to files") as advance:
 
-        def heard(progress: Any) -> None:
-            told(progress.files_done, progress.files_done + progress.files_left)
+        def on_progress(progress: Any) -> None:
+            advance(progress.files_done, progress.files_done + progress.files_left)
 
-        found = target.table().enableRowTracking(batch_files, heard)
+        result = target.table().enableRowTracking(batch_files, on_progress)
     if answer.as_json:
-        answer.lines([found])
-    elif found.version is None:
+        answer.lines([result])
+    elif result.version is None:
         say("every row has an id already: nothing was written")
     else:
-        commits = count_text(found.commits, "commit")
-        say(f"version {found.version}: every row has an id; {count_text(found.files, 'file')} got them, in {commits}")
+        commits = count_text(result.commits, "commit")
+        say(f"version {result.version}: every row has an id; {count_text(result.files, 'file')} got them, in {commits}")
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on a terminal; yields a function that takes the work done and the total."""
+    if not on_terminal():
+        yield lambda done, total: None
+        return
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=screen(stderr=True), transient=True) as bar:
+        number = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(number, completed=done, total=total)

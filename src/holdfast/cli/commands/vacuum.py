@@ -30,39 +30,39 @@ def command(
     if force and hours is None:
         raise click.UsageError("--force lets --hours be less than the table says: give --hours too")
     table = target.table()
-    done = table.vacuum(hours, dryRun=dry_run, lite=lite, enforceRetention=not force)
-    lost = done.lost if versions else done.lost_if_known
-    left = done.readable if versions else None
+    result = table.vacuum(hours, dryRun=dry_run, lite=lite, enforceRetention=not force)
+    lost = result.lost if versions else result.lost_if_known
+    readable = result.readable if versions else None
     if answer.as_json:
         line = {
-            "dry_run": done.dry_run,
-            "version": done.version,
-            "files": done.paths,
-            "bytes": done.bytes,
-            "retention_ms": done.retention_ms,
-            "at_risk": done.at_risk.spans,
+            "dry_run": result.dry_run,
+            "version": result.version,
+            "files": result.paths,
+            "bytes": result.bytes,
+            "retention_ms": result.retention_ms,
+            "at_risk": result.at_risk.spans,
             "lost": None if lost is None else lost.spans,
-            "readable": None if left is None else left.spans,
-            "kept": done.kept,
-            "notes": done.notes,
+            "readable": None if readable is None else readable.spans,
+            "kept": result.kept,
+            "notes": result.notes,
         }
         answer.lines([line])
         return
-    count = done.files.num_rows
+    count = result.files.num_rows
     would = "would delete" if dry_run else "deleted"
     facts(
         [
-            (would, f"{count_text(count, 'file')}, {size_text(done.bytes)}"),
-            ("needed by", f"nothing since {time_text(done.horizon_ms)} UTC"),
-            ("versions lost", f"some of {done.at_risk} (--versions says which)" if lost is None else str(lost)),
-            *([] if left is None else [("versions left", str(left))]),
-            *((f"pin {k.pin}", f"keeps {count_text(k.files, 'file')}, {size_text(k.bytes)}") for k in done.kept),
-            *(("note", note) for note in done.notes),
+            (would, f"{count_text(count, 'file')}, {size_text(result.bytes)}"),
+            ("needed by", f"nothing since {time_text(result.horizon_ms)} UTC"),
+            ("versions lost", f"some of {result.at_risk} (--versions says which)" if lost is None else str(lost)),
+            *([] if readable is None else [("versions left", str(readable))]),
+            *((f"pin {k.pin}", f"keeps {count_text(k.files, 'file')}, {size_text(k.bytes)}") for k in result.kept),
+            *(("note", note) for note in result.notes),
         ]
     )
     if dry_run and count:
         heading("Files")
-        for path in done.files.column("key").slice(0, _SHOWN).to_pylist():
+        for path in result.files.column("key").slice(0, _SHOWN).to_pylist():
             say(path)
         if count > _SHOWN:
             say(f"and {count_text(count - _SHOWN)} more")

@@ -1,8 +1,8 @@
-"""What `holdfast doctor` looks at: each check looks at one thing and says what to do about it.
+"""The checks of `holdfast doctor`, each with advice if something is missing.
 
-1. A check changes nothing and imports nothing it asks about; only STARTS run Spark, each in a process of its own.
-2. `ok` is False where Holdfast cannot work, None where it works with less, True where all is well.
-3. Whatever is not well comes with advice.
+1. A check changes nothing and does not import what it checks; only STARTS run Spark, each in a process of its own.
+2. `ok` is False if Holdfast cannot work, None if something optional is missing, True if all is well.
+3. A check that is not True has advice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ START_TIMEOUT_S = 300
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding: what was looked for, how it stands, what was found, what to do."""
+    """The result of one check."""
 
     name: str
     ok: bool | None
@@ -39,10 +39,10 @@ class Check:
 
 
 def holdfast() -> Check:
-    found = _installed("holdfast")
-    if found is None:
+    installed = _installed("holdfast")
+    if installed is None:
         return Check("Holdfast", None, "running from source", "pip install . in the checkout, to have it everywhere")
-    return Check("Holdfast", True, found)
+    return Check("Holdfast", True, installed)
 
 
 def python() -> Check:
@@ -50,21 +50,21 @@ def python() -> Check:
 
 
 def package(name: str, *, needed_for: str) -> Check:
-    found = _installed(name)
-    if found is None:
+    installed = _installed(name)
+    if installed is None:
         return Check(name, False, "not installed", f"pip install {name}: {needed_for} needs it")
-    return Check(name, True, found)
+    return Check(name, True, installed)
 
 
 def pyspark() -> Check:
-    found = _installed("pyspark")
-    if found is None:
+    installed = _installed("pyspark")
+    if installed is None:
         return Check("PySpark", False, "not installed", "pip install 'pyspark>=4.0,<5'")
-    if _major(found) != 4:
-        return Check("PySpark", False, found, "Holdfast runs on PySpark 4: pip install 'pyspark>=4.0,<5'")
-    if trouble := two_sparks(found):
-        return Check("PySpark", False, found, trouble)
-    return Check("PySpark", True, found)
+    if _major(installed) != 4:
+        return Check("PySpark", False, installed, "Holdfast runs on PySpark 4: pip install 'pyspark>=4.0,<5'")
+    if trouble := two_sparks(installed):
+        return Check("PySpark", False, installed, trouble)
+    return Check("PySpark", True, installed)
 
 
 def java() -> Check:
@@ -83,15 +83,23 @@ def workers() -> Check:
     ours = f"{sys.version_info[0]}.{sys.version_info[1]}"
     advice = f"set PYSPARK_PYTHON to a Python {ours} with pyarrow (this one is {sys.executable})"
     try:
-        told = subprocess.run([name, "-c", ask], capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+        worker_version = subprocess.run(
+            [name, "-c", ask], capture_output=True, text=True, timeout=60, check=True
+        ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
-        told = ""
-    found = f"{name} is Python {told} with pyarrow" if told else f"{name} does not run, or has no pyarrow"
-    if told == ours:
-        return Check("Python of workers", True, found)
+        worker_version = ""
+    finding = (
+        f"{name} is Python {worker_version} with pyarrow"
+        if worker_version
+        else f"{name} does not run, or has no pyarrow"
+    )
+    if worker_version == ours:
+        return Check("Python of workers", True, finding)
     if chosen is None:
-        return Check("Python of workers", None, found, f"holdfast.session() takes its own Python; elsewhere, {advice}")
-    return Check("Python of workers", False, found, advice)
+        return Check(
+            "Python of workers", None, finding, f"holdfast.session() takes its own Python; elsewhere, {advice}"
+        )
+    return Check("Python of workers", False, finding, advice)
 
 
 def classic() -> Check:
@@ -165,8 +173,8 @@ def _installed(name: str) -> str | None:
         return None
 
 
-def _major(found: str) -> int:
-    return int(found.split(".", maxsplit=1)[0])
+def _major(version_text: str) -> int:
+    return int(version_text.split(".", maxsplit=1)[0])
 
 
 def _spark_home() -> Path | None:

@@ -1,4 +1,4 @@
-"""Start Spark one way, run a task on its Python workers, read files by a list, and stop.
+"""Starts Spark in one way, runs a task on its Python workers, reads files by a list, and stops.
 
 `holdfast doctor --start` runs this in a child process: a classic and a Connect session cannot share one, and a Spark
 that fails to start may take its process along.
@@ -21,7 +21,7 @@ from holdfast.engines.spark.scan.scratch import scratch_for
 from holdfast.engines.spark.session.local_session import session
 from holdfast.storage.open import open_location
 
-LISTED = NAMED_AT_MOST + 1  # so many files are not named one by one
+LISTED = NAMED_AT_MOST + 1  # the fewest files that are read by a list
 
 WAYS = {
     "classic": "local[2]",
@@ -51,7 +51,7 @@ def _echo(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _listed_rows(spark: SparkSession) -> int:
-    """How many rows Spark finds in one-row files that it is given as a list."""
+    """The number of rows that Spark reads from one-row files given as a list."""
     with tempfile.TemporaryDirectory(prefix="holdfast-doctor-") as directory:
         files = []
         for i in range(LISTED):

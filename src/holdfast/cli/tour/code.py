@@ -1,17 +1,16 @@
-"""The code of the tour: each function is shown as it stands here, then run.
+"""The code of the tour: the tour prints each function and runs it.
 
-1. What a reader sees is the body of a function, and it works when it is typed in after IMPORTS: names come from earlier
-   steps, through the parameter of that name. A last line that returns names hands them on and is not shown.
-2. A value that is returned otherwise is what a reader would type to see it, and is shown without the word `return`.
+1. The tour prints the body of a function. It works when it is typed after IMPORTS; parameters are names that earlier
+   steps defined. A last line that returns names defines them for later steps and is not printed.
+2. Any other returned value is printed without the word `return`, as a user would type it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Barrier
 from timeit import timeit
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -20,8 +19,11 @@ from holdfast.cli.tour.sample_rows import corrections, day, ref_of
 from holdfast.errors import ConcurrentWrite
 from holdfast.plan.changefeed.biography import Biography
 from holdfast.table.delta import DeltaTable
+from holdfast.verbs.dml.delete_update import Changed
+from holdfast.verbs.dml.write import Written
 from holdfast.verbs.index.maintain import IndexInfo
 from holdfast.verbs.maintain.erasure import Erased, ErasureStatus
+from holdfast.verbs.maintain.optimize import Compacted
 from holdfast.verbs.stream.source import session
 
 IMPORTS = """\
@@ -35,7 +37,7 @@ from holdfast.cli.tour.sample_rows import corrections, day, ref_of  # made-up or
 SPARK_IMPORTS = "from holdfast import session"
 
 
-def create() -> Any:
+def create() -> DeltaTable:
     orders = (
         DeltaTable.create()
         .location("orders")
@@ -55,7 +57,7 @@ def append(orders: DeltaTable, days: int, rows: int) -> pa.Table:
     return orders.toArrow(where="order BETWEEN 16 AND 19", metadata=["_row_id"])
 
 
-def choose_and_look_up(orders: DeltaTable, days: int, rows: int) -> Any:
+def choose_and_look_up(orders: DeltaTable, days: int, rows: int) -> tuple[list[str], float]:
     refs = [ref_of(order) for order in range(17, days * rows, days * rows // 20)]
     seconds = timeit(lambda: [orders.lookup(ref=ref) for ref in refs], number=1) / len(refs)
     return refs, seconds
@@ -69,7 +71,7 @@ def make_index(orders: DeltaTable) -> IndexInfo:
     return orders.createIndex("ref")
 
 
-def upsert(orders: DeltaTable, days: int, rows: int) -> Any:
+def upsert(orders: DeltaTable, days: int, rows: int) -> tuple[int, pa.Table, Changed]:
     start = orders.version + 1
     late = corrections(days, rows)
     merged = (
@@ -82,12 +84,12 @@ def upsert(orders: DeltaTable, days: int, rows: int) -> Any:
     return start, late, merged
 
 
-def delete(orders: DeltaTable) -> Any:
+def delete(orders: DeltaTable) -> Changed:
     deleted = orders.delete("order BETWEEN 100 AND 199")
     return deleted
 
 
-def race() -> Any:
+def race() -> tuple[Future[Written], Future[Written], Future[Written]]:
     meet = Barrier(3, timeout=60)  # nobody commits before all three have read the same version
     one, two, three = (DeltaTable.forPath(None, "orders") for _ in range(3))
     with ThreadPoolExecutor(3) as pool:
@@ -106,7 +108,7 @@ def race() -> Any:
     return shipping, billing, support
 
 
-def clash(orders: DeltaTable) -> Any:
+def clash(orders: DeltaTable) -> ConcurrentWrite:
     somebody = DeltaTable.forPath(None, "orders")
     try:
         with orders.transaction() as t:
@@ -117,7 +119,7 @@ def clash(orders: DeltaTable) -> Any:
     return conflict
 
 
-def compact(orders: DeltaTable) -> Any:
+def compact(orders: DeltaTable) -> tuple[pa.Table, Compacted, pa.Table, bool]:
     ids = ["_row_id", "_row_commit_version"]
     before = orders.toArrow(metadata=ids).sort_by("_row_id")
     compacted = orders.optimize().executeCompaction()
@@ -126,7 +128,7 @@ def compact(orders: DeltaTable) -> Any:
     return before, compacted, after, same
 
 
-def four_kinds(orders: DeltaTable, start: int) -> Any:
+def four_kinds(orders: DeltaTable, start: int) -> dict[str, Counter[str]]:
     told = {}
     for kind in ("append-only", "upsert", "min-delta", "full-delta"):
         changes = orders.changes(start, kind=kind)

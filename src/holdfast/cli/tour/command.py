@@ -1,8 +1,8 @@
-"""`holdfast tour`: what Holdfast does, in a few minutes, on tables made on the spot; ends with a page to read.
+"""`holdfast tour`: shows what Holdfast does on sample tables, and writes an HTML report.
 
-1. Tables are in a directory of their own, which is gone afterwards unless `--keep` asks for it.
-2. Without Java, and without pyiceberg, the steps that need them are left out and say so.
-3. Help loads no Spark: the story is imported when the tour begins.
+1. Tables are in a temporary directory, which is deleted afterwards unless `--keep` is set.
+2. Steps that need Java or pyiceberg are skipped without them, with a note.
+3. `--help` loads no Spark: the steps are imported when the tour begins.
 """
 
 from __future__ import annotations
@@ -64,22 +64,22 @@ def command(*, quick: bool, out: Path, no_report: bool, keep: bool, pause: bool,
 
 
 def _console(*, quiet: bool) -> Console:
-    """The terminal, no wider than is good to read; what is not one has the full width."""
-    found = Console(quiet=quiet)
-    return Console(width=min(found.width, WIDEST) if found.is_terminal else WIDEST, highlight=False, quiet=quiet)
+    """The terminal, at most WIDEST columns wide; exactly WIDEST if the output is no terminal."""
+    terminal = Console(quiet=quiet)
+    return Console(width=min(terminal.width, WIDEST) if terminal.is_terminal else WIDEST, highlight=False, quiet=quiet)
 
 
 @contextmanager
-def _directory(kept: Path | None) -> Iterator[Path]:
-    """Where the tables are: a new directory, kept or not."""
-    if kept is None:
-        with tempfile.TemporaryDirectory(prefix="holdfast-tour-") as made:
-            yield Path(made)
+def _directory(keep_in: Path | None) -> Iterator[Path]:
+    """The directory of the tables: new, and temporary unless it is kept."""
+    if keep_in is None:
+        with tempfile.TemporaryDirectory(prefix="holdfast-tour-") as temporary:
+            yield Path(temporary)
         return
-    if kept.exists():
-        raise Invalid(f"{kept} is there already: remove it, or choose another place with --out")
-    kept.mkdir(parents=True)
-    yield kept
+    if keep_in.exists():
+        raise Invalid(f"{keep_in} is there already: remove it, or choose another place with --out")
+    keep_in.mkdir(parents=True)
+    yield keep_in
 
 
 def _report(out: Path, facts: Facts) -> Path:
@@ -90,7 +90,7 @@ def _report(out: Path, facts: Facts) -> Path:
 
 
 def _welcome(console: Console, orders: int) -> None:
-    said = Text.assemble(
+    greeting = Text.assemble(
         ("Holdfast", "bold"),
         ": files churn, rows hold fast.\n\n",
         f"A tour on {count_text(orders, 'made-up order')}. ",
@@ -99,7 +99,7 @@ def _welcome(console: Console, orders: int) -> None:
         " was checked.",
     )
     console.print()
-    console.print(Panel(said, border_style="cyan", padding=(1, 3)))
+    console.print(Panel(greeting, border_style="cyan", padding=(1, 3)))
 
 
 def _farewell(console: Console, facts: Facts, written: Path | None, tables: Path | None) -> None:

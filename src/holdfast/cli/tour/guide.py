@@ -1,9 +1,9 @@
-"""A guide through the tour: says what a step is about, shows its code, runs it, shows what came out, checks it.
+"""Runs the steps of the tour: prints the text and code of a step, runs the code, prints the result and checks it.
 
-1. Code on the screen is the code that runs: it is cut out of the function that is called.
-2. A claim is shown only once it holds; one that does not ends the tour.
-3. What a step wrote is measured: files that are new, or were written anew, below the tour's directory.
-4. The screen is at most WIDEST columns wide, and no line of code is broken.
+1. The printed code is the code that runs: it is the source of the function that is called.
+2. A claim is printed only if it holds; a claim that does not hold ends the tour.
+3. The bytes that a step wrote are measured from new and changed files below the tour's directory.
+4. The output is at most WIDEST columns wide, and no line of code is broken.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ class DoesNotHold(click.ClickException):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A function as its reader sees it: the text, and the names that it hands on."""
+    """The printed text of a function, and the names that it defines."""
 
     text: str
     names: tuple[str, ...]
 
 
 def shown(function: Callable[..., Any], *, imports: str = "") -> Shown:
-    """What is typed in to do what a function does."""
+    """The text to type for what a function does."""
     source = textwrap.dedent(inspect.getsource(function))
-    [made] = ast.parse(source).body
-    assert isinstance(made, ast.FunctionDef), "the tour shows functions"
-    last = made.body[-1]
-    assert isinstance(last, ast.Return), f"{made.name} ends with what it gives"
-    assert last.value is not None, f"{made.name} gives something"
+    [definition] = ast.parse(source).body
+    assert isinstance(definition, ast.FunctionDef), "the tour shows functions"
+    last = definition.body[-1]
+    assert isinstance(last, ast.Return), f"{definition.name} ends with what it gives"
+    assert last.value is not None, f"{definition.name} gives something"
     lines = source.splitlines()
-    typed = lines[made.body[0].lineno - 1 : last.lineno - 1]
+    typed = lines[definition.body[0].lineno - 1 : last.lineno - 1]
     values = last.value.elts if isinstance(last.value, ast.Tuple) else [last.value]
     names = tuple(value.id for value in values if isinstance(value, ast.Name))
     if len(names) != len(values):
@@ -68,7 +68,7 @@ def shown(function: Callable[..., Any], *, imports: str = "") -> Shown:
 
 @dataclass(slots=True)
 class _OpenStep:
-    """A step that is being taken."""
+    """A step that is running."""
 
     title: str
     says: str
@@ -80,7 +80,7 @@ class _OpenStep:
 
 
 class Guide:
-    """Leads through numbered steps, and keeps what they were."""
+    """Runs numbered steps, and records them."""
 
     def __init__(self, console: Console, home: Path, names: dict[str, Any], *, pause: bool = False) -> None:
         self.console = console
@@ -91,7 +91,7 @@ class Guide:
 
     @property
     def home(self) -> str:
-        """The tour's directory, as tables spell it."""
+        """The tour's directory as a URI, as tables spell it."""
         return self._home.as_uri()
 
     @property
@@ -112,19 +112,19 @@ class Guide:
         self._lines(Text(says), width=min(_MEASURE, self.console.width - _INDENT))
 
     def run(self, function: Callable[..., Any], *, imports: str = "") -> Any:
-        """Show code and run it; names that it hands on are there for the next."""
+        """Print code and run it; the names it defines are available to later steps."""
         code = shown(function, imports=imports)
         self.console.print()
         self._lines(_python(code.text), width=max(map(len, code.text.splitlines())))
         step = self._steps[-1]
         step.code.append(code.text)
         before, began = _sizes(self._home), time.perf_counter()
-        given = function(*(self.names[name] for name in inspect.signature(function).parameters))
+        result = function(*(self.names[name] for name in inspect.signature(function).parameters))
         step.seconds += time.perf_counter() - began
         step.written += _written(before, _sizes(self._home))
         if code.names:
-            self.names |= zip(code.names, given if len(code.names) > 1 else (given,), strict=True)
-        return given
+            self.names |= zip(code.names, result if len(code.names) > 1 else (result,), strict=True)
+        return result
 
     def rows(self, rows: pa.Table) -> None:
         """Show rows of a table."""
@@ -148,20 +148,20 @@ class Guide:
         self.show(table)
 
     def bars(self, bars: Sequence[tuple[str, float, str]]) -> None:
-        """Show amounts beside each other, the longest over the whole width."""
+        """Print amounts as bars, relative to the largest."""
         most = max(amount for _, amount, _ in bars)
         table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
-        for name, amount, told in bars:
+        for name, amount, label in bars:
             length = max(1, round(40 * amount / most)) if amount else 0
-            table.add_row(Text(name), Text("█" * length or "·", "blue" if length else "dim"), Text(told))
+            table.add_row(Text(name), Text("█" * length or "·", "blue" if length else "dim"), Text(label))
         self.show(table)
 
     def text(self, text: object) -> None:
-        """Show what something says of itself, without the directory that the tour is in."""
+        """Print the text of an object, without the tour's directory."""
         self.show(Text(str(text).replace(self.home + "/", "")))
 
     def check(self, *claims: tuple[str, bool]) -> None:
-        """Say what was seen, or end the tour."""
+        """Print claims that hold, or end the tour."""
         for claim, holds in claims:
             if not holds:
                 raise DoesNotHold(f"the tour ends here, because this does not hold: {claim}")
@@ -169,7 +169,7 @@ class Guide:
         self.show(Group(*(Text.assemble(("✓ ", "bold green"), claim) for claim, _ in claims)))
 
     def skip(self, why: str) -> None:
-        """Leave the step out, and say why."""
+        """Skip the step, and print why."""
         self._steps[-1].skipped = why
         self.show(Text.assemble(("left out: ", "yellow"), why))
 
@@ -179,7 +179,7 @@ class Guide:
         self._lines(what)
 
     def _lines(self, what: RenderableType, *, width: int | None = None) -> None:
-        """Indented, and without blanks at the ends of lines, which whoever copies them would take along."""
+        """Print indented, without blanks at the ends of lines, so that code can be copied."""
         options = self.console.options.update(width=width or self.console.width - _INDENT)
         for segments in self.console.render_lines(what, options, pad=False):
             line = Text.assemble(" " * _INDENT, *((s.text, s.style or "") for s in segments), no_wrap=True)
@@ -187,7 +187,7 @@ class Guide:
             self.console.print(line, soft_wrap=True)
 
     def end(self) -> None:
-        """The step is over: what it took, and what it wrote."""
+        """End the step: print its time, and the bytes it wrote."""
         step = self._steps[-1]
         parts = [f"{step.seconds:.2f} s"] if step.code else []
         if step.written.total:
@@ -205,7 +205,7 @@ class Guide:
 
 
 def _python(code: str) -> Text:
-    """Code in colours of the terminal that can be read on dark and on light ground."""
+    """Code in colours that are readable on dark and light terminals."""
     text = Syntax("", "python", theme="ansi_dark", background_color="default").highlight(code)
     text.rstrip()
     styles = [(span, span.style) for span in text.spans if isinstance(span.style, Style)]
@@ -218,25 +218,25 @@ def _python(code: str) -> Text:
 
 
 def _sizes(home: Path) -> dict[Path, tuple[int, int]]:
-    """Files below a directory, with their sizes and when they were written."""
-    found = {}
+    """Files below a directory, with sizes and modification times."""
+    sizes = {}
     for path in home.rglob("*"):
         if path.is_file():
-            told = path.stat()
-            found[path.relative_to(home)] = (told.st_size, told.st_mtime_ns)
-    return found
+            status = path.stat()
+            sizes[path.relative_to(home)] = (status.st_size, status.st_mtime_ns)
+    return sizes
 
 
 def _written(before: dict[Path, tuple[int, int]], after: dict[Path, tuple[int, int]]) -> Bytes:
     sums = {"data": 0, "vectors": 0, "log": 0, "index": 0}
-    for path, told in after.items():
-        if before.get(path) != told:
-            sums[_kind(path)] += told[0]
+    for path, size_and_time in after.items():
+        if before.get(path) != size_and_time:
+            sums[_kind(path)] += size_and_time[0]
     return Bytes(**sums)
 
 
 def _kind(path: Path) -> str:
-    """What a file below a table is for."""
+    """The kind of a file below a table."""
     if {"_holdfast", "index"} <= set(path.parts):
         return "index"
     if {"_delta_log", "metadata"} & set(path.parts):

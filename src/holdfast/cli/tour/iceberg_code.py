@@ -1,4 +1,4 @@
-"""The code of the tour that needs pyiceberg; see `tour_code`."""
+"""The code of the tour that needs pyiceberg (see `tour.code`)."""
 
 from __future__ import annotations
 

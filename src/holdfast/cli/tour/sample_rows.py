@@ -1,7 +1,7 @@
-"""Orders that nobody placed: the rows of the tour, made from their numbers, the same on every machine.
+"""Generates the sample orders of the tour from their numbers, the same on every machine.
 
-1. `order` counts up from day to day; `ref` spreads over all files, so that no statistics tell where one is.
-2. No row is made in a Python loop.
+1. `order` rises from day to day; values of `ref` are spread over all files, so that statistics cannot prune by it.
+2. No Python loop runs per row.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 CUSTOMERS = 9_973
-_SPREAD = np.uint64(2_654_435_761)  # odd, so that different numbers have different references
+_SPREAD = np.uint64(2_654_435_761)  # odd, so that references are distinct
 _BELOW = np.uint64(2**32)
 
 
@@ -22,10 +22,10 @@ def day(number: int, rows: int) -> pa.Table:
 
 
 def corrections(days: int, rows: int) -> pa.Table:
-    """What comes in late: another amount for every thousandth order, order 17 among them, and as many new ones."""
-    known = np.arange(17, days * rows, 1000, dtype=np.uint64)
-    fresh = np.arange(days * rows, days * rows + len(known), dtype=np.uint64)
-    late = orders_of(np.concatenate([known, fresh]))
+    """Late corrections: another amount for every thousandth order, order 17 included, and as many new orders."""
+    existing = np.arange(17, days * rows, 1000, dtype=np.uint64)
+    fresh = np.arange(days * rows, days * rows + len(existing), dtype=np.uint64)
+    late = orders_of(np.concatenate([existing, fresh]))
     return late.set_column(late.column_names.index("cents"), "cents", pc.add(late["cents"], 5))
 
 

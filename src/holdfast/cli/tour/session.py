@@ -1,4 +1,4 @@
-"""A Spark session for the tour: started if there is a Java for it, without a word on the screen."""
+"""Starts a Spark session for the tour if there is a Java, without output of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from holdfast.verbs.stream.source import session
 
 @contextmanager
 def prepared() -> Iterator[str]:
-    """With a session for the step that needs one, or why there is none. One that runs already is left running."""
+    """Start a session, unless one is active; yields why there is none, or an empty text."""
     if SparkSession.getActiveSession() is not None:
         yield ""
         return
@@ -36,7 +36,7 @@ def prepared() -> Iterator[str]:
 
 
 def _started(log: Path) -> SparkSession:
-    """A session whose JVM greets a file instead of the reader; where it does not start, the file is shown."""
+    """A session whose JVM logs to a file; if it does not start, the file is printed."""
     screen = os.dup(2)
     started = False
     with log.open("wb") as quiet:

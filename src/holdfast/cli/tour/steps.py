@@ -1,7 +1,7 @@
-"""The steps of the tour: what each says, what it shows of what came out, what it claims.
+"""The steps of the tour: the text, the printed results and the claims of each.
 
-1. A step is a function of the guide, which shows and runs its code and refuses a claim that does not hold.
-2. No claim is about time: how long something took is shown, and nothing more.
+1. A step is a function of the guide, which prints and runs its code and raises if a claim does not hold.
+2. No claim is about time: times are only printed.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from holdfast.cli.tour.guide import Guide
 from holdfast.errors import Unsupported
 from holdfast.plan.changefeed.biography import Biography, What
 from holdfast.report.facts import ChangeCounts, Lookup, Writer
+from holdfast.table.delta import DeltaTable
 
-Index: TypeAlias = dict[str, tuple[int, int]]  # its files, their sizes, and when they were written
+IndexFiles: TypeAlias = dict[str, tuple[int, int]]  # size and modification time by file
 
-FOLLOWED = 17  # the order, and by the way rows are numbered the row id
+FOLLOWED = 17  # the order that the tour follows; its row id is the same number
 _TYPES = ("insert", "update_preimage", "update_postimage", "delete")
 
 
@@ -43,14 +44,14 @@ def create(guide: Guide) -> None:
 def append(guide: Guide) -> None:
     total = guide.names["days"] * guide.names["rows"]
     guide.step("Append", f"{count_text(guide.names['rows'])} orders a day. Each row gets an id for life.")
-    found = guide.run(code.append)
-    guide.rows(found)
+    appended = guide.run(code.append)
+    guide.rows(appended)
     ids = guide.names["orders"].toArrow(columns=[], metadata=["_row_id"])["_row_id"]
     guide.check(
         (f"{count_text(total, 'row')} have {count_text(total)} different ids", len(ids.unique()) == total),
         (
             "no file stores one: a number in the log stands for all rows of a file",
-            _columns() == {tuple(found.column_names[:-1])},
+            _columns() == {tuple(appended.column_names[:-1])},
         ),
     )
 
@@ -67,8 +68,8 @@ def look_up_without_index(guide: Guide) -> Lookup:
 
 def look_up_with_index(guide: Guide) -> Lookup:
     guide.step("Finding rows with an index", "An entry names a row by its id and the version of its content.")
-    made = guide.run(code.make_index)
-    guide.text(made)
+    index = guide.run(code.make_index)
+    guide.text(index)
     seconds = guide.run(code.look_up)
     guide.text(f"{seconds * 1000:.1f} ms for each")
     orders = guide.names["orders"]
@@ -82,27 +83,27 @@ def upsert(guide: Guide) -> None:
         "Late corrections: those that meet their order change its amount, the others are new. No file is rewritten.",
     )
     guide.run(code.upsert)
-    told, orders = guide.names["merged"].metrics, guide.names["orders"]
+    metrics, orders = guide.names["merged"].metrics, guide.names["orders"]
     late = guide.names["late"].num_rows
     now = orders.take([FOLLOWED], ["order", "cents"], metadata=["_row_id", "_row_commit_version"])
     guide.rows(now)
     guide.check(
         (
             f"{count_text(late // 2, 'row')} updated, {count_text(late // 2)} inserted",
-            _upserted(told) == (late // 2,) * 2,
+            _upserted(metrics) == (late // 2,) * 2,
         ),
         (f"order {FOLLOWED} has the id it had", now["order"].to_pylist() == [FOLLOWED]),
-        ("files removed: 0; the old rows are hidden by deletion vectors", told["numTargetFilesRemoved"] == 0),
+        ("files removed: 0; the old rows are hidden by deletion vectors", metrics["numTargetFilesRemoved"] == 0),
     )
 
 
 def delete(guide: Guide) -> None:
     guide.step("Delete", "A hundred orders go. Their file stays as it is, a deletion vector of a few bytes hides them.")
     guide.run(code.delete)
-    told = guide.names["deleted"].metrics
+    metrics = guide.names["deleted"].metrics
     guide.check(
-        ("100 rows deleted", told["numDeletedRows"] == 100),
-        ("files rewritten: 0", told["numAddedFiles"] == told["numRemovedFiles"] == 0),
+        ("100 rows deleted", metrics["numDeletedRows"] == 100),
+        ("files rewritten: 0", metrics["numAddedFiles"] == metrics["numRemovedFiles"] == 0),
     )
 
 
@@ -148,7 +149,7 @@ def clash(guide: Guide) -> str:
     return str(conflict).replace(guide.home + "/", "")
 
 
-def compact(guide: Guide) -> Index:
+def compact(guide: Guide) -> IndexFiles:
     guide.step(
         "Compaction: files churn, rows hold fast", "It writes all small files together. Every row moves; no id does."
     )
@@ -172,14 +173,14 @@ def compact(guide: Guide) -> Index:
     return index
 
 
-def look_up_again(guide: Guide, earlier: Sequence[Lookup], index: Index) -> Lookup:
+def look_up_again(guide: Guide, earlier: Sequence[Lookup], index: IndexFiles) -> Lookup:
     guide.step("The index, after the compaction", "Entries name rows, not places, so nothing of the index is written.")
     now = Lookup("index, compacted", _files(guide), guide.run(code.look_up))
     guide.bars([(each.how, each.seconds, f"{each.seconds * 1000:.1f} ms for each") for each in (*earlier, now)])
-    found = guide.names["orders"].lookup(ref=guide.names["refs"], columns=["order"])
+    matches = guide.names["orders"].lookup(ref=guide.names["refs"], columns=["order"])
     guide.check(
         ("no byte of the index was written or removed", _index_files() == index),
-        ("all twenty references lead to their rows", found.num_rows == 20),
+        ("all twenty references lead to their rows", matches.num_rows == 20),
     )
     return now
 
@@ -189,17 +190,17 @@ def changes(guide: Guide) -> tuple[ChangeCounts, ...]:
         "What happened? Four answers",
         "Everything since the index was made: an upsert, a delete, three writers, a compaction. No change feed was on.",
     )
-    told: Mapping[str, Counter[str]] = guide.run(code.four_kinds)
+    counts: Mapping[str, Counter[str]] = guide.run(code.four_kinds)
     heads = [Head("kind"), *(Head(name, right=True) for name in _TYPES)]
-    guide.grid(heads, [(kind, *(count_text(rows[name]) for name in _TYPES)) for kind, rows in told.items()])
+    guide.grid(heads, [(kind, *(count_text(rows[name]) for name in _TYPES)) for kind, rows in counts.items()])
     orders, start = guide.names["orders"], guide.names["start"]
     answers = []
-    for kind, rows in told.items():
+    for kind, rows in counts.items():
         began = time.perf_counter()
-        asked = orders.changes(start, kind=kind)
-        asked.toArrow()
-        answers.append(ChangeCounts(kind, dict(rows), asked.bytesRead, time.perf_counter() - began))
-    late, net, full = guide.names["late"].num_rows // 2, told["min-delta"], told["full-delta"]
+        change_set = orders.changes(start, kind=kind)
+        change_set.toArrow()
+        answers.append(ChangeCounts(kind, dict(rows), change_set.bytesRead, time.perf_counter() - began))
+    late, net, full = guide.names["late"].num_rows // 2, counts["min-delta"], counts["full-delta"]
     guide.check(
         ("the rows that only moved are in none of them", sum(full.values()) < 6 * late + 300),
         (f"net: {count_text(late)} inserted, 101 deleted", (net["insert"], net["delete"]) == (late, 101)),
@@ -215,9 +216,9 @@ def on_spark(guide: Guide, left_out: str) -> None:
     if left_out:
         guide.skip(left_out)
         return
-    found: pa.Table = guide.run(code.on_spark, imports=code.SPARK_IMPORTS).toArrow().sort_by("order")
-    guide.rows(found)
-    rows = {row["order"]: row for row in found.to_pylist()}
+    result: pa.Table = guide.run(code.on_spark, imports=code.SPARK_IMPORTS).toArrow().sort_by("order")
+    guide.rows(result)
+    rows = {row["order"]: row for row in result.to_pylist()}
     guide.check(
         ("Spark reads the ids that were given without it", all(row["_row_id"] == n for n, row in rows.items())),
         ("20 and 21 are paid, with the ids they had", [rows[n]["status"] for n in (20, 21)] == ["paid"] * 2),
@@ -244,8 +245,8 @@ def erase(guide: Guide) -> None:
     guide.step("Erase a customer", "Deleted rows leave bytes behind. An erasure finds every file that ever held them.")
     erased = guide.run(code.erase)
     guide.text("\n".join([*str(erased).splitlines()[:3], f"  and {len(erased.files)} old files hold bytes of them"]))
-    gone = guide.names["orders"].toArrow(columns=["order"], where="customer = 'customer 5'").num_rows
-    guide.check(("no row of that customer is left in the table", gone == 0))
+    rows_left = guide.names["orders"].toArrow(columns=["order"], where="customer = 'customer 5'").num_rows
+    guide.check(("no row of that customer is left in the table", rows_left == 0))
 
 
 def biography(guide: Guide) -> Biography:
@@ -275,7 +276,7 @@ def prove(guide: Guide) -> str:
 
 
 def _columns() -> set[tuple[str, ...]]:
-    """The columns that data files have."""
+    """The columns of the data files."""
     return {tuple(pq.read_schema(path).names) for path in Path("orders").glob("*.parquet")}
 
 
@@ -284,19 +285,19 @@ def _files(guide: Guide) -> int:
 
 
 def _place(guide: Guide) -> tuple[int, int, str, int]:
-    """The row that is followed: its number, its id, and where it is."""
+    """The followed row: its number, id, file and position."""
     where = ["_row_id", "_file", "_row_index"]
     [row] = guide.names["orders"].toArrow(["order"], where=f"order = {FOLLOWED}", metadata=where).to_pylist()
     return row["order"], row["_row_id"], _short(row["_file"]), row["_row_index"]
 
 
-def _index_files() -> Index:
-    """What the index consists of, and when it was written."""
+def _index_files() -> IndexFiles:
+    """The files of the index, with sizes and modification times."""
     files = (path for path in Path("orders/_holdfast").rglob("*") if path.is_file())
     return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 
 
-def _order_of(orders: Any, ref: str) -> int:
+def _order_of(orders: DeltaTable, ref: str) -> int:
     order: int = orders.lookup(ref=ref, columns=["order"])["order"][0].as_py()
     return order
 
@@ -314,5 +315,5 @@ def _updates(rows: Mapping[str, int]) -> int:
 
 
 def _short(file: str | None) -> str:
-    """Enough of a file's name to tell it from others."""
+    """The first characters of a file's name."""
     return "" if file is None else file.rpartition("/")[2].removeprefix("part-00000-")[:8] + "…"

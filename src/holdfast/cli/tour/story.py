@@ -1,8 +1,8 @@
-"""The tour as a whole: its steps in order, and what they found put together.
+"""Runs all steps of the tour in order, and collects the facts for its report.
 
-1. All steps are about one table, `orders`, but for the one on Iceberg; order 17 is the row that is followed.
-2. What the page tells is collected on the way: times when a step takes them, the biography before a vacuum takes the
-   files that tell it.
+1. All steps are about one table, `orders`, except the step on Iceberg; they follow order 17.
+2. Facts are collected when they are available: times during a step, the biography before the vacuum deletes the files
+   it is read from.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DAYS = 6
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Where the tour takes place, and how large."""
+    """The directory and the size of the tour."""
 
     home: Path
     rows: int  # a day
@@ -37,7 +37,7 @@ class Scene:
 
 
 def take(scene: Scene, console: Console, env: Env) -> Facts:
-    """Go through all steps; what was found."""
+    """Run all steps; returns the facts for the report."""
     began = time.perf_counter()
     guide = Guide(console, scene.home, {"days": DAYS, "rows": scene.rows}, pause=scene.pause)
     with chdir(scene.home):  # so that the code on the screen can say "orders"
@@ -78,10 +78,10 @@ def take(scene: Scene, console: Console, env: Env) -> Facts:
 
 
 def _software() -> dict[str, str]:
-    found = {"Python": platform.python_version()}
+    versions = {"Python": platform.python_version()}
     for name in ("holdfast", "pyspark", "pyarrow", "pyiceberg"):
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
