@@ -11,7 +11,7 @@ from hypothesis.strategies import builds, integers, lists, tuples
 
 from holdfast.report.facts import FileLife, Version
 from holdfast.report.life import life_of
-from holdfast.report.thread import lay_out
+from holdfast.report.row_chart import lay_out
 from holdfast.storage.open import open_location
 from holdfast.table.delta import DeltaTable
 from tests.support.depth import examples

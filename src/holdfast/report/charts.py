@@ -1,7 +1,7 @@
-"""Charts of a tour: the table's life, what change queries said, how long lookups took, what was written.
+"""Charts of the tour's report: rows and files per version, change queries, lookup times, bytes written.
 
-1. Bars begin at zero and are as long as their amounts; each has its number beside it.
-2. A colour means one thing within a chart, and is never all that tells it.
+1. Bars begin at zero and are proportional to their amounts; each has its number next to it.
+2. A colour has one meaning within a chart, and is never the only sign of it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from holdfast.report.facts import Bytes, ChangeCounts, Life, Lookup, TourStep
+from holdfast.report.facts import ChangeCounts, Life, Lookup, TourStep
 from holdfast.report.svg import Figure, NumberTable, drawing, hint, tag, text
 from holdfast.report.words import many, number, size, span
 
@@ -43,10 +43,10 @@ def life_chart(life: Life) -> Figure:
         x = left + column * at
         edge += f"L{x:.1f} {floor - tall * version.rows / most_rows:.1f}h{column:.1f}"
         height = tall * version.files / most_files
-        told = hint(
+        tooltip = hint(
             f"version {version.number}, {version.operation}: {many(version.files, 'file')}, {size(version.bytes)}"
         )
-        bar = tag("rect", told, x=x + 3, y=base - height, width=column - 6, height=height, rx=2, class_="bar")
+        bar = tag("rect", tooltip, x=x + 3, y=base - height, width=column - 6, height=height, rx=2, class_="bar")
         parts += [
             bar,
             text(x + column / 2, base - height - 5, number(version.files), class_="small", text_anchor="middle"),
@@ -84,19 +84,21 @@ def life_chart(life: Life) -> Figure:
 
 
 def changes_chart(answers: Sequence[ChangeCounts]) -> Figure:
-    """What each change query said, by the type of change."""
+    """The result of each change query, by change type."""
     left, room, high = 290.0, 560.0, 58.0
     most = max(sum(answer.rows.values()) for answer in answers)
-    parts = _legend([(f"change-{name}", said) for name, said in _TYPES], left)
+    parts = _legend([(f"change-{name}", label) for name, label in _TYPES], left)
     for at, answer in enumerate(answers):
         y, x = 48 + at * high, left
         parts.append(text(0, y + 14, answer.kind, class_="strong"))
         parts.append(text(0, y + 31, _SAYS.get(answer.kind, ""), class_="small muted"))
-        for name, said in _TYPES:
+        for name, label in _TYPES:
             if count := answer.rows.get(name, 0):
                 width = room * count / most
-                told = hint(f"{answer.kind}: {number(count)} {said}")
-                parts.append(tag("rect", told, x=x, y=y, width=max(width - 1, 1), height=24, class_=f"change-{name}"))
+                tooltip = hint(f"{answer.kind}: {number(count)} {label}")
+                parts.append(
+                    tag("rect", tooltip, x=x, y=y, width=max(width - 1, 1), height=24, class_=f"change-{name}")
+                )
                 x += width
         count = sum(answer.rows.values())
         parts.append(text(x + 8, y + 17, f"{number(count)} rows, {span(answer.seconds)}", class_="small"))
@@ -108,7 +110,7 @@ def changes_chart(answers: Sequence[ChangeCounts]) -> Figure:
         about,
         drawing("changes", "Four change queries", about, _WIDTH, 48 + len(answers) * high, *parts),
         NumberTable(
-            ("kind", *(said for _, said in _TYPES), "files opened", "time"),
+            ("kind", *(label for _, label in _TYPES), "files opened", "time"),
             tuple(
                 (a.kind, *(number(a.rows.get(name, 0)) for name, _ in _TYPES), size(a.bytes_read), span(a.seconds))
                 for a in answers
@@ -118,7 +120,7 @@ def changes_chart(answers: Sequence[ChangeCounts]) -> Figure:
 
 
 def lookup_chart(lookups: Sequence[Lookup]) -> Figure:
-    """Times of finding one row by its key."""
+    """The time to find one row by its key."""
     left, room, high = 290.0, 560.0, 46.0
     most = max(lookup.seconds for lookup in lookups)
     parts = []
@@ -126,12 +128,12 @@ def lookup_chart(lookups: Sequence[Lookup]) -> Figure:
         y = 8 + at * high
         width = room * lookup.seconds / most
         faster = most / lookup.seconds
-        told = span(lookup.seconds) + (f", {faster:.0f} times as fast" if faster >= 2 else "")
+        duration = span(lookup.seconds) + (f", {faster:.0f} times as fast" if faster >= 2 else "")
         parts.append(text(0, y + 17, lookup.how, class_="strong"))
         parts.append(text(left - 16, y + 17, many(lookup.files, "file"), class_="small muted", text_anchor="end"))
         shape = "bar" if at else "bar faint"
-        parts.append(tag("rect", hint(told), x=left, y=y, width=max(width, 2), height=24, rx=2, class_=shape))
-        parts.append(text(left + width + 8, y + 17, told, class_="small"))
+        parts.append(tag("rect", hint(duration), x=left, y=y, width=max(width, 2), height=24, rx=2, class_=shape))
+        parts.append(text(left + width + 8, y + 17, duration, class_="small"))
     about = "; ".join(f"{lookup.how}: {span(lookup.seconds)}" for lookup in lookups)
     return Figure(
         "lookups",
@@ -144,19 +146,19 @@ def lookup_chart(lookups: Sequence[Lookup]) -> Figure:
 
 
 def bytes_chart(steps: Sequence[TourStep]) -> Figure:
-    """What each step wrote, by what it is for."""
+    """The bytes that each step wrote, by kind of file."""
     writing = [step for step in steps if step.written.total]
     left, room, high = 290.0, 620.0, 30.0
     most = max(step.written.total for step in writing)
-    parts = _legend([(f"bytes-{name}", said) for name, said in _KINDS], left)
+    parts = _legend([(f"bytes-{name}", label) for name, label in _KINDS], left)
     for at, step in enumerate(writing):
         y, x = 44 + at * high, left
         parts.append(text(0, y + 14, step.title))
-        for name, said in _KINDS:
-            if count := _amount(step.written, name):
+        for name, label in _KINDS:
+            if count := getattr(step.written, name):
                 width = max(room * count / most, 1.5)
-                told = hint(f"{step.title}: {size(count)} of {said}")
-                parts.append(tag("rect", told, x=x, y=y, width=width, height=18, class_=f"bytes-{name}"))
+                tooltip = hint(f"{step.title}: {size(count)} of {label}")
+                parts.append(tag("rect", tooltip, x=x, y=y, width=width, height=18, class_=f"bytes-{name}"))
                 x += width
         parts.append(text(x + 8, y + 14, size(step.written.total), class_="small"))
     about = "; ".join(f"{step.title}: {size(step.written.total)}" for step in writing)
@@ -168,9 +170,9 @@ def bytes_chart(steps: Sequence[TourStep]) -> Figure:
         about,
         drawing("bytes", "Bytes written by each step", about, _WIDTH, 48 + len(writing) * high, *parts),
         NumberTable(
-            ("step", *(said for _, said in _KINDS), "in all"),
+            ("step", *(label for _, label in _KINDS), "in all"),
             tuple(
-                (s.title, *(size(_amount(s.written, name)) for name, _ in _KINDS), size(s.written.total))
+                (s.title, *(size(getattr(s.written, name)) for name, _ in _KINDS), size(s.written.total))
                 for s in writing
             ),
         ),
@@ -179,16 +181,11 @@ def bytes_chart(steps: Sequence[TourStep]) -> Figure:
 
 def _legend(entries: Sequence[tuple[str, str]], left: float) -> list[str]:
     parts, x = [], left
-    for shape, said in entries:
+    for shape, label in entries:
         parts.append(tag("rect", x=x, y=6, width=12, height=12, rx=2, class_=shape))
-        parts.append(text(x + 18, 16, said, class_="small muted"))
-        x += 40 + 7.2 * len(said)
+        parts.append(text(x + 18, 16, label, class_="small muted"))
+        x += 40 + 7.2 * len(label)
     return parts
-
-
-def _amount(written: Bytes, kind: str) -> int:
-    amounts = {"data": written.data, "vectors": written.vectors, "log": written.log, "index": written.index}
-    return amounts[kind]
 
 
 def _rule(left: float, y: float) -> str:

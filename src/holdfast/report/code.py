@@ -1,4 +1,4 @@
-"""Python on a page: comments, strings and keywords marked, everything escaped."""
+"""Renders Python code as HTML, with comments, strings and keywords marked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from html import escape
 
 
 def python(code: str) -> str:
-    """Code as HTML; joined without its marks it is the code again."""
+    """Code as HTML; without the markup it is the same code."""
     lines = code.splitlines(keepends=True)
     parts, row, column = [], 1, 0
     for token in tokenize.generate_tokens(io.StringIO(code).readline):
@@ -34,7 +34,7 @@ def _shape(token: tokenize.TokenInfo) -> str | None:
 
 
 def _between(lines: list[str], start: tuple[int, int], end: tuple[int, int]) -> str:
-    """The text from one place to another, each a row from 1 on and a column."""
+    """The text between two positions, each a row (from 1) and a column."""
     (row, column), (last, until) = start, end
     if row == last:
         return lines[row - 1][column:until] if row <= len(lines) else ""

@@ -1,9 +1,8 @@
-"""What a tour found: plain values, measured or read back from the tables, that a page can be made of.
+"""The facts that a tour collects for its report: measured, or read from the tables.
 
-1. Nothing here is estimated: bytes are sizes of files that were not there before, times are of a clock, counts are of
-   rows that were read.
-2. A claim is in a step only if it was checked and holds.
-3. What was left out on a machine (no Java, no pyiceberg) is a step with `skipped`, which says why.
+1. Nothing is estimated: bytes are sizes of new files, times are from a clock, counts are of rows that were read.
+2. A step has only claims that were checked and hold.
+3. A step that was skipped (no Java, no pyiceberg) has the reason in `skipped`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from holdfast.plan.changefeed.biography import Biography
 
 @dataclass(frozen=True, slots=True)
 class Bytes:
-    """Bytes written, by what they are for."""
+    """Bytes written, by kind of file."""
 
     data: int = 0
     vectors: int = 0
@@ -35,7 +34,7 @@ class Bytes:
 
 @dataclass(frozen=True, slots=True)
 class TourStep:
-    """A step of the tour: what it says, the code that ran, what was checked."""
+    """A step of the tour: its text, code and checked claims."""
 
     title: str
     says: str
@@ -52,7 +51,7 @@ class Version:
 
     number: int
     operation: str
-    rows: int  # that can be seen
+    rows: int  # live
     hidden: int
     files: int
     bytes: int
@@ -60,7 +59,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class FileLife:
-    """A data file, from the version that brought it to the last one that has it."""
+    """A data file, from the version that added it to the last version that has it."""
 
     key: str
     first: int
@@ -71,7 +70,7 @@ class FileLife:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """What became of a table: its versions in order, its files in the order they came."""
+    """The versions of a table in order, and its files in the order they were added."""
 
     versions: tuple[Version, ...]
     files: tuple[FileLife, ...]
@@ -79,7 +78,7 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """One of several writers that met."""
+    """One of several concurrent writers."""
 
     name: str
     did: str
@@ -89,7 +88,7 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class ChangeCounts:
-    """What a change query said, in rows by the type of change."""
+    """The result of a change query: rows by change type."""
 
     kind: str
     rows: Mapping[str, int]
@@ -99,7 +98,7 @@ class ChangeCounts:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """How long finding one row by its key took, over several keys."""
+    """The mean time to find one row by its key."""
 
     how: str
     files: int
@@ -108,20 +107,20 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that a tour found."""
+    """All facts of a tour."""
 
     made_ms: int
     seconds: float
     software: Mapping[str, str]  # names and versions
     table: str
     rows: int
-    compared: int  # rows whose ids and versions were compared before and after a compaction, and found equal
+    compared: int  # rows whose ids and versions were equal before and after a compaction
     steps: tuple[TourStep, ...]
     life: Life
     row: Biography
-    row_name: str  # how the page calls that row
+    row_name: str  # of that row, on the page
     writers: tuple[Writer, ...]
     conflict: str
     answers: tuple[ChangeCounts, ...]
     lookups: tuple[Lookup, ...]
-    proof: str  # what the erasure's last check said
+    proof: str  # the last check of the erasure

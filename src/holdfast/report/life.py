@@ -1,8 +1,8 @@
-"""The life of a table, from its log alone: how many rows and files each version has, and when each file came and went.
+"""Reads the history of a table from its log: rows and files of each version, and the lifetime of each file.
 
-1. A file lives from the version that adds it to the last version that has it, whatever its deletion vector becomes.
-2. Rows are those that can be seen: what deletion vectors hide is counted apart.
-3. No data file is opened, so the life of a table can be told after a vacuum too, as far as the log goes back.
+1. A file lives from the version that adds it to the last version that has it, whatever its deletion vector.
+2. Rows are live rows; rows that deletion vectors hide are counted separately.
+3. No data file is read, so the history is available after a vacuum too, as far as the log goes back.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from holdfast.model.snapshot import Snapshot
 from holdfast.report.facts import FileLife, Life, Version
 from holdfast.storage.location import Location
 
-MOST_VERSIONS = 1000  # each is loaded by itself; a page cannot show more
+MOST_VERSIONS = 1000  # each is loaded separately; a page cannot show more
 
 
 def life_of(location: Location) -> Life:
-    """What became of a table, from the oldest version that its log tells to the newest."""
+    """The history of a table, from the oldest version in its log to the newest."""
     commits = history(location, limit=MOST_VERSIONS)
     operations = dict(zip(commits["version"].to_pylist(), commits["operation"].to_pylist(), strict=True))
     versions: list[Version] = []
-    seen: dict[str, FileLife] = {}
+    lives: dict[str, FileLife] = {}
     for number in sorted(operations):
         snapshot = load(location, version=number).snapshot
         versions.append(_version(number, operations[number] or "?", snapshot))
         for key, rows in zip(snapshot.files.column("key").to_pylist(), _records(snapshot).to_pylist(), strict=True):
-            first = seen[key].first if key in seen else number
-            seen[key] = FileLife(key, first, number, rows, is_live=False)
+            first = lives[key].first if key in lives else number
+            lives[key] = FileLife(key, first, number, rows, is_live=False)
     newest = versions[-1].number
-    files = (FileLife(f.key, f.first, f.last, f.rows, f.last == newest) for f in seen.values())
+    files = (FileLife(f.key, f.first, f.last, f.rows, f.last == newest) for f in lives.values())
     return Life(tuple(versions), tuple(sorted(files, key=lambda f: (f.first, f.key))))
 
 

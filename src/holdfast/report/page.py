@@ -1,8 +1,8 @@
-"""The report of a tour: one HTML page, complete in itself.
+"""Renders the report of a tour as one self-contained HTML page.
 
-1. The page asks for nothing: no network, no script, no font. It can be sent by mail and printed.
-2. Every number on it is of the facts it was made from, and every drawing has its numbers as a table.
-3. Whatever comes from a table is escaped.
+1. The page loads nothing: no network, no script, no font. It can be sent by mail and printed.
+2. Every number on it comes from the facts, and every chart has its numbers as a table.
+3. All text from a table is escaped.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from holdfast.plan.changefeed.biography import Event
 from holdfast.report.charts import bytes_chart, changes_chart, life_chart, lookup_chart
 from holdfast.report.code import python
 from holdfast.report.facts import Facts, TourStep
+from holdfast.report.row_chart import row_chart
 from holdfast.report.style import SHEET
 from holdfast.report.svg import Figure, NumberTable, table, tag
-from holdfast.report.thread import way_of
 from holdfast.report.words import file_name, many, number, size, span
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -28,7 +28,7 @@ def page(facts: Facts) -> str:
         [
             _header(facts),
             "<main>",
-            _section(_figure(way_of(facts.life, facts.row, facts.row_name))),
+            _section(_figure(row_chart(facts.life, facts.row, facts.row_name))),
             _section(_figure(life_chart(facts.life))),
             _section(_writers(facts)),
             _section(_figure(lookup_chart(facts.lookups))),
@@ -50,15 +50,15 @@ def page(facts: Facts) -> str:
 
 
 def _header(facts: Facts) -> str:
-    gone = sum(not file.is_live for file in facts.life.files)
+    removed = sum(not file.is_live for file in facts.life.files)
     figures = (
         ("versions of the table", number(len(facts.life.versions)), ""),
         ("data files came", number(len(facts.life.files)), ""),
-        ("of them went", number(gone), ""),
+        ("of them went", number(removed), ""),
         ("rows compared", number(facts.compared), ""),
         ("ids that changed", "0", "held"),
     )
-    told = "".join(
+    entries = "".join(
         tag("div", tag("dt", escape(what)), tag("dd", escape(value)), class_=shape or None)
         for what, value, shape in figures
     )
@@ -73,7 +73,7 @@ def _header(facts: Facts) -> str:
             f"an erasure. {many(checks, 'claim')} were checked on the way, and all of them hold.",
             class_="lead",
         ),
-        tag("dl", told, class_="facts"),
+        tag("dl", entries, class_="facts"),
     )
 
 
@@ -96,8 +96,8 @@ def _folded(summary: str, inner: str) -> str:
 
 
 def _writers(facts: Facts) -> str:
-    told = sorted(facts.writers, key=lambda writer: writer.version)
-    rows = tuple((w.name, w.did, number(w.tries), number(w.version)) for w in told)
+    writers = sorted(facts.writers, key=lambda writer: writer.version)
+    rows = tuple((w.name, w.did, number(w.tries), number(w.version)) for w in writers)
     return "".join(
         [
             tag("h2", "Three writers, one file, nobody lost"),
@@ -134,8 +134,8 @@ def _biography(facts: Facts) -> str:
 def _event(event: Event) -> str:
     when = "" if event.version is None else f"version {event.version}, {event.operation}"
     place = "" if event.file is None else f"file {file_name(event.file)}…, position {event.position}"
-    told = "; ".join(part for part in (place, event.detail) if part)
-    return f"<b>{escape(event.what.value)}</b> <span>in {escape(when)}</span><br>{escape(told)}"
+    details = "; ".join(part for part in (place, event.detail) if part)
+    return f"<b>{escape(event.what.value)}</b> <span>in {escape(when)}</span><br>{escape(details)}"
 
 
 def _proof(facts: Facts) -> str:
@@ -176,9 +176,9 @@ def _step(step: TourStep) -> str:
 
 
 def _footer(facts: Facts) -> str:
-    made = datetime.datetime.fromtimestamp(facts.made_ms / 1000, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    created = datetime.datetime.fromtimestamp(facts.made_ms / 1000, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     software = ", ".join(f"{name} {version}" for name, version in facts.software.items())
     return tag(
         "footer",
-        tag("p", escape(f"Made {made} by holdfast tour, in {many(round(facts.seconds), 'second')}. {software}.")),
+        tag("p", escape(f"Made {created} by holdfast tour, in {many(round(facts.seconds), 'second')}. {software}.")),
     )

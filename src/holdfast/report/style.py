@@ -1,8 +1,8 @@
-"""How a report looks: one sheet for light, dark, small screens and paper. Fonts are those of the reader's machine.
+"""The style sheet of a report, for light and dark mode, small screens and paper.
 
-1. One strong colour, for the row; files are quiet. The other colours are told apart by people who see few of them
-   (Okabe and Ito's), and none is all that tells something.
-2. Text has a contrast of at least 4.5 to its ground in both modes.
+1. The row has the only strong colour. The other colours are Okabe and Ito's, which colour-blind people can distinguish,
+   and no colour is the only sign of something.
+2. Text has a contrast of at least 4.5 in both modes.
 3. Nothing is loaded: no font, no picture, no script.
 """
 

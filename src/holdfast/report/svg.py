@@ -1,8 +1,8 @@
-"""Drawing: elements of SVG and HTML as text, and a figure that can be read without seeing it.
+"""Elements of SVG and HTML as text, and accessible figures.
 
-1. Whatever comes from outside is escaped, in texts and in attributes.
-2. Colours are classes, never values, so that a page decides them for light, dark and paper.
-3. Every drawing has a title, a description, and its numbers as a table.
+1. All given text is escaped, in content and in attributes.
+2. Colours are classes, so that the style sheet sets them for light, dark and paper.
+3. Every figure has a title, a description, and its numbers as a table.
 """
 
 from __future__ import annotations
@@ -23,34 +23,36 @@ class NumberTable:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A drawing, and what it says."""
+    """A drawing with its texts and numbers."""
 
     name: str  # unique on its page
     title: str
     says: str  # below the title
-    about: str  # for whoever does not see the drawing
+    about: str  # the description for screen readers
     svg: str
     numbers: NumberTable
 
 
 def tag(name: str, *inner: str, **attributes: object) -> str:
-    """An element; `inner` is markup. A trailing underscore of an attribute is left out, others become hyphens."""
-    told = "".join(f' {_name(key)}="{escape(_value(value))}"' for key, value in attributes.items() if value is not None)
-    return f"<{name}{told}/>" if name in _HOLLOW and not inner else f"<{name}{told}>{''.join(inner)}</{name}>"
+    """An element; `inner` is markup. Underscores in attribute names become hyphens; a trailing one is dropped."""
+    rendered = "".join(
+        f' {_name(key)}="{escape(_value(value))}"' for key, value in attributes.items() if value is not None
+    )
+    return f"<{name}{rendered}/>" if name in _HOLLOW and not inner else f"<{name}{rendered}>{''.join(inner)}</{name}>"
 
 
-def text(x: float, y: float, said: str, **attributes: object) -> str:
+def text(x: float, y: float, content: str, **attributes: object) -> str:
     """A line of text in a drawing."""
-    return tag("text", escape(said), x=x, y=y, **attributes)
+    return tag("text", escape(content), x=x, y=y, **attributes)
 
 
-def hint(said: str) -> str:
-    """What a pointer over an element shows; also its name for a screen reader."""
-    return tag("title", escape(said))
+def hint(content: str) -> str:
+    """The tooltip of an element, which is also its name for screen readers."""
+    return tag("title", escape(content))
 
 
 def drawing(name: str, title: str, about: str, width: float, height: float, *parts: str) -> str:
-    """A whole drawing, as wide as there is room for it."""
+    """A whole drawing, scaled to the width of the page."""
     ids = f"{name}-title {name}-about"
     return tag(
         "svg",
@@ -83,7 +85,7 @@ def _cell(at: int, value: str) -> str:
 
 
 def _align(at: int, value: str) -> str | None:
-    """Numbers stand to the right, but for those that name a row."""
+    """Numbers are right-aligned, except in the first column."""
     return "number" if at and value[:1].isdigit() else None
 
 

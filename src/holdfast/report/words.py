@@ -1,4 +1,4 @@
-"""Numbers in words, as a page writes them."""
+"""Formats numbers, sizes, times and file names for the report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def many(count: int, noun: str) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes in the unit that suits them."""
+    """A number of bytes, with a unit."""
     scaled, unit = float(count), "B"
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if scaled < 1000 or unit == "TB":
@@ -23,7 +23,7 @@ def size(count: int) -> str:
 
 
 def span(seconds: float) -> str:
-    """A stretch of time: milliseconds below a second."""
+    """A duration; in milliseconds below a second."""
     if seconds >= 1:
         return f"{seconds:,.1f} s"
     ms = seconds * 1000
@@ -31,5 +31,5 @@ def span(seconds: float) -> str:
 
 
 def file_name(key: str) -> str:
-    """Enough of a data file's name to tell it from others."""
+    """The first characters of a data file's name."""
     return key.rpartition("/")[2].removeprefix("part-00000-")[:8]

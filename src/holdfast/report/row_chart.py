@@ -1,9 +1,9 @@
-"""One row's way through the files of its table: the line of its id, which is straight, above the line of its places.
+"""The chart of one row's path through the files of its table, below the straight line of its id.
 
-1. A file is a bar from the version that brought it to the last that has it; the more rows, the thicker. Bars of one
-   lane do not touch: a lane is used again when it was free for a version.
-2. The row's place is drawn in the bar of the file that holds it, from the event that put it there to the next one.
-3. The line of the id begins with the row and has no step in it.
+1. A file is a bar from the version that added it to the last version that has it, thicker with more rows. Bars of one
+   lane do not touch: a lane is reused after it was free for a version.
+2. The row is drawn in the bar of the file that holds it, from one event to the next.
+3. The line of the id begins with the row and is straight.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from holdfast.report.words import file_name, many, number
 _WIDTH, _LEFT, _RIGHT = 1080.0, 96.0, 24.0
 _ID_Y, _FILES_Y, _GAP = 70.0, 142.0, 7.0
 _THINNEST, _THICKEST = 8.0, 34.0
-_LABEL = 62.0  # what the name of an event needs
+_LABEL = 62.0  # width of the name of an event
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A file as it is drawn."""
+    """The bar of a file."""
 
     file: FileLife
     lane: int
@@ -37,8 +37,8 @@ class Bar:
         return self.top + self.height / 2
 
 
-def way_of(life: Life, row: Biography, name: str) -> Figure:
-    """The picture of a row that stays itself while files come and go."""
+def row_chart(life: Life, row: Biography, name: str) -> Figure:
+    """The chart of a row that keeps its id while its files change."""
     placed = [e for e in row.events if e.file is not None and e.version is not None]
     bars = lay_out(life.files)
     column = (_WIDTH - _LEFT - _RIGHT) / len(life.versions)
@@ -83,7 +83,7 @@ def way_of(life: Life, row: Biography, name: str) -> Figure:
 
 
 def lay_out(files: Sequence[FileLife]) -> Mapping[str, Bar]:
-    """A bar for each file: in the first lane that is free, the lanes below each other."""
+    """A bar for each file, in the first free lane."""
     most = max(file.rows for file in files)
     ends: list[int] = []  # the last version of each lane's last bar
     lanes = {}
@@ -101,7 +101,7 @@ def lay_out(files: Sequence[FileLife]) -> Mapping[str, Bar]:
 
 
 def _grid(life: Life, xs: Mapping[int, float], column: float, bottom: float) -> list[str]:
-    """A column for each version, with what it was."""
+    """A column for each version, with its number and operation."""
     parts = []
     for at, version in enumerate(life.versions):
         x = xs[version.number]
@@ -122,10 +122,10 @@ def _bar(bar: Bar, xs: Mapping[int, float], column: float) -> str:
     file = bar.file
     left, right = xs[file.first] - column / 2 + 2, xs[file.last] + column / 2 - 2
     ends = "still there" if file.is_live else f"until version {file.last}"
-    told = f"{file_name(file.key)}: {many(file.rows, 'row')}, from version {file.first}, {ends}"
+    tooltip = f"{file_name(file.key)}: {many(file.rows, 'row')}, from version {file.first}, {ends}"
     return tag(
         "rect",
-        hint(told),
+        hint(tooltip),
         x=left,
         y=bar.top,
         width=right - left,
@@ -136,7 +136,7 @@ def _bar(bar: Bar, xs: Mapping[int, float], column: float) -> str:
 
 
 def _places(placed: Sequence[Event], bars: Mapping[str, Bar], xs: Mapping[int, float], column: float) -> list[str]:
-    """The row within its files: a line that jumps whenever the row is written elsewhere."""
+    """The row within its files: a line that jumps when the row moves."""
     stays = [(event, bars[file], xs[_version(event)]) for event in placed if (file := event.file) in bars and file]
     path, dots = "", []
     for at, (event, bar, x) in enumerate(stays):
@@ -153,7 +153,7 @@ def _places(placed: Sequence[Event], bars: Mapping[str, Bar], xs: Mapping[int, f
 
 
 def _identity(placed: Sequence[Event], row: Biography, xs: Mapping[int, float], column: float) -> list[str]:
-    """The straight line, with what happened to the row along it."""
+    """The straight line of the id, with the events of the row."""
     born, end = xs[_version(placed[0])], max(xs.values()) + (column / 2 - 4 if row.alive else 0)
     parts = [tag("line", x1=born, y1=_ID_Y, x2=end, y2=_ID_Y, class_="identity")]
     level, last = 0, -_LABEL
@@ -170,8 +170,8 @@ def _identity(placed: Sequence[Event], row: Biography, xs: Mapping[int, float], 
 
 
 def _dot(event: Event, x: float, y: float) -> str:
-    told = f"version {event.version}, {event.operation}: {event.what.value}, position {event.position}"
-    return tag("circle", hint(told), cx=x, cy=y, r=5, class_="dot")
+    tooltip = f"version {event.version}, {event.operation}: {event.what.value}, position {event.position}"
+    return tag("circle", hint(tooltip), cx=x, cy=y, r=5, class_="dot")
 
 
 def _version(event: Event) -> int:
