@@ -20,7 +20,7 @@ from harness import DATA, OURS, Case, Goal, Report, Took, arguments, emit, machi
 from tables import once
 
 from holdfast import DeltaTable
-from holdfast.engines.local.scan import LocalRunner
+from holdfast.engines.local.scan import scan_table
 from holdfast.formats.delta.deletion_vectors import load_hidden
 from holdfast.plan.scan.request import Condition, Request, known_columns, plan_scan
 from holdfast.predicate.parse import parse
@@ -87,7 +87,7 @@ def _whole(table: DeltaTable, text: str) -> pa.Table:
     snapshot = table.handle.newest().snapshot
     condition = Condition(text, text, parse(text, known_columns(snapshot, IDS)))
     plan = replace(plan_scan(snapshot, Request(None, condition, IDS)), files=snapshot.files)
-    return LocalRunner().scan(plan, load_hidden(snapshot.location, snapshot.files))
+    return scan_table(plan, load_hidden(snapshot.location, snapshot.files))
 
 
 def _made(place: Path, *, rows: int) -> None:

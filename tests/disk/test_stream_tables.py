@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast import DeltaTable
-from holdfast.engines.local.changefeed import LocalChangeReader
+from holdfast.engines.local.changefeed import changes as local_changes_of
 from holdfast.plan.changefeed.stream import parse_options
 from holdfast.verbs.stream.follow import StreamFollower
 from tests.disk.delta_tables import plain
@@ -54,7 +54,7 @@ def test_offsets_mean_what_they_meant(tmp_path: Path, kind: str) -> None:
         at = follower.offset(json.loads(file.read_text().splitlines()[-1]))
         later = [row["n"] for batch, row in batches if batch > int(file.name)]
         while (end := follower.latest(at, None)) != at:
-            rows = LocalChangeReader().changes(follower.plan(at, end)).to_pylist()
+            rows = local_changes_of(follower.plan(at, end)).to_pylist()
             assert [row["n"] for row in rows] == later + ([] if end.version == 3 else [4, 5])
             at, later = end, []
         assert at.version == 4

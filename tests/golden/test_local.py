@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from holdfast.engines.local.scan import LocalRunner
+from holdfast.engines.local.scan import scan_table
 from holdfast.errors import Invalid
 from holdfast.formats.delta.deletion_vectors import load_hidden
 from holdfast.formats.delta.state import load
@@ -41,7 +41,7 @@ def read(
 ) -> pa.Table:
     snapshot = load(open_location(str(path)), version=version).snapshot
     plan = plan_scan(snapshot, Request(columns=columns, metadata=metadata))
-    return LocalRunner().scan(plan, load_hidden(snapshot.location, plan.files))
+    return scan_table(plan, load_hidden(snapshot.location, plan.files))
 
 
 def describe(path: Path) -> Described:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from holdfast.engines.local.scan import LocalRunner
+from holdfast.engines.local.scan import scan_table
 from holdfast.formats.delta.deletion_vectors import load_hidden
 from holdfast.formats.delta.state import DeltaState, load
 from holdfast.model.files import FileTable
@@ -35,7 +35,7 @@ def rewrite_by_hand(path: str) -> set[int]:
         return set()
     one = files.filter(pa.array([n == 0 for n in range(len(files))]))
     plan = plan_scan(state.snapshot, Request(None, None, ["_row_id"]))
-    found = LocalRunner().scan(replace(plan, files=one), load_hidden(state.snapshot.location, one)).to_pylist()
+    found = scan_table(replace(plan, files=one), load_hidden(state.snapshot.location, one)).to_pylist()
     ids = {row.pop("_row_id") for row in found}
     remove = {
         "path": one.column("path")[0].as_py(),
@@ -85,7 +85,7 @@ def _hidden_ids(state: DeltaState, key: str) -> set[int]:
 
 def _ids(state: DeltaState, files: FileTable, hidden: HiddenRows) -> list[int]:
     plan = plan_scan(state.snapshot, Request([], None, ["_row_id"]))
-    found = LocalRunner().scan(replace(plan, files=files), hidden)
+    found = scan_table(replace(plan, files=files), hidden)
     return list(found.column("_row_id").to_pylist())
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule, run_state_machine_as_test
 
 from holdfast import DeltaTable, between
-from holdfast.engines.local.scan import LocalRunner
+from holdfast.engines.local.engine import LocalEngine
 from holdfast.formats.delta.deletion_vectors import load_hidden
 from holdfast.formats.delta.state import DeltaState, load
 from holdfast.index.keyed import condition_of
@@ -164,7 +164,7 @@ class IndexStories(Stories):
 
 def compare(table: DeltaTable, state: DeltaState, version: int | None = None) -> None:
     """Every lookup against what the same condition finds among all rows, which are read without any index."""
-    everything = OpenTable(state.snapshot, load_hidden).scan(Request(None, None, IDS), LocalRunner())
+    everything = OpenTable(state.snapshot, load_hidden).scan(Request(None, None, IDS), LocalEngine())
     for asked in ASKED if version is None else ASKED[:: 1 + version % 3]:
         where = condition_of(state.snapshot, asked)
         wanted = everything.filter(matches(everything, where))

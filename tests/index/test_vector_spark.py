@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from holdfast import DeltaTable
 from holdfast.errors import Invalid
-from holdfast.index.vector import spark as vector_spark
+from holdfast.index.vector import worker_rows
 from holdfast.index.vector.kind import VectorKind
 from holdfast.verbs.index import maintain as reindexing
 
@@ -32,7 +32,7 @@ def test_an_index_that_tasks_filled_finds_what_a_look_at_every_row_finds(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(reindexing.KINDS, "vector", VectorKind(local_rows=0))
-    monkeypatch.setattr(vector_spark, "TASK_ROWS", 1000)
+    monkeypatch.setattr(worker_rows, "TASK_ROWS", 1000)
     table = DeltaTable.create(spark).location(str(tmp_path)).addColumns(SCHEMA).execute()
     for part in range(3):
         table.append(some_rows(1000 * part, 1000, seed=part))

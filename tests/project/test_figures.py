@@ -25,7 +25,7 @@ def test_a_call_upwards_is_told(tmp_path: Path) -> None:
     trace = paths.Trace()
     down = paths.Call("holdfast.verbs.read.verbs", "holdfast.plan.scan.request", "planned")
     up = paths.Call("holdfast.plan.scan.request", "holdfast.verbs.read.verbs", "told")
-    beside = paths.Call("holdfast.engines.spark.scan.native", "holdfast.engines.local.scan", "LocalRunner")
+    beside = paths.Call("holdfast.engines.spark.scan.native", "holdfast.engines.local.scan", "scan_table")
     trace.calls.update([down, up, up, beside])
     assert trace.upward == {up: 2}
 

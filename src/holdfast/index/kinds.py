@@ -17,19 +17,20 @@ from typing import Any, Protocol
 from holdfast.env import Env
 from holdfast.index.reader import PinnedReader
 from holdfast.index.registry import Index, IndexDefinition, SegmentRef
-from holdfast.index.tail import Tail, TailPart
+from holdfast.index.tail import Tail
 from holdfast.model.snapshot import LoadHidden, Snapshot
+from holdfast.plan.indexing import IndexedFiles, Workers
 from holdfast.schema.types import Field
 
 
 @dataclass(frozen=True)
 class Site:
-    """What an index is built from: the snapshot, the loader of deletion vectors, and the session to run on."""
+    """What an index is built from: the snapshot, what loads its deletes, and the workers of the engine."""
 
     snapshot: Snapshot
     load_hidden: LoadHidden
     env: Env
-    session: Any = None  # a Spark session; None: this process does the work
+    workers: Workers | None = None  # that do large work; None: this process does all of it
 
 
 class IndexKind(Protocol):
@@ -39,7 +40,7 @@ class IndexKind(Protocol):
         """Check columns and options; returns the options to store with the index."""
 
     def build(
-        self, site: Site, definition: IndexDefinition, parts: Sequence[TailPart], before: Sequence[SegmentRef]
+        self, site: Site, definition: IndexDefinition, parts: Sequence[IndexedFiles], before: Sequence[SegmentRef]
     ) -> Sequence[SegmentRef]:
         """Write segments for rows of the snapshot; `before` are the existing segments, empty for a full build."""
 

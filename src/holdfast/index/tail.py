@@ -30,6 +30,7 @@ from pyroaring import BitMap64
 from holdfast.errors import TableError
 from holdfast.model.files import DV, FILES, FileTable, NoStats, Slab, hiding
 from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
+from holdfast.plan.indexing import IndexedFiles
 from holdfast.rows.keys import Numbers
 from holdfast.storage.arrays import mask, strings
 from holdfast.storage.error_mapping import parsing
@@ -87,15 +88,6 @@ class Tail:
     def keys(self) -> list[str]:
         """The files, by key."""
         return [key for files in (self.whole, self.newer, self.again) for key in files.column("key").to_pylist()]
-
-
-@dataclass(frozen=True)
-class TailPart:
-    """Files of a tail that are read in one way: all live rows, or only those changed after a version."""
-
-    files: FileTable
-    hidden: HiddenRows
-    newer_than: int | None = None
 
 
 def known_files(snapshot: Snapshot) -> KnownFiles:
@@ -164,22 +156,22 @@ def tail_of(snapshot: Snapshot, known: KnownFiles, version: int, since: Since, l
     return Tail(_some(files, whole), version=version, again=again, shown=shown, why=why)
 
 
-def parts_of(snapshot: Snapshot, tail: Tail, load_hidden: LoadHidden) -> tuple[TailPart, ...]:
+def parts_of(snapshot: Snapshot, tail: Tail, load_hidden: LoadHidden) -> tuple[IndexedFiles, ...]:
     """The parts of a tail, each with its hidden rows."""
     location = snapshot.location
     parts = []
     if len(tail.whole):
-        parts.append(TailPart(tail.whole, load_hidden(location, tail.whole)))
+        parts.append(IndexedFiles(tail.whole, load_hidden(location, tail.whole)))
     if len(tail.newer):
-        parts.append(TailPart(tail.newer, load_hidden(location, tail.newer), tail.version))
+        parts.append(IndexedFiles(tail.newer, load_hidden(location, tail.newer), tail.version))
     if len(tail.again):
         keys, rows = tail.again.column("key").to_pylist(), tail.again.num_records.to_pylist()
         rest = {key: BitMap64(range(count)) - tail.shown[key] for key, count in zip(keys, rows, strict=True)}
-        parts.append(TailPart(hiding(tail.again), HiddenRows(rest)))
+        parts.append(IndexedFiles(hiding(tail.again), HiddenRows(rest)))
     return tuple(parts)
 
 
-def whole_of(snapshot: Snapshot, load_hidden: LoadHidden) -> tuple[TailPart, ...]:
+def whole_of(snapshot: Snapshot, load_hidden: LoadHidden) -> tuple[IndexedFiles, ...]:
     """All live rows of a snapshot, as parts."""
     return parts_of(snapshot, Tail(snapshot.files), load_hidden)
 

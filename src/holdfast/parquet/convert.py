@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from holdfast.errors import Damaged, Unsupported
 from holdfast.parquet.calendar import Calendar, rebased_dates, rebased_micros
-from holdfast.parquet.pages.footer import Node, is_list
+from holdfast.parquet.pages.footer import Node
 from holdfast.parquet.variant import is_shredded, unshredded
-from holdfast.schema.arrow import VARIANT, arrow_type
+from holdfast.schema.arrow import VARIANT, arrow_type, is_list
 from holdfast.schema.types import Array, DataType, Decimal, Field, Map, Primitive, Struct
 from holdfast.storage.arrays import list_span, null_mask, plain_array, truths
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import Invalid
-from holdfast.parquet.pages.footer import is_list, stored_type
-from holdfast.schema.arrow import VARIANT, arrow_type
+from holdfast.parquet.pages.footer import stored_type
+from holdfast.schema.arrow import VARIANT, arrow_type, is_list
 from holdfast.schema.types import Array, DataType, Field, Map, Primitive, Struct
 from holdfast.storage.arrays import list_span, null_mask, plain_array
 

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.errors import Damaged, Unsupported
-from holdfast.parquet.pages.footer import is_list
+from holdfast.schema.arrow import is_list
 from holdfast.storage.arrays import plain_array
 
 NULL = b"\x00"

@@ -1,4 +1,4 @@
-"""Column types as Arrow types: the one mapping both runners, statistics and tests share.
+"""The Arrow types of column types, the same for both engines and for statistics.
 
 1. A timestamp is microseconds in UTC; a timestamp without zone is microseconds with none.
 2. A variant is the struct of its two binaries, marked as PySpark marks it.
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from holdfast.schema.types import Array, DataType, Decimal, Map, Primitive, Struct
 
-_MARK = {b"variant": b"true"}  # what PySpark tells a variant from any other struct by
+_MARK = {b"variant": b"true"}  # by which PySpark knows a variant from any other struct
 VARIANT = pa.struct(
     [
         pa.field("value", pa.binary(), nullable=False),
@@ -33,7 +33,7 @@ _PRIMITIVES: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"),
     "void": pa.null(),
-    "time": pa.time64("ns"),  # of microseconds, and only in Iceberg; in the unit that Spark takes from Arrow
+    "time": pa.time64("ns"),  # only in Iceberg; of microseconds, in the unit that Spark takes from Arrow
     "variant": VARIANT,
 }
 
@@ -54,10 +54,17 @@ def arrow_type(type_: DataType) -> pa.DataType:
 
 
 def is_variant(type_: pa.DataType) -> bool:
-    """Whether an Arrow struct says that it is a variant."""
+    """Whether an Arrow struct is marked as a variant."""
     if not pa.types.is_struct(type_) or {f.name for f in type_.fields} != {"value", "metadata"}:
         return False
     return _MARK.items() <= (type_.field("metadata").metadata or {}).items()
+
+
+def is_list(type_: pa.DataType) -> bool:
+    """Whether a type is one of Arrow's lists; maps are not."""
+    types = pa.types
+    kinds = (types.is_list, types.is_large_list, types.is_fixed_size_list, types.is_list_view, types.is_large_list_view)
+    return any(is_kind(type_) for is_kind in kinds)
 
 
 def arrow_schema(schema: Struct) -> pa.Schema:

@@ -1,11 +1,11 @@
-"""Which types hold which other types' values, and which a column may become.
+"""Which types convert to which others, by four rules.
 
-Four relations, from strict to lax. `is_lossless`: every value survives as it is. `widens`: the changes of a column's
-type that the format allows without rewriting files. `is_assignable`: what Spark's ANSI store assignment converts,
-raising for the values that do not fit. `is_castable`: what a cast converts too, texts and truth values above all.
+`is_lossless`: every value survives. `widens`: the format allows the change of a column's type without rewriting files.
+`is_assignable`: Spark's ANSI store assignment converts, and raises for values that do not fit. `is_castable`: a cast
+converts, from strings and booleans too.
 
-1. All four are about single values: nested types are taken apart by those who ask.
-2. A widening is lossless, so a column that was widened still holds what it held.
+1. All four are about types that are not nested; callers take nested types apart.
+2. A widening is lossless, so a widened column keeps its values.
 3. `wider(a, b)` is a widening of `a` that holds every value of `b`, or None.
 """
 
@@ -25,7 +25,7 @@ _TEXTABLE = _NUMBERS | _MOMENTS | {"boolean", "binary"}
 
 
 def is_lossless(source: DataType, target: DataType) -> bool:
-    """Whether every value of one type is a value of the other, whatever the session's settings."""
+    """Whether every value of one type is a value of the other, with any session settings."""
     match source, target:
         case (Primitive("void"), _):
             return True
@@ -82,7 +82,7 @@ def widens(source: DataType, target: DataType) -> bool:
 
 
 def wider(source: DataType, other: DataType) -> DataType | None:
-    """The least type that a column may become so that it holds the other type's values too."""
+    """The smallest widening of a column's type that also holds the other type's values; None where there is none."""
     return next((t for t in _candidates(source, other) if widens(source, t) and is_lossless(other, t)), None)
 
 

@@ -1,11 +1,10 @@
-"""What a table demands of every row written to it.
+"""The constraints of a table on the rows written to it (demands), each as one SQL expression over its columns.
 
-Each demand is one SQL expression over the table's own columns. A row satisfies it only where the expression is true:
-false and null both break it.
+A row satisfies a demand where the expression is true; false and null both violate it.
 
-1. A column that must not be null may be so where a struct, list or map around it is null: there is nothing there.
-2. A generated column that rows bring themselves must hold what it would have been computed as.
-3. A demand that cannot be read, or may not be evaluated (`schema.expressions`), is refused, never skipped.
+1. A nested field that must not be null may be missing where a struct, list or map around it is null.
+2. Where incoming rows have a generated column, its values must equal the computed ones.
+3. A demand that cannot be parsed, or may not be evaluated (`schema.expressions`), is refused, never skipped.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _LENGTH = re.compile(r"(?:var)?char\((\d+)\)", re.IGNORECASE)
 
 
 class DemandKind(Enum):
-    """Where a demand comes from; the value is how errors call it."""
+    """Where a demand comes from; the value is its name in errors."""
 
     NOT_NULL = "NOT NULL constraint"
     INVARIANT = "invariant"
@@ -48,32 +47,31 @@ class DemandKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What every row must satisfy."""
+    """A condition that every row must satisfy."""
 
     name: str  # of the constraint, or of the column where it has no name of its own
     kind: DemandKind
-    expression: str  # must be true; as errors show it
-    columns: tuple[str, ...]  # the top-level columns it is about
-    stored: StoredExpression | None = field(default=None, compare=False)  # what of it the table's metadata says
+    expression: str  # as errors show it
+    columns: tuple[str, ...]  # the top-level columns it uses
+    stored: StoredExpression | None = field(default=None, compare=False)  # the part that is in the table's metadata
 
     @property
     def sql(self) -> str:
-        """The expression as it is evaluated."""
+        """The expression that engines evaluate."""
         if self.stored is None:
             return self.expression
         return f"{quoted(self.name)} <=> ({self.stored.sql})" if self.kind is DemandKind.GENERATED else self.stored.sql
 
     @property
     def title(self) -> str:
-        """How errors call it."""
+        """Its name in errors."""
         return f"{self.kind.value} {self.name}"
 
 
 def demands(schema: Struct, properties: Mapping[str, str], fit: Fit | None = None) -> tuple[Demand, ...]:
-    """All a table demands; with `fit`, without what holds because the values are computed here.
+    """All demands of a table; with `fit`, without those on generated columns that this write computes.
 
-    What the table's metadata brings and may not be evaluated is refused, defaults among it: whoever asks for demands
-    is about to write.
+    Raises where an expression of the metadata may not be evaluated, a default's too, because a write follows.
     """
     for f in schema.fields:
         default_of(f)
@@ -84,7 +82,7 @@ def demands(schema: Struct, properties: Mapping[str, str], fit: Fit | None = Non
 
 
 def stated(schema: Struct, properties: Mapping[str, str]) -> Iterator[tuple[DemandKind, str, str]]:
-    """What the metadata demands in words of its own: the kind, the name, and the text as it is."""
+    """The kind, name and text of each demand that the metadata states as an expression."""
     yield from _invariants(schema)
     for f in schema.fields:
         if GENERATION in f.metadata:
@@ -95,7 +93,7 @@ def stated(schema: Struct, properties: Mapping[str, str]) -> Iterator[tuple[Dema
 
 
 def refuse_new(schema: Struct, properties: Mapping[str, str], old: tuple[Struct, Mapping[str, str]] | None) -> None:
-    """Refuse metadata with expressions that may not be evaluated, unless a table had each of them before."""
+    """Refuse metadata with expressions that may not be evaluated, unless the table had all of them before."""
     before = set() if old is None else _texts(*old)
     if not _texts(schema, properties) <= before:
         demands(schema, properties)
@@ -111,17 +109,17 @@ def pinned(schema: Struct, properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def references(expression: str, schema: Struct) -> tuple[str, ...]:
-    """The top-level columns an expression names; all of them where it cannot be read."""
+    """The top-level columns that an expression names; all columns where it cannot be parsed."""
     try:
         tree = sqlglot.parse_one(expression, dialect="spark")
     except (SqlglotError, RecursionError, ValueError):
         return schema.names
-    named = {node.parts[0].name.lower() for node in tree.find_all(exp.Column)}
-    return tuple(f.name for f in schema.fields if f.name.lower() in named)
+    names = {node.parts[0].name.lower() for node in tree.find_all(exp.Column)}
+    return tuple(f.name for f in schema.fields if f.name.lower() in names)
 
 
 def longest(f: Field) -> int | None:
-    """How many characters a string column takes; None where there is no limit."""
+    """The maximum length of a string column in characters; None where there is no limit."""
     if (declared := f.metadata.get(CHAR_VARCHAR)) is None:
         return None
     limit = _LENGTH.fullmatch(str(declared).strip())
@@ -145,7 +143,7 @@ def _not_null(schema: Struct) -> Iterator[Demand]:
 
 
 def _inside(type_: DataType, value: str, path: Path, depth: int) -> Iterator[tuple[Path, str]]:
-    """What must not be null below a value, as conditions that are true where the value itself is null."""
+    """Conditions that fields below a value are not null; they are true where the value itself is null."""
     match type_:
         case Struct(fields):
             for f in fields:
@@ -172,7 +170,7 @@ def _each(type_: DataType, nullable: bool, values: str, path: Path, depth: int) 
 
 
 def _lengths(schema: Struct) -> Iterator[Demand]:
-    """Limits that Spark keeps beside a string column's type."""
+    """The limits of CHAR and VARCHAR, which Spark keeps in a string column's metadata."""
     for f in schema.fields:
         if any(CHAR_VARCHAR in inner.metadata for inner in all_fields(f.type)):
             raise _unread(f.name, "a length limit inside of it")
@@ -182,7 +180,7 @@ def _lengths(schema: Struct) -> Iterator[Demand]:
 
 
 def _invariants(schema: Struct) -> Iterator[tuple[DemandKind, str, str]]:
-    for path, text in _marked(schema, ()):
+    for path, text in _invariant_texts(schema, ()):
         try:
             expression = msgspec.json.decode(text)["expression"]["expression"]
         except MALFORMED_JSON as error:
@@ -190,12 +188,12 @@ def _invariants(schema: Struct) -> Iterator[tuple[DemandKind, str, str]]:
         yield DemandKind.INVARIANT, path_text(path), str(expression)
 
 
-def _marked(schema: Struct, path: Path) -> Iterator[tuple[Path, str]]:
+def _invariant_texts(schema: Struct, path: Path) -> Iterator[tuple[Path, str]]:
     for f in schema.fields:
         if INVARIANTS in f.metadata:
             yield (*path, f.name), str(f.metadata[INVARIANTS])
         if isinstance(f.type, Struct):
-            yield from _marked(f.type, (*path, f.name))
+            yield from _invariant_texts(f.type, (*path, f.name))
 
 
 def _read(schema: Struct, kind: DemandKind, name: str, text: str) -> Demand:

@@ -1,7 +1,7 @@
-"""Types as SQL spells them: `bigint`, `decimal(10,2)`, `array<struct<a: int not null, b: string>>`.
+"""Parses types in SQL syntax: `bigint`, `decimal(10,2)`, `array<struct<a: int not null, b: string>>`.
 
-1. Reads what Spark reads, for every type a table can have; nothing else is guessed at.
-2. Keywords have no case; names keep theirs, and any name may stand in backticks.
+1. Accepts what Spark accepts, for every type that a table can have, and nothing else.
+2. Keywords are case-insensitive; names keep their case, and any name may be in backticks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SOME = "long, int, double, decimal(10,2), boolean, string, binary, date, timest
 
 
 def parse_type(text: str) -> DataType:
-    """The type a text spells."""
+    """The type of a text."""
     reader = _DdlReader(text, _tokens(text))
     type_ = reader.type(0)
     reader.end()
@@ -84,8 +84,10 @@ class _DdlReader:
             case "struct":
                 return self.struct(depth + 1)
             case _:
-                near = difflib.get_close_matches(word, [*_NAMES, *_DECIMALS, "array", "map", "struct"], n=1)
-                raise self.wrong(f"did you mean {near[0]}?" if near else f"there is no type {word!r}, but {_SOME}")
+                similar = difflib.get_close_matches(word, [*_NAMES, *_DECIMALS, "array", "map", "struct"], n=1)
+                raise self.wrong(
+                    f"did you mean {similar[0]}?" if similar else f"there is no type {word!r}, but {_SOME}"
+                )
 
     def decimal(self) -> Decimal:
         if self.peek() != "(":

@@ -1,14 +1,13 @@
-"""How incoming rows become rows of a table, or why they cannot.
+"""Schema enforcement: decides how each column of a table is computed from incoming rows, or refuses them.
 
-Columns meet by name, at every depth and without regard to case. The answer says for each column of the table how it
-is made of what comes in; runners turn it into expressions.
+Columns are matched by name, at every depth and without regard to case. Engines turn the result into expressions.
 
-1. The parts are the table's columns, all of them, in the table's order.
-2. Nothing that comes in is dropped: a column the table does not have is refused.
-3. A type is the table's own, or one that is converted: by default only where every value survives as it is.
-4. That a value may not be null is a demand on rows (`schema.constraints`); only a column that is missing and can have
-   no value is refused here.
-5. All differences are named at once.
+1. The result has all columns of the table, in its order.
+2. No incoming column is dropped: one that the table does not have is refused.
+3. An incoming type is the table's own, or is converted; by default only where every value survives.
+4. That a value is not null is checked by `schema.constraints`; here only a missing column is refused that is neither
+   nullable nor has a value of its own.
+5. The error names all differences.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from holdfast.errors import Invalid, SchemaMismatch, TypeMismatch
 from holdfast.schema.casts import is_assignable, is_castable, is_lossless, widens
 from holdfast.schema.expressions import StoredExpression, stored
 from holdfast.schema.identity import IdentityColumn, identity_of
 from holdfast.schema.show import Path, path_text, schema_text, side_by_side, type_text
-from holdfast.schema.types import Array, DataType, Field, Map, Primitive, Struct
+from holdfast.schema.types import Array, ColumnValue, DataType, Field, Map, Primitive, Struct
 
 GENERATION = "delta.generationExpression"
 DEFAULT = "CURRENT_DEFAULT"
@@ -40,12 +39,12 @@ class Assignment(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Same:
-    """As it comes."""
+    """The incoming value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """Converted to another type."""
+    """The incoming value, converted."""
 
     to: DataType
     lossless: bool
@@ -53,21 +52,21 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """A struct, made field by field; null stays null."""
+    """A struct, converted field by field; null stays null."""
 
     parts: tuple[FittedField, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """A list, made element by element."""
+    """A list, converted element by element."""
 
     each: How
 
 
 @dataclass(frozen=True, slots=True)
 class MapEntries:
-    """A map, made entry by entry."""
+    """A map, converted entry by entry."""
 
     key: How
     value: How
@@ -75,26 +74,26 @@ class MapEntries:
 
 @dataclass(frozen=True, slots=True)
 class Null:
-    """Null, because nothing comes in."""
+    """Null, because the column is not incoming."""
 
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """The column's default, because nothing comes in."""
+    """The column's default, because the column is not incoming."""
 
     expression: StoredExpression
 
 
 @dataclass(frozen=True, slots=True)
 class GivenValue:
-    """A value that the schema gives a column, or a field of a struct, because nothing comes in."""
+    """Iceberg's write default of a column or field, because it is not incoming."""
 
-    value: Any = field(hash=False)
+    value: ColumnValue = field(hash=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """Computed from other columns of the table, because nothing comes in."""
+    """A generated column, which is not incoming."""
 
     expression: StoredExpression
 
@@ -111,22 +110,22 @@ How: TypeAlias = Same | Cast | Fields | Elements | MapEntries | Null | Default |
 
 @dataclass(frozen=True, slots=True)
 class FittedField:
-    """One column, or field of a struct: which it is, what it is made of, and how."""
+    """A column or field of the table: the incoming column it is computed from, and how."""
 
     field: Field
-    source: str | None  # the incoming name; None where nothing comes in
+    source: str | None  # the incoming name; None where there is none
     how: How
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How each column of the table is made."""
+    """How each column of the table is computed."""
 
     parts: tuple[FittedField, ...]
 
 
 def fit(incoming: Struct, table: Struct, *, assignment: Assignment = Assignment.LOSSLESS) -> Fit:
-    """How incoming rows become rows of the table."""
+    """Decides how incoming rows become rows of the table; raises SchemaMismatch where they cannot."""
     refuse_doubles(incoming)
     fitter = _Fitter(assignment, {})
     parts = fitter.parts(incoming, table, ())
@@ -135,42 +134,42 @@ def fit(incoming: Struct, table: Struct, *, assignment: Assignment = Assignment.
     return Fit(parts)
 
 
-def refuse_incomplete(given: DataType, target: DataType, path: Path) -> None:
-    """Refuse a value for a column, or a field, whose structs lack fields: they would become null without a word."""
-    if lacking := [path_text(found) for found in missing_fields(given, target, path)]:
+def refuse_incomplete(value_type: DataType, target: DataType, path: Path) -> None:
+    """Refuse a value for a column or field whose structs lack fields, which would silently become null."""
+    if lacking := [path_text(missing) for missing in missing_fields(value_type, target, path)]:
         raise SchemaMismatch(
             f"the value for {path_text(path)} has no {', '.join(lacking[:5])}, which would become null: set the fields "
             "that it has one by one, or give it all of them",
             table=type_text(target),
-            incoming=type_text(given),
+            incoming=type_text(value_type),
             columns=tuple(lacking),
         ).named("DELTA_UPDATE_SCHEMA_MISMATCH_EXPRESSION")
 
 
-def missing_fields(given: DataType, target: DataType, path: Path = ()) -> Iterator[Path]:
-    """Fields of structs inside of a type that a value of another type lacks; void ones are null anyhow."""
-    match given, target:
+def missing_fields(value_type: DataType, target: DataType, path: Path = ()) -> Iterator[Path]:
+    """The fields of a type that a value of another type lacks, without void ones, which are null anyway."""
+    match value_type, target:
         case (Struct(), Struct()):
             for f in target.fields:
-                found = given.find(f.name)
-                if found is not None:
-                    yield from missing_fields(found.type, f.type, (*path, f.name))
+                value_field = value_type.find(f.name)
+                if value_field is not None:
+                    yield from missing_fields(value_field.type, f.type, (*path, f.name))
                 elif f.type != Primitive("void"):
                     yield (*path, f.name)
         case (Array(), Array()):
-            yield from missing_fields(given.element, target.element, (*path, "element"))
+            yield from missing_fields(value_type.element, target.element, (*path, "element"))
         case (Map(), Map()):
-            yield from missing_fields(given.key, target.key, (*path, "key"))
-            yield from missing_fields(given.value, target.value, (*path, "value"))
+            yield from missing_fields(value_type.key, target.key, (*path, "key"))
+            yield from missing_fields(value_type.value, target.value, (*path, "value"))
 
 
 def generation_of(f: Field, schema: Struct) -> StoredExpression:
-    """What a generated column is computed as."""
+    """The expression of a generated column."""
     return stored(str(f.metadata[GENERATION]), schema, f"generated column {f.name}")
 
 
 def default_of(f: Field) -> StoredExpression | None:
-    """What a column is where nothing comes in; None where it has no default."""
+    """The default of a column; None where it has none."""
     if DEFAULT not in f.metadata:
         return None
     return stored(str(f.metadata[DEFAULT]), Struct(()), f"default of the column {f.name}", default=True)
@@ -218,14 +217,14 @@ def _refuse_doubles(type_: DataType, path: Path) -> None:
 @dataclass(frozen=True, slots=True)
 class _Fitter:
     assignment: Assignment
-    wrong: dict[Path, str]  # filled on the way
+    wrong: dict[Path, str]  # differences, collected as they are met
 
     def parts(self, incoming: Struct, table: Struct, path: Path) -> tuple[FittedField, ...]:
-        found = {f.name.lower(): f for f in incoming.fields}
-        made = tuple(self.part(found.pop(f.name.lower(), None), f, table, (*path, f.name)) for f in table.fields)
-        for extra in found.values():
+        unmatched = {f.name.lower(): f for f in incoming.fields}
+        fitted = tuple(self.part(unmatched.pop(f.name.lower(), None), f, table, (*path, f.name)) for f in table.fields)
+        for extra in unmatched.values():
             self.wrong[(*path, extra.name)] = "not in the table: drop it, or let the write add columns (mergeSchema)"
-        return made
+        return fitted
 
     def part(self, incoming: Field | None, f: Field, table: Struct, path: Path) -> FittedField:
         if incoming is None:

@@ -1,10 +1,10 @@
-"""What a table's schema becomes when a write may change it.
+"""Schema evolution: the schema of a table after a write that may add columns or widen types.
 
 1. No column is lost, moved or renamed, and none changes its id or physical name; new ones come last in their struct.
-2. A new column is nullable at every depth and brings nothing of another table's log.
-3. A type only becomes one the format widens it to, and the change is noted where readers look for it.
-4. What comes out takes the incoming rows: whatever was not asked for, or cannot be done, is refused here by name.
-5. Evolving twice with the same rows is evolving once; a schema that does not change is the same object.
+2. A new column is nullable at every depth and has no metadata of another table's log.
+3. A type only becomes one that the format allows as a widening, and the change is noted in the field's metadata.
+4. The result accepts the incoming rows; a change that is not enabled, or impossible, is refused by column.
+5. Evolution is idempotent; a schema that does not change is the same object.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.schema.show import type_text
 from holdfast.schema.types import Array, DataType, Field, Map, Primitive, Struct, to_json
 
 TYPE_CHANGES = "delta.typeChanges"
-LOG_KEYS = ("delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT")  # how metadata begins that belongs to one table's log
+LOG_KEYS = ("delta.", "CURRENT_DEFAULT", "EXISTS_DEFAULT")  # prefixes of metadata that belongs to one table's log
 
 
 def evolve(
@@ -32,9 +32,9 @@ def evolve(
     pinned: Mapping[str, str] | None = None,
     partial: bool = False,
 ) -> Struct:
-    """The schema that takes the incoming rows; `pinned` names columns that keep their type, each with the reason.
+    """The schema that accepts the incoming rows; `pinned` names columns that keep their type, each with the reason.
 
-    With `partial` the incoming columns are some of a row's, and whether they fit is asked elsewhere.
+    With `partial` the incoming columns are some of a row's, and the caller checks whether they fit.
     """
     refuse_doubles(incoming)
     grown = _Evolution(add_columns, widen_types).struct(table, incoming)
@@ -55,7 +55,7 @@ def overwrite(incoming: Struct) -> Struct:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """A widening below a field: the way from the field to the value, and both types."""
+    """A widening at or below a field: the path from the field to the value, and both types."""
 
     path: tuple[str, ...]
     source: DataType
@@ -64,7 +64,7 @@ class _Change:
     def inside(self, name: str) -> _Change:
         return replace(self, path=(name, *self.path))
 
-    def noted(self) -> dict[str, Any]:
+    def metadata_entry(self) -> dict[str, Any]:
         note = {"fromType": to_json(self.source), "toType": to_json(self.target)}
         return {**note, "fieldPath": ".".join(self.path)} if self.path else note
 
@@ -75,9 +75,9 @@ class _Evolution:
     widen_types: bool
 
     def struct(self, table: Struct, incoming: Struct) -> Struct:
-        found = {f.name.lower(): f for f in incoming.fields}
-        kept = [self.field(f, found.pop(f.name.lower(), None)) for f in table.fields]
-        return Struct((*kept, *(_new(f) for f in found.values() if self.add_columns)))
+        unmatched = {f.name.lower(): f for f in incoming.fields}
+        kept = [self.field(f, unmatched.pop(f.name.lower(), None)) for f in table.fields]
+        return Struct((*kept, *(_new(f) for f in unmatched.values() if self.add_columns)))
 
     def field(self, f: Field, incoming: Field | None) -> Field:
         if incoming is None:
@@ -85,11 +85,11 @@ class _Evolution:
         type_, changes = self.type(f.type, incoming.type)
         if not changes:
             return replace(f, type=type_)
-        notes = [*f.metadata.get(TYPE_CHANGES, ()), *(change.noted() for change in changes)]
+        notes = [*f.metadata.get(TYPE_CHANGES, ()), *(change.metadata_entry() for change in changes)]
         return replace(f, type=type_, metadata={**f.metadata, TYPE_CHANGES: notes})
 
     def type(self, table: DataType, incoming: DataType) -> tuple[DataType, list[_Change]]:
-        """The type it becomes, and the widenings that the field above has to note."""
+        """The new type, and the widenings that the field above notes."""
         match table, incoming:
             case (Struct(), Struct()):
                 return self.struct(table, incoming), []

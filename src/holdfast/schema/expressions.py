@@ -1,14 +1,13 @@
-"""Expressions in a table's metadata: what they may say, and the text of them that is evaluated.
+"""Parses the SQL expressions in a table's metadata, and writes them anew for engines to evaluate.
 
-Generated columns, defaults, CHECK constraints and invariants are SQL that whoever wrote the table chose, and that runs
-in the session of whoever writes to it. So it is read here by a grammar of its own and written anew from what was read:
-an engine only ever sees words that this module put there.
+Generated columns, defaults, CHECK constraints and invariants are SQL that the table's author chose, and that runs in
+the session of anybody who writes to the table. An engine only sees text that this module wrote from what it parsed.
 
-1. What is evaluated has only columns of the table, variables of its own lambdas, literals, operators, CASE, CAST and
-   functions of `schema.functions`; whatever else is refused, by its name, before anything runs.
-2. Every name is quoted and every column spelled as the schema spells it, so that no word can mean anything else.
-3. Nothing is taken on trust from another lexer: characters that no rule knows (comments, hints, parameters, other
-   spaces) are refused, and so is `${`, which Spark would replace by a setting or a variable of the environment.
+1. An expression has only columns of the table, variables of its own lambdas, literals, operators, CASE, CAST and
+   functions of `schema.functions`; anything else is refused by its name, before anything runs.
+2. Every name is quoted and every column spelled as in the schema, so that no word can mean anything else.
+3. Characters that no rule accepts (comments, hints, parameters, other spaces) are refused, and so is `${`, which Spark
+   would replace by a setting or an environment variable.
 4. Work is bounded by the length of a text, and its length and depth are bounded too.
 """
 
@@ -23,7 +22,7 @@ from holdfast.schema.tokens import END, RefusedExpression, Token, quoted, tokens
 from holdfast.schema.types import Struct
 
 _DEEPEST = 60
-_MOST_CHAINED = 300  # operators beyond the first of their chain; each is one more step of depth to an engine
+_MOST_CHAINED = 300  # operators beyond the first of their chain; each adds a level to an engine's tree
 
 _OPERATORS = "+ - * / % || & | ^ << >> >>> = == <=> <> != < <= > >="
 _BINARY = frozenset(_OPERATORS.split())
@@ -33,7 +32,7 @@ _UNITS = frozenset(("DAYOFYEAR", "NANOSECOND", "NANOSECONDS", *_SPANS, *(f"{span
 _SHORT_FIELDS = "YEAROFWEEK QTR MON MONS W D DOW DAYOFWEEK DOW_ISO DAYOFWEEK_ISO DOY H HR HRS M MIN MINS S SEC SECS"
 _FIELDS = _UNITS | frozenset(_SHORT_FIELDS.split())
 _UNIT_FIRST = frozenset(("timestampadd", "dateadd", "date_add", "timestampdiff", "datediff", "date_diff"))
-_SAID_BETWEEN = {"substring": ("FROM", "FOR"), "substr": ("FROM", "FOR"), "overlay": ("PLACING", "FROM", "FOR")}
+_SEPARATORS = {"substring": ("FROM", "FOR"), "substr": ("FROM", "FOR"), "overlay": ("PLACING", "FROM", "FOR")}
 _TYPES = """
     boolean tinyint byte smallint short int integer bigint long float real double date timestamp timestamp_ltz
     timestamp_ntz string binary decimal dec numeric char character varchar variant void time
@@ -44,16 +43,16 @@ _ROWS = frozenset(("SELECT", "FROM", "TABLE", "VALUES", "WITH", "USING"))
 
 @dataclass(frozen=True, slots=True)
 class StoredExpression:
-    """An expression of a table's metadata that may be evaluated."""
+    """An expression of a table's metadata that engines may evaluate."""
 
     text: str  # as the metadata has it, for messages
     sql: str  # as it is evaluated
     columns: tuple[str, ...]  # top-level columns it names
-    functions: frozenset[str]  # that an engine looks up by name
+    functions: frozenset[str]  # that an engine resolves by name
 
 
 def stored(text: str, schema: Struct, what: str, *, default: bool = False) -> StoredExpression:
-    """Read an expression; `what` is how errors call it. A default may call more, and names no column."""
+    """Parse an expression; `what` is its name in errors. A default may call more functions, and names no column."""
     try:
         reader = _ExpressionReader(
             tokens_of(text), Struct(()) if default else schema, FOR_DEFAULTS if default else frozenset()
@@ -72,7 +71,7 @@ def stored(text: str, schema: Struct, what: str, *, default: bool = False) -> St
 
 @dataclass(slots=True)
 class _ExpressionReader:
-    """Takes tokens from the front and puts what they say on `out`."""
+    """A recursive-descent parser that appends the new text to `out` as it takes tokens."""
 
     tokens: list[Token]
     schema: Struct
@@ -93,7 +92,7 @@ class _ExpressionReader:
         return (token.upper or (token.text if token.kind == "symbol" else "")) in words
 
     def take(self, *words: str) -> bool:
-        """Take the next token, as it is, if it is one of these."""
+        """Take the next token, unchanged, if it is one of these."""
         if not self.sees(*words):
             return False
         self.out.append(self.peek().upper or self.peek().text)
@@ -117,7 +116,7 @@ class _ExpressionReader:
             raise RefusedExpression(f"is nested more than {_DEEPEST} deep")
 
     def chain(self, take: Callable[[], bool]) -> None:
-        """Take as often as there is something; a long chain is a deep tree."""
+        """Call `take` until it returns False; a long chain is refused, because it is a deep tree."""
         if not take():
             return
         while take():
@@ -228,7 +227,7 @@ class _ExpressionReader:
         token = self.peek()
         if token.kind not in ("string", "raw", "double"):
             raise RefusedExpression(f"cannot be read at {token.text[:40]!r}, where a text is expected")
-        # Between double quotes stands a text or a name, as the session is set; between single ones always a text.
+        # In double quotes, a session setting decides between text and name; in single quotes it is always a text.
         self.put(f"'{token.text[1:-1]}'" if token.kind == "double" else token.text)
 
     def name(self) -> None:
@@ -261,18 +260,18 @@ class _ExpressionReader:
         self.put(quoted(column.name))
 
     def dotted(self) -> str:
-        """The name before the next bracket, with what it is qualified by."""
+        """The name before the next bracket, with its qualifiers."""
         first = self.at
         while first >= 2 and self.tokens[first - 1].text == ".":
             first -= 2
         return "".join(token.text for token in self.tokens[first : self.at + 1])
 
-    def listed(self, one: Callable[[], None]) -> None:
-        """What stands between brackets, apart by commas."""
+    def listed(self, item: Callable[[], None]) -> None:
+        """A list in brackets, separated by commas."""
         self.need("(")
-        one()
+        item()
         while self.take(","):
-            one()
+            item()
         self.need(")")
 
     def case(self) -> None:
@@ -356,7 +355,7 @@ class _ExpressionReader:
         self.need(")")
 
     def rest(self, name: str) -> None:
-        while self.take(",", *_SAID_BETWEEN.get(name, ())):
+        while self.take(",", *_SEPARATORS.get(name, ())):
             self.argument(name)
         if name == "trim" and self.take("FROM"):
             self.expression()
@@ -375,7 +374,7 @@ class _ExpressionReader:
         del self.variables[-len(names) :]
 
     def lambda_names(self) -> list[str]:
-        """The variables of a lambda that begins here, which are then taken; none where none does."""
+        """Takes the variables of a lambda that begins here; returns none where none does."""
         named = ("word", "quoted")
         if self.peek().kind in named and self.sees("->", ahead=1):
             self.at += 1
@@ -425,7 +424,7 @@ class _ExpressionReader:
         self.type()
 
     def closed(self) -> None:
-        """One `>`, though the lexer may have taken several for a shift."""
+        """Takes one `>`, which may be part of a token for a shift."""
         token = self.peek()
         if token.kind != "symbol" or set(token.text) != {">"}:
             raise RefusedExpression(f"cannot be read at {token.text[:40]!r}, where > is expected")

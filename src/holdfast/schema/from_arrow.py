@@ -1,8 +1,8 @@
-"""Arrow schemas as table schemas, for rows that are handed over as Arrow.
+"""Converts Arrow schemas to table schemas.
 
-1. A type that a table stores the same way is taken for it: dictionaries, views, large and fixed-size variants, and
-   timestamps of any unit, which a table keeps in microseconds. A struct that is marked as a variant is one.
-2. What no table type holds (unsigned 64-bit numbers, durations, times of day, unions) is refused by column and type.
+1. Types that a table stores alike become one: dictionaries, views, large and fixed-size variants, and timestamps of any
+   unit, which a table keeps in microseconds. A struct that is marked as a variant becomes one.
+2. A type that no table has (unsigned 64-bit integers, durations, times of day, unions) is refused by column and type.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from holdfast.errors import Invalid
-from holdfast.schema.arrow import is_variant
+from holdfast.schema.arrow import is_list, is_variant
 from holdfast.schema.types import Array, DataType, Decimal, Field, Map, Primitive, Struct
 
 _PRIMITIVES: tuple[tuple[pa.DataType, str], ...] = (
@@ -64,15 +64,9 @@ def _type(type_: pa.DataType, where: str) -> DataType:
         return Decimal(type_.precision, type_.scale)
     if pa.types.is_fixed_size_binary(type_):
         return Primitive("binary")
-    if _is_list(type_):
+    if is_list(type_):
         return Array(_type(type_.value_type, f"{where}.element"), type_.value_field.nullable)
     for arrow, name in _PRIMITIVES:
         if type_ == arrow:
             return Primitive(name)
     raise Invalid(f"the column {where} is {type_}, which no table type holds: cast it")
-
-
-def _is_list(type_: pa.DataType) -> bool:
-    types = pa.types
-    kinds = (types.is_list, types.is_large_list, types.is_fixed_size_list, types.is_list_view, types.is_large_list_view)
-    return any(is_kind(type_) for is_kind in kinds)

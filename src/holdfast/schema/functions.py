@@ -1,11 +1,11 @@
 """The functions that an expression in a table's metadata may call.
 
-They are Spark's built-in ones whose value depends on their arguments alone. Whatever reaches beyond a row is not among
-them: other classes and processes, files, the session and its user, the clock, chance, other rows, descriptors of
-formats read from disk, and errors with a text of the table's choosing.
+They are Spark's built-in functions whose value depends on their arguments alone. Functions that use anything else are
+left out: other classes and processes, files, the session and its user, the clock, randomness, other rows, and errors
+with a text of the table's choosing.
 
-1. A name that is in none of the sets is refused, so what a later Spark brings is not called before it is here.
-2. A default is computed once per write, so it may also say when, by whom, and something unique.
+1. A name that is in none of the sets is refused, and so is a function of a later Spark until it is added here.
+2. A default is computed once per write, so it may also call for the time, the user and a uuid.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _DETERMINISTIC = """
 """
 DETERMINISTIC = frozenset(_DETERMINISTIC.split())
 
-# Spark's grammar reads these itself; no registry has them.
+# Part of Spark's grammar; its function registry does not have them.
 SYNTAX = frozenset(("timestampadd", "timestampdiff"))
 
-# What means "now" where it is given nothing.
+# Functions that return the current time without arguments.
 NEEDS_ARGUMENTS = frozenset(("unix_timestamp", "to_unix_timestamp"))
 
-# Of what a default may call, that which SQL calls without parentheses where no column has the name, and the rest.
+# Functions that only a default may call; SQL calls the first ones without parentheses where no column has the name.
 WITHOUT_PARENTHESES = frozenset(
     ("current_date", "current_time", "current_timestamp", "current_user", "localtimestamp", "session_user", "user")
 )

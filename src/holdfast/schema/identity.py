@@ -1,7 +1,7 @@
-"""Identity columns: numbers the table hands out itself.
+"""Identity columns, whose values the table assigns itself.
 
-1. A value is `start + k * step`; the next one lies beyond the high-water mark in the direction of the step.
-2. The mark never moves against the step, and is written only into columns that have one.
+1. A value is `start + k * step`; the next one is beyond the high-water mark in the direction of the step.
+2. The high-water mark never moves against the step, and only identity columns have one.
 3. A value that no 64-bit integer holds is LimitReached.
 """
 
@@ -23,7 +23,7 @@ SMALLEST, LARGEST = -(2**63), 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class IdentityColumn:
-    """How a column's numbers are made."""
+    """The sequence of an identity column."""
 
     name: str
     start: int
@@ -33,13 +33,13 @@ class IdentityColumn:
 
     @property
     def next_value(self) -> int:
-        """The first value not handed out yet."""
+        """The next value to assign."""
         if self.high_water is None:
             return self.start
         return self.start + max(0, (self.high_water - self.start) // self.step + 1) * self.step
 
     def mark_for(self, value: int) -> int | None:
-        """The mark beyond which no number is this value or before it; None where the first number lies beyond it."""
+        """The high-water mark after a value was used; None where the sequence starts beyond it."""
         steps = -(-(value - self.start) // self.step)
         mark = self.start + steps * self.step
         if not SMALLEST <= mark <= LARGEST:
@@ -63,7 +63,7 @@ def overflow(identity: IdentityColumn) -> LimitReached:
 
 
 def identity_of(f: Field) -> IdentityColumn | None:
-    """How a column's numbers are made; None for an ordinary column."""
+    """The sequence of a column; None for an ordinary column."""
     if START not in f.metadata and STEP not in f.metadata:
         return None
     mark = f.metadata.get(HIGH_WATER)
@@ -83,12 +83,12 @@ def identity_metadata(*, start: int, step: int, explicit: bool) -> dict[str, int
 
 
 def advanced(schema: Struct, marks: Mapping[str, int]) -> Struct:
-    """The schema after values up to these marks were handed out, by column name."""
+    """The schema with these high-water marks, by column name."""
     return Struct(tuple(_advanced(f, marks.get(f.name)) for f in schema.fields))
 
 
 def without_identity(f: Field) -> Field:
-    """The column as one that holds what it is given."""
+    """The column as an ordinary one."""
     return replace(f, metadata={k: v for k, v in f.metadata.items() if not k.startswith("delta.identity.")})
 
 

@@ -1,7 +1,7 @@
-"""Values of columns as SQL text that gives the same value in any session.
+"""Writes values as SQL literals that mean the same in any session.
 
-1. No setting of a session, its time zone and the meaning of backslashes among them, changes what the text gives.
-2. A date or a moment does not pass through a calendar of this process.
+1. No session setting changes the value of the text, such as the time zone or the meaning of backslashes.
+2. Dates and timestamps are not converted by this process's calendar.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterable
-from typing import Any
 
 from holdfast.schema.show import type_text
-from holdfast.schema.types import Array, DataType, Map, Primitive, Struct
+from holdfast.schema.types import Array, ColumnValue, DataType, Map, Primitive, Struct
 
 _PLAIN = re.compile(r"[A-Za-z0-9_ .,:/+-]*")
 
 
-def literal_text(value: Any, type_: DataType) -> str:
-    """A value, as Arrow takes it, as SQL; to be cast to its type where that is wider than what the text says."""
+def literal_text(value: ColumnValue, type_: DataType) -> str:
+    """A value as SQL; the caller casts it where the column's type is wider than that of the literal."""
     match type_:
         case _ if value is None:
             return "NULL"

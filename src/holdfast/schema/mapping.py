@@ -1,9 +1,9 @@
-"""Column mapping: ids and physical names, so that a column's name can change and its data files need not.
+"""Column mapping: assigns ids and physical names to columns, so that renaming a column rewrites no data file.
 
-1. A field that has an id or a physical name keeps it, whatever happens around it.
-2. New ids lie above every id the table has ever used, and the largest never goes down.
-3. A column that data files may already hold takes its present name as physical name; a new one takes a name that no
-   file can hold: `col-` and a fresh uuid.
+1. A field that has an id or a physical name keeps it.
+2. New ids are above every id that the table has ever used, and the largest never decreases.
+3. A column that data files may already have takes its present name as physical name; a new one takes `col-` and a fresh
+   uuid, which no file has.
 4. Every field of every struct is mapped, those inside lists and maps too.
 """
 
@@ -33,7 +33,7 @@ def map_new_columns(schema: Struct, *, max_id: int, new_uuid: Callable[[], uuid.
 
 
 def map_existing_columns(schema: Struct, *, max_id: int = 0) -> Mapped:
-    """Map a table that was written without mapping: its files hold columns under their names."""
+    """Map a table that was written without mapping: its files have columns under their names."""
     return _mapped(schema, max_id, lambda f: f.name)
 
 
@@ -64,16 +64,16 @@ def all_fields(type_: DataType) -> Iterator[Field]:
 
 
 def fields_along(schema: Struct, path: Sequence[str]) -> tuple[Field, ...]:
-    """The fields on the way along a path of column names, through structs."""
-    within: DataType = schema
+    """The fields along a path of column names, through structs."""
+    type_: DataType = schema
     fields = []
     for name in path:
-        found = within.find(name) if isinstance(within, Struct) else None
-        if found is None:
+        inner = type_.find(name) if isinstance(type_, Struct) else None
+        if inner is None:
             text = path_text(tuple(path))
             raise UnknownColumn(f"the table has no column {text}: it has {', '.join(schema.names)}", column=text)
-        fields.append(found)
-        within = found.type
+        fields.append(inner)
+        type_ = inner.type
     return tuple(fields)
 
 
@@ -95,9 +95,9 @@ def _mapped(schema: Struct, max_id: int, name_of: Callable[[Field], str]) -> Map
     ids = count(max(max_id, largest_id(schema)) + 1)
 
     def with_mapping(f: Field) -> Field:
-        fresh = {} if MAPPING_ID in f.metadata else {MAPPING_ID: next(ids)}
-        named = {} if MAPPING_NAME in f.metadata else {MAPPING_NAME: name_of(f)}
-        return replace(f, metadata={**f.metadata, **fresh, **named})
+        new_id = {} if MAPPING_ID in f.metadata else {MAPPING_ID: next(ids)}
+        new_name = {} if MAPPING_NAME in f.metadata else {MAPPING_NAME: name_of(f)}
+        return replace(f, metadata={**f.metadata, **new_id, **new_name})
 
     mapped = each_field(schema, with_mapping)
     return Mapped(mapped, next(ids) - 1)
@@ -108,7 +108,7 @@ def _unmapped(f: Field) -> Field:
 
 
 def each_field(schema: Struct, change: Callable[[Field], Field]) -> Struct:
-    """The struct with every field at every depth changed, an outer one before those inside it."""
+    """The struct with every field at every depth changed, outer ones before inner ones."""
     changed = []
     for f in schema.fields:
         outer = change(f)

@@ -1,13 +1,13 @@
-"""Partition values: text in the log, typed values everywhere else.
+"""Parses partition values, which a Delta log stores as text, into values of the column's type.
 
-The log stores a file's partition values as a map from physical column name to text. Converting is done once per
-distinct text, because a table has far fewer of them than files; texts in their usual spelling are converted by Arrow,
-and a column with any unusual one (a sign, a far year, mixed zones) in Python.
+The log stores a file's partition values as a map from physical column name to text. Each distinct text is converted
+once, because a table has far fewer of them than files; Arrow converts texts in their usual form, and Python a column
+with any unusual one (a sign, a far year, mixed zones).
 
 1. An absent key, a null and the empty text are all null, for every type.
-2. A text that is no value of its column's type is Damaged, naming text, column type and place.
-3. A timestamp carries its zone in its text, or else is taken to be in `zone`.
-4. Years outside 0001 to 9999 are values like any other.
+2. A text that is no value of its column's type is Damaged, with text, column type and location.
+3. A timestamp without a zone in its text is in `zone`.
+4. Years outside 0001 to 9999 are supported.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TIMESTAMP = re.compile(
     re.ASCII,
 )
 _DOUBLES = {"nan": "NaN", "infinity": "inf", "+infinity": "inf", "-infinity": "-inf", "inf": "inf", "-inf": "-inf"}
-# The spelling of nearly all texts, for which Arrow's own reading is right.
+# The form of nearly all texts, which Arrow parses correctly.
 _USUAL = {
     "byte": r"^-?[0-9]{1,19}$",
     "short": r"^-?[0-9]{1,19}$",
@@ -51,9 +51,9 @@ _DAY_MICROS = 86_400_000_000
 
 
 def column(partition_values: pa.MapArray | pa.ChunkedArray, physical_name: str) -> pa.Array:
-    """The texts of one partition column over a file table's `partition_values`."""
-    found = pc.map_lookup(partition_values, physical_name, "first")
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    """The texts of one partition column in a file table's `partition_values`."""
+    texts = pc.map_lookup(partition_values, physical_name, "first")
+    return texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
 
 
 def typed(texts: pa.Array, type_: DataType, *, where: str, zone: str = "UTC") -> pa.Array:
@@ -92,7 +92,7 @@ def _distinct(texts: pa.Array, type_: DataType, where: str, zone: str) -> pa.Arr
 
 
 def _by_arrow(texts: pa.Array, type_: DataType) -> pa.Array | None:
-    """The values, where every text has its type's usual spelling."""
+    """The values, where every text has its type's usual form."""
     usual = _USUAL.get(type_.name) if isinstance(type_, Primitive) else None
     if usual is None or not pc.all(pc.match_substring_regex(texts, usual), min_count=0).as_py():
         return None
@@ -133,13 +133,9 @@ def _double(text: str) -> float:
 
 
 def _boolean(text: str) -> bool:
-    match text.lower():
-        case "true":
-            return True
-        case "false":
-            return False
-        case _:
-            raise ValueError(text)
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"
 
 
 def _decimal(text: str, scale: int) -> decimal.Decimal:
@@ -151,18 +147,18 @@ def _decimal(text: str, scale: int) -> decimal.Decimal:
 
 
 def _date(text: str) -> int:
-    found = _DATE.fullmatch(text)
-    if found is None:
+    match = _DATE.fullmatch(text)
+    if match is None:
         raise ValueError(text)
-    return _days(int(found[1]), int(found[2]), int(found[3]))
+    return _days(int(match[1]), int(match[2]), int(match[3]))
 
 
 def _moment(text: str) -> tuple[int, int | None]:
-    """Microseconds of the wall clock since the epoch, and those its zone is ahead of UTC, where it names one."""
-    found = _TIMESTAMP.fullmatch(text)
-    if found is None:
+    """Microseconds of the wall clock since the epoch, and the zone's offset from UTC, where the text has one."""
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None:
         raise ValueError(text)
-    year, month, day, hour, minute, second, fraction, offset = found.groups()
+    year, month, day, hour, minute, second, fraction, offset = match.groups()
     clock = datetime.timedelta(hours=int(hour or 0), minutes=int(minute or 0), seconds=int(second or 0))
     if int(hour or 0) > 23 or int(minute or 0) > 59 or int(second or 0) > 59 or (fraction or "")[6:].strip("0"):
         raise ValueError(text)
@@ -188,7 +184,7 @@ def _instants(texts: pa.Array, type_: DataType, where: str, zone: str) -> pa.Arr
     if instants.null_count == 0:
         return instants
     clocks = _each(texts, pa.int64(), local, type_, where).cast(pa.timestamp("us"))
-    # A wall clock that a zone skips or repeats was written from some instant: the earlier is as good as any.
+    # A wall clock that a zone skips or repeats is ambiguous: the earlier instant is as good as the other.
     placed = pc.assume_timezone(clocks, zone, ambiguous="earliest", nonexistent="earliest")
     return pc.coalesce(instants, placed.cast(arrow_type(type_)))
 

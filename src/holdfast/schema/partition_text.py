@@ -1,10 +1,9 @@
-"""Partition values as a writer spells them: the text in the log, and the directory of a file.
+"""Writes partition values as text for the log, and as the directory of a file.
 
-1. Reading a text back (see `partition`) gives the value it was made from, except that the empty string and the empty
-   binary become null: the format has no text for them.
-2. A timestamp is spelled in UTC with its microseconds, so that no session's zone matters.
-3. A directory name holds no character that Hive escapes. It is a convention for people and other engines: the log's
-   text is what counts, so that the text which looks like a null's directory is still itself.
+1. `schema.partition` parses a text back to the same value, except that the empty string and the empty binary become
+   null: the format has no text for them.
+2. A timestamp is written in UTC with its microseconds, so that no session's zone matters.
+3. A directory name has no character that Hive escapes. Directories are a convention; readers use the text in the log.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ _ESCAPED = re.compile("[\x00-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]")
 
 
 def escape(text: str) -> str:
-    """A name or value as a directory spells it."""
-    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
+    """A name or value, escaped for a directory."""
+    return _ESCAPED.sub(lambda match: f"%{ord(match[0]):02X}", text)
 
 
 def directory(name: str, text: str | None) -> str:
@@ -35,23 +34,21 @@ def directory(name: str, text: str | None) -> str:
 
 
 def url_directory(name: str, text: str | None) -> str:
-    """The same as Iceberg's own writers spell it, in characters of URLs alone: some readers find no other file."""
+    """The directory as Iceberg's writers name it, URL-encoded: some readers find no other file."""
     return f"{quote_plus(name)}={'null' if text is None else quote_plus(text)}"
 
 
 def partition_texts(values: pa.Array, type_: DataType, *, column: str) -> pa.Array:
-    """The texts of a partition column's values; only distinct values are looked at one by one."""
+    """The texts of a partition column's values; each distinct value is converted once."""
     encoded = values.dictionary_encode()
-    distinct = _spelled(encoded.dictionary, type_, column)
+    distinct = _texts_of_distinct(encoded.dictionary, type_, column)
     texts = pc.if_else(pc.equal(distinct, ""), pa.scalar(None, pa.string()), distinct)
     return texts.take(encoded.indices)
 
 
-def _spelled(values: pa.Array, type_: DataType, column: str) -> pa.Array:
+def _texts_of_distinct(values: pa.Array, type_: DataType, column: str) -> pa.Array:
     match type_:
-        case Primitive("string"):
-            return values.cast(pa.string())
-        case Primitive("byte" | "short" | "integer" | "long" | "boolean"):
+        case Primitive("string" | "byte" | "short" | "integer" | "long" | "boolean"):
             return values.cast(pa.string())
         case Primitive("binary"):
             return pa.array([_decoded(value, column) for value in values.to_pylist()], pa.string())

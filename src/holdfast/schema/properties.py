@@ -1,7 +1,7 @@
-"""The properties a table may carry, by name, with what their values mean and what holds without them.
+"""The table properties that Holdfast knows: their names, kinds of values and defaults.
 
-1. A value is text; the reader of it says what it must be: a truth, a number, a span of time.
-2. Reading tolerates any name; a misspelt one is told apart from a known one by the nearest known name.
+1. A value is text, which is parsed as a boolean, a number or a span of time.
+2. A table that is read may have any property; `nearest` finds the known name for a misspelt one.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ from __future__ import annotations
 import difflib
 import re
 from enum import Enum
+from typing import TypeVar
 
 from holdfast.errors import Invalid
+
+Choice = TypeVar("Choice", bound=Enum)
 
 PREFIX = "delta."
 
@@ -30,7 +33,7 @@ ISOLATION_LEVEL = "delta.isolationLevel"
 CHANGE_FEED = "delta.enableChangeDataFeed"
 TXN_RETENTION = "delta.setTransactionRetentionDuration"
 PROTECTED_BEFORE = "delta.requireCheckpointProtectionBeforeVersion"
-AUTO_OPTIMIZE = "delta.autoOptimize"  # what automatic compaction was called before it had a property of its own
+AUTO_OPTIMIZE = "delta.autoOptimize"  # the old name of automatic compaction
 AUTO_COMPACT = "delta.autoOptimize.autoCompact"
 OPTIMIZE_WRITE = "delta.autoOptimize.optimizeWrite"
 ICEBERG_COMPAT = {f"delta.enableIcebergCompatV{n}": f"icebergCompatV{n}" for n in (1, 2, 3)}  # and their features
@@ -40,7 +43,7 @@ LAYOUT = "holdfast.layout"
 
 
 class Isolation(Enum):
-    """What a lost race is judged by; the value is how the property spells it."""
+    """Which races count as conflicts; the value is that of the property."""
 
     SERIALIZABLE = "Serializable"  # as if every commit had run alone, in the order of versions
     WRITE_SERIALIZABLE = "WriteSerializable"  # in some order: rows that a blind append added meanwhile are not read
@@ -48,10 +51,10 @@ class Isolation(Enum):
 
 
 class DataLayout(Enum):
-    """What data files are laid out for; the value is how the property spells it."""
+    """What the layout of data files is optimized for; the value is that of the property."""
 
     DEFAULT = "default"  # scans
-    POINT = "point"  # rows read one by one: small pages, numbers and vectors as they are
+    POINT = "point"  # rows read one by one: small pages, numbers and vectors without compression
 
 
 class ValueKind(Enum):
@@ -117,7 +120,7 @@ PROPERTIES: dict[str, ValueKind] = {
     LAYOUT: ValueKind.TEXT,
 }
 
-DEFAULTS: dict[str, str] = {  # what a table works by where it does not say; the rest is off or means nothing
+DEFAULTS: dict[str, str] = {  # of properties that a table does not set; others are off or have no effect
     CHECKPOINT_INTERVAL: "10",
     "delta.checkpointPolicy": "classic",
     COLUMN_MAPPING_MODE: "none",
@@ -145,42 +148,37 @@ _STEP = re.compile(r"([+-]?\d+)\s*([a-z]+?)s?\b")
 
 
 def is_known(name: str) -> bool:
-    """Whether a property means something to a Delta table; names outside of `delta.` are the user's own."""
+    """Whether a property is one of Delta's, or outside of `delta.` and so the user's own."""
     return not name.startswith(PREFIX) or name in PROPERTIES or name.startswith((CONSTRAINT, FEATURE))
 
 
 def nearest(name: str) -> str | None:
     """The known property a misspelt name most likely stands for."""
     folded = {known.lower(): known for known in PROPERTIES}
-    found = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.75)
-    return folded[found[0]] if found else None
+    matches = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.75)
+    return folded[matches[0]] if matches else None
 
 
 def truth(value: str | None, *, default: bool = False) -> bool:
-    """A property that is on or off; anything but `true` is off, as other engines read it."""
+    """A property that is on or off; anything but `true` is off, as in other engines."""
     return default if value is None else value.strip().lower() == "true"
 
 
 def isolation(value: str | None) -> Isolation:
-    """The isolation level a table asks of its writers; Serializable where it does not say."""
-    if value is None:
-        return Isolation.SERIALIZABLE
-    for level in Isolation:
-        if level.value.lower() == value.strip().lower():
-            return level
-    known = ", ".join(level.value for level in Isolation)
-    raise Invalid(f"the property {ISOLATION_LEVEL} is {value!r}; it must be one of {known}")
+    """The isolation level of a table; Serializable by default."""
+    return Isolation.SERIALIZABLE if value is None else _member(Isolation, ISOLATION_LEVEL, value)
 
 
 def layout(value: str | None) -> DataLayout:
-    """What a table's files are laid out for; scans where it does not say."""
-    if value is None:
-        return DataLayout.DEFAULT
-    for known in DataLayout:
-        if known.value == value.strip().lower():
-            return known
-    names = ", ".join(known.value for known in DataLayout)
-    raise Invalid(f"the property {LAYOUT} is {value!r}; it must be one of {names}")
+    """What the layout of a table's files is optimized for; scans by default."""
+    return DataLayout.DEFAULT if value is None else _member(DataLayout, LAYOUT, value)
+
+
+def _member(kind: type[Choice], name: str, value: str) -> Choice:
+    for member in kind:
+        if member.value.lower() == value.strip().lower():
+            return member
+    raise Invalid(f"the property {name} is {value!r}; it must be one of {', '.join(member.value for member in kind)}")
 
 
 def number(name: str, value: str) -> int:
@@ -204,10 +202,10 @@ def span_ms(name: str, value: str) -> int:
 def check(name: str, value: str) -> None:
     """Refuse a value that a known property cannot have."""
     match PROPERTIES.get(name):
-        case ValueKind.TRUTH if value.strip().lower() not in ("true", "false"):
-            raise Invalid(f"the property {name} is {value!r}; it must be {ValueKind.TRUTH.value}")
-        case ValueKind.AUTO if value.strip().lower() not in ("true", "false", "auto"):
-            raise Invalid(f"the property {name} is {value!r}; it must be {ValueKind.AUTO.value}")
+        case ValueKind.TRUTH | ValueKind.AUTO as kind:
+            allowed = ("true", "false") if kind is ValueKind.TRUTH else ("true", "false", "auto")
+            if value.strip().lower() not in allowed:
+                raise Invalid(f"the property {name} is {value!r}; it must be {kind.value}")
         case ValueKind.NUMBER:
             number(name, value)
         case ValueKind.SPAN:

@@ -1,12 +1,12 @@
-"""Table properties as a user asks for them: spelled right, with values they can have, or refused.
+"""Checks the table properties that a user sets: their names and their values.
 
-Reading a table tolerates any property; asking for one does not, because a misspelt property is a wish that silently
-does not come true.
+A table that is read may have any property, but setting a misspelt one would have no effect, so it is refused.
 
-1. A known name in another case is taken for the known one; any other name under `delta.` is refused with the nearest.
-2. A known name without its `delta.` is refused too: it would be kept and mean nothing.
-3. What the table itself writes (names it made up, marks it counts) cannot be asked for.
-4. `delta.feature.<name>` asks for a feature and is no property.
+1. A known name in another case becomes the known one; any other name under `delta.` is refused, with the most similar
+   known name.
+2. A known name without its `delta.` is refused too: the table would keep it, without an effect.
+3. Properties that the table itself writes (physical names, high-water marks) cannot be set.
+4. `delta.feature.<name>` enables a feature and is no property.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _CHOICES = {
     LAYOUT: tuple(layout.value for layout in DataLayout),
     "delta.parquet.compression.codec": ("uncompressed", "none", "snappy", "gzip", "zstd"),
 }
-_KEPT_BY_THE_TABLE = frozenset(
+_WRITTEN_BY_THE_TABLE = frozenset(
     (
         COLUMN_MAPPING_MAX_ID,
         MATERIALIZED_ROW_ID,
@@ -51,7 +51,7 @@ _KEPT_BY_THE_TABLE = frozenset(
     )
 )
 _VERSIONS = ("delta.minReaderVersion", "delta.minWriterVersion")
-_FOLDED = {known.lower(): known for known in PROPERTIES}
+_FOLDED = {name.lower(): name for name in PROPERTIES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +62,14 @@ class Requested:
     features: frozenset[str]
 
 
-def requested(asked: Mapping[str, str]) -> Requested:
-    """What a user's properties ask for."""
+def requested(user_properties: Mapping[str, str]) -> Requested:
+    """The properties and features that a user's properties request."""
     properties: dict[str, str] = {}
     features: set[str] = set()
-    for given, value in asked.items():
+    for spelling, value in user_properties.items():
         if not isinstance(value, str):
-            raise Invalid(f"the property {given} is {value!r}: give it as text, {str(value).lower()!r}")
-        name = spelled(given)
+            raise Invalid(f"the property {spelling} is {value!r}: give it as text, {str(value).lower()!r}")
+        name = spelled(spelling)
         if name.startswith(FEATURE):
             features.add(_feature(name, value))
         elif properties.setdefault(name, value) != value:
@@ -79,14 +79,14 @@ def requested(asked: Mapping[str, str]) -> Requested:
     return Requested(properties, frozenset(features))
 
 
-def least_versions(asked: Mapping[str, str]) -> tuple[dict[str, str], tuple[int, int]]:
-    """What is asked for without the versions of the protocol, and these: the reader's and the writer's, 0 for any."""
+def least_versions(user_properties: Mapping[str, str]) -> tuple[dict[str, str], tuple[int, int]]:
+    """The properties without those for the protocol's versions, and the reader and writer version; 0: not requested."""
     versions = dict.fromkeys(_VERSIONS, 0)
     rest: dict[str, str] = {}
-    for given, value in asked.items():
-        name = _FOLDED.get(given.lower(), given)
+    for spelling, value in user_properties.items():
+        name = _FOLDED.get(spelling.lower(), spelling)
         if name not in versions:
-            rest[given] = value
+            rest[spelling] = value
         elif str(value).strip().isdigit():
             versions[name] = int(value)
         else:
@@ -96,7 +96,7 @@ def least_versions(asked: Mapping[str, str]) -> tuple[dict[str, str], tuple[int,
 
 
 def spelled(name: str) -> str:
-    """The name of a property as the table keeps it."""
+    """The name of a property as the table stores it."""
     folded = name.lower()
     for prefix in (CONSTRAINT, FEATURE):
         if folded.startswith(prefix):
@@ -121,7 +121,7 @@ def _feature(name: str, value: str) -> str:
 
 
 def _check(name: str, value: str) -> None:
-    if name in _KEPT_BY_THE_TABLE:
+    if name in _WRITTEN_BY_THE_TABLE:
         raise Invalid(f"the property {name} is kept by the table itself: leave it out")
     if name in _VERSIONS:
         raise Invalid(

@@ -1,7 +1,7 @@
-"""Schemas for people to read: a type in one line, two schemas side by side.
+"""Renders schemas for people: a type in one line, and two schemas side by side.
 
 1. Every difference has its own line with a mark and a reason.
-2. Columns without a difference are left out where they would fill the screen, and counted.
+2. Of columns without a difference only the first 40 are shown, and the others counted.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def schema_text(schema: Struct) -> str:
 def side_by_side(table: Struct, incoming: Struct, wrong: Mapping[Path, str]) -> str:
     """Both schemas, one column per line, with a mark and a reason where they differ."""
     marked = {tuple(part.lower() for part in path): reason for path, reason in wrong.items()}
-    opened = {path[0] for path in marked if len(path) > 1}
-    left = {row.key: row for row in _rows(table, opened)}
-    right = {row.key: row for row in _rows(incoming, opened)}
+    expanded = {path[0] for path in marked if len(path) > 1}
+    left = {row.key: row for row in _rows(table, expanded)}
+    right = {row.key: row for row in _rows(incoming, expanded)}
     lines = [("", "table", "incoming", "")]
     equals = 0
     for key in _merged_order(list(left), list(right)):
@@ -69,10 +69,10 @@ class _Row:
     text: str
 
 
-def _rows(schema: Struct, opened: set[str]) -> Iterator[_Row]:
-    """A line per column; those with a difference inside have one per nested field too."""
+def _rows(schema: Struct, expanded: set[str]) -> Iterator[_Row]:
+    """A line per column, and per nested field of a column with a difference inside."""
     for f in schema.fields:
-        if f.name.lower() in opened:
+        if f.name.lower() in expanded:
             yield _Row((f.name.lower(),), f"{f.name} {_outline(f.type)}{_suffix(f)}")
             yield from _inside(f.type, (f.name,))
         else:
@@ -118,13 +118,13 @@ def _shown(row: _Row | None) -> str:
 
 
 def _merged_order(left: list[Path], right: list[Path]) -> list[Path]:
-    """The table's order, with each column that only comes in placed after its last known sibling, or at the end."""
-    known = set(left)
+    """The table's order; a column that is only incoming follows its last sibling, or is at the end."""
+    listed = set(left)
     order = list(left)
     for key in right:
-        if key in known:
+        if key in listed:
             continue
         family = [i for i, other in enumerate(order) if len(key) > 1 and other[: len(key) - 1] == key[:-1]]
         order.insert(family[-1] + 1 if family else len(order), key)
-        known.add(key)
+        listed.add(key)
     return order

@@ -1,11 +1,11 @@
-"""Which columns of a table have statistics kept of them.
+"""Chooses the columns of a table for which statistics are kept.
 
-1. The columns a table lists, or else its first leaves in schema order (32, or as many as it says; -1 is all); a leaf is
-   reached through structs alone, so a list or a map counts as one.
-2. Clustering columns are always among them: layout and pruning depend on their bounds.
-3. Partition columns and void ones never are; the log has the values of the former, and nobody those of the latter.
-4. A name in the list that the table does not have says nothing: the property outlives columns, and statistics are never
-   needed for a right answer.
+1. These are the columns that a table property lists, or else the first leaves in schema order (32, or the number of
+   another property; -1 is all); a leaf is reached through structs alone, so a list or a map counts as one.
+2. Clustering columns always have statistics: layout and pruning depend on their bounds.
+3. Partition columns and void columns never have: the log has the values of the former, and the latter have none.
+4. A listed name that the table does not have is ignored: the property outlives columns, and statistics are never needed
+   for a right result.
 """
 
 from __future__ import annotations
@@ -33,18 +33,20 @@ def stats_leaves(
     properties: Mapping[str, str],
     clustering: Iterable[LeafPath] = (),
 ) -> tuple[LeafPath, ...]:
-    """The leaves of a table that statistics are kept of, in schema order; `clustering` are physical paths."""
+    """The leaves for which statistics are kept, in schema order; `clustering` are physical paths."""
     partitions = frozenset(partition_columns)
-    found = [path for path, type_ in leaves(schema) if path[0].name not in partitions and type_ != Primitive("void")]
+    candidates = [
+        path for path, type_ in leaves(schema) if path[0].name not in partitions and type_ != Primitive("void")
+    ]
     always = set(clustering)
     listed = properties.get(STATS_COLUMNS)
     if listed is not None:
-        wanted = list(_names(listed))
-        chosen = [any(_is_within(path, name) for name in wanted) for path in found]
+        names = list(_names(listed))
+        chosen = [any(_is_within(path, name) for name in names) for path in candidates]
     else:
         count = number(NUM_INDEXED, properties.get(NUM_INDEXED, str(_FIRST)))
-        chosen = [count < 0 or at < count for at in range(len(found))]
-    physical = [tuple(f.physical_name for f in path) for path in found]
+        chosen = [count < 0 or at < count for at in range(len(candidates))]
+    physical = [tuple(f.physical_name for f in path) for path in candidates]
     return tuple(path for path, take in zip(physical, chosen, strict=True) if take or path in always)
 
 
@@ -56,6 +58,6 @@ def _is_within(path: tuple[Field, ...], name: tuple[str, ...]) -> bool:
 
 def _names(listed: str) -> Iterator[tuple[str, ...]]:
     """Column names of a list: separated by commas, their parts by dots, each in backticks where it needs them."""
-    for found in _NAME.finditer(listed):
-        parts = re.findall(_PART, found[1].strip())
+    for match in _NAME.finditer(listed):
+        parts = re.findall(_PART, match[1].strip())
         yield tuple(p[1:-1].replace("``", "`") if p.startswith("`") else p.strip() for p in parts)

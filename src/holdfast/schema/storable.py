@@ -1,8 +1,8 @@
-"""What a table may be made of, and what no data file can hold.
+"""Refuses schemas that no table or data file can have.
 
-1. A struct has at least one field that is not void: a file cannot hold the others.
-2. Without column mapping, a column's name is also its name in data files, which not every character suits.
-3. A table that records its changes has no column of a name that records of changes have.
+1. A struct has at least one field that is not void, because files cannot store a struct without fields.
+2. Without column mapping, names have none of the characters that Parquet writers refuse.
+3. A table with a change data feed has no column named like one of the feed's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NO_BOUNDS = frozenset(("void", "variant", "boolean", "binary"))
 
 
 def refuse_unstorable(schema: Struct, *, mapped: bool) -> None:
-    """Refuse a schema that no table can have; `mapped` says whether physical names stand in for names."""
+    """Refuse a schema that no table can have; `mapped`: files use physical names."""
     if not schema.fields:
         raise Invalid("a table needs at least one column: add one")
     refuse_doubles(schema)
@@ -30,7 +30,7 @@ def refuse_unstorable(schema: Struct, *, mapped: bool) -> None:
 
 
 def refuse_feed_columns(schema: Struct, properties: Mapping[str, str | None], *, recorded: bool = False) -> None:
-    """Refuse columns that records of changes have, where a table records them; `recorded`: it did so before."""
+    """Refuse columns named like the change data feed's, where the table has a feed; `recorded`: it had one before."""
     taken = [f.name for f in schema.fields if f.name.lower() in FEED_COLUMNS]
     if not taken or not truth(properties.get(CHANGE_FEED)):
         return
@@ -41,7 +41,7 @@ def refuse_feed_columns(schema: Struct, properties: Mapping[str, str | None], *,
 
 
 def refuse_partition_columns(schema: Struct, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The partition columns as the schema spells them, or why they cannot be."""
+    """The partition columns as the schema spells them; Invalid where the table cannot be partitioned by them."""
     spelled = []
     for name in names:
         f = schema.find(name)
@@ -58,7 +58,7 @@ def refuse_partition_columns(schema: Struct, names: tuple[str, ...]) -> tuple[st
 
 
 def is_bounded(type_: DataType) -> bool:
-    """Whether statistics keep a least and a greatest value of the type, as clustering needs."""
+    """Whether statistics have bounds of the type, as clustering needs."""
     return isinstance(type_, Decimal) or (isinstance(type_, Primitive) and type_.name not in _NO_BOUNDS)
 
 

@@ -1,8 +1,8 @@
-"""The words of an expression in a table's metadata, cut so that every engine would cut them alike.
+"""Splits an expression of a table's metadata into tokens, as every engine would.
 
-1. A character that no rule knows is refused, as are comments, hints and parameters.
-2. So is `${`, which Spark would replace by a setting or a variable of the environment.
-3. Texts between double quotes, which may be names, have no quote and no backslash in them.
+1. Characters that no rule accepts are refused, as are comments, hints and parameters.
+2. So is `${`, which Spark would replace by a setting or an environment variable.
+3. A text in double quotes, which some sessions read as a name, has no quote and no backslash in it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COMMENT = re.compile(r"--|/\*|\*/")
 
 
 class RefusedExpression(Exception):
-    """Why an expression is not evaluated, as what it does."""
+    """Why an expression is not evaluated; the message continues a sentence about the expression."""
 
 
 class Token(NamedTuple):
@@ -48,7 +48,7 @@ END = Token("end", "")
 
 
 def tokens_of(text: str) -> list[Token]:
-    """What a text is made of."""
+    """The tokens of a text, without spaces."""
     if len(text) > _LONGEST:
         raise RefusedExpression(f"has {len(text)} characters, and at most {_LONGEST} are read")
     if "${" in text:
@@ -67,10 +67,10 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def unquoted(token: Token) -> str:
-    """The name that a word or a quoted name spells."""
+    """The name of a word or a quoted name."""
     return token.text[1:-1].replace("``", "`") if token.kind == "quoted" else token.text
 
 
 def quoted(name: str) -> str:
-    """A name as SQL takes it, whatever characters it has."""
+    """A name in backticks."""
     return "`" + name.replace("`", "``") + "`"

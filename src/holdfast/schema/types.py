@@ -1,10 +1,9 @@
-"""The types of a table's columns, as the log's schema JSON spells them.
+"""The types of a table's columns, parsed from and rendered to the schema JSON of Delta logs.
 
-1. A value of these types holds exactly what the JSON said: `parse_schema(render_schema(s)) == s`.
+1. Parsing and rendering lose nothing: `parse_schema(render_schema(s)) == s`.
 2. Column names are unique without regard to case, at every level.
-3. A field's physical name is the one data files, statistics and partition values use; without column mapping it is
-   the name itself.
-4. A schema is no deeper than DEEPEST, so that whatever walks through one need not look after its depth.
+3. Data files, statistics and partition values use a field's physical name; without column mapping that is the name.
+4. A schema is no deeper than DEEPEST, so that code may recurse through it.
 """
 
 from __future__ import annotations
@@ -22,28 +21,15 @@ from holdfast.storage.error_mapping import MALFORMED, MALFORMED_JSON, damage
 DEEPEST = 100  # levels of structs, arrays and maps
 MAPPING_ID = "delta.columnMapping.id"
 MAPPING_NAME = "delta.columnMapping.physicalName"
-FILE_NAMES = "holdfast.fileNames"  # what files without field ids may call a field; absent: its physical name
-WRITE_DEFAULT = "holdfast.writeDefault"  # its value in rows that are written without one; absent: null
-INITIAL_DEFAULT = "holdfast.initialDefault"  # its value in files that do not have it; absent: null
+FILE_NAMES = "holdfast.fileNames"  # names of a field in files without field ids; absent: its physical name
+WRITE_DEFAULT = "holdfast.writeDefault"  # value in rows that are written without one; absent: null
+INITIAL_DEFAULT = "holdfast.initialDefault"  # value in files without the column; absent: null
 
-PRIMITIVES = frozenset(
-    [
-        "string",
-        "long",
-        "integer",
-        "short",
-        "byte",
-        "float",
-        "double",
-        "boolean",
-        "binary",
-        "date",
-        "timestamp",
-        "timestamp_ntz",
-        "void",
-        "variant",
-    ]
-)
+ColumnValue: TypeAlias = Any  # of a column's type, as Arrow takes it
+TypeJson: TypeAlias = str | dict[str, Any]
+
+_PRIMITIVES = "string long integer short byte float double boolean binary date timestamp timestamp_ntz void variant"
+PRIMITIVES = frozenset(_PRIMITIVES.split())
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 
 
@@ -88,22 +74,22 @@ class Field:
 
     @property
     def field_id(self) -> int | None:
-        found = self.metadata.get(MAPPING_ID)
-        return None if found is None else int(found)
+        number = self.metadata.get(MAPPING_ID)
+        return None if number is None else int(number)
 
     @property
     def file_names(self) -> tuple[str, ...] | None:
-        """What files without field ids may call it; None: nothing but its physical name."""
+        """Its names in files without field ids; None: only its physical name."""
         return self.metadata.get(FILE_NAMES)
 
     @property
-    def initial_default(self) -> Any:
-        """Its value in rows of files that do not have it."""
+    def initial_default(self) -> ColumnValue:
+        """Its value in files without the column."""
         return self.metadata.get(INITIAL_DEFAULT)
 
     @property
-    def write_default(self) -> Any:
-        """Its value in rows that come without one."""
+    def write_default(self) -> ColumnValue:
+        """Its value in rows that are written without one."""
         return self.metadata.get(WRITE_DEFAULT)
 
 
@@ -139,7 +125,7 @@ LONG = Primitive("long")
 
 
 def parse_schema(text: str, *, where: str) -> Struct:
-    """The struct a schema string describes; `where` names its file in errors."""
+    """Parses a schema string; `where` names its file in errors."""
     try:
         raw = msgspec.json.decode(text)
     except MALFORMED_JSON as error:
@@ -158,7 +144,7 @@ def render_schema(schema: Struct) -> str:
     return msgspec.json.encode(to_json(schema)).decode()
 
 
-def to_json(type_: DataType) -> Any:
+def to_json(type_: DataType) -> TypeJson:
     """The JSON value of a type."""
     match type_:
         case Primitive(name):
@@ -174,14 +160,17 @@ def to_json(type_: DataType) -> Any:
                 "valueType": to_json(value),
                 "valueContainsNull": value_contains_null,
             }
-        case Struct(fields):
-            return {
-                "type": "struct",
-                "fields": [
-                    {"name": f.name, "type": to_json(f.type), "nullable": f.nullable, "metadata": dict(f.metadata)}
-                    for f in fields
-                ],
-            }
+        case Struct():
+            return struct_to_json(type_)
+
+
+def struct_to_json(schema: Struct) -> dict[str, Any]:
+    """The JSON object of a struct."""
+    fields = [
+        {"name": f.name, "type": to_json(f.type), "nullable": f.nullable, "metadata": dict(f.metadata)}
+        for f in schema.fields
+    ]
+    return {"type": "struct", "fields": fields}
 
 
 def physical(type_: DataType) -> DataType:
@@ -198,7 +187,7 @@ def physical(type_: DataType) -> DataType:
 
 
 def leaves(schema: Struct) -> Iterator[tuple[tuple[Field, ...], DataType]]:
-    """Each leaf reachable through structs alone, as the fields leading to it and its type."""
+    """Each leaf that is reached through structs alone: the fields that lead to it, and its type."""
     for f in schema.fields:
         if isinstance(f.type, Struct):
             for path, leaf in leaves(f.type):
@@ -207,7 +196,7 @@ def leaves(schema: Struct) -> Iterator[tuple[tuple[Field, ...], DataType]]:
             yield (f,), f.type
 
 
-def _type(raw: Any, where: str, depth: int) -> DataType:
+def _type(raw: TypeJson, where: str, depth: int) -> DataType:
     if isinstance(raw, str):
         return _primitive(raw, where)
     if depth > DEEPEST:
@@ -227,17 +216,17 @@ def _type(raw: Any, where: str, depth: int) -> DataType:
             raise Unsupported(f"the schema in {where} has a column of type {other!r}, which Holdfast does not know")
 
 
-def _struct(raw: Any, where: str, depth: int) -> Struct:
+def _struct(raw: dict[str, Any], where: str, depth: int) -> Struct:
     fields = tuple(_field(f, where, depth) for f in raw["fields"])
-    seen: set[str] = set()
+    names: set[str] = set()
     for f in fields:
-        if f.name.lower() in seen:
+        if f.name.lower() in names:
             raise Damaged(f"the schema in {where} names the column {f.name!r} twice", path=where, found=f.name)
-        seen.add(f.name.lower())
+        names.add(f.name.lower())
     return Struct(fields)
 
 
-def _field(raw: Any, where: str, depth: int) -> Field:
+def _field(raw: dict[str, Any], where: str, depth: int) -> Field:
     name, metadata = raw["name"], raw.get("metadata") or {}
     if not isinstance(name, str) or not isinstance(metadata, dict):
         raise TypeError(f"{name!r} is not the name of a column, or {metadata!r} not what is said of it")
@@ -249,8 +238,8 @@ def _field(raw: Any, where: str, depth: int) -> Field:
 def _primitive(name: str, where: str) -> DataType:
     if name in PRIMITIVES:
         return Primitive(name)
-    if found := _DECIMAL.fullmatch(name):
-        return Decimal(int(found[1]), int(found[2]))
+    if match := _DECIMAL.fullmatch(name):
+        return Decimal(int(match[1]), int(match[2]))
     if name == "decimal":
         return Decimal(10, 0)
     raise Unsupported(f"the schema in {where} has a column of type {name!r}, which Holdfast does not read")

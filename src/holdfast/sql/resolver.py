@@ -14,7 +14,6 @@ from typing import Protocol, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.engines.spark.scan.native import SparkRunner
 from holdfast.engines.spark.session.catalog import CATALOG, PROVIDER, CatalogEntry, View, look, split
 from holdfast.errors import Invalid, Unsupported
 from holdfast.plan.scan.request import Request, known_columns
@@ -57,7 +56,7 @@ class TableRows:
     def read(self, where: str | None, metadata: Mapping[str, str]) -> DataFrame:
         handle, opened = self.table.handle, self._opened
         condition = handle.condition(where, opened.snapshot, metadata)
-        return opened.scan(Request(None, condition, metadata), SparkRunner(handle.session()))
+        return opened.scan(Request(None, condition, metadata), handle.on_spark())
 
     @cached_property
     def _opened(self) -> OpenTable:

@@ -332,7 +332,7 @@ class DeltaTable(Table):
 
         Needs `delta.enableChangeDataFeed=true` at every version asked for; `changes` does not.
         """
-        return change_feed(self.handle.newest(), start, end, zone=self.handle.zone, spark=self.handle.spark)
+        return change_feed(self.handle.newest(), start, end, zone=self.handle.zone, engine=self.handle.engine)
 
     def streamChanges(
         self,
@@ -422,7 +422,7 @@ class DeltaTable(Table):
         """Demand that an expression is true of every row, those that are there included; null breaks it too."""
         text = stated_in_text(expression, "addConstraint()")
         return alter.add_constraint(
-            self.handle.newest(), name, text, self.handle.env, zone=self.handle.zone, session=self.handle.spark
+            self.handle.newest(), name, text, self.handle.env, zone=self.handle.zone, engine=self.handle.engine
         )
 
     def dropConstraint(self, name: str, ifExists: bool = False) -> Written:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from holdfast.engines.local import find
-from holdfast.engines.local.dml import LocalChanger
+from holdfast.engines.local.engine import LocalEngine
 from holdfast.engines.local.join import index
 from holdfast.engines.local.write import write_table
 from holdfast.env import fixed
@@ -34,7 +34,7 @@ from holdfast.storage.open import open_location
 from tests.support.depth import examples
 from tests.support.sayings import Row, Said, When, both, equal, less, only_deletes, plus, same, shown, takers
 
-CHANGER = LocalChanger(fixed())
+ENGINE = LocalEngine(fixed())
 NAN = float("nan")
 ROWS = pa.schema([("k", pa.int64()), ("v", pa.float64()), ("w", pa.string())])
 fresh = itertools.count()
@@ -44,7 +44,7 @@ def snapshot_of(*files: pa.Table, partitioned: tuple[str, ...] = ()) -> Snapshot
     """A table without a log, which tracks rows; each argument is a file, written at a version of its own."""
     location = open_location(f"memory://changes/{next(fresh)}")
     schema = struct_of(files[0].schema)
-    parts = [write_table(location, rows, WriteSpec(schema.fields, partitioned), CHANGER.env) for rows in files]
+    parts = [write_table(location, rows, WriteSpec(schema.fields, partitioned), ENGINE.env) for rows in files]
     listed: list[Row] = []
     ids = 0
     for version, part in enumerate(parts, start=1):
@@ -77,7 +77,7 @@ def work_on(snapshot: Snapshot, *clauses: Clause, **more: Any) -> Work:
 
 
 def source_of(target: Snapshot, rows: pa.Table, on: str, *keys: Key) -> Source:
-    return Source(as_table(target, CHANGER.pin(rows, "stage", target)), on, keys, "s", rows.num_rows)
+    return Source(as_table(target, ENGINE.source(rows).pin("stage", target)), on, keys, "s", rows.num_rows)
 
 
 def as_table(target: Snapshot, pinned: PinnedSource) -> Snapshot:
@@ -176,7 +176,7 @@ def test_a_merge_does_what_the_model_does(
     keys = keys_of(snapshot)
     hidden = HiddenRows({keys[0]: BitMap64(gone)})
     source = source_of(snapshot, arrow(*incoming), on.text, *on.keys)
-    done = CHANGER.change(
+    done = ENGINE.change(
         work_on(snapshot, *(when.clause for when in whens), source=source, hidden=hidden, keep=keep, meets=True)
     )
     updated, deleted, met, doubled, copied = dict[str, set[int]](), dict[str, set[int]](), set[int](), 0, 0
@@ -227,7 +227,7 @@ def test_rows_that_found_none_are_inserted_by_the_first_clause_that_takes_them(
         Clause(Side.NEW, "s.k > 1", (Set(("k",), "s.k * 10"), Set(("w",), "upper(w)"))),
         Clause(Side.NEW, "w IS NOT NULL", (Set(("v",), "v"),)),
     )
-    done = CHANGER.insert(Insertion(source, positions, clauses, snapshot.schema, storing(snapshot, carried=False), "t"))
+    done = ENGINE.insert(Insertion(source, positions, clauses, snapshot.schema, storing(snapshot, carried=False), "t"))
     left = [row for n, row in enumerate(incoming) if n not in met]
     first = [row for row in left if row["k"] is not None and row["k"] > 1]
     second = [row for row in left if row not in first and row["w"] is not None]
@@ -240,12 +240,12 @@ def test_rows_that_found_none_are_inserted_by_the_first_clause_that_takes_them(
 def test_without_a_source_a_clause_is_about_every_row() -> None:
     snapshot = snapshot_of(arrow({"k": 1, "w": "a"}, {"k": 2, "w": "b"}), arrow({"k": 3, "w": "a"}))
     one, two = keys_of(snapshot)
-    done = CHANGER.change(work_on(snapshot, Clause(Side.ALONE, "w = 'a'")))
+    done = ENGINE.change(work_on(snapshot, Clause(Side.ALONE, "w = 'a'")))
     assert (done.deleted, done.updated, done.copied) == ({one: BitMap64([0]), two: BitMap64([0])}, {}, 0)
     assert done.staged.num_rows == 0
-    only_found = CHANGER.change(work_on(snapshot, Clause(Side.ALONE, "w = 'a'"), store=None))
+    only_found = ENGINE.change(work_on(snapshot, Clause(Side.ALONE, "w = 'a'"), store=None))
     assert only_found.deleted == done.deleted
-    kept = CHANGER.change(work_on(snapshot, keep=True))
+    kept = ENGINE.change(work_on(snapshot, keep=True))
     assert [row["id"] for row in stored(snapshot, kept.staged)] == [0, 1, 2]
     assert kept.copied == 3
 
@@ -254,7 +254,7 @@ def test_what_the_plan_says_of_rows_keeps_them_from_being_taken() -> None:
     snapshot = snapshot_of(arrow({"k": 1}, {"k": 2}))
     work = work_on(snapshot, Clause(Side.ALONE), store=None)
     where = Condition(None, "k = 2", parse("k = 2", snapshot.schema))
-    done = CHANGER.change(replace(work, target=replace(work.target, where=where)))
+    done = ENGINE.change(replace(work, target=replace(work.target, where=where)))
     assert list(done.deleted.values()) == [BitMap64([1])]
 
 
@@ -265,28 +265,28 @@ def test_fields_inside_of_structs_are_set() -> None:
     rows = pa.Table.from_pylist([{"s": {"a": 1, "b": {"c": "x", "d": 2}}}, {"s": None}], NESTED)
     snapshot = snapshot_of(rows)
     sets = (Set(("s", "b", "c"), "'new'"), Set(("s", "a"), "s.a + s.b.d"))
-    done = CHANGER.change(work_on(snapshot, Clause(Side.ALONE, None, sets)))
+    done = ENGINE.change(work_on(snapshot, Clause(Side.ALONE, None, sets)))
     assert [row["s"] for row in stored(snapshot, done.staged)] == [
         {"a": 3, "b": {"c": "new", "d": 2}},
         {"a": None, "b": {"c": "new", "d": None}},
     ]
     twice = (Set(("s",), "s"), Set(("s", "a"), "1"))
     with pytest.raises(Invalid, match="set twice"):
-        CHANGER.change(work_on(snapshot, Clause(Side.ALONE, None, twice)))
+        ENGINE.change(work_on(snapshot, Clause(Side.ALONE, None, twice)))
 
 
 def test_columns_that_come_with_the_change_are_null_where_nothing_sets_them() -> None:
     snapshot = snapshot_of(arrow({"k": 1}, {"k": 2}))
     schema = Struct((*snapshot.schema.fields, Field("n", STRING)))
     clause = Clause(Side.ALONE, "k = 1", (Set(("n",), "'x'"),))
-    done = CHANGER.change(work_on(snapshot, clause, schema=schema, keep=True, store=storing(snapshot, schema)))
+    done = ENGINE.change(work_on(snapshot, clause, schema=schema, keep=True, store=storing(snapshot, schema)))
     assert [row["n"] for row in stored(snapshot, done.staged)] == ["x", None]
 
 
 def test_a_row_moves_with_its_partition_and_keeps_its_id() -> None:
     rows = arrow({"k": 1, "w": "a"}, {"k": 2, "w": "a"}, {"k": 3, "w": "b"})
     snapshot = snapshot_of(rows, partitioned=("w",))
-    done = CHANGER.change(work_on(snapshot, Clause(Side.ALONE, "k < 3", (Set(("w",), "if(k = 1, 'b', NULL)"),))))
+    done = ENGINE.change(work_on(snapshot, Clause(Side.ALONE, "k < 3", (Set(("w",), "if(k = 1, 'b', NULL)"),))))
     got = {row["k"]: (row["w"], row["id"]) for row in stored(snapshot, done.staged)}
     assert got == {1: ("b", 0), 2: (None, 1)}
 
@@ -295,25 +295,25 @@ def test_values_are_converted_as_assignments_are() -> None:
     rows = pa.table({"t": pa.array([1], pa.int8()), "x": pa.array([1.5]), "w": ["a"]})
     snapshot = snapshot_of(rows)
     sets = (Set(("t",), "t + 100L"), Set(("x",), "2"), Set(("w",), "t"))
-    done = CHANGER.change(work_on(snapshot, Clause(Side.ALONE, None, sets)))
+    done = ENGINE.change(work_on(snapshot, Clause(Side.ALONE, None, sets)))
     assert [(r["t"], r["x"], r["w"]) for r in stored(snapshot, done.staged)] == [(101, 2.0, "1")]
     with pytest.raises(Invalid, match="no value for some row"):
-        CHANGER.change(work_on(snapshot, Clause(Side.ALONE, None, (Set(("t",), "1000"),))))
+        ENGINE.change(work_on(snapshot, Clause(Side.ALONE, None, (Set(("t",), "1000"),))))
     with pytest.raises(SchemaMismatch, match="x"):
-        CHANGER.change(work_on(snapshot, Clause(Side.ALONE, None, (Set(("x",), "w"),))))
+        ENGINE.change(work_on(snapshot, Clause(Side.ALONE, None, (Set(("x",), "w"),))))
 
 
 def test_demands_hold_for_changed_rows_and_are_not_asked_of_copied_ones() -> None:
     snapshot = snapshot_of(arrow({"k": 1, "w": "a"}, {"k": -5, "w": "b"}))
     demanding = replace(snapshot, properties={**snapshot.properties, "delta.constraints.positive": "k > 0"})
     fine = Clause(Side.ALONE, "k = 1", (Set(("k",), "7"),))
-    done = CHANGER.change(work_on(demanding, fine, keep=True))
+    done = ENGINE.change(work_on(demanding, fine, keep=True))
     assert [row["k"] for row in stored(snapshot, done.staged)] == [7, -5]
     with pytest.raises(ConstraintViolated, match="positive"):
-        CHANGER.change(work_on(demanding, Clause(Side.ALONE, "k = 1", (Set(("k",), "-7"),))))
+        ENGINE.change(work_on(demanding, Clause(Side.ALONE, "k = 1", (Set(("k",), "-7"),))))
     strict = Struct(tuple(replace(f, nullable=f.name != "w") for f in snapshot.schema.fields))
     with pytest.raises(ConstraintViolated, match="w=null"):
-        CHANGER.change(work_on(snapshot, Clause(Side.ALONE, None, (Set(("w",), "NULL"),)), schema=strict))
+        ENGINE.change(work_on(snapshot, Clause(Side.ALONE, None, (Set(("w",), "NULL"),)), schema=strict))
 
 
 def test_identity_numbers_stay_and_go_on() -> None:
@@ -321,11 +321,11 @@ def test_identity_numbers_stay_and_go_on() -> None:
     numbered = {"delta.identity.start": 1, "delta.identity.step": 2, "delta.identity.highWaterMark": 5}
     schema = Struct(tuple(replace(f, metadata=numbered) if f.name == "n" else f for f in snapshot.schema.fields))
     snapshot = replace(snapshot, schema=schema)
-    done = CHANGER.change(work_on(snapshot, Clause(Side.ALONE, None, (Set(("w",), "'b'"),))))
+    done = ENGINE.change(work_on(snapshot, Clause(Side.ALONE, None, (Set(("w",), "'b'"),))))
     assert [(r["w"], r["n"]) for r in stored(snapshot, done.staged)] == [("b", 5)]
     source = source_of(snapshot, pa.table({"w": ["x", "y", "z"]}), "false")
     clauses = (Clause(Side.NEW, "w = 'y'", (Set(("w",), "w"),)), Clause(Side.NEW, None, (Set(("w",), "w"),)))
-    new = CHANGER.insert(Insertion(source, {}, clauses, schema, storing(snapshot, carried=False)))
+    new = ENGINE.insert(Insertion(source, {}, clauses, schema, storing(snapshot, carried=False)))
     assert [(r["w"], r["n"]) for r in stored(snapshot, new.staged)] == [("y", 7), ("x", 9), ("z", 11)]
     assert new.marks == {"n": 11}
 
@@ -335,10 +335,10 @@ def test_a_generated_column_is_kept_only_while_nothing_it_is_made_of_changes() -
     metadata = {"delta.generationExpression": "a + 1"}
     schema = Struct(tuple(replace(f, metadata=metadata) if f.name == "g" else f for f in snapshot.schema.fields))
     snapshot = replace(snapshot, schema=schema)
-    done = CHANGER.change(work_on(snapshot, Clause(Side.ALONE, None, (Set(("b",), "9"),))))
+    done = ENGINE.change(work_on(snapshot, Clause(Side.ALONE, None, (Set(("b",), "9"),))))
     assert [(r["b"], r["g"]) for r in stored(snapshot, done.staged)] == [(9, 2)]
     with pytest.raises(Unsupported, match="generated column g"):
-        CHANGER.change(work_on(snapshot, Clause(Side.ALONE, None, (Set(("a",), "9"),))))
+        ENGINE.change(work_on(snapshot, Clause(Side.ALONE, None, (Set(("a",), "9"),))))
 
 
 @pytest.mark.parametrize("place", ["condition", "value", "on"])
@@ -349,7 +349,7 @@ def test_what_only_spark_can_do_is_refused_before_anything_is_read(place: str) -
     clause = Clause(Side.MATCHED, "hash(t.k) = 1" if place == "condition" else None, sets)
     snapshot.location.store.delete(snapshot.location.key(keys_of(snapshot)[0]))
     with pytest.raises(Unsupported, match="only Spark can evaluate `HASH"):
-        CHANGER.change(work_on(snapshot, clause, source=source))
+        ENGINE.change(work_on(snapshot, clause, source=source))
 
 
 def test_rows_that_collide_are_shown() -> None:
@@ -357,10 +357,10 @@ def test_rows_that_collide_are_shown() -> None:
     rows = arrow({"k": 1, "w": "a"}, {"k": 1, "w": "b"}, {"k": 2}, {"k": 3, "v": 0.5}, {"k": 3, "w": "ü"})
     source = source_of(snapshot, rows, "t.k = s.k", Key("k", "k"))
     work = work_on(snapshot, Clause(Side.MATCHED, None, (Set(("w",), "s.w"),)), source=source, store=None)
-    assert CHANGER.change(work).doubled == 2
+    assert ENGINE.change(work).doubled == 2
     texts = ['{"k":1,"w":"a"} and {"k":1,"w":"b"}', '{"k":3,"v":0.5} and {"k":3,"w":"ü"}']
-    assert list(CHANGER.colliding(work, 5)) == texts
-    assert list(CHANGER.colliding(work, 1)) == texts[:1]
+    assert list(ENGINE.colliding(work, 5)) == texts
+    assert list(ENGINE.colliding(work, 1)) == texts[:1]
 
 
 def test_a_condition_without_an_equality_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,7 +368,7 @@ def test_a_condition_without_an_equality_has_a_bound(monkeypatch: pytest.MonkeyP
     snapshot = snapshot_of(arrow({"k": 1}, {"k": 2}, {"k": 3}))
     source = source_of(snapshot, arrow({"k": 1}, {"k": 2}), "t.k < s.k")
     with pytest.raises(Invalid, match="add an equality"):
-        CHANGER.change(work_on(snapshot, Clause(Side.MATCHED), source=source, store=None))
+        ENGINE.change(work_on(snapshot, Clause(Side.MATCHED), source=source, store=None))
 
 
 def test_keys_of_different_types_meet() -> None:
@@ -376,10 +376,10 @@ def test_keys_of_different_types_meet() -> None:
     rows = pa.table({"k": pa.array([2, None], pa.int16()), "d": [1.0, NAN], "x": ["2", "3"]})
     source = source_of(snapshot, rows, "t.k = s.k OR t.k = s.d", Key("k", "k"))
     either = replace(source, keys=())
-    done = CHANGER.change(work_on(snapshot, Clause(Side.MATCHED), source=either, store=None))
+    done = ENGINE.change(work_on(snapshot, Clause(Side.MATCHED), source=either, store=None))
     assert list(done.deleted.values()) == [BitMap64([0, 1])]
     by_key = replace(source, on="t.k = s.k")
-    done = CHANGER.change(work_on(snapshot, Clause(Side.MATCHED), source=by_key, store=None))
+    done = ENGINE.change(work_on(snapshot, Clause(Side.MATCHED), source=by_key, store=None))
     assert list(done.deleted.values()) == [BitMap64([1])]
 
 
@@ -417,12 +417,12 @@ def test_the_index_finds_every_pair_once(
 def test_a_source_is_pinned_as_it_is() -> None:
     snapshot = snapshot_of(arrow({"k": 1}))
     rows = pa.table({"D": pa.array(["x", None]).dictionary_encode(), "b": pa.array([1, 2], pa.uint8())})
-    pinned = CHANGER.pin(rows, "stage/here", snapshot)
+    pinned = ENGINE.source(rows).pin("stage/here", snapshot)
     assert pinned.schema.names == ("D", "b")
     assert all(key.startswith("stage/here/") for key in pinned.staged.column("key").to_pylist())
     assert pinned.staged.column("num_records").to_pylist() == [2]
-    assert CHANGER.pin(rows.slice(0, 0), "stage/none", snapshot).staged.num_rows == 0
+    assert ENGINE.source(rows.slice(0, 0)).pin("stage/none", snapshot).staged.num_rows == 0
     with pytest.raises(Unsupported, match="without columns"):
-        CHANGER.pin(pa.table({}), "stage", snapshot)
+        ENGINE.source(pa.table({})).pin("stage", snapshot)
     with pytest.raises(Invalid, match="more than one column"):
-        CHANGER.pin(pa.table([pa.array([1]), pa.array([2])], names=["a", "A"]), "stage", snapshot)
+        ENGINE.source(pa.table([pa.array([1]), pa.array([2])], names=["a", "A"])).pin("stage", snapshot)

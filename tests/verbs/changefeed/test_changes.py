@@ -10,7 +10,6 @@ import pytest
 
 from holdfast import DeltaTable
 from holdfast.engines.local import changefeed as local_changes
-from holdfast.engines.local.changefeed import LocalChangeReader
 from holdfast.errors import Invalid, NoRowIdentity, UnknownColumn
 from holdfast.formats.delta.state import load
 from holdfast.storage.open import open_location
@@ -322,7 +321,7 @@ def test_values_are_read_only_of_rows_that_did_not_merely_move(monkeypatch: pyte
     wide = t.changes(t.version - 2, kind="min-delta").plan
     monkeypatch.setattr(local_changes, "MANY", 1)
     changes = t.changes(t.version - 2, kind="min-delta")
-    narrow = LocalChangeReader()._without_moved(changes.plan)
+    narrow = local_changes._without_moved(changes.plan)
     assert wide.left, "every row of both ends"
     assert (narrow.left, narrow.arrived) == ((), ())
     wanted = [r.files.num_records.to_pylist() for r in narrow.certain]

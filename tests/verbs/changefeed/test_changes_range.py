@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from holdfast import DeltaTable
-from holdfast.engines.local.changefeed import LocalChangeReader
+from holdfast.engines.local.changefeed import changes as local_changes_of
 from holdfast.errors import Invalid, MissingFile, UnknownVersion
 from tests.support.tablesmith import Tablesmith
 from tests.verbs.changing_rows import table, told, values
@@ -112,7 +112,7 @@ def test_a_plan_can_be_carried_elsewhere(tmp_path: Path) -> None:
     t.delete("id = 2")
     changes = t.changes(0)
     carried = pickle.loads(pickle.dumps(changes.plan))
-    assert LocalChangeReader().changes(carried).equals(changes.toArrow())
+    assert local_changes_of(carried).equals(changes.toArrow())
 
 
 def test_what_a_vacuum_took_is_named_with_the_versions_that_needed_it() -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast import DeltaTable, Invalid
+from holdfast.engines.local.incoming import LocalRows
 from holdfast.env import system
 from holdfast.errors import ConcurrentWrite, ConstraintViolated, TableError, UnknownColumn, Unsupported
 from holdfast.formats.delta.state import load
@@ -22,7 +23,7 @@ from holdfast.storage.memory import MemoryStore
 from holdfast.verbs.define import alter as altering
 from holdfast.verbs.define import columns as alter_columns
 from holdfast.verbs.define.builder import CreateMode
-from holdfast.verbs.dml.write import LocalRows, WriteOptions, land, make, write
+from holdfast.verbs.dml.write import WriteOptions, land, make, write
 from holdfast.verbs.open.delta_dialect import DELTA
 from holdfast.verbs.open.delta_handle import DeltaHandle
 from tests.support.faulty import every_fault

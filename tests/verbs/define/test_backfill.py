@@ -14,7 +14,8 @@ import pytest
 
 from holdfast import DeltaTable, Invalid
 from holdfast import env as environment
-from holdfast.engines.local.scan import LocalRunner
+from holdfast.engines.local.engine import LocalEngine
+from holdfast.engines.local.incoming import LocalRows
 from holdfast.errors import ConcurrentWrite, TableError
 from holdfast.formats.delta.commit.loop import DeltaFormat
 from holdfast.formats.delta.deletion_vectors import load_hidden
@@ -27,7 +28,7 @@ from holdfast.storage.memory import MemoryStore
 from holdfast.storage.open import open_location
 from holdfast.verbs.define.backfill import restamped, supported
 from holdfast.verbs.define.row_tracking import Progress, Step, enable_row_tracking
-from holdfast.verbs.dml.write import LocalRows, WriteOptions, write
+from holdfast.verbs.dml.write import WriteOptions, write
 from holdfast.verbs.open.delta_dialect import DELTA
 from holdfast.verbs.read.open_table import OpenTable
 from tests.support.faulty import Crash, every_fault
@@ -55,7 +56,7 @@ def varied(where: Location | Path, **asked: Any) -> Tablesmith:
 
 
 def read(location: Location, *metadata: str) -> list[dict[str, Any]]:
-    table = OpenTable(load(location).snapshot, load_hidden).scan(Request(metadata=metadata), LocalRunner())
+    table = OpenTable(load(location).snapshot, load_hidden).scan(Request(metadata=metadata), LocalEngine())
     return sorted(table.to_pylist(), key=lambda row: (repr(row["p"]), repr(row["id"])))
 
 

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast import DeltaTable
+from holdfast.engines.local.incoming import LocalRows
 from holdfast.env import system
 from holdfast.errors import AppendOnly, Invalid, NotATable
 from holdfast.model.mutation import TableDefinition
@@ -13,7 +14,7 @@ from holdfast.schema.types import LONG, Field, Struct
 from holdfast.storage.open import open_location
 from holdfast.verbs.define.builder import CreateMode
 from holdfast.verbs.define.create import create_with
-from holdfast.verbs.dml.write import LocalRows, Written
+from holdfast.verbs.dml.write import Written
 from holdfast.verbs.dml.write_mutation import CommitOptions
 
 

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import DeltaTable, Invalid
+from holdfast.engines.local.engine import LocalEngine
 from holdfast.env import Env, system
 from holdfast.errors import ProtocolChanged, TableError
 from holdfast.formats.delta.log.actions import Protocol
@@ -269,7 +270,7 @@ class _Later:
 
 def drop(table: DeltaTable, name: str, clock: _Later, *, truncate: bool = True) -> None:
     drop_feature_support(
-        table.handle.newest(), name, ExecutionContext(None, clock.env(), "UTC", DELTA), truncate=truncate
+        table.handle.newest(), name, ExecutionContext(LocalEngine(), clock.env(), "UTC", DELTA), truncate=truncate
     )
 
 

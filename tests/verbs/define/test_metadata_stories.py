@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
-from holdfast.engines.local.scan import LocalRunner
+from holdfast.engines.local.engine import LocalEngine
 from holdfast.formats.delta.deletion_vectors import load_hidden
 from holdfast.formats.delta.state import load
 from holdfast.index.pruning import ByRowId
@@ -202,7 +202,7 @@ def ids_where(snapshot: Snapshot, text: str) -> list[int]:
     predicate = parse(text, known_columns(snapshot, METADATA))
     request = Request((), Condition(text, text, predicate), METADATA)
     passes = (ByRowId(lambda: PinnedReader(snapshot, load_hidden)),)
-    found = OpenTable(snapshot, load_hidden, lambda: passes).scan(request, LocalRunner())
+    found = OpenTable(snapshot, load_hidden, lambda: passes).scan(request, LocalEngine())
     return sorted(found["_row_id"].to_pylist())
 
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from holdfast import DeltaTable
-from holdfast.engines.spark.dml.change import SparkChanger
+from holdfast.engines.spark.dml import change
 from holdfast.errors import AmbiguousMatch, ConstraintViolated, Invalid
 from holdfast.parquet.write import WriteSpec
 
@@ -151,10 +151,10 @@ def test_matches_of_one_row_that_land_in_two_tasks_are_refused(
 ) -> None:
     """Rows are dealt out to tasks one by one after the join, so the two matches never share one."""
 
-    def dealt(self: SparkChanger, frame: DataFrame, spec: WriteSpec) -> DataFrame:
+    def dealt(spark: SparkSession, frame: DataFrame, spec: WriteSpec) -> DataFrame:
         return frame.coalesce(1).repartition(2)
 
-    monkeypatch.setattr(SparkChanger, "_placed", dealt)
+    monkeypatch.setattr(change, "_placed", dealt)
     _table(tmp_path, rows=1)
     table = DeltaTable.forPath(spark, tmp_path)
     source = spark.createDataFrame([(0, "one"), (0, "two")], "id long, v string")

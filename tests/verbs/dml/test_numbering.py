@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast import DeltaTable
+from holdfast.engines.local.incoming import LocalRows
 from holdfast.env import system
 from holdfast.errors import MetadataChanged, NumbersTaken, TableError
 from holdfast.formats.delta.state import DeltaState, load
@@ -18,7 +19,7 @@ from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
 from holdfast.verbs.define import alter as altering
 from holdfast.verbs.define.builder import CreateMode
-from holdfast.verbs.dml.write import LocalRows, WriteOptions, make, write
+from holdfast.verbs.dml.write import WriteOptions, make, write
 from holdfast.verbs.open.delta_dialect import DELTA
 from holdfast.verbs.open.delta_handle import DeltaHandle
 from tests.support.depth import DEPTH

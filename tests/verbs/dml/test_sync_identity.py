@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import DeltaTable, Invalid
+from holdfast.engines.local.engine import LocalEngine
 from holdfast.env import system
 from holdfast.schema.identity import IdentityColumn
 from holdfast.verbs.define.builder import IdentityGenerator
@@ -29,7 +30,7 @@ def made(path: Path, start: int, step: int, *values: int) -> DeltaTable:
 
 
 def synced(table: DeltaTable, name: str = "id") -> int | None:
-    sync_identity(table.handle.newest(), name, ExecutionContext(None, system(), "UTC", DELTA))
+    sync_identity(table.handle.newest(), name, ExecutionContext(LocalEngine(), system(), "UTC", DELTA))
     column = table.handle.newest().snapshot.schema.find("id")
     assert column is not None
     mark = column.metadata.get("delta.identity.highWaterMark")

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from holdfast import DeltaTable, Invalid, NotATable
+from holdfast.engines.local.incoming import LocalRows
 from holdfast.env import system
 from holdfast.errors import ConstraintViolated, SchemaMismatch, TableError
 from holdfast.formats.delta.state import load
@@ -21,7 +22,7 @@ from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
 from holdfast.verbs.define.builder import CreateMode
-from holdfast.verbs.dml.write import LocalRows, WriteOptions, make, write
+from holdfast.verbs.dml.write import WriteOptions, make, write
 from holdfast.verbs.dml.write_mutation import CommitOptions
 from holdfast.verbs.open.delta_dialect import DELTA
 from holdfast.verbs.open.delta_handle import DeltaHandle

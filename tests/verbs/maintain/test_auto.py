@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast import DeltaTable
+from holdfast.engines.local.engine import LocalEngine
 from holdfast.env import system
 from holdfast.errors import Invalid
 from holdfast.formats.delta.state import load
@@ -110,7 +111,7 @@ def test_bins_begin_only_in_time() -> None:
     bins = table.optimize().plan().bins
     late = iter([False, True])
     state = load(open_location(table.detailArrow().column("location").to_pylist()[0]))
-    done = run_bins(state, bins, ExecutionContext(None, system(), "UTC", DELTA), is_over=lambda: next(late))
+    done = run_bins(state, bins, ExecutionContext(LocalEngine(), system(), "UTC", DELTA), is_over=lambda: next(late))
     assert (len(done.versions), done.left) == (1, 1)
     assert limits_of(state, DELTA).target_rows > 1
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import DeltaTable
-from holdfast.engines.local.changefeed import LocalChangeReader
+from holdfast.engines.local.changefeed import changes as local_changes_of
 from holdfast.errors import Invalid, UnknownVersion
 from holdfast.plan.changefeed.stream import Offset, parse_options
 from holdfast.verbs.stream.batch_plan import parts
@@ -38,8 +38,8 @@ def read(follower: StreamFollower, start: Offset, end: Offset) -> pa.Table:
     """What tasks read of a batch, part by part."""
     plan = follower.plan(start, end)
     names = [f.name for f in follower.fields()]
-    nothing = LocalChangeReader().changes(plan).slice(0, 0)
-    rows = [LocalChangeReader().changes(part) for part in parts(plan)]
+    nothing = local_changes_of(plan).slice(0, 0)
+    rows = [local_changes_of(part) for part in parts(plan)]
     return pa.concat_tables([nothing, *rows]).select(names)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from holdfast.engines.local.scan import LocalRunner
+from holdfast.engines.local.engine import LocalEngine
 from holdfast.env import system
 from holdfast.errors import Invalid, SchemaMismatch, Unsupported
 from holdfast.formats.delta.deletion_vectors import load_hidden
@@ -42,7 +42,7 @@ def write(sink: StreamSink, batch: int, *tasks: list[int]) -> int | None:
 
 
 def rows(sink: StreamSink) -> list[int]:
-    found = OpenTable(load(sink.location).snapshot, load_hidden).scan(Request(None, None, ()), LocalRunner())
+    found = OpenTable(load(sink.location).snapshot, load_hidden).scan(Request(None, None, ()), LocalEngine())
     return sorted(found.column("n").to_pylist())
 
 

@@ -10,7 +10,6 @@ Of rows that may merely have moved, ids and versions are read first, and values 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from holdfast.engines.local.join import Rows, index
-from holdfast.engines.local.scan import LocalRunner
+from holdfast.engines.local.scan import scan_table
 from holdfast.errors import Invalid
 from holdfast.plan.changefeed.moves import Reading
 from holdfast.plan.changefeed.query import (
@@ -50,71 +49,71 @@ MANY = 100_000  # rows: to read fewer of them twice costs more than to pair them
 _IN_ORDER = (DELETE, BEFORE, AFTER, INSERT)
 
 
-@dataclass(frozen=True, slots=True)
-class LocalChangeReader:
-    """Reads changes with a few threads of this process."""
+def changes(plan: ChangesPlan) -> pa.Table:
+    """The changes a plan asks for."""
+    plan = _without_moved(plan)
+    parts = [_certain(plan, r) for r in plan.certain]
+    parts += [_recorded(plan, r) for r in plan.recorded]
+    if plan.left or plan.arrived:
+        left = _side(plan, plan.left, plan.needs_left)
+        parts += _paired(plan, left, _side(plan, plan.arrived, plan.fields))
+    return _ordered(plan, pa.concat_tables([_outputs(plan).empty_table(), *parts]))
 
-    runner: LocalRunner = field(default_factory=LocalRunner)
 
-    def changes(self, plan: ChangesPlan) -> pa.Table:
-        """The changes a plan asks for."""
-        plan = self._without_moved(plan)
-        parts = [self._certain(plan, r) for r in plan.certain]
-        parts += [self._recorded(plan, r) for r in plan.recorded]
-        if plan.left or plan.arrived:
-            left = self._side(plan, plan.left, plan.needs_left)
-            parts += _paired(plan, left, self._side(plan, plan.arrived, plan.fields))
-        return _ordered(plan, pa.concat_tables([_outputs(plan).empty_table(), *parts]))
+def _without_moved(plan: ChangesPlan) -> ChangesPlan:
+    if not pays_off(plan, MANY):
+        return plan
+    left, arrived = (_places(plan, side) for side in (plan.left, plan.arrived))
+    before, after = _pairs(left, arrived, (ID,), nulls=False)
+    versions = (rows.column(ROW_VERSION).take(pa.array(at)) for rows, at in ((left, before), (arrived, after)))
+    carried = np.asarray(pc.equal(*versions))
+    return without_moved(plan, _rest(left, before, carried), _rest(arrived, after, carried))
 
-    def _without_moved(self, plan: ChangesPlan) -> ChangesPlan:
-        if not pays_off(plan, MANY):
-            return plan
-        left, arrived = (self._places(plan, side) for side in (plan.left, plan.arrived))
-        before, after = _pairs(left, arrived, (ID,), nulls=False)
-        versions = (rows.column(ROW_VERSION).take(pa.array(at)) for rows, at in ((left, before), (arrived, after)))
-        carried = np.asarray(pc.equal(*versions))
-        return without_moved(plan, _rest(left, before, carried), _rest(arrived, after, carried))
 
-    def _places(self, plan: ChangesPlan, readings: Sequence[Reading]) -> pa.Table:
-        """Rows of a side without their columns: what pairs them, and where they are."""
-        parts, first = [], 0
-        for reading in readings:
-            rows = self.runner.scan(scan_of(plan, reading, ()), reading.hidden)
-            which = _which(reading, rows)
-            commits, _ = _labels(reading, which)
-            told = rows.select([ID, ROW_VERSION, INDEX]).append_column(_COMMIT, commits)
-            parts.append(told.append_column(_LABEL, pa.array(which + first)))
-            first += sum(map(len, reading.labels))
-        return pa.concat_tables(parts)
+def _places(plan: ChangesPlan, readings: Sequence[Reading]) -> pa.Table:
+    """Rows of a side without their columns: what pairs them, and where they are."""
+    parts, first = [], 0
+    for reading in readings:
+        rows = scan_table(scan_of(plan, reading, ()), reading.hidden)
+        which = _which(reading, rows)
+        commits, _ = _labels(reading, which)
+        told = rows.select([ID, ROW_VERSION, INDEX]).append_column(_COMMIT, commits)
+        parts.append(told.append_column(_LABEL, pa.array(which + first)))
+        first += sum(map(len, reading.labels))
+    return pa.concat_tables(parts)
 
-    def _certain(self, plan: ChangesPlan, reading: Reading) -> pa.Table:
-        rows = self._read(plan, reading, plan.fields)
-        return _table(plan, rows, rows.column(_CHANGE), rows.column(_COMMIT), rows.column(ID))
 
-    def _side(self, plan: ChangesPlan, readings: Sequence[Reading], fields: Sequence[Field]) -> pa.Table:
-        schema = arrow_schema(Struct(tuple(fields)))
-        for name in (ID, ROW_VERSION, _COMMIT):
-            schema = schema.append(pa.field(name, pa.int64()))
-        schema = schema.append(pa.field(_CHANGE, pa.string()))
-        return pa.concat_tables([schema.empty_table(), *(self._read(plan, r, fields) for r in readings)])
+def _certain(plan: ChangesPlan, reading: Reading) -> pa.Table:
+    rows = _read(plan, reading, plan.fields)
+    return _table(plan, rows, rows.column(_CHANGE), rows.column(_COMMIT), rows.column(ID))
 
-    def _read(self, plan: ChangesPlan, reading: Reading, fields: Sequence[Field]) -> pa.Table:
-        """The rows of a reading: columns, id, row version and commit."""
-        rows = self.runner.scan(scan_of(plan, reading, fields), reading.hidden)
-        commits, changes = _labels(reading, _which(reading, rows))
-        if ID not in rows.column_names:
-            for name in (ID, ROW_VERSION):
-                rows = rows.append_column(name, pa.nulls(rows.num_rows, pa.int64()))
-        rows = rows.append_column(_COMMIT, commits).append_column(_CHANGE, changes)
-        return rows.select([*(f.name for f in fields), ID, ROW_VERSION, _COMMIT, _CHANGE])
 
-    def _recorded(self, plan: ChangesPlan, reading: Reading) -> pa.Table:
-        rows = self.runner.scan(scan_of_recorded(plan, reading), reading.hidden)
-        commits, _ = _labels(reading, _which(reading, rows))
-        ids = pa.nulls(rows.num_rows, pa.int64())
-        types = rows.column(CHANGE_TYPE)
-        made = _table(plan, rows, types, commits, ids)
-        return made.filter(pc.is_in(types, value_set=pa.array(sorted(plan.shows))))
+def _side(plan: ChangesPlan, readings: Sequence[Reading], fields: Sequence[Field]) -> pa.Table:
+    schema = arrow_schema(Struct(tuple(fields)))
+    for name in (ID, ROW_VERSION, _COMMIT):
+        schema = schema.append(pa.field(name, pa.int64()))
+    schema = schema.append(pa.field(_CHANGE, pa.string()))
+    return pa.concat_tables([schema.empty_table(), *(_read(plan, r, fields) for r in readings)])
+
+
+def _read(plan: ChangesPlan, reading: Reading, fields: Sequence[Field]) -> pa.Table:
+    """The rows of a reading: columns, id, row version and commit."""
+    rows = scan_table(scan_of(plan, reading, fields), reading.hidden)
+    commits, changes = _labels(reading, _which(reading, rows))
+    if ID not in rows.column_names:
+        for name in (ID, ROW_VERSION):
+            rows = rows.append_column(name, pa.nulls(rows.num_rows, pa.int64()))
+    rows = rows.append_column(_COMMIT, commits).append_column(_CHANGE, changes)
+    return rows.select([*(f.name for f in fields), ID, ROW_VERSION, _COMMIT, _CHANGE])
+
+
+def _recorded(plan: ChangesPlan, reading: Reading) -> pa.Table:
+    rows = scan_table(scan_of_recorded(plan, reading), reading.hidden)
+    commits, _ = _labels(reading, _which(reading, rows))
+    ids = pa.nulls(rows.num_rows, pa.int64())
+    types = rows.column(CHANGE_TYPE)
+    made = _table(plan, rows, types, commits, ids)
+    return made.filter(pc.is_in(types, value_set=pa.array(sorted(plan.shows))))
 
 
 def _which(reading: Reading, rows: pa.Table) -> Rows:

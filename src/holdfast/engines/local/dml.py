@@ -21,10 +21,8 @@ from pyroaring import BitMap64
 
 from holdfast.engines.local.assign import Recipe, copied, inserted, updated
 from holdfast.engines.local.cluster import by_id, in_order
-from holdfast.engines.local.constraints import prepare
 from holdfast.engines.local.expressions.evaluate import condition
 from holdfast.engines.local.find import Finder, TakenRows, relations_of, source_relation, target_relation
-from holdfast.engines.local.follow import follow, ids
 from holdfast.engines.local.join import Rows
 from holdfast.engines.local.reading import (
     ID,
@@ -38,17 +36,10 @@ from holdfast.engines.local.reading import (
     pool_of,
 )
 from holdfast.engines.local.storing import CarriedRows, Pieces, Stores, Told
-from holdfast.engines.local.write import write_table
 from holdfast.env import Env
-from holdfast.errors import Unsupported
 from holdfast.model.mutation import STAGED
-from holdfast.model.snapshot import Snapshot
-from holdfast.parquet.write import WriteSpec
-from holdfast.plan.dml.change import Clause, Done, Inserted, Insertion, PinnedSource, Side, Work
-from holdfast.plan.dml.follow import Followed, LocatedRows
+from holdfast.plan.dml.change import Clause, Done, Inserted, Insertion, Side, Work
 from holdfast.rows.stamp import PROVISIONAL
-from holdfast.schema.enforce import fit, refuse_doubles
-from holdfast.schema.from_arrow import struct_of
 from holdfast.schema.identity import advanced
 
 _BEFORE, _AFTER, _DELETE, _INSERT = "update_preimage", "update_postimage", "delete", "insert"
@@ -56,108 +47,83 @@ _NONE = pa.scalar(None, pa.int64())
 _SHOWN_ROWS = 3  # of the source, per row of the target that they take
 
 
-@dataclass(frozen=True, slots=True)
-class LocalChanger:
-    """Changes rows with Arrow; `zone` is where times without one are."""
-
-    env: Env
-    zone: str = "UTC"
-
-    def pin(self, rows: pa.Table, prefix: str, target: Snapshot) -> PinnedSource:
-        """Write the rows of a source once, below a directory of the table."""
-        schema = struct_of(rows.schema)
-        refuse_doubles(schema)
-        if not schema.fields:
-            raise Unsupported("a source without columns cannot be merged")
-        plain = prepare(rows, fit(schema, schema)).table
-        spec = WriteSpec(fields=schema.fields, prefix=prefix, codec="snappy")
-        return PinnedSource(schema, write_table(target.location, plain, spec, self.env))
-
-    def change(self, work: Work) -> Done:
-        """Find the rows that clauses take, and store what becomes of them."""
-        recipes = None if work.store is None else _recipes(work, self.zone)
-        also = frozenset[str]() if recipes is None else recipes.needs
-        finder = Finder(work, self.zone, also=also)
-        changed, removed, seen = dict[str, BitMap64](), dict[str, BitMap64](), dict[str, BitMap64]()
-        waiting: list[Pieces] = []
-        doubled = kept = 0
-        carries = work.store is not None and work.store.data.id_column is not None
-        wanted = RowColumns(TARGET_PREFIX, finder.columns, carries, work.metadata)
-        with ExitStack() as stack:
-            location = work.target.snapshot.location
-            stores = None if work.store is None else Stores(work.store, location, self.env, stack)
-            for key, batches in files_of(work.target, work.hidden, wanted):
-                pieces: list[Pieces] = []
-                for batch in batches:
-                    taken = finder.taken(batch)
-                    doubled += len(taken.doubled)
-                    sets = _setting(work.clauses, taken.clause)
-                    _mark(changed, key, batch, sets)
-                    _mark(removed, key, batch, (taken.clause >= 0) & ~sets)
-                    if work.meets:
-                        _mark(seen, key, batch, taken.is_met & (taken.clause < 0))
-                    if recipes is not None:
-                        pieces.append(recipes.made(finder, batch, taken))
-                if stores is not None and work.order is None and not work.by_id:
-                    stores.write(pieces)
-                elif stores is not None:
-                    waiting += pieces
-                kept += sum(piece.copied for piece in pieces)
-            if stores is not None and work.order is not None:
-                stores.write_parts(in_order(waiting, work.order))
-            elif stores is not None and work.by_id:
-                stores.write_parts(by_id(waiting))
-            staged, feed = (STAGED.empty_table(), STAGED.empty_table()) if stores is None else stores.closed()
-        met = finder.pool.addresses(finder.met) if work.source is not None and work.meets else {}
-        doubled = 0 if _only_deletes(work.clauses) else doubled
-        return Done(staged, feed, changed, removed, copied=kept, met=met, doubled=doubled, seen=seen)
-
-    def insert(self, work: Insertion) -> Inserted:
-        """Store the rows of a source that found no row."""
-        relation = source_relation(work.source)
-        holds = [
-            None if c.condition is None else condition(c.condition, [relation], zone=self.zone) for c in work.clauses
-        ]
-        schema, properties, marks = work.schema, work.store.properties, dict[str, int]()
-        recipes = [inserted(c.sets or (), relation, schema, properties, zone=self.zone) for c in work.clauses]
-        ready = [e.columns for e in holds if e is not None]
-        pool = pool_of(work.source.snapshot, frozenset[str]().union(*ready, *(r.needs for r in recipes)))
-        rows = pool.unmet(work.met)
-        with ExitStack() as stack:
-            stores = Stores(work.store, work.source.snapshot.location, self.env, stack)
-            for clause, holding in zip(work.clauses, holds, strict=True):
-                batch = _rows_of(pool, rows)
-                takes = np.ones(len(rows), bool) if holding is None else holding.holds(batch)
-                # Made again, because numbers go on where the clause before it ended.
-                recipe = inserted(clause.sets or (), relation, schema, properties, zone=self.zone)
-                made = recipe.made(batch.filter(pa.array(takes)))
-                told = Told(made.table, pa.repeat(_INSERT, made.table.num_rows))
-                stores.write([Pieces(CarriedRows(made.table), told)])
-                marks |= made.marks
-                schema, rows = advanced(schema, made.marks), rows[~takes]
-            return Inserted(*stores.closed(), marks)
-
-    def colliding(self, work: Work, limit: int) -> Sequence[str]:
-        """Some rows of the source that take one row of the target together."""
-        assert work.source is not None, "only a source has rows that collide"
-        names = frozenset(SOURCE_PREFIX + f.name for f in work.source.snapshot.schema.fields)
-        finder = Finder(work, self.zone, also=names)
-        shown: list[str] = []
-        wanted = RowColumns(TARGET_PREFIX, finder.columns, metadata=work.metadata)
-        for _, batches in files_of(work.target, work.hidden, wanted):
+def change(work: Work, env: Env, zone: str) -> Done:
+    """Find the rows that clauses take, and store what becomes of them."""
+    recipes = None if work.store is None else _recipes(work, zone)
+    also = frozenset[str]() if recipes is None else recipes.needs
+    finder = Finder(work, zone, also=also)
+    changed, removed, seen = dict[str, BitMap64](), dict[str, BitMap64](), dict[str, BitMap64]()
+    waiting: list[Pieces] = []
+    doubled = kept = 0
+    carries = work.store is not None and work.store.data.id_column is not None
+    wanted = RowColumns(TARGET_PREFIX, finder.columns, carries, work.metadata)
+    with ExitStack() as stack:
+        location = work.target.snapshot.location
+        stores = None if work.store is None else Stores(work.store, location, env, stack)
+        for key, batches in files_of(work.target, work.hidden, wanted):
+            pieces: list[Pieces] = []
             for batch in batches:
-                shown += _collisions(finder.pool, finder.taken(batch), limit - len(shown))
-                if len(shown) >= limit:
-                    return shown
-        return shown
+                taken = finder.taken(batch)
+                doubled += len(taken.doubled)
+                sets = _setting(work.clauses, taken.clause)
+                _mark(changed, key, batch, sets)
+                _mark(removed, key, batch, (taken.clause >= 0) & ~sets)
+                if work.meets:
+                    _mark(seen, key, batch, taken.is_met & (taken.clause < 0))
+                if recipes is not None:
+                    pieces.append(recipes.made(finder, batch, taken))
+            if stores is not None and work.order is None and not work.by_id:
+                stores.write(pieces)
+            elif stores is not None:
+                waiting += pieces
+            kept += sum(piece.copied for piece in pieces)
+        if stores is not None and work.order is not None:
+            stores.write_parts(in_order(waiting, work.order))
+        elif stores is not None and work.by_id:
+            stores.write_parts(by_id(waiting))
+        staged, feed = (STAGED.empty_table(), STAGED.empty_table()) if stores is None else stores.closed()
+    met = finder.pool.addresses(finder.met) if work.source is not None and work.meets else {}
+    doubled = 0 if _only_deletes(work.clauses) else doubled
+    return Done(staged, feed, changed, removed, copied=kept, met=met, doubled=doubled, seen=seen)
 
-    def follow(self, old: LocatedRows, new: LocatedRows) -> Followed:
-        """Look for the rows of one place in another."""
-        return follow(old, new)
 
-    def ids(self, place: LocatedRows, limit: int) -> Sequence[int]:
-        """Some ids of rows."""
-        return ids(place, limit)
+def insert(work: Insertion, env: Env, zone: str) -> Inserted:
+    """Store the rows of a source that found no row."""
+    relation = source_relation(work.source)
+    holds = [None if c.condition is None else condition(c.condition, [relation], zone=zone) for c in work.clauses]
+    schema, properties, marks = work.schema, work.store.properties, dict[str, int]()
+    recipes = [inserted(c.sets or (), relation, schema, properties, zone=zone) for c in work.clauses]
+    ready = [e.columns for e in holds if e is not None]
+    pool = pool_of(work.source.snapshot, frozenset[str]().union(*ready, *(r.needs for r in recipes)))
+    rows = pool.unmet(work.met)
+    with ExitStack() as stack:
+        stores = Stores(work.store, work.source.snapshot.location, env, stack)
+        for clause, holding in zip(work.clauses, holds, strict=True):
+            batch = _rows_of(pool, rows)
+            takes = np.ones(len(rows), bool) if holding is None else holding.holds(batch)
+            # Made again, because numbers go on where the clause before it ended.
+            recipe = inserted(clause.sets or (), relation, schema, properties, zone=zone)
+            made = recipe.made(batch.filter(pa.array(takes)))
+            told = Told(made.table, pa.repeat(_INSERT, made.table.num_rows))
+            stores.write([Pieces(CarriedRows(made.table), told)])
+            marks |= made.marks
+            schema, rows = advanced(schema, made.marks), rows[~takes]
+        return Inserted(*stores.closed(), marks)
+
+
+def colliding(work: Work, limit: int, zone: str) -> Sequence[str]:
+    """Some rows of the source that take one row of the target together."""
+    assert work.source is not None, "only a source has rows that collide"
+    names = frozenset(SOURCE_PREFIX + f.name for f in work.source.snapshot.schema.fields)
+    finder = Finder(work, zone, also=names)
+    shown: list[str] = []
+    wanted = RowColumns(TARGET_PREFIX, finder.columns, metadata=work.metadata)
+    for _, batches in files_of(work.target, work.hidden, wanted):
+        for batch in batches:
+            shown += _collisions(finder.pool, finder.taken(batch), limit - len(shown))
+            if len(shown) >= limit:
+                return shown
+    return shown
 
 
 @dataclass(frozen=True)

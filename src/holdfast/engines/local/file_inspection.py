@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import pyarrow as pa
 
@@ -11,19 +11,15 @@ from holdfast.parquet.inspect import INSPECTED, FooterRequest, inspect_file
 from holdfast.plan.maintain.check import Asks
 from holdfast.storage.base import ObjectStore
 
+_THREADS = 16  # footers are small and far away
 
-@dataclass(frozen=True, slots=True)
-class LocalLooker:
-    """Looks with a few threads: footers are small and far away."""
 
-    threads: int = 16
+def inspect_files(asks: Asks) -> pa.Table:
+    """What the files say, with the columns of INSPECTED."""
 
-    def look(self, asks: Asks) -> pa.Table:
-        """What the files say, with the columns of INSPECTED."""
+    def one(asked: tuple[ObjectStore, FooterRequest]) -> dict[str, object]:
+        store, ask = asked
+        return asdict(inspect_file(store, ask, asks.id_column))
 
-        def one(asked: tuple[ObjectStore, FooterRequest]) -> dict[str, object]:
-            store, ask = asked
-            return asdict(inspect_file(store, ask, asks.id_column))
-
-        with ThreadPoolExecutor(self.threads) as pool:
-            return pa.Table.from_pylist(list(pool.map(one, asks.files)), INSPECTED)  # one per file
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return pa.Table.from_pylist(list(pool.map(one, asks.files)), INSPECTED)  # one per file

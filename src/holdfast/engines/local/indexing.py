@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from holdfast.engines.local.scan import LocalRunner
+from holdfast.engines.local.scan import scan_batches, scan_table
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.plan.scan.metadata_columns import MetadataColumns
@@ -29,7 +29,7 @@ def indexed_rows(
     """The columns of live rows, then ID and VERSION, batch by batch; only rows changed after a version, if told."""
     metadata = MetadataColumns.of_outputs({ROW_ID: ID, ROW_COMMIT_VERSION: VERSION})
     plan = ScanPlan(snapshot, files, (), tuple(fields), metadata, None)
-    for batch in LocalRunner().scan_batches(plan, hidden):
+    for batch in scan_batches(plan, hidden):
         rows = pa.Table.from_batches([batch])
         yield rows if newer_than is None else rows.filter(pc.greater(rows.column(VERSION), pa.scalar(newer_than)))
 
@@ -39,7 +39,7 @@ def rows_with_places(
 ) -> tuple[pa.Table, Numbers, Numbers]:
     """The columns of live rows, the number of the file of each among these, and the position in it."""
     metadata = MetadataColumns.of_outputs({FILE_NUMBER: FILE, ROW_INDEX: POSITION, ROW_COMMIT_VERSION: VERSION})
-    rows = LocalRunner().scan(ScanPlan(snapshot, files, (), tuple(fields), metadata, None), hidden)
+    rows = scan_table(ScanPlan(snapshot, files, (), tuple(fields), metadata, None), hidden)
     if newer_than is not None:
         rows = rows.filter(pc.greater(rows.column(VERSION), pa.scalar(newer_than)))
     return rows.select([f.name for f in fields]), rows.column(FILE).to_numpy(), rows.column(POSITION).to_numpy()
@@ -51,7 +51,7 @@ def matching_places(
     """Where rows are that satisfy a condition: the number of the file among these, and the position in it."""
     metadata = MetadataColumns.of_outputs({FILE_NUMBER: FILE, ROW_INDEX: POSITION, ROW_COMMIT_VERSION: VERSION})
     plan = ScanPlan(snapshot, files, (), (), metadata, Condition(None, render(where), where))
-    rows = LocalRunner().scan(plan, hidden)
+    rows = scan_table(plan, hidden)
     if newer_than is not None:
         rows = rows.filter(pc.greater(rows.column(VERSION), pa.scalar(newer_than)))
     return rows.column(FILE).combine_chunks(), rows.column(POSITION).combine_chunks()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +11,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyroaring import BitMap64
 
-from holdfast.engines.local.changefeed import LocalChangeReader
+from holdfast.engines.local.changefeed import changes
 from holdfast.engines.local.constraints import prepare
 from holdfast.engines.local.reading import ID, INDEX, RowColumns, files_of
-from holdfast.engines.local.scan import LocalRunner
+from holdfast.engines.local.scan import scan_batches
 from holdfast.engines.local.storing import CarriedRows, Pieces, Stores
 from holdfast.env import Env
 from holdfast.plan.changefeed.query import BEFORE, CHANGE_TYPE, DELETE, ChangesPlan
@@ -25,48 +24,43 @@ from holdfast.plan.publish.rows import Arriving, ChangedIds, Storage, Whole, com
 from holdfast.rows.columns import ROW_ID
 
 
-@dataclass(frozen=True, slots=True)
-class LocalPublisher:
-    """Publishes with a few threads of this process."""
+def changed_ids(plan: ChangesPlan) -> ChangedIds:
+    """The ids of rows that a net change updates or deletes."""
+    told = changes(going(plan))
+    updated, deleted = (_ids(told.filter(pc.equal(told.column(CHANGE_TYPE), kind))) for kind in (BEFORE, DELETE))
+    return ChangedIds(updated, deleted)
 
-    env: Env
-    zone: str = "UTC"
-    runner: LocalRunner = field(default_factory=LocalRunner)
 
-    def gone(self, plan: ChangesPlan) -> ChangedIds:
-        """The ids of rows that a net change updates or deletes."""
-        told = LocalChangeReader(self.runner).changes(going(plan))
-        updated, deleted = (_ids(told.filter(pc.equal(told.column(CHANGE_TYPE), kind))) for kind in (BEFORE, DELETE))
-        return ChangedIds(updated, deleted)
-
-    def locate(self, place: LocatedRows, ids: BitMap64) -> Positions:
-        """Where the live rows with these ids are."""
-        wanted = np.array(ids.to_array(), np.int64)
-        found: dict[str, BitMap64] = {}
-        if not len(wanted):
-            return found
-        for key, batches in files_of(place.plan, place.hidden, RowColumns("", (), identity=True)):
-            here = [_positions(batch, wanted) for batch in batches]
-            positions = BitMap64(np.concatenate([np.empty(0, np.uint64), *here]))
-            if positions:
-                found[key] = positions
+def locate(place: LocatedRows, ids: BitMap64) -> Positions:
+    """Where the live rows with these ids are."""
+    wanted = np.array(ids.to_array(), np.int64)
+    found: dict[str, BitMap64] = {}
+    if not len(wanted):
         return found
+    for key, batches in files_of(place.plan, place.hidden, RowColumns("", (), identity=True)):
+        here = [_positions(batch, wanted) for batch in batches]
+        positions = BitMap64(np.concatenate([np.empty(0, np.uint64), *here]))
+        if positions:
+            found[key] = positions
+    return found
 
-    def store(self, rows: Arriving, storage: Storage) -> pa.Table:
-        """Store rows with their ids."""
-        with ExitStack() as stack:
-            stores = Stores(Storing(storage.spec), storage.location, self.env, stack)
-            for part in self._parts(rows):
-                made = prepare(part, storage.fit, storage.demands, zone=self.zone).table
-                stores.write([Pieces(CarriedRows(made, part.column(ROW_ID).combine_chunks()))])
-            return stores.closed()[0]
 
-    def _parts(self, rows: Arriving) -> Iterable[pa.Table]:
-        match rows:
-            case Whole(plan, hidden):
-                return (pa.Table.from_batches([batch]) for batch in self.runner.scan_batches(plan, hidden))
-            case ChangesPlan():
-                return (LocalChangeReader(self.runner).changes(coming(rows)),)
+def publish(rows: Arriving, storage: Storage, env: Env, zone: str) -> pa.Table:
+    """Store rows with their ids."""
+    with ExitStack() as stack:
+        stores = Stores(Storing(storage.spec), storage.location, env, stack)
+        for part in _parts(rows):
+            made = prepare(part, storage.fit, storage.demands, zone=zone).table
+            stores.write([Pieces(CarriedRows(made, part.column(ROW_ID).combine_chunks()))])
+        return stores.closed()[0]
+
+
+def _parts(rows: Arriving) -> Iterable[pa.Table]:
+    match rows:
+        case Whole(plan, hidden):
+            return (pa.Table.from_batches([batch]) for batch in scan_batches(plan, hidden))
+        case ChangesPlan():
+            return (changes(coming(rows)),)
 
 
 def _ids(told: pa.Table) -> BitMap64:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from holdfast.engines.spark.scan import facts
 from holdfast.engines.spark.scan.broadcast import small_table
 from holdfast.engines.spark.scan.labels import look_up, packed, width_of
-from holdfast.engines.spark.scan.native import SparkRunner
+from holdfast.engines.spark.scan.native import scan_frame
 from holdfast.engines.spark.scan.scratch import scratch_for
 from holdfast.engines.spark.types import named, spark_struct
 from holdfast.model.snapshot import HiddenRows
@@ -53,86 +53,84 @@ _JOINED, _START, _WHOLE, _MOVES = "__hf_joined", "__hf_start", "__hf_whole", "__
 _OLD, _NEW, _ROW = "__hf_old", "__hf_new", "__hf_row"
 
 
-@dataclass(frozen=True)
-class SparkChangeReader:
-    """Reads changes on a Spark session, classic or Connect."""
+def changes(spark: SparkSession, plan: ChangesPlan) -> DataFrame:
+    """The changes a plan asks for."""
+    parts = [_certain(spark, plan, r) for r in plan.certain]
+    parts += [_recorded(spark, plan, r) for r in plan.recorded]
+    if plan.left or plan.arrived:
+        parts.append(_paired(spark, plan))
+    if not parts:
+        return spark.createDataFrame([], spark_struct(_outputs(plan)))
+    return reduce(DataFrame.unionAll, parts)
 
-    spark: SparkSession
 
-    def changes(self, plan: ChangesPlan) -> DataFrame:
-        """The changes a plan asks for."""
-        parts = [self._certain(plan, r) for r in plan.certain]
-        parts += [self._recorded(plan, r) for r in plan.recorded]
-        if plan.left or plan.arrived:
-            parts.append(self._paired(plan))
-        if not parts:
-            return self.spark.createDataFrame([], spark_struct(_outputs(plan)))
-        return reduce(DataFrame.unionAll, parts)
+def _certain(spark: SparkSession, plan: ChangesPlan, reading: Reading) -> DataFrame:
+    rows = _read(spark, plan, reading, plan.fields)
+    return rows.select(*(named(f.name) for f in plan.fields), *_given(plan, _CHANGE, F.col(ID)))
 
-    def _certain(self, plan: ChangesPlan, reading: Reading) -> DataFrame:
-        rows = self._read(plan, reading, plan.fields)
-        return rows.select(*(named(f.name) for f in plan.fields), *_given(plan, _CHANGE, F.col(ID)))
 
-    def _recorded(self, plan: ChangesPlan, reading: Reading) -> DataFrame:
-        rows = SparkRunner(self.spark).scan(scan_of_recorded(plan, reading), HiddenRows())
-        rows = self._labelled(plan, reading, rows).where(F.col(CHANGE_TYPE).isin(sorted(plan.shows)))
-        return rows.select(
-            *(named(f.name) for f in plan.fields), *_given(plan, CHANGE_TYPE, F.lit(None).cast("bigint"))
-        )
+def _recorded(spark: SparkSession, plan: ChangesPlan, reading: Reading) -> DataFrame:
+    rows = scan_frame(spark, scan_of_recorded(plan, reading), HiddenRows())
+    rows = _labelled(spark, plan, reading, rows).where(F.col(CHANGE_TYPE).isin(sorted(plan.shows)))
+    return rows.select(*(named(f.name) for f in plan.fields), *_given(plan, CHANGE_TYPE, F.lit(None).cast("bigint")))
 
-    def _read(self, plan: ChangesPlan, reading: Reading, fields: Sequence[Field]) -> DataFrame:
-        """The rows of a reading: columns, id, row version, commit and change."""
-        scan = scan_of(plan, reading, fields)
-        rows = SparkRunner(self.spark).scan(replace(scan, files=without_dvs(scan.files)), HiddenRows())
-        rows = self._labelled(plan, reading, rows)
-        if ID not in rows.columns:
-            rows = rows.withColumns({name: F.lit(None).cast("bigint") for name in (ID, ROW_VERSION)})
-        return rows.select(*(named(f.name) for f in fields), ID, ROW_VERSION, _COMMIT, _CHANGE)
 
-    def _rows(self, plan: ChangesPlan, readings: Sequence[Reading], fields: Sequence[Field]) -> DataFrame:
-        if readings:
-            return reduce(DataFrame.unionAll, [self._read(plan, r, fields) for r in readings])
-        extra = [*(Field(name, LONG) for name in (ID, ROW_VERSION, _COMMIT)), Field(_CHANGE, STRING)]
-        return self.spark.createDataFrame([], spark_struct([*fields, *extra]))
+def _read(spark: SparkSession, plan: ChangesPlan, reading: Reading, fields: Sequence[Field]) -> DataFrame:
+    """The rows of a reading: columns, id, row version, commit and change."""
+    scan = scan_of(plan, reading, fields)
+    rows = scan_frame(spark, replace(scan, files=without_dvs(scan.files)), HiddenRows())
+    rows = _labelled(spark, plan, reading, rows)
+    if ID not in rows.columns:
+        rows = rows.withColumns({name: F.lit(None).cast("bigint") for name in (ID, ROW_VERSION)})
+    return rows.select(*(named(f.name) for f in fields), ID, ROW_VERSION, _COMMIT, _CHANGE)
 
-    def _labelled(self, plan: ChangesPlan, reading: Reading, rows: DataFrame) -> DataFrame:
-        """The rows that are wanted, each with the commit it belongs to and what happened to it."""
-        labels = [label for several in reading.labels for label in several]  # one per move of a file
-        starts = np.cumsum([0, *(len(several) for several in reading.labels)])[:-1]
-        if not reading.slices:
-            return _with_label(rows, labels, NUMBER)
-        keys = reading.files.column("key").to_pylist()
-        numbers = np.arange(len(keys), dtype=np.int64)
-        whole = pa.array([key not in reading.slices for key in keys])
-        width = width_of(max(len(slices) for slices in reading.slices.values()))
-        columns = {
-            _JOINED: pa.array(numbers),
-            _START: pa.array(starts),
-            _WHOLE: whole,
-            _MOVES: packed([reading.slices.get(key, ()) for key in keys], width),
-        }
-        types = [Field(_JOINED, LONG), Field(_START, LONG), Field(_WHOLE, Primitive("boolean"))]
-        schema = spark_struct([*types, Field(_MOVES, Array(Array(LONG)))])
-        table = small_table(self.spark, pa.table(columns), schema, scratch_for(plan.snapshot.location))
-        joined = rows.join(F.broadcast(table), F.col(NUMBER) == F.col(_JOINED), "left")
-        unknown = "cast(raise_error('a row of a file that no commit moved was read') AS int)"
-        which = look_up(_MOVES, INDEX, width)
-        number = f"CASE WHEN {_JOINED} IS NULL THEN {unknown} WHEN {_WHOLE} THEN 1 ELSE {which} END"
-        found = joined.withColumn(_MOVE, F.expr(number)).where((F.col(_MOVE) > 0) & facts.barrier())
-        return _with_label(found, labels, f"{_START} + {_MOVE} - 1")
 
-    def _paired(self, plan: ChangesPlan) -> DataFrame:
-        keys = plan.keys or (ID,)
-        left = _side(self._rows(plan, plan.left, plan.needs_left), plan.needs_left, keys, _OLD)
-        arrived = _side(self._rows(plan, plan.arrived, plan.fields), plan.fields, keys, _NEW)
-        if plan.keys:
-            left, arrived = (_refusing_doubled(plan, df, p) for df, p in ((left, _OLD), (arrived, _NEW)))
-        on = F.col(_OLD + _COMMIT) == F.col(_NEW + _COMMIT)
-        for n in range(len(keys)):
-            old, new = F.col(f"{_OLD}_key_{n}"), F.col(f"{_NEW}_key_{n}")
-            on &= old.eqNullSafe(new) if plan.keys else old == new
-        both = left.join(arrived, on, "full_outer")
-        return both.where(~_is_carried(plan)).selectExpr(f"inline({_events(plan)})")
+def _rows(spark: SparkSession, plan: ChangesPlan, readings: Sequence[Reading], fields: Sequence[Field]) -> DataFrame:
+    if readings:
+        return reduce(DataFrame.unionAll, [_read(spark, plan, r, fields) for r in readings])
+    extra = [*(Field(name, LONG) for name in (ID, ROW_VERSION, _COMMIT)), Field(_CHANGE, STRING)]
+    return spark.createDataFrame([], spark_struct([*fields, *extra]))
+
+
+def _labelled(spark: SparkSession, plan: ChangesPlan, reading: Reading, rows: DataFrame) -> DataFrame:
+    """The rows that are wanted, each with the commit it belongs to and what happened to it."""
+    labels = [label for several in reading.labels for label in several]  # one per move of a file
+    starts = np.cumsum([0, *(len(several) for several in reading.labels)])[:-1]
+    if not reading.slices:
+        return _with_label(rows, labels, NUMBER)
+    keys = reading.files.column("key").to_pylist()
+    numbers = np.arange(len(keys), dtype=np.int64)
+    whole = pa.array([key not in reading.slices for key in keys])
+    width = width_of(max(len(slices) for slices in reading.slices.values()))
+    columns = {
+        _JOINED: pa.array(numbers),
+        _START: pa.array(starts),
+        _WHOLE: whole,
+        _MOVES: packed([reading.slices.get(key, ()) for key in keys], width),
+    }
+    types = [Field(_JOINED, LONG), Field(_START, LONG), Field(_WHOLE, Primitive("boolean"))]
+    schema = spark_struct([*types, Field(_MOVES, Array(Array(LONG)))])
+    table = small_table(spark, pa.table(columns), schema, scratch_for(plan.snapshot.location))
+    joined = rows.join(F.broadcast(table), F.col(NUMBER) == F.col(_JOINED), "left")
+    unknown = "cast(raise_error('a row of a file that no commit moved was read') AS int)"
+    which = look_up(_MOVES, INDEX, width)
+    number = f"CASE WHEN {_JOINED} IS NULL THEN {unknown} WHEN {_WHOLE} THEN 1 ELSE {which} END"
+    found = joined.withColumn(_MOVE, F.expr(number)).where((F.col(_MOVE) > 0) & facts.barrier())
+    return _with_label(found, labels, f"{_START} + {_MOVE} - 1")
+
+
+def _paired(spark: SparkSession, plan: ChangesPlan) -> DataFrame:
+    keys = plan.keys or (ID,)
+    left = _side(_rows(spark, plan, plan.left, plan.needs_left), plan.needs_left, keys, _OLD)
+    arrived = _side(_rows(spark, plan, plan.arrived, plan.fields), plan.fields, keys, _NEW)
+    if plan.keys:
+        left, arrived = (_refusing_doubled(plan, df, p) for df, p in ((left, _OLD), (arrived, _NEW)))
+    on = F.col(_OLD + _COMMIT) == F.col(_NEW + _COMMIT)
+    for n in range(len(keys)):
+        old, new = F.col(f"{_OLD}_key_{n}"), F.col(f"{_NEW}_key_{n}")
+        on &= old.eqNullSafe(new) if plan.keys else old == new
+    both = left.join(arrived, on, "full_outer")
+    return both.where(~_is_carried(plan)).selectExpr(f"inline({_events(plan)})")
 
 
 def _with_label(rows: DataFrame, labels: Sequence[Label], number: str) -> DataFrame:

@@ -1,37 +1,36 @@
-"""Write runs of index entries from tasks: Spark sorts by the key, tasks store what comes as sorted blocks.
+"""Spark's workers read rows that are to be indexed: they sample keys, run tasks, or write sorted runs of entries.
 
-1. The job runs exactly once; what retried attempts leave behind has names nobody knows of.
-2. The answer holds as many rows as there are runs, and of each the sparse level above it.
-3. A run is right whatever order rows come in; Spark's order only keeps runs apart, so that few are looked into.
+1. A job runs exactly once; what retried attempts leave behind has names that nobody knows of.
+2. The answer of `write_runs` has a row per run, with the sparse level above it.
+3. A run is right whatever order rows come in; Spark's order only keeps runs apart, so that a lookup opens few.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain
-from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from holdfast.engines.spark.scan.native import SparkRunner
-from holdfast.engines.spark.session.carry import TaskFunction, by_value, carried
+from holdfast.engines.spark.scan.native import scan_frame
+from holdfast.engines.spark.session.carry import by_value, carried
 from holdfast.engines.spark.session.failing import jobs
+from holdfast.engines.spark.session.progress import tasks
 from holdfast.engines.spark.types import named, spark_struct
 from holdfast.env import system
 from holdfast.errors import Unsupported
-from holdfast.model.files import FileTable
-from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.parquet.index_runs import RUN_ROWS, EntryRun, bitmap_run, entry_runs
+from holdfast.plan.indexing import IndexedRows, TaskFunction, WorkerTask
 from holdfast.plan.scan.metadata_columns import MetadataColumns
 from holdfast.plan.scan.request import ScanPlan
 from holdfast.rows.columns import ROW_COMMIT_VERSION, ROW_ID
 from holdfast.schema.types import LONG, Field, Primitive
-from holdfast.storage.location import Location
+from holdfast.storage.base import ObjectStore
 from holdfast.storage.remote import RemoteStore
 from holdfast.storage.sink import FileSink, open_sink, put
 
@@ -48,48 +47,61 @@ _ANSWER = (
 )
 
 
-@dataclass(frozen=True)
-class Files:
-    """Files to be indexed, what they hide, and the version that rows must be newer than."""
+@dataclass(frozen=True, slots=True)
+class SparkWorkers:
+    """The workers of a Spark session."""
 
-    files: FileTable
-    hidden: HiddenRows
-    newer_than: int | None
+    spark: SparkSession
+
+    def carried(self, store: ObjectStore) -> ObjectStore:
+        return carried(store)
+
+    def sample(self, rows: IndexedRows, count: int, share: float, seed: int) -> pa.ChunkedArray:
+        keys = self._frame(rows).where(F.col("k0").isNotNull()).select("k0")
+        with tasks(self.spark, "sampling vectors"):  # bounded by `count`
+            sample = None if share >= 1 or count == 1 else keys.sample(share, seed % (1 << 31)).limit(count).toArrow()
+            if sample is None or not sample.num_rows:
+                sample = keys.limit(count).toArrow()
+        return sample.column(0)
+
+    def map_rows(self, rows: IndexedRows, task: WorkerTask, most_tasks: int | None = None) -> pa.Table:
+        frame = self._frame(rows)
+        return map_frame(frame if most_tasks is None else frame.coalesce(most_tasks), task)
+
+    def write_runs(self, rows: IndexedRows, directory: str, most_rows: int, *, bitmaps: bool) -> pa.Table:
+        location, keys, frame = rows.snapshot.location, len(rows.fields), self._frame(rows)
+        store = carried(location.store)
+        if store.url.startswith("memory:"):
+            raise Unsupported(f"{location.url} is in this process's memory, where Spark's workers cannot write")
+        if not bitmaps:
+            names = [f"k{n}" for n in range(keys)]
+            parts = max(1, -(-most_rows // RUN_ROWS))
+            frame = frame.repartitionByRange(parts, *names) if parts > 1 else frame.coalesce(1)
+            frame = frame.sortWithinPartitions(*names)
+        sink = open_sink(replace(location, store=store), system().now_ms)
+        needs = ("numpy", "pyroaring", *(("obstore",) if isinstance(store, RemoteStore) else ()))
+        task = by_value(_writer(sink, directory, keys, bitmaps), needs, work="write this index")
+        with jobs():
+            answer = frame.mapInArrow(task, spark_struct(_ANSWER)).toArrow()
+        return answer.sort_by("name")  # a row per run
+
+    def _frame(self, rows: IndexedRows) -> DataFrame:
+        """The keys under plain names, the row id and the row commit version."""
+        frames = []
+        metadata = MetadataColumns({ID: ROW_ID, VERSION: ROW_COMMIT_VERSION})
+        for part in rows.parts:
+            plan = ScanPlan(rows.snapshot, part.files, (), tuple(rows.fields), metadata, None)
+            frame = scan_frame(self.spark, plan, part.hidden)
+            frames.append(frame if part.newer_than is None else frame.where(F.col(VERSION) > part.newer_than))
+        keys = [named(f.name).alias(f"k{n}") for n, f in enumerate(rows.fields)]
+        return reduce(DataFrame.unionAll, frames).select(*keys, F.col(ID), F.col(VERSION))
 
 
-def indexed_frame(
-    spark: SparkSession, snapshot: Snapshot, parts: Sequence[Files], fields: Sequence[Field]
-) -> DataFrame:
-    """Keys under plain names, row id and row commit version, of the rows that are to be indexed."""
-    frames = []
-    for part in parts:
-        plan = ScanPlan(
-            snapshot, part.files, (), tuple(fields), MetadataColumns({ID: ROW_ID, VERSION: ROW_COMMIT_VERSION}), None
-        )
-        rows = SparkRunner(spark).scan(plan, part.hidden)
-        frames.append(rows if part.newer_than is None else rows.where(F.col(VERSION) > part.newer_than))
-    keys = [named(f.name).alias(f"k{n}") for n, f in enumerate(fields)]
-    return reduce(DataFrame.unionAll, frames).select(*keys, F.col(ID), F.col(VERSION))
-
-
-def write_runs(
-    rows: DataFrame, location: Location, directory: str, keys: int, most_rows: int, *, bitmaps: bool
-) -> list[dict[str, Any]]:
-    """Write runs below a directory of the table; what was written, a row per run."""
-    store = carried(location.store)
-    if store.url.startswith("memory:"):
-        raise Unsupported(f"{location.url} is in this process's memory, where Spark's workers cannot write")
-    if not bitmaps:
-        names = [f"k{n}" for n in range(keys)]
-        parts = max(1, -(-most_rows // RUN_ROWS))
-        rows = rows.repartitionByRange(parts, *names) if parts > 1 else rows.coalesce(1)
-        rows = rows.sortWithinPartitions(*names)
-    sink = open_sink(replace(location, store=store), system().now_ms)
-    needs = ("numpy", "pyroaring", *(("obstore",) if isinstance(store, RemoteStore) else ()))
-    task = by_value(_writer(sink, directory, keys, bitmaps), needs, work="write this index")
-    with jobs():
-        answer = rows.mapInArrow(task, spark_struct(_ANSWER)).toArrow()
-    return list(answer.sort_by("name").to_pylist())  # one per run
+def map_frame(frame: DataFrame, task: WorkerTask) -> pa.Table:
+    """The answers of a task over the rows of a DataFrame."""
+    function = by_value(task.run, task.needs, work=task.work, otherwise=task.otherwise)
+    with tasks(frame.sparkSession, task.label):
+        return frame.mapInArrow(function, spark_struct(task.answer)).toArrow()
 
 
 def _writer(sink: FileSink, directory: str, keys: int, bitmaps: bool) -> TaskFunction:
@@ -108,8 +120,8 @@ def _writer(sink: FileSink, directory: str, keys: int, bitmaps: bool) -> TaskFun
             top = pa.BufferOutputStream()
             with pa.ipc.new_stream(top, run.top.schema) as stream:
                 stream.write_table(run.top)
-            told = (name, len(run.data), run.crc, run.footer, run.entries, run.low_id, run.high_id)
-            values = [*([value] for value in told), [top.getvalue().to_pybytes()]]
+            counts = (len(run.data), run.crc, run.footer, run.entries, run.low_id, run.high_id)
+            values = [[name], *([count] for count in counts), [top.getvalue().to_pybytes()]]
             yield pa.RecordBatch.from_arrays(
                 [pa.array(v, t) for v, t in zip(values, _TYPES, strict=True)], names=[f.name for f in _ANSWER]
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,16 +12,17 @@ from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from holdfast.engines.spark.changefeed import SparkChangeReader
+from holdfast.engines.spark.changefeed import changes
 from holdfast.engines.spark.dml.bits import bits_of, positions_of
 from holdfast.engines.spark.dml.constraints import prepare
 from holdfast.engines.spark.dml.write import write_frame
-from holdfast.engines.spark.scan.native import SparkRunner
-from holdfast.engines.spark.session.carry import TaskFunction, by_value
+from holdfast.engines.spark.scan.native import scan_frame
+from holdfast.engines.spark.session.carry import by_value
 from holdfast.engines.spark.session.progress import tasks
 from holdfast.plan.changefeed.query import AFTER, BEFORE, CHANGE_TYPE, DELETE, INSERT, ChangesPlan
 from holdfast.plan.dml.change import Positions
 from holdfast.plan.dml.follow import LocatedRows
+from holdfast.plan.indexing import TaskFunction
 from holdfast.plan.publish.rows import Arriving, ChangedIds, Storage, Whole, coming, going
 from holdfast.plan.scan.metadata_columns import MetadataColumns
 from holdfast.rows import columns as names
@@ -30,45 +31,41 @@ _GONE = pa.schema([("kind", pa.string()), ("bits", pa.binary())])
 _FILE, _POSITION, _ID = "__hf_at_file", "__hf_at_position", "__hf_at_id"  # no table has columns of these names
 
 
-@dataclass(frozen=True)
-class SparkPublisher:
-    """Publishes on a Spark session, classic or Connect."""
+def changed_ids(spark: SparkSession, plan: ChangesPlan) -> ChangedIds:
+    """The ids of rows that a net change updates or deletes."""
+    rows = changes(spark, going(plan)).select(CHANGE_TYPE, names.ROW_ID)
+    gather = by_value(_gathered, ("pyarrow", "numpy", "pyroaring"), work="gather row ids")
+    with tasks(spark, "looking for rows that changed"):
+        told = rows.mapInArrow(gather, "kind string, bits binary").toArrow()  # two bitmaps per task
+    return ChangedIds(*(_united(told, kind) for kind in (BEFORE, DELETE)))
 
-    spark: SparkSession
 
-    def gone(self, plan: ChangesPlan) -> ChangedIds:
-        """The ids of rows that a net change updates or deletes."""
-        rows = SparkChangeReader(self.spark).changes(going(plan)).select(CHANGE_TYPE, names.ROW_ID)
-        gather = by_value(_gathered, ("pyarrow", "numpy", "pyroaring"), work="gather row ids")
-        with tasks(self.spark, "looking for rows that changed"):
-            told = rows.mapInArrow(gather, "kind string, bits binary").toArrow()  # two bitmaps per task
-        return ChangedIds(*(_united(told, kind) for kind in (BEFORE, DELETE)))
+def locate(spark: SparkSession, place: LocatedRows, ids: BitMap64) -> Positions:
+    """Where the live rows with these ids are."""
+    if not ids or not len(place.plan.files):
+        return {}
+    metadata = MetadataColumns({_FILE: names.FILE_NUMBER, _POSITION: names.ROW_INDEX, _ID: names.ROW_ID})
+    rows = scan_frame(spark, replace(place.plan, metadata=metadata), place.hidden)
+    keep = by_value(_among(ids.serialize()), ("pyarrow", "numpy", "pyroaring"), work="find rows by their ids")
+    found = rows.select(_FILE, _POSITION, _ID).mapInArrow(keep, f"{_FILE} long, {_POSITION} long")
+    with tasks(spark, "finding rows by their ids"):
+        told = bits_of(found, _FILE, _POSITION).toArrow()  # a bit per row of the files
+    return positions_of(told, _FILE, place.plan.files.column("key"))
 
-    def locate(self, place: LocatedRows, ids: BitMap64) -> Positions:
-        """Where the live rows with these ids are."""
-        if not ids or not len(place.plan.files):
-            return {}
-        metadata = MetadataColumns({_FILE: names.FILE_NUMBER, _POSITION: names.ROW_INDEX, _ID: names.ROW_ID})
-        rows = SparkRunner(self.spark).scan(replace(place.plan, metadata=metadata), place.hidden)
-        keep = by_value(_among(ids.serialize()), ("pyarrow", "numpy", "pyroaring"), work="find rows by their ids")
-        found = rows.select(_FILE, _POSITION, _ID).mapInArrow(keep, f"{_FILE} long, {_POSITION} long")
-        with tasks(self.spark, "finding rows by their ids"):
-            told = bits_of(found, _FILE, _POSITION).toArrow()  # a bit per row of the files
-        return positions_of(told, _FILE, place.plan.files.column("key"))
 
-    def store(self, rows: Arriving, storage: Storage) -> pa.Table:
-        """Store rows with their ids."""
-        spec = storage.spec
-        match rows:
-            case Whole(plan, hidden):
-                frame = SparkRunner(self.spark).scan(plan, hidden)
-            case ChangesPlan():
-                changed = SparkChangeReader(self.spark).changes(coming(rows))
-                frame = changed.where(F.col(CHANGE_TYPE).isin(INSERT, AFTER))
-                spec = replace(spec, gathered=True)  # what changed is scattered over the tasks that read it
-        prepared = prepare(frame, storage.fit, storage.demands, carry=[names.ROW_ID])
-        with tasks(self.spark, "publishing rows"):
-            return write_frame(prepared.frame, spec, storage.location)
+def publish(spark: SparkSession, rows: Arriving, storage: Storage) -> pa.Table:
+    """Store rows with their ids."""
+    spec = storage.spec
+    match rows:
+        case Whole(plan, hidden):
+            frame = scan_frame(spark, plan, hidden)
+        case ChangesPlan():
+            changed = changes(spark, coming(rows))
+            frame = changed.where(F.col(CHANGE_TYPE).isin(INSERT, AFTER))
+            spec = replace(spec, gathered=True)  # what changed is scattered over the tasks that read it
+    prepared = prepare(frame, storage.fit, storage.demands, carry=[names.ROW_ID])
+    with tasks(spark, "publishing rows"):
+        return write_frame(prepared.frame, spec, storage.location)
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -16,7 +16,7 @@ from pyspark.sql import types as spark
 
 from holdfast.errors import Unsupported
 from holdfast.schema.constraints import quoted
-from holdfast.schema.types import Array, DataType, Field, Map, Primitive, Struct, parse_schema, to_json
+from holdfast.schema.types import Array, DataType, Field, Map, Primitive, Struct, parse_schema, struct_to_json
 
 _LOG_KEYS = ("delta.", "holdfast.", "CURRENT_DEFAULT", "EXISTS_DEFAULT", "__COLLATIONS")
 
@@ -28,7 +28,7 @@ def named(name: str) -> Column:
 
 def spark_struct(fields: Iterable[Field]) -> spark.StructType:
     """The Spark type of these fields."""
-    return spark.StructType.fromJson(to_json(Struct(tuple(_shown(f) for f in fields))))
+    return spark.StructType.fromJson(struct_to_json(Struct(tuple(_shown(f) for f in fields))))
 
 
 def spark_type(type_: DataType) -> spark.DataType:

@@ -19,10 +19,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
 
 from holdfast.engines.local.indexing import indexed_rows
-from holdfast.engines.spark.indexing import Files, indexed_frame, write_runs
 from holdfast.errors import Invalid, TableError
 from holdfast.index.kinds import Site
 from holdfast.index.reader import PinnedReader
@@ -31,9 +29,10 @@ from holdfast.index.scalar.entries import TOP, BlockCache, Segment
 from holdfast.index.scalar.query import KeyQuery
 from holdfast.index.scalar.verify import contradicting, expanded, lacking
 from holdfast.index.segment import FileSum, Meta, SegmentWriting, put_meta
-from holdfast.index.tail import Tail, TailPart
+from holdfast.index.tail import Tail
 from holdfast.model.snapshot import Snapshot
 from holdfast.parquet.index_runs import RUN_ROWS, EntryRun, bitmap_run, entry_runs
+from holdfast.plan.indexing import IndexedFiles, IndexedRows
 from holdfast.predicate.parse import compares_as_stored
 from holdfast.rows.keys import Interval, Numbers, is_keyable
 from holdfast.schema.arrow import arrow_type
@@ -84,7 +83,7 @@ class ScalarKind:
         return {}
 
     def build(
-        self, site: Site, definition: IndexDefinition, parts: Sequence[TailPart], before: Sequence[SegmentRef]
+        self, site: Site, definition: IndexDefinition, parts: Sequence[IndexedFiles], before: Sequence[SegmentRef]
     ) -> Sequence[SegmentRef]:
         """One segment with an entry for each row; none without rows."""
         fields = fields_of(definition, site.snapshot)
@@ -94,8 +93,9 @@ class ScalarKind:
         uuid = str(site.env.new_uuid())
         directory = directory_of(definition.name, uuid)
         with SegmentWriting(site.snapshot.location) as writing:
-            if site.session is not None and (most > self.local_rows or None in counts):
-                runs = self._by_spark(site.session, site.snapshot, parts, fields, directory, most)
+            if site.workers is not None and (most > self.local_rows or None in counts):
+                rows = IndexedRows(site.snapshot, parts, fields)
+                runs = _written(site.workers.write_runs(rows, directory, most, bitmaps=self.is_bitmap))
             else:
                 runs = _stored(writing, directory, self._local_runs(site.snapshot, parts, fields))
             segment = self._completed(site, uuid, directory, runs, writing)
@@ -152,7 +152,9 @@ class ScalarKind:
                 wrong.append(str(error))
         return wrong or list(lacking(opened, site, tail, fields, sample))
 
-    def _local_runs(self, snapshot: Snapshot, parts: Sequence[TailPart], fields: Sequence[Field]) -> Iterator[EntryRun]:
+    def _local_runs(
+        self, snapshot: Snapshot, parts: Sequence[IndexedFiles], fields: Sequence[Field]
+    ) -> Iterator[EntryRun]:
         rows = (
             table
             for part in parts
@@ -165,30 +167,6 @@ class ScalarKind:
             return
         for held in _gathered(rows, SORTED_ROWS):
             yield from entry_runs(held, len(fields))
-
-    def _by_spark(
-        self,
-        session: SparkSession,
-        snapshot: Snapshot,
-        parts: Sequence[TailPart],
-        fields: Sequence[Field],
-        directory: str,
-        most: int,
-    ) -> list[_WrittenRun]:
-        files = [Files(part.files, part.hidden, part.newer_than) for part in parts]
-        frame = indexed_frame(session, snapshot, files, fields)
-        written = write_runs(frame, snapshot.location, directory, len(fields), most, bitmaps=self.is_bitmap)
-        return [
-            _WrittenRun(
-                one["name"],
-                FileSum(one["size"], one["crc"], {"footer": one["footer"]}),
-                one["entries"],
-                one["low_id"],
-                one["high_id"],
-                pa.ipc.open_stream(one["top"]).read_all(),
-            )
-            for one in written
-        ]
 
     def _completed(
         self, site: Site, uuid: str, directory: str, runs: Sequence[_WrittenRun], writing: SegmentWriting
@@ -213,6 +191,21 @@ class ScalarKind:
             {"runs": [run.name for run in runs]},
         )
         return put_meta(directory, meta, writing)
+
+
+def _written(runs: pa.Table) -> list[_WrittenRun]:
+    """What workers wrote."""
+    return [
+        _WrittenRun(
+            run["name"],
+            FileSum(run["size"], run["crc"], {"footer": run["footer"]}),
+            run["entries"],
+            run["low_id"],
+            run["high_id"],
+            pa.ipc.open_stream(run["top"]).read_all(),
+        )
+        for run in runs.to_pylist()  # one per run
+    ]
 
 
 def _stored(writing: SegmentWriting, directory: str, runs: Iterable[EntryRun]) -> list[_WrittenRun]:

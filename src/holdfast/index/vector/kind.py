@@ -22,7 +22,7 @@ from holdfast.index.kinds import Site
 from holdfast.index.reader import PinnedReader
 from holdfast.index.registry import DIRECTORY, Index, IndexDefinition, SegmentRef, directory_of, fields_of
 from holdfast.index.segment import FileSum, Meta, SegmentWriting, put_file, put_meta
-from holdfast.index.tail import Tail, TailPart
+from holdfast.index.tail import Tail
 from holdfast.index.vector.coder import Trained
 from holdfast.index.vector.column import odd_lengths, refuse_no_vectors
 from holdfast.index.vector.fill import Filler, WrittenSegment, summed
@@ -30,10 +30,11 @@ from holdfast.index.vector.library import library
 from holdfast.index.vector.opened import QUANTIZER, opened, quantizer_of, trained_of
 from holdfast.index.vector.options import FLAT_ROWS, VECTOR, Method, VectorOptions
 from holdfast.index.vector.rows import LocalVectorRows
-from holdfast.index.vector.spark import SparkVectorRows
 from holdfast.index.vector.train import sample_rows, train
 from holdfast.index.vector.verify import contradicting, lacking
+from holdfast.index.vector.worker_rows import WorkerVectorRows
 from holdfast.model.snapshot import Snapshot
+from holdfast.plan.indexing import IndexedFiles
 from holdfast.schema.types import Field
 
 LOCAL_ROWS = 1 << 18  # up to here this process builds a segment faster than Spark starts a job
@@ -59,20 +60,20 @@ class VectorKind:
         return options.params
 
     def build(
-        self, site: Site, definition: IndexDefinition, parts: Sequence[TailPart], before: Sequence[SegmentRef]
+        self, site: Site, definition: IndexDefinition, parts: Sequence[IndexedFiles], before: Sequence[SegmentRef]
     ) -> Sequence[SegmentRef]:
         """Segments with an entry for each row that has a vector."""
         (column,) = _columns(definition, site.snapshot)
         counts = [part.files.num_records for part in parts]
         rows = sum(pc.sum(count).as_py() or 0 for count in counts)
         unknown = any(count.null_count for count in counts)
-        session = site.session if rows > self.local_rows or unknown else None
-        source: LocalVectorRows | SparkVectorRows = LocalVectorRows(site.snapshot, column, parts)
-        if session is not None:
-            source = SparkVectorRows(session, site.snapshot, column, parts)
+        workers = site.workers if rows > self.local_rows or unknown else None
+        source: LocalVectorRows | WorkerVectorRows = LocalVectorRows(site.snapshot, column, parts)
+        if workers is not None:
+            source = WorkerVectorRows(workers, site.snapshot, column, parts)
         if before:
             trained, shared = trained_of(before[-1]), _shared(before[-1])
-            quantizer = quantizer_of(site.snapshot.location, before[-1]) if shared and session is None else b""
+            quantizer = quantizer_of(site.snapshot.location, before[-1]) if shared and workers is None else b""
         else:
             options = VectorOptions.kept(definition.params)
             seed = site.env.rng.getrandbits(32)
@@ -87,7 +88,7 @@ class VectorKind:
             shared = self._put_quantizer(site, definition, quantizer)
         directory = f"{DIRECTORY}/{definition.name}"
         with SegmentWriting(site.snapshot.location) as writing:
-            if isinstance(source, SparkVectorRows):
+            if isinstance(source, WorkerVectorRows):
                 key = None if shared is None else f"{shared['directory']}/{QUANTIZER}"
                 written, odd = source.fill(trained, key, directory)
             else:

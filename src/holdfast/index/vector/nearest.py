@@ -27,7 +27,7 @@ from holdfast.errors import Damaged, Invalid, TableError
 from holdfast.index.reader import PinnedReader
 from holdfast.index.registry import Index
 from holdfast.index.search import Indexes
-from holdfast.index.tail import Tail, TailPart, parts_of, whole_of
+from holdfast.index.tail import Tail, parts_of, whole_of
 from holdfast.index.vector.coder import Floats, prepared_queries
 from holdfast.index.vector.column import odd_lengths, vectors_of
 from holdfast.index.vector.library import NoLibrary
@@ -37,6 +37,7 @@ from holdfast.index.vector.options import VECTOR, VectorOptions
 from holdfast.index.vector.rows import LocalVectorRows
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import Snapshot
+from holdfast.plan.indexing import IndexedFiles
 from holdfast.rows.columns import ROW_ID
 from holdfast.schema.types import Field
 from holdfast.storage.arrays import strings
@@ -59,7 +60,7 @@ class VectorRows(Protocol):
     ) -> tuple[list[Near], int]: ...
 
 
-RowsOf: TypeAlias = Callable[[Field, Sequence[TailPart]], VectorRows]
+RowsOf: TypeAlias = Callable[[Field, Sequence[IndexedFiles]], VectorRows]
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from holdfast.engines.local.indexing import ID, VERSION, indexed_rows
 from holdfast.index.segment import SegmentWriting
-from holdfast.index.tail import TailPart
 from holdfast.index.vector.coder import Trained
 from holdfast.index.vector.column import VectorMatrix, vectors_of
 from holdfast.index.vector.fill import SEGMENT_ROWS, Filler, WrittenSegment, summed
 from holdfast.index.vector.metric import Matrix, Metric, Near, Numbers, Points, nearer, nearest_rows
 from holdfast.model.snapshot import Snapshot
+from holdfast.plan.indexing import IndexedFiles
 from holdfast.schema.types import Field
 
 
@@ -29,7 +29,7 @@ class LocalVectorRows:
 
     snapshot: Snapshot
     column: Field
-    parts: Sequence[TailPart]
+    parts: Sequence[IndexedFiles]
 
     def sample(self, count: int, rows: int, seed: int) -> VectorMatrix:
         """`count` random vectors; all if there are no more."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from holdfast.errors import Damaged, MissingFile, Unsupported
+from holdfast.schema.arrow import is_list
 from holdfast.storage.base import NotFound, ObjectStore
 from holdfast.storage.error_mapping import parsing
 
@@ -133,17 +134,6 @@ def stored_type(type_: pa.DataType) -> pa.DataType:
     while isinstance(type_, pa.BaseExtensionType):
         type_ = type_.storage_type
     return type_
-
-
-def is_list(type_: pa.DataType) -> bool:
-    """Whether a type is one of Arrow's lists; maps are not."""
-    return bool(
-        pa.types.is_list(type_)
-        or pa.types.is_large_list(type_)
-        or pa.types.is_fixed_size_list(type_)
-        or pa.types.is_list_view(type_)
-        or pa.types.is_large_list_view(type_)
-    )
 
 
 def _field_id(field: pa.Field) -> int | None:

@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from holdfast.parquet.pages.footer import Node, is_list
+from holdfast.parquet.pages.footer import Node
 from holdfast.parquet.pages.headers import bytes_at, plain_headers
 from holdfast.parquet.pages.levels import are_full
 from holdfast.parquet.pages.pagemap import Leaf, PageMap
 from holdfast.parquet.pages.window import Window
+from holdfast.schema.arrow import is_list
 
 _INT32, _INT64, _FLOAT, _DOUBLE = 1, 2, 4, 5
 _KINDS = {pa.int32(): _INT32, pa.date32(): _INT32, pa.int64(): _INT64, pa.float32(): _FLOAT, pa.float64(): _DOUBLE}

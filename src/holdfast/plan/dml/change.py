@@ -16,10 +16,10 @@ and copies every row. So every engine changes rows in one way, for copy-on-write
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,6 +35,7 @@ from holdfast.rows.stamp import PROVISIONAL
 from holdfast.schema.types import Struct
 
 Expression: TypeAlias = Any  # SQL text, or a Column that only Spark can evaluate
+CHANGE = "_change_type"  # the column that tells what happened to a row
 SOURCE_ALIAS = "__hf_source"  # the alias of a source that the user gave none
 Positions: TypeAlias = Mapping[str, BitMap64]  # physical positions by file key; files without any are absent
 
@@ -178,23 +179,13 @@ class PinnedSource:
     staged: pa.Table  # with the columns of STAGED
 
 
-Rows_contra = TypeVar("Rows_contra", contravariant=True)
+@dataclass(frozen=True, slots=True)
+class TouchedRows:
+    """Rows that a committed change touched."""
 
-
-class Changer(Protocol[Rows_contra]):
-    """What a runner does for DELETE, UPDATE and MERGE. Rows are whatever it takes them from."""
-
-    def change(self, work: Work) -> Done:
-        """Find the rows that clauses take, and store what becomes of them."""
-
-    def pin(self, rows: Rows_contra, prefix: str, target: Snapshot) -> PinnedSource:
-        """Evaluate a source exactly once and write its rows below a directory of the table."""
-
-    def insert(self, work: Insertion) -> Inserted:
-        """Store the rows of a source that found no row."""
-
-    def colliding(self, work: Work, limit: int) -> Sequence[str]:
-        """Some rows of the source that take one row of the target together, for people to read."""
+    change: str  # update, delete or insert
+    plan: ScanPlan
+    hidden: HiddenRows
 
 
 def count(positions: Positions) -> int:

@@ -6,15 +6,13 @@ changed since.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
 
 from pyroaring import BitMap64
 
 from holdfast.model.files import FileTable, hiding
 from holdfast.model.snapshot import HiddenRows, Snapshot
-from holdfast.plan.dml.change import Changer, Positions
+from holdfast.plan.dml.change import Positions
 from holdfast.plan.scan.request import Request, ScanPlan, plan_scan
 from holdfast.rows.columns import ROW_COMMIT_VERSION, ROW_ID
 
@@ -34,20 +32,6 @@ class Followed:
     moved: Positions = field(default_factory=dict)  # old positions of rows that are elsewhere now, unchanged
     to: Positions = field(default_factory=dict)  # the new positions of these rows
     altered: Positions = field(default_factory=dict)  # old positions of rows that have another version now
-
-
-class RowFollower(Protocol):
-    """What a runner does for a transaction that lost a race."""
-
-    def follow(self, old: LocatedRows, new: LocatedRows) -> Followed:
-        """Look for the rows of one place in another."""
-
-    def ids(self, place: LocatedRows, limit: int) -> Sequence[int]:
-        """Some ids of rows, for people to read."""
-
-
-class DmlEngine(Changer[Any], RowFollower, Protocol):
-    """Who changes rows, and finds them again."""
 
 
 def place_of(snapshot: Snapshot, files: FileTable, hidden: HiddenRows) -> LocatedRows:

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyroaring import BitMap64
@@ -35,13 +33,6 @@ class Asks:
     store: ObjectStore
     files: Sequence[tuple[ObjectStore, FooterRequest]]
     id_column: str | None
-
-
-class Looker(Protocol):
-    """What a check asks of a runner."""
-
-    def look(self, asks: Asks) -> pa.Table:
-        """What the files say, with the columns of INSPECTED."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,17 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
-import pyarrow as pa
 from pyroaring import BitMap64
 
 from holdfast.model.snapshot import HiddenRows
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.changefeed.moves import Reading
 from holdfast.plan.changefeed.query import AFTER, BEFORE, DELETE, INSERT, ChangesPlan
-from holdfast.plan.dml.change import Positions
-from holdfast.plan.dml.follow import LocatedRows
 from holdfast.plan.scan.request import ScanPlan
 from holdfast.schema.constraints import Demand
 from holdfast.schema.enforce import Fit
@@ -61,19 +58,6 @@ class Storage:
     demands: tuple[Demand, ...]
     spec: WriteSpec  # with a column of ids and none of versions: the commit gives rows their version
     location: Location
-
-
-class Publisher(Protocol):
-    """What a runner does for a publication."""
-
-    def gone(self, plan: ChangesPlan) -> ChangedIds:
-        """The ids of rows that a net change updates or deletes."""
-
-    def locate(self, place: LocatedRows, ids: BitMap64) -> Positions:
-        """Where the live rows with these ids are."""
-
-    def store(self, rows: Arriving, storage: Storage) -> pa.Table:
-        """Store rows with their ids; gives the files, with the columns of STAGED."""
 
 
 def going(plan: ChangesPlan) -> ChangesPlan:

@@ -21,7 +21,7 @@ from holdfast.errors import Invalid, NotATable, SchemaMismatch, Unsupported
 from holdfast.model.mutation import TableDefinition
 from holdfast.schema.mapping import without_mapping
 from holdfast.schema.show import schema_text
-from holdfast.schema.types import Struct, to_json
+from holdfast.schema.types import Struct, struct_to_json
 from holdfast.sql import answers
 from holdfast.sql.context import StatementContext
 from holdfast.sql.query.run import query_frame
@@ -33,8 +33,8 @@ from holdfast.storage.open import open_location
 from holdfast.table.delta import DeltaTable
 from holdfast.verbs.define.builder import CreateMode, DeltaTableBuilder, without_plain
 from holdfast.verbs.define.create import create_with
-from holdfast.verbs.dml.write import rows_of
 from holdfast.verbs.dml.write_mutation import CommitOptions
+from holdfast.verbs.open.engine import rows_of
 from holdfast.verbs.stream.follow import nullable
 
 T = TypeVar("T")
@@ -184,7 +184,7 @@ def _from_query(context: StatementContext, command: Create, query: Span) -> _Cre
     def execute(location: Location, definition: TableDefinition, mode: CreateMode) -> None:
         definition, plain = without_plain(definition)
         options = CommitOptions(None, context.user_metadata)
-        incoming = rows_of(rows, context.spark, env)
+        incoming = rows_of(rows, env, context.zone)
         create_with(location, definition, incoming, env, mode=mode, options=options, plain=plain)
 
     def create_at(location: str) -> None:
@@ -232,7 +232,7 @@ def _described(
     """The builder with the columns, properties and layout of a statement."""
     if like is not None:
         snapshot = like.handle.newest().snapshot
-        builder.addColumns(StructType.fromJson(to_json(without_mapping(snapshot.schema))))
+        builder.addColumns(StructType.fromJson(struct_to_json(without_mapping(snapshot.schema))))
         description = like.detailArrow().column("description")[0].as_py()
         if description:
             builder.comment(description)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Protocol
 
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from holdfast.errors import Invalid, NoRowIdentity
@@ -26,17 +26,16 @@ from holdfast.schema.constraints import quoted
 from holdfast.verbs.define.alteration import Alteration
 from holdfast.verbs.dml.assignments import Value
 from holdfast.verbs.dml.delete_update import Changed, ExecutionContext
-from holdfast.verbs.dml.merge import DeltaMergeBuilder, Duplicates, Rows
+from holdfast.verbs.dml.merge import DeltaMergeBuilder, Duplicates
 from holdfast.verbs.dml.write_mutation import CommitOptions
 from holdfast.verbs.open.dialect import TableState
+from holdfast.verbs.open.engine import AnyRows
 
 SOURCE_ROW_ID = "_source_row_id"
 
 
 class TargetHandle(Protocol):
     """A table that changes are applied to, held open."""
-
-    spark: SparkSession | None
 
     def newest(self) -> TableState: ...
 
@@ -60,7 +59,7 @@ def applied_up_to(target: TargetHandle, source: str) -> int | None:
 
 
 def apply_rows(
-    target: TargetHandle, source: str, version: int, columns: Sequence[str], keys: Sequence[str], rows: Rows
+    target: TargetHandle, source: str, version: int, columns: Sequence[str], keys: Sequence[str], rows: AnyRows
 ) -> Changed:
     """Merge net changes up to a version of a source into a table."""
     caller = replace(target.caller(), alias="t", said=CommitOptions(AppVersion(_app(source), version)))
@@ -109,7 +108,7 @@ def _with_source_ids(target: TargetHandle) -> TableState:
     return target.newest()
 
 
-def _after(rows: Rows, *, with_ids: bool) -> Rows:
+def _after(rows: AnyRows, *, with_ids: bool) -> AnyRows:
     """What rows are to become: those before an update are left out, and ids are called as the target calls them."""
     dropped = [COMMIT_VERSION, COMMIT_TIMESTAMP, *([] if with_ids else [ROW_ID])]
     if isinstance(rows, DataFrame):

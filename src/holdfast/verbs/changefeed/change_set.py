@@ -9,14 +9,13 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
-from holdfast.engines.local.changefeed import LocalChangeReader
-from holdfast.engines.spark.changefeed import SparkChangeReader
 from holdfast.errors import Invalid, Unsupported
 from holdfast.plan.changefeed.query import ChangeKind, ChangeQuery, ChangesPlan
 from holdfast.verbs.changefeed.apply import ApplyTarget, applied_up_to, apply_rows, refuse_unpaired
 from holdfast.verbs.dml.delete_update import Changed
+from holdfast.verbs.open.engine import LOCAL, AnyEngine, on_spark
 
 When: TypeAlias = int | str | datetime.datetime | datetime.date
 
@@ -45,19 +44,17 @@ class ChangeSet:
     endVersion: int
     kind: str
     plan: ChangesPlan = field(repr=False)
-    spark: SparkSession | None = field(repr=False)
+    engine: AnyEngine = field(repr=False)
     source: ChangeSource | None = field(default=None, repr=False)  # None: the format goes on from no token
     query: ChangeQuery | None = field(default=None, repr=False)  # None: the change data feed
 
     def toDF(self) -> DataFrame:
         """The changes as a DataFrame; a DataFrame has no order, `_commit_version` tells it."""
-        if self.spark is None:
-            raise Invalid("this table was opened without a Spark session: use toArrow, or open it with one")
-        return SparkChangeReader(self.spark).changes(self.plan)
+        return on_spark(self.engine).changes(self.plan)
 
     def toArrow(self) -> pa.Table:
         """The changes in the order they were made, read in this process without Spark: for small ones."""
-        return LocalChangeReader().changes(self.plan)
+        return LOCAL.changes(self.plan)
 
     @property
     def bytesRead(self) -> int:
@@ -92,8 +89,7 @@ class ChangeSet:
         plan = source.between(first, last, ChangeQuery(net, names, deletes))
         if not names:
             refuse_unpaired(plan)
-        spark = handle.spark
-        rows = LocalChangeReader().changes(plan) if spark is None else SparkChangeReader(spark).changes(plan)
+        rows = handle.caller().engine.changes(plan)
         return apply_rows(handle, source.table_id, last, [f.name for f in plan.fields], names, rows)
 
     def _source(self) -> ChangeSource:

@@ -10,7 +10,6 @@ import base64
 from dataclasses import dataclass
 
 import msgspec
-from pyspark.sql import SparkSession
 
 from holdfast.errors import Invalid, UnknownVersion
 from holdfast.formats.delta.deletion_vectors import load_hidden
@@ -20,6 +19,7 @@ from holdfast.plan.changefeed.query import ChangeQuery, ChangesPlan, check_query
 from holdfast.storage.error_mapping import MALFORMED_JSON
 from holdfast.verbs.changefeed.change_set import ChangeSet, When
 from holdfast.verbs.changefeed.query import planned
+from holdfast.verbs.open.engine import AnyEngine
 from holdfast.verbs.open.moment import moment_ms
 
 _TOKEN = "hf1."
@@ -67,23 +67,21 @@ def changes(
     resume: str | None,
     *,
     zone: str,
-    spark: SparkSession | None,
+    engine: AnyEngine,
 ) -> ChangeSet:
     """What commits from `start`, or from a token on, did to rows; times that name no zone are in `zone`."""
     first, last = _versions(state, start, end, resume, zone)
     source = DeltaChangeSource(state)
-    return ChangeSet(first, last, query.kind.value, source.between(first, last, query), spark, source, query)
+    return ChangeSet(first, last, query.kind.value, source.between(first, last, query), engine, source, query)
 
 
-def change_feed(
-    state: DeltaState, start: When, end: When | None, *, zone: str, spark: SparkSession | None
-) -> ChangeSet:
+def change_feed(state: DeltaState, start: When, end: When | None, *, zone: str, engine: AnyEngine) -> ChangeSet:
     """The change data feed of some commits."""
     first, last = _versions(state, start, end, None, zone)
     if first > state.version:
         raise UnknownVersion(f"the newest version is {state.version}, so none is from {first} on", version=first)
     stretch = read_range(_before(state, first, is_needed=False), _at(state, last), start=first)
-    return ChangeSet(first, last, "feed", planned(stretch, None, load_hidden), spark, DeltaChangeSource(state))
+    return ChangeSet(first, last, "feed", planned(stretch, None, load_hidden), engine, DeltaChangeSource(state))
 
 
 def _versions(

@@ -7,8 +7,6 @@
 
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
-
 from holdfast.errors import Invalid, Unsupported
 from holdfast.formats.iceberg.history.commit_range import read_commit_range
 from holdfast.formats.iceberg.metadata.types import NAME_MAPPING
@@ -17,6 +15,7 @@ from holdfast.model.snapshot import LoadHidden
 from holdfast.plan.changefeed.query import ChangeQuery
 from holdfast.verbs.changefeed.change_set import ChangeSet, When
 from holdfast.verbs.changefeed.query import planned
+from holdfast.verbs.open.engine import AnyEngine
 
 
 def changes(
@@ -27,7 +26,7 @@ def changes(
     resume: str | None,
     load_hidden: LoadHidden,
     *,
-    spark: SparkSession | None,
+    engine: AnyEngine,
 ) -> ChangeSet:
     """What snapshots `start` to `end` did to rows."""
     if resume is not None:
@@ -35,7 +34,7 @@ def changes(
     first, last = _snapshot_id(start), None if end is None else _snapshot_id(end)
     refuse_imported(state)
     plan = planned(read_commit_range(state, first, last), query, load_hidden)
-    return ChangeSet(first, state.version if last is None else last, query.kind.value, plan, spark)
+    return ChangeSet(first, state.version if last is None else last, query.kind.value, plan, engine)
 
 
 def _snapshot_id(when: When | None) -> int:

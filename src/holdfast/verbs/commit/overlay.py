@@ -27,7 +27,8 @@ from holdfast.plan.changefeed.moves import LogicalFiles, Move, readings
 from holdfast.plan.changefeed.query import EVERY, ChangesPlan, Times
 from holdfast.plan.dml.arithmetic import check_rows
 from holdfast.plan.dml.change import Positions, count
-from holdfast.plan.dml.follow import RowFollower, only, place_of, united, without
+from holdfast.plan.dml.follow import only, place_of, united, without
+from holdfast.plan.engine import Engine
 from holdfast.rows.stamp import PROVISIONAL
 from holdfast.storage.arrays import strings
 from holdfast.storage.location import Location
@@ -141,7 +142,7 @@ class Overlay:
         )
 
     def touched(
-        self, parts: Sequence[Touched], effects: Sequence[Effect], runner: RowFollower, *, deletes: str | None
+        self, parts: Sequence[Touched], effects: Sequence[Effect], engine: Engine[object], *, deletes: str | None
     ) -> Touched:
         """What all verbs together did to rows of the version that was read; `deletes` counts them, if that is all.
 
@@ -154,7 +155,7 @@ class Overlay:
         is_clear = self.base.identity is not None or not (self.mine & (taken.keys() | seen.keys()))
         if not is_clear:
             rewritten, deletes = frozenset(), None
-        taken, seen = (self._as_read(rows, rewritten, runner) for rows in (taken, seen))
+        taken, seen = (self._as_read(rows, rewritten, engine) for rows in (taken, seen))
         return Touched(
             taken=taken,
             seen=without(seen, taken),
@@ -173,7 +174,7 @@ class Overlay:
         counts = zip(*(self.written.column(name).to_pylist() for name in ("key", "num_records")), strict=True)
         return {key: BitMap64(range(rows)) for key, rows in counts if key in unread}
 
-    def _as_read(self, rows: Positions, rewritten: Collection[str], runner: RowFollower) -> Positions:
+    def _as_read(self, rows: Positions, rewritten: Collection[str], engine: Engine[object]) -> Positions:
         """Rows by where they were read: of those in own files, the ones that were copied there."""
         copies = {key: there for key, there in rows.items() if key in self.mine}
         read = {key: there for key, there in rows.items() if key not in self.mine}
@@ -182,7 +183,7 @@ class Overlay:
         files = self._files(self.written).among(copies)
         old = self.base.files.among(rewritten)
         place = place_of(self.base, old, self.load(self.base.location, old))
-        return united(read, runner.follow(only(self.base, files, copies), place).to)
+        return united(read, engine.follow(only(self.base, files, copies), place).to)
 
     def _files(self, staged: pa.Table) -> FileTable:
         return FileTable((Slab(staged_files(staged), self.stats_of(staged.column("stats"))),))

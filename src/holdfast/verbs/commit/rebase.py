@@ -22,9 +22,10 @@ from holdfast.model.files import FileTable, NoStats, Slab, hiding
 from holdfast.model.mutation import Came, Mutation, Winner, staged_files
 from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
 from holdfast.plan.dml.change import Done, Positions, Work, count
-from holdfast.plan.dml.follow import DmlEngine, Followed, LocatedRows, all_but, common, only, place_of, united, without
+from holdfast.plan.dml.follow import Followed, LocatedRows, all_but, common, only, place_of, united, without
 from holdfast.plan.dml.rebase import Clash
 from holdfast.plan.dml.write import ENABLE_DELETION_VECTORS
+from holdfast.plan.engine import Engine
 from holdfast.schema.properties import Isolation, truth
 
 Looks = Callable[[Snapshot, FileTable, HiddenRows], Work]
@@ -56,7 +57,7 @@ class Redo:
     """A transaction's rows, and who can look at them."""
 
     touched: Touched
-    runner: DmlEngine
+    engine: Engine[object]
     load_hidden: LoadHidden
 
 
@@ -212,7 +213,7 @@ class _Rebase:
         if not rows or not len(drift.movers):
             return Followed()
         hidden = self.redo.load_hidden(self.newest.location, drift.movers)
-        return self.redo.runner.follow(self._old(rows), place_of(self.newest, drift.movers, hidden))
+        return self.redo.engine.follow(self._old(rows), place_of(self.newest, drift.movers, hidden))
 
     def _old(self, rows: Positions) -> LocatedRows:
         return only(self.read, self.read.files.among(rows.keys()), rows)
@@ -251,11 +252,11 @@ class _Rebase:
         files = ask.keeps(self.newest, drift.unread)
         if len(files):
             hidden = self.redo.load_hidden(self.newest.location, files)
-            parts.append(self.redo.runner.change(ask.looks(self.newest, files, hidden)))
+            parts.append(self.redo.engine.change(ask.looks(self.newest, files, hidden)))
         if drift.shown:
             again = self.newest.files.among(drift.shown.keys())
             others = all_but(again, drift.shown)
-            parts.append(self.redo.runner.change(ask.looks(self.newest, hiding(again), others)))
+            parts.append(self.redo.engine.change(ask.looks(self.newest, hiding(again), others)))
         return united(*(rows for done in parts for rows in (done.updated, done.deleted, done.seen)))
 
     def _in_own(self, rows: Positions) -> Positions:
@@ -265,7 +266,7 @@ class _Rebase:
         own = self.mutation.added
         files = FileTable((Slab(staged_files(own, self.newest.placement), NoStats(own.num_rows)),))
         snapshot = replace(self.newest, files=files)
-        return self.redo.runner.follow(self._old(rows), place_of(snapshot, files, HiddenRows())).to
+        return self.redo.engine.follow(self._old(rows), place_of(snapshot, files, HiddenRows())).to
 
     def _made(
         self, drift: _Drift, removed: set[str], lost: _Lost, moved: Followed, cover: Positions, dropped: Positions
@@ -287,7 +288,7 @@ class _Rebase:
         """Some ids of rows, where they have any."""
         if snapshot.identity is None:
             return ()
-        return self.redo.runner.ids(only(snapshot, snapshot.files.among(rows.keys()), rows), SHOWN_IDS)
+        return self.redo.engine.some_ids(only(snapshot, snapshot.files.among(rows.keys()), rows), SHOWN_IDS)
 
     def _clash(
         self,

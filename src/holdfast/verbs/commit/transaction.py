@@ -23,13 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 
-from holdfast.engines.local.changefeed import LocalChangeReader
-from holdfast.engines.local.scan import LocalRunner
-from holdfast.engines.local.write import write_table
-from holdfast.engines.spark.changefeed import SparkChangeReader
 from holdfast.engines.spark.conditions import stated, stated_or_none, stated_without_spark
-from holdfast.engines.spark.dml.write import write_frame
-from holdfast.engines.spark.scan.native import SparkRunner
 from holdfast.errors import ConcurrentWrite, Invalid, NoRowIdentity
 from holdfast.formats.delta.commit.loop import DeltaFormat
 from holdfast.formats.delta.deletion_vectors import load_hidden
@@ -47,13 +41,14 @@ from holdfast.verbs.commit.retry import Retry, retried, retry_of
 from holdfast.verbs.dml import delete_update as changing
 from holdfast.verbs.dml.assignments import Sets, Value, stated_sets
 from holdfast.verbs.dml.delete_update import Changed, ChangePlan, DmlStep, ExecutionContext, no_pruners
-from holdfast.verbs.dml.merge import DeltaMergeBuilder, Duplicates, Rows
+from holdfast.verbs.dml.merge import DeltaMergeBuilder, Duplicates
 from holdfast.verbs.dml.strategy import Effect
-from holdfast.verbs.dml.write import WriteOptions, Written, land, rows_of, store_rows
+from holdfast.verbs.dml.write import WriteOptions, Written, land, store_rows
 from holdfast.verbs.dml.write_mutation import CommitOptions
 from holdfast.verbs.maintain.post_commit import after
 from holdfast.verbs.open.delta_dialect import DELTA
 from holdfast.verbs.open.delta_handle import DeltaHandle
+from holdfast.verbs.open.engine import LOCAL, AnyRows, on_spark, rows_of
 from holdfast.verbs.read.open_table import OpenTable
 
 OPERATION = "TRANSACTION"
@@ -131,11 +126,11 @@ class Transaction:
             raise Invalid("the transaction is not committed: its result is known when its block is left")
         return self._result
 
-    def append(self, rows: Rows, *, mergeSchema: bool = False, widenTypes: bool = False) -> Changed:
+    def append(self, rows: AnyRows, *, mergeSchema: bool = False, widenTypes: bool = False) -> Changed:
         """Add rows, as `table.append` does."""
         state, caller = self._now(), self._asking(None)
         how = WriteOptions(add_columns=mergeSchema, widen_types=widenTypes)
-        stored = store_rows(state, rows_of(rows, caller.spark, caller.env), how, caller.env, caller.dialect)
+        stored = store_rows(state, rows_of(rows, caller.env, caller.zone), how, caller.env, caller.dialect)
         added: int = pc.sum(stored.staged.column("num_records")).as_py() or 0
         self._grown = self._grown or (stored.shape is not None and not stored.tags)
         effect = Effect(staged=stored.staged, inserted=added)
@@ -155,7 +150,7 @@ class Transaction:
 
     def merge(
         self,
-        source: Rows,
+        source: AnyRows,
         condition: str | Column,
         *,
         mode: str | None = None,
@@ -171,15 +166,13 @@ class Transaction:
         snapshot = self._now().snapshot
         self._shown = True
         request = Request(columns, self._condition(text, snapshot))
-        return OpenTable(snapshot, self._overlay.load_hidden).scan(request, LocalRunner())
+        return OpenTable(snapshot, self._overlay.load_hidden).scan(request, LOCAL)
 
     def toDF(self) -> DataFrame:
         """Rows as the transaction has made them so far. From then on it depends on every row of the table."""
-        snapshot, spark = self._now().snapshot, self._caller.spark
-        if spark is None:
-            raise Invalid("this table was opened without a Spark session: use toArrow, or open it with one")
+        snapshot, engine = self._now().snapshot, on_spark(self._caller.engine)
         self._shown = True
-        df = OpenTable(snapshot, self._overlay.load_hidden).scan(Request(), SparkRunner(spark))
+        df = OpenTable(snapshot, self._overlay.load_hidden).scan(Request(), engine)
         return df.alias(self._caller.alias) if self._caller.alias else df
 
     def wouldConflict(self) -> ConcurrentWrite | None:
@@ -239,9 +232,9 @@ class Transaction:
         if known and len(known) == len(parts) and not self._shown:
             # What its change files tell must have happened, so no row of it is left out.
             deletes = "numDeletedRows" if self._is_told_by_files() or self._feed_spec() is None else None
-            runner = self._caller.changer()
-            touched = overlay.touched(known, [did.effect for did in self._dids], runner, deletes=deletes)
-            redo = Redo(touched, runner, load_hidden)
+            engine = self._caller.engine
+            touched = overlay.touched(known, [did.effect for did in self._dids], engine, deletes=deletes)
+            redo = Redo(touched, engine, load_hidden)
         tags = {KEEPS_ROW_IDS: "true"} if self._begun.snapshot.identity is not None else {}
         if overlay.shape is not None and not self._grown:
             tags[HANDS_OUT_NUMBERS] = "true"
@@ -293,7 +286,7 @@ class Transaction:
         """Change files of the net effect."""
         if len(self._dids) == 1:
             return self._dids[0].effect.feed
-        spec, location, spark = self._feed_spec(), self._begun.snapshot.location, self._caller.spark
+        spec, location = self._feed_spec(), self._begun.snapshot.location
         if spec is None or self._is_told_by_files():
             return STAGED.empty_table()
         if self._begun.snapshot.identity is None:
@@ -301,18 +294,14 @@ class Transaction:
                 f"the table at {location.url} has a change feed and does not track rows, so what several verbs did to "
                 "one row cannot be told: call enableRowTracking(), or use the verbs one by one; nothing was committed"
             )
-        plan = self._overlay.changes()
-        if spark is not None:
-            return write_frame(SparkChangeReader(spark).changes(plan), spec, location)
-        rows = LocalChangeReader().changes(plan).select([f.name for f in spec.fields])
-        return write_table(location, rows, spec, self._caller.env)
+        return self._caller.engine.write_changes(self._overlay.changes(), spec, location)
 
 
 class _Merge(DeltaMergeBuilder):
     """A MERGE that ends in a transaction."""
 
     def __init__(
-        self, transaction: Transaction, mode: str | None, source: Rows, condition: Value, duplicates: Duplicates
+        self, transaction: Transaction, mode: str | None, source: AnyRows, condition: Value, duplicates: Duplicates
     ) -> None:
         super().__init__(transaction._now, source, condition, transaction._asking(mode), duplicates)
         self._transaction = transaction

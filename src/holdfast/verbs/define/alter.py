@@ -11,11 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
-from pyspark.sql import SparkSession
 
-from holdfast.engines.local.scan import LocalRunner
-from holdfast.engines.spark.conditions import condition
-from holdfast.engines.spark.scan.native import SparkRunner
 from holdfast.env import Env
 from holdfast.errors import ConstraintViolated, Unsupported
 from holdfast.formats.delta.deletion_vectors import load_hidden
@@ -24,6 +20,7 @@ from holdfast.formats.delta.protocol.upgrade import protocol_for, refuse_lower
 from holdfast.formats.delta.state import DeltaState
 from holdfast.model.mutation import Mutation, TableDefinition
 from holdfast.model.snapshot import Snapshot
+from holdfast.plan.engine import Engine
 from holdfast.plan.scan.request import Condition, Request
 from holdfast.predicate.parse import parse
 from holdfast.predicate.records import columns_of, has_opaque, untrue
@@ -36,6 +33,7 @@ from holdfast.verbs.define.column_order import move_column, moved, set_nullable
 from holdfast.verbs.define.replace_columns import replace_columns as replacing
 from holdfast.verbs.dml.write import Written, land
 from holdfast.verbs.open.delta_dialect import DELTA
+from holdfast.verbs.open.engine import LOCAL
 from holdfast.verbs.read.open_table import OpenTable
 
 
@@ -162,13 +160,13 @@ def add_constraint(
     env: Env,
     *,
     zone: str = "UTC",
-    session: SparkSession | None = None,
+    engine: Engine[object] = LOCAL,
 ) -> Written:
     """Demand an expression of every row, if those that are there satisfy it."""
     mutation = alter.add_constraint(DELTA.shape_of(state), name, expression)
     check_writable(state.protocol, table=state.snapshot.location.url)
     if len(state.snapshot.files):
-        refuse_violated(state.snapshot, mutation.parameters["name"], expression, zone, session)
+        refuse_violated(state.snapshot, mutation.parameters["name"], expression, zone, engine)
     return commit_shape(state, mutation, env)
 
 
@@ -226,30 +224,26 @@ def commit_shape(state: DeltaState, mutation: Mutation, env: Env) -> Written:
     return Written(landed.version, mutation.metrics, landed.attempts)
 
 
-def refuse_violated(
-    snapshot: Snapshot, name: str, expression: str, zone: str, session: SparkSession | None = None
-) -> None:
+def refuse_violated(snapshot: Snapshot, name: str, expression: str, zone: str, engine: Engine[object] = LOCAL) -> None:
     """Refuse a constraint that some row breaks; only files whose statistics leave it open are read.
 
-    Where Spark alone understands the expression, a session is asked to read every row.
+    Where Spark alone understands the expression, the engine reads every row.
     """
     predicate = parse(expression, snapshot.schema, zone=zone)
     if has_opaque(predicate):
-        if session is None:
+        if not engine.understands(predicate):
             raise Unsupported(
                 f"whether the rows that are there satisfy the constraint {name} ({expression}) is checked with Spark: "
                 "open the table with a session, or compare columns with literals"
             )
         text = f"NOT coalesce(({expression}), false)"
-        request = Request(references(expression, snapshot.schema) or None, condition(session, text, snapshot.schema))
-        violations = OpenTable(snapshot, load_hidden).scan(request, SparkRunner(session)).limit(1).toArrow()  # one row
+        broken, columns = engine.condition(text, snapshot.schema), list(references(expression, snapshot.schema))
     else:
         broken = Condition(expression, f"NOT ({expression})", untrue(predicate))
-        columns = sorted({column[0] for column in columns_of(predicate)})
-        request = Request(columns or None, broken)
-        violations = LocalRunner().scan(*OpenTable(snapshot, load_hidden).plan(request), limit=1)
-    if violations.num_rows:
-        row = ", ".join(f"{k}={'null' if v is None else v}" for k, v in violations.to_pylist()[0].items())
+        columns, engine = sorted({column[0] for column in columns_of(predicate)}), LOCAL
+    rows = engine.first_row(*OpenTable(snapshot, load_hidden).plan(Request(columns or None, broken)))
+    if rows.num_rows:
+        row = ", ".join(f"{k}={'null' if v is None else v}" for k, v in rows.to_pylist()[0].items())
         raise ConstraintViolated(
             f"the constraint {name} ({expression}) is broken by the row {row}, which is in the table: change the rows "
             "or the constraint; nothing was written",

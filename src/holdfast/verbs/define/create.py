@@ -20,13 +20,14 @@ from holdfast.formats.delta.protocol.upgrade import protocol_for
 from holdfast.formats.delta.state import DeltaState
 from holdfast.model.mutation import TableDefinition
 from holdfast.plan.dml.write import write_spec
+from holdfast.plan.engine import IncomingRows
 from holdfast.schema.constraints import demands
 from holdfast.schema.enforce import fit
 from holdfast.schema.identity import advanced
 from holdfast.storage.location import Location
 from holdfast.verbs.define.builder import CreateMode, DeltaTableBuilder, without_plain
 from holdfast.verbs.define.shape import created
-from holdfast.verbs.dml.write import IncomingRows, Written, land, make, refuse_append_only
+from holdfast.verbs.dml.write import Written, land, make, refuse_append_only
 from holdfast.verbs.dml.write_mutation import CommitOptions, made
 from holdfast.verbs.open.delta_dialect import DELTA
 

@@ -216,7 +216,7 @@ class _FeatureDrop:
         done = [key for each, _ in self.written for key in each.keys]
         store = DELTA.storing(state, new)
         for each in self._bins(state.snapshot.files.outside(pa.array(done, pa.string()))):
-            staged = rewritten(state.snapshot, each, caller.changer(), caller.load_hidden, store)
+            staged = rewritten(state.snapshot, each, caller.engine, caller.load_hidden, store)
             self.written.append((each, staged))
         retired = [domain for domain in state.domains if _is_index(domain)]
         files = pa.concat_tables([STAGED.empty_table(), *(staged for _, staged in self.written)])

@@ -10,13 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column
 
-from holdfast.engines.local.dml import LocalChanger
 from holdfast.engines.spark.column_text import UNREADABLE, sql_of
-from holdfast.engines.spark.dml.change import SparkChanger
 from holdfast.env import Env
 from holdfast.errors import Invalid
 from holdfast.model.mutation import (
@@ -30,7 +27,6 @@ from holdfast.model.mutation import (
 )
 from holdfast.model.snapshot import LoadHidden
 from holdfast.plan.dml.change import Clause, Side
-from holdfast.plan.dml.follow import DmlEngine
 from holdfast.plan.dml.merge_condition import understand
 from holdfast.plan.dml.metadata_names import metadata_used, refuse_provisional_ids
 from holdfast.plan.dml.repeatable import is_repeatable
@@ -49,6 +45,7 @@ from holdfast.verbs.dml.write import is_seen, land, refuse_append_only
 from holdfast.verbs.dml.write_mutation import CommitOptions
 from holdfast.verbs.open.delta_dialect import DELTA
 from holdfast.verbs.open.dialect import Dialect, TableState
+from holdfast.verbs.open.engine import AnyEngine, AnyRows
 
 Pruners: TypeAlias = Callable[[Any, Predicate], tuple[Pruner, ...]]  # of a state, given what is true of wanted rows
 
@@ -69,17 +66,17 @@ class Changed:
     strategies: tuple[Strategy, ...] = ()
     effect: Effect = field(default_factory=Effect, repr=False)
     before: TableState | None = field(default=None, repr=False)
-    spark: SparkSession | None = field(default=None, repr=False)
+    engine: AnyEngine | None = field(default=None, repr=False)
     dialect: Dialect = field(default=DELTA, repr=False)
 
-    def rowIds(self) -> DataFrame | pa.Table:
+    def rowIds(self) -> AnyRows:
         """The ids of the rows that were touched, with what happened to each (update, delete, insert).
 
         A DataFrame, read when it is used; an Arrow table where the table was opened without Spark.
         """
-        if self.before is None:
+        if self.before is None or self.engine is None:
             raise Invalid("a change within a transaction has no ids yet: ask changes() once it is committed")
-        return row_ids(self.before, self.effect, self.version, self.spark, self.dialect)
+        return row_ids(self.before, self.effect, self.version, self.engine, self.dialect)
 
 
 @dataclass(frozen=True)
@@ -113,7 +110,7 @@ class ChangePlan:
 class ExecutionContext:
     """Who asks, and how."""
 
-    spark: SparkSession | None
+    engine: AnyEngine
     env: Env
     zone: str
     dialect: Dialect
@@ -130,11 +127,6 @@ class ExecutionContext:
     def load_hidden(self) -> LoadHidden:
         """What files hide, as the caller sees the table."""
         return self.overlay or self.dialect.load_hidden
-
-    def changer(self) -> DmlEngine:
-        if self.spark is not None:
-            return SparkChanger(self.spark)
-        return LocalChanger(self.env, self.zone)
 
 
 @dataclass(frozen=True)
@@ -212,7 +204,7 @@ def delete(state: TableState, condition: Value | None, caller: ExecutionContext)
 def deleted(state: TableState, condition: Value | None, caller: ExecutionContext) -> DmlStep:
     """Take rows out, up to the commit."""
     asked = delete_asked(state, condition, caller)
-    done = effect(asked, caller.changer(), caller.load_hidden, caller.env.now_ms)
+    done = effect(asked, caller.engine, caller.load_hidden, caller.env.now_ms)
     metrics = {"numDeletedRows": done.deleted, "numCopiedRows": done.copied, **file_metrics(done)}
     return DmlStep("DELETE", _parameters(condition), asked, done, metrics)
 
@@ -230,14 +222,14 @@ def updated(
 ) -> DmlStep:
     """Change columns of rows, up to the commit."""
     asked = update_asked(state, condition, sets, caller)
-    done = effect(asked, caller.changer(), caller.load_hidden, caller.env.now_ms)
+    done = effect(asked, caller.engine, caller.load_hidden, caller.env.now_ms)
     metrics = {"numUpdatedRows": done.updated, "numCopiedRows": done.copied, **file_metrics(done)}
     return DmlStep("UPDATE", _parameters(condition), asked, done, metrics)
 
 
 def planned(asked: DmlRequest, operation: str, caller: ExecutionContext, *, notes: tuple[str, ...] = ()) -> ChangePlan:
     """What a change would do."""
-    found = preview(asked, caller.changer(), caller.load_hidden)
+    found = preview(asked, caller.engine, caller.load_hidden)
     notes = (*notes, *(text for one in asked.more if (text := pass_detail(one, Want(asked.snapshot)))))
     known = {s.key: s for s in found.strategies}
     files = asked.snapshot.files
@@ -269,7 +261,7 @@ def seen(state: TableState, caller: ExecutionContext) -> Changed | None:
     """The answer to a change that the table has already, as the version of an application says; None: it has not."""
     if not is_seen(state, caller.said, caller.dialect):
         return None
-    return Changed(None, {}, 0, before=state, spark=caller.spark, dialect=caller.dialect)
+    return Changed(None, {}, 0, before=state, engine=caller.engine, dialect=caller.dialect)
 
 
 def commit(state: TableState, step: DmlStep, caller: ExecutionContext, *, started: int) -> Changed:
@@ -281,7 +273,7 @@ def commit(state: TableState, step: DmlStep, caller: ExecutionContext, *, starte
         base = shape or caller.dialect.shape_of(state)
         shape = replace(base, schema=advanced(base.schema, done.marks))
     if done.is_nothing and shape is None:
-        return Changed(None, metrics, 0, None, done.strategies, done, state, caller.spark, caller.dialect)
+        return Changed(None, metrics, 0, None, done.strategies, done, state, caller.engine, caller.dialect)
     times = {
         "scanTimeMs": done.scan_ms,
         "rewriteTimeMs": done.rewrite_ms,
@@ -303,12 +295,12 @@ def commit(state: TableState, step: DmlStep, caller: ExecutionContext, *, starte
         tags=tags,
     )
     rows = step.touched()
-    redo = None if rows is None else Redo(rows, caller.changer(), caller.dialect.load_hidden)
+    redo = None if rows is None else Redo(rows, caller.engine, caller.dialect.load_hidden)
     location, dialect = state.snapshot.location, caller.dialect
     level = caller.level or dialect.level_of(state, step.operation)
     landed = land(state, location, mutation, caller.env, redo=redo, level=level, dialect=dialect)
     metrics = landed.metrics or mutation.metrics
-    return Changed(landed.version, metrics, landed.attempts, None, done.strategies, done, state, caller.spark, dialect)
+    return Changed(landed.version, metrics, landed.attempts, None, done.strategies, done, state, caller.engine, dialect)
 
 
 def _is_repeatable(asked: DmlRequest) -> bool:

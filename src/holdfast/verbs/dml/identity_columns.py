@@ -11,10 +11,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import functions as F
 
-from holdfast.engines.local.scan import LocalRunner
-from holdfast.engines.spark.scan.native import SparkRunner
 from holdfast.errors import Invalid
 from holdfast.formats.delta.deletion_vectors import load_hidden
 from holdfast.formats.delta.protocol.features import check_writable
@@ -22,7 +19,6 @@ from holdfast.formats.delta.state import DeltaState
 from holdfast.model.files import FileTable
 from holdfast.model.mutation import HANDS_OUT_NUMBERS, AllRows, Mutation
 from holdfast.plan.scan.request import Request, plan_scan
-from holdfast.schema.constraints import quoted
 from holdfast.schema.identity import advanced, identity_of
 from holdfast.schema.mapping import fields_along
 from holdfast.schema.types import LONG, Field
@@ -85,10 +81,4 @@ def _last(values: pa.Array | pa.ChunkedArray, upward: bool) -> int | None:
 
 def _read(state: DeltaState, name: str, files: FileTable, upward: bool, caller: ExecutionContext) -> int | None:
     plan = replace(plan_scan(state.snapshot, Request([name])), files=files)
-    hidden = load_hidden(state.snapshot.location, files)
-    if caller.spark is None:
-        found = [_last(batch.column(0), upward) for batch in LocalRunner().scan_batches(plan, hidden)]
-        return _last(pa.array(found, pa.int64()), upward)
-    frame = SparkRunner(caller.spark).scan(plan, hidden)
-    answer: int | None = frame.select((F.max if upward else F.min)(quoted(name))).collect()[0][0]  # one row
-    return answer
+    return caller.engine.furthest(plan, load_hidden(state.snapshot.location, files), upward=upward)

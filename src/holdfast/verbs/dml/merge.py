@@ -16,17 +16,13 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
-from holdfast.engines.local.dedupe import one_per_key as one_row_per_key
-from holdfast.engines.local.scan import LocalRunner
+from holdfast.engines.local.scan import scan_batches
 from holdfast.engines.spark.conditions import stated_or_none
-from holdfast.engines.spark.dml.dedupe import one_per_key
-from holdfast.engines.spark.session.called import is_called
 from holdfast.errors import Invalid, TableError
 from holdfast.model.files import FILES, FileTable, NoStats, Slab
 from holdfast.model.mutation import TableDefinition
@@ -36,6 +32,7 @@ from holdfast.plan.dml.change import SOURCE_ALIAS, Clause, PinnedSource, Side, S
 from holdfast.plan.dml.keys import by_keys, few_keys, gather, row_group_filter, stored_keys
 from holdfast.plan.dml.merge_condition import On, source_aliases, understand
 from holdfast.plan.dml.metadata_names import metadata_used, refuse_provisional_ids
+from holdfast.plan.engine import IncomingRows
 from holdfast.plan.scan.metadata_columns import MetadataColumns
 from holdfast.plan.scan.request import Request, plan_scan, with_metadata
 from holdfast.schema.evolve import evolve
@@ -61,9 +58,9 @@ from holdfast.verbs.dml.strategy import DmlRequest, effect
 from holdfast.verbs.dml.write import refuse_append_only
 from holdfast.verbs.maintain.post_commit import after
 from holdfast.verbs.open.dialect import TableState
+from holdfast.verbs.open.engine import AnyRows, rows_of
 
 STAGE = "_holdfast/stage"
-Rows: TypeAlias = DataFrame | pa.Table
 _ONCE = Retry(1)
 _log = logging.getLogger(__name__)
 
@@ -88,7 +85,7 @@ class DeltaMergeBuilder:
     def __init__(
         self,
         newest: Callable[[], TableState],
-        source: Rows,
+        source: AnyRows,
         condition: Value,
         caller: ExecutionContext,
         duplicates: Duplicates,
@@ -165,7 +162,7 @@ class DeltaMergeBuilder:
     def _step(self, pinned: PinnedSource) -> DmlStep:
         state, caller = self._state, self._caller
         asked, shape = self._asked(pinned)
-        done = effect(asked, caller.changer(), caller.load_hidden, caller.env.now_ms)
+        done = effect(asked, caller.engine, caller.load_hidden, caller.env.now_ms)
         assert asked.source is not None, "a merge has a source"
         metrics = {
             "numSourceRows": asked.source.rows,
@@ -218,9 +215,8 @@ class DeltaMergeBuilder:
         caller.dialect.mode_of(state, caller.mode, "merge")  # refuses before anything is written
         if any(w.side is not Side.NEW for w in self._whens):
             refuse_append_only(caller.dialect.shape_of(state), state.snapshot.location)
-        rows = self._rows()
         location = state.snapshot.location
-        pinned = caller.changer().pin(rows, STAGE, state.snapshot)
+        pinned = self._rows().pin(STAGE, state.snapshot)
         try:
             yield pinned
         finally:
@@ -232,44 +228,29 @@ class DeltaMergeBuilder:
 
     def _reads_itself(self) -> bool:
         """Whether rows of the source come from the table, so that they would be others now."""
-        if isinstance(self._source, pa.Table):
-            return False
         location = self._state.snapshot.location
         root = location.spark_uri("").rstrip("/") + "/"
-        return any(path.replace("file:///", "file:/").startswith(root) for path in self._source.inputFiles())
+        files = rows_of(self._source, self._caller.env, self._caller.zone).input_files()
+        return any(path.replace("file:///", "file:/").startswith(root) for path in files)
 
-    def _rows(self) -> Rows:
-        """The source, of a kind the runner takes, one row per key if that was asked for."""
-        spark = self._caller.spark
-        rows = self._source
-        if spark is not None and isinstance(rows, pa.Table):
-            rows = spark.createDataFrame(rows)
-        if spark is None and not isinstance(rows, pa.Table):
-            raise Invalid("without a Spark session a source is an Arrow table: open the table with a session")
-        if not isinstance(rows, pa.Table | DataFrame):
-            raise Invalid(f"a source is a DataFrame or an Arrow table, not {type(rows).__name__}")
+    def _rows(self) -> IncomingRows:
+        """The source as the engine takes it, with one row per key if the user wants that."""
+        rows = self._caller.engine.source(self._source)
         if self._duplicates.policy == "error":
             return rows
-        columns = rows.column_names if isinstance(rows, pa.Table) else rows.columns
+        columns = rows.names
         schema = Struct(tuple(Field(name, Struct(())) for name in columns))
         on = self._understood(schema)
         if not on.keys:
             raise Invalid("duplicates can only be settled where the condition says which columns are equal")
         keys = [(k.source, k.null_safe) for k in on.keys]
-        last = self._duplicates.policy == "last"
-        if isinstance(rows, pa.Table):
-            return one_row_per_key(rows, keys, self._duplicates.column(columns), last=last)
-        return one_per_key(rows, keys, self._duplicates.column(columns), last=last)
+        return rows.one_per_key(keys, self._duplicates.column(columns), last=self._duplicates.policy == "last")
 
     def _alias_of_source(self, source: Struct) -> str | None:
         """What the user calls the source, from what qualifies names in the texts and is neither target nor column."""
         target = self._state.snapshot.schema
-        rows = self._source
-
-        def is_alias(name: str) -> bool:
-            return isinstance(rows, DataFrame) and is_called(rows, name)
-
-        found = source_aliases(list(self._texts()), target, source, self._caller.alias, is_alias)
+        rows = rows_of(self._source, self._caller.env, self._caller.zone)
+        found = source_aliases(list(self._texts()), target, source, self._caller.alias, rows.is_called)
         if len(found) > 1:
             raise Invalid(
                 f"names of the source are qualified by {' and '.join(sorted(found))}: give the source one "
@@ -340,7 +321,7 @@ class DeltaMergeBuilder:
             return asked, shape
         columns = list(dict.fromkeys(k.source for k in on.keys))
         plan = plan_scan(staged, Request(columns=columns))
-        values = gather(LocalRunner().scan_batches(plan, HiddenRows()), on.keys, pinned.schema)
+        values = gather(scan_batches(plan, HiddenRows()), on.keys, pinned.schema)
 
         def keeps(files: FileTable) -> pa.BooleanArray:
             return by_keys(files, state.snapshot, values, metadata)

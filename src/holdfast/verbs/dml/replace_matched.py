@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.engines.local.scan import LocalRunner
+from holdfast.engines.local.scan import scan_batches
 from holdfast.errors import Invalid, UnknownColumn, Unsupported
 from holdfast.model.files import FileTable, NoStats, Slab
 from holdfast.model.mutation import AllRows, Mutation, RowsWhere, TableDefinition, staged_files
@@ -24,6 +24,7 @@ from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.plan.dml.change import Clause, Side, Source
 from holdfast.plan.dml.keys import by_keys, few_keys, gather, row_group_filter
 from holdfast.plan.dml.merge_condition import source_aliases, understand
+from holdfast.plan.engine import IncomingRows
 from holdfast.plan.scan.request import Request, plan_scan
 from holdfast.predicate.records import ALWAYS
 from holdfast.schema.constraints import quoted
@@ -31,7 +32,7 @@ from holdfast.schema.properties import CHANGE_FEED
 from holdfast.schema.types import Struct
 from holdfast.verbs.dml.delete_update import ExecutionContext
 from holdfast.verbs.dml.strategy import DmlMode, DmlRequest, Effect, effect
-from holdfast.verbs.dml.write import IncomingRows, StagedRows, WriteOptions, Written, land_anew, store_rows
+from holdfast.verbs.dml.write import StagedRows, WriteOptions, Written, land_anew, store_rows
 from holdfast.verbs.dml.write_mutation import replaced
 from holdfast.verbs.open.dialect import TableState
 
@@ -113,7 +114,7 @@ def replace_matched(
 
     def mutation_on(at: TableState) -> Mutation:
         asked = _asked(at, stored, matching, mode, caller)
-        taking = Effect() if asked is None else effect(asked, caller.changer(), caller.load_hidden, env.now_ms)
+        taking = Effect() if asked is None else effect(asked, caller.engine, caller.load_hidden, env.now_ms)
         reads = AllRows() if asked is None or asked.predicate == ALWAYS else RowsWhere(asked.predicate)
         made = replaced(at.snapshot, stored.staged, taking, matching.told, how.said, reads=reads, shape=stored.shape)
         return replace(made, tags={**made.tags, **stored.tags})
@@ -152,7 +153,7 @@ def _asked(
     if not known.keys:
         return asked
     plan = plan_scan(source, Request(columns=list(dict.fromkeys(key.source for key in known.keys))))
-    values = gather(LocalRunner().scan_batches(plan, HiddenRows()), known.keys, source.schema)
+    values = gather(scan_batches(plan, HiddenRows()), known.keys, source.schema)
 
     def keeps(files: FileTable) -> pa.BooleanArray:
         return by_keys(files, snapshot, values)

@@ -29,4 +29,4 @@ def found(state: TableState, how: WriteOptions, caller: ExecutionContext) -> Wri
             f"the table at {state.snapshot.location.url} has a change data feed and no deletion vectors: set "
             "delta.enableDeletionVectors=true to replace rows by a condition on columns that are no partition columns"
         )
-    return replace(how, taking=effect(asked, caller.changer(), caller.load_hidden, caller.env.now_ms))
+    return replace(how, taking=effect(asked, caller.engine, caller.load_hidden, caller.env.now_ms))

@@ -27,7 +27,6 @@ from holdfast.model.mutation import STAGED
 from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
 from holdfast.plan.dml.arithmetic import check_rows, live_counts, live_rows
 from holdfast.plan.dml.change import (
-    Changer,
     Clause,
     Done,
     Inserted,
@@ -40,6 +39,7 @@ from holdfast.plan.dml.change import (
     count,
 )
 from holdfast.plan.dml.follow import united
+from holdfast.plan.engine import Engine
 from holdfast.plan.scan.metadata_columns import NO_METADATA, MetadataColumns
 from holdfast.plan.scan.prune import Pruner, Want, prune
 from holdfast.plan.scan.request import Condition, Request, plan_scan
@@ -140,7 +140,7 @@ class Effect:
         return not (len(self.removed) or self.hidden or self.staged.num_rows)
 
 
-def effect(asked: DmlRequest, changer: Changer[Rows], load_hidden: LoadHidden, now_ms: Callable[[], int]) -> Effect:
+def effect(asked: DmlRequest, engine: Engine[object], load_hidden: LoadHidden, now_ms: Callable[[], int]) -> Effect:
     """Carry a change out, up to the commit."""
     started = now_ms()
     whole, search = _candidates(asked)
@@ -148,17 +148,17 @@ def effect(asked: DmlRequest, changer: Changer[Rows], load_hidden: LoadHidden, n
     cow = asked.mode is DmlMode.COPY_ON_WRITE
     has_feed = asked.store.feed is not None
     stores = not cow and (asked.updates)
-    found = changer.change(_work(asked, search, hidden, store=asked.store if stores else None))
-    _refuse_doubled(asked, changer, search, hidden, found)
+    found = engine.change(_work(asked, search, hidden, store=asked.store if stores else None))
+    _refuse_doubled(asked, engine, search, hidden, found)
     if cow and has_feed and len(whole) and (found.updated or found.deleted):
         # The feed of this commit must tell of every deleted row, so these files are read after all.
         search, whole = asked.snapshot.files.among({*_keys(search), *_keys(whole)}), FileTable()
         hidden = load_hidden(asked.snapshot.location, search)
-        found = changer.change(_work(asked, search, hidden, store=None))
+        found = engine.change(_work(asked, search, hidden, store=None))
     scanned = now_ms()
     chosen = _choose(asked, search, whole, hidden, found)
-    moved = _moved(asked, changer, chosen, hidden, found)
-    new = _inserted(asked, changer, found)
+    moved = _moved(asked, engine, chosen, hidden, found)
+    new = _inserted(asked, engine, found)
     done = found if stores else Done()
     made = Effect(
         removed=chosen.removed,
@@ -189,12 +189,12 @@ def effect(asked: DmlRequest, changer: Changer[Rows], load_hidden: LoadHidden, n
     return made
 
 
-def preview(asked: DmlRequest, changer: Changer[Rows], load_hidden: LoadHidden) -> Effect:
+def preview(asked: DmlRequest, engine: Engine[object], load_hidden: LoadHidden) -> Effect:
     """What a change would do to which files; rows are read and nothing is written."""
     whole, search = _candidates(asked)
     hidden = load_hidden(asked.snapshot.location, search)
-    found = changer.change(_work(asked, search, hidden, store=None))
-    _refuse_doubled(asked, changer, search, hidden, found)
+    found = engine.change(_work(asked, search, hidden, store=None))
+    _refuse_doubled(asked, engine, search, hidden, found)
     chosen = _choose(asked, search, whole, hidden, found)
     met = count(found.met)
     return Effect(
@@ -326,7 +326,7 @@ def _how(asked: DmlRequest, *, taken: int, live: int | None, rows: int | None) -
     return "rewritten", f"{share:.0%} of its rows would be hidden: the others move"
 
 
-def _moved(asked: DmlRequest, changer: Changer[Rows], chosen: _Choice, hidden: HiddenRows, found: Done) -> Done:
+def _moved(asked: DmlRequest, engine: Engine[object], chosen: _Choice, hidden: HiddenRows, found: Done) -> Done:
     """Write the files that are rewritten: whole in copy-on-write, else what their vectors would have left."""
     if not len(chosen.rewritten):
         return Done()
@@ -334,7 +334,7 @@ def _moved(asked: DmlRequest, changer: Changer[Rows], chosen: _Choice, hidden: H
     before = {key: hidden.positions[key] for key in keys if key in hidden.positions}
     if asked.mode is DmlMode.COPY_ON_WRITE:
         left = HiddenRows(before, hidden.by_value)
-        done = changer.change(_work(asked, chosen.rewritten, left, store=asked.store, keep=True))
+        done = engine.change(_work(asked, chosen.rewritten, left, store=asked.store, keep=True))
         again = {key: found.updated[key] for key in keys if key in found.updated}
         gone = {key: found.deleted[key] for key in keys if key in found.deleted}
         if done.updated != again or done.deleted != gone:
@@ -347,31 +347,31 @@ def _moved(asked: DmlRequest, changer: Changer[Rows], chosen: _Choice, hidden: H
     taken = {key: _taken(found, key) | before.get(key, BitMap64()) for key in keys}
     left = HiddenRows(taken, hidden.by_value)
     work = _work(asked, hiding(chosen.rewritten), left, store=replace(asked.store, feed=None), keep=True)
-    return changer.change(replace(work, clauses=(), source=None))
+    return engine.change(replace(work, clauses=(), source=None))
 
 
 def _taken(found: Done, key: str) -> BitMap64:
     return found.updated.get(key, BitMap64()) | found.deleted.get(key, BitMap64())
 
 
-def _inserted(asked: DmlRequest, changer: Changer[Rows], found: Done) -> Inserted:
+def _inserted(asked: DmlRequest, engine: Engine[object], found: Done) -> Inserted:
     if asked.source is None or not asked.of_source or count(found.met) == asked.source.rows:
         return Inserted()
     assert asked.inserts is not None, "new rows are stored somehow"
     # Without change files of other rows, new files and vectors tell it all.
     told = bool(found.updated or found.deleted) and (asked.updates or asked.mode is DmlMode.COPY_ON_WRITE)
     store = asked.inserts if told else replace(asked.inserts, feed=None)
-    return changer.insert(Insertion(asked.source, found.met, asked.of_source, asked.schema, store, asked.alias))
+    return engine.insert(Insertion(asked.source, found.met, asked.of_source, asked.schema, store, asked.alias))
 
 
 def _refuse_doubled(
-    asked: DmlRequest, changer: Changer[Rows], files: FileTable, hidden: HiddenRows, found: Done
+    asked: DmlRequest, engine: Engine[object], files: FileTable, hidden: HiddenRows, found: Done
 ) -> None:
     matched = [c for c in asked.of_target if c.side is Side.MATCHED]
     only_deletes = len(matched) == 1 and matched[0].sets is None and matched[0].condition is None
     if not found.doubled or only_deletes:
         return
-    shown = changer.colliding(_work(asked, files, hidden, store=None), _SHOWN_COLLISIONS)
+    shown = engine.colliding(_work(asked, files, hidden, store=None), _SHOWN_COLLISIONS)
     listed = "".join(f"\n  {text}" for text in shown)
     raise AmbiguousMatch(
         f"{found.doubled} more rows of the source than of the target would change the same rows; which of them counts "

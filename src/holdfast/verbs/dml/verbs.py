@@ -17,7 +17,7 @@ from holdfast.verbs.dml.delete_update import Changed, ChangePlan, ExecutionConte
 from holdfast.verbs.dml.merge import DeltaMergeBuilder, Duplicates
 from holdfast.verbs.dml.replace_matched import Met, replace_matched
 from holdfast.verbs.dml.replace_where import found
-from holdfast.verbs.dml.write import WriteOptions, Written, is_seen, rows_of
+from holdfast.verbs.dml.write import WriteOptions, Written, is_seen
 from holdfast.verbs.dml.write import write as write_rows
 from holdfast.verbs.dml.write_mutation import CommitOptions
 from holdfast.verbs.maintain.lease import Lease, lease_of
@@ -25,6 +25,7 @@ from holdfast.verbs.maintain.optimize import Compacted, DeltaOptimizeBuilder, li
 from holdfast.verbs.maintain.optimize import purge as purge_files
 from holdfast.verbs.maintain.post_commit import after
 from holdfast.verbs.open.dialect import TableState
+from holdfast.verbs.open.engine import rows_of
 from holdfast.verbs.open.handle import Handle
 
 
@@ -35,7 +36,7 @@ def write(
     state = handle.newest()
     if is_seen(state, how.said, caller.dialect):
         return Written(None, {}, 0)
-    incoming = rows_of(rows, handle.spark, caller.env)
+    incoming = rows_of(rows, caller.env, handle.zone)
     matching = None if met is None else met.matching(state.snapshot.schema, incoming.schema(), how)
     if matching is None:
         written = write_rows(state, incoming, found(state, how, caller), caller.env, caller.dialect)

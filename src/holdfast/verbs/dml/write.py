@@ -1,37 +1,28 @@
 """Writes, put together: fit the rows to the table, store them, commit, and do what the commit made due.
 
-The one place that knows a format, a runner and the commit loop at once. Nothing here decides: what a write becomes is
-in `ops`, how rows are checked and stored is the runner's.
+This module brings a format, an engine and the commit loop together and decides nothing: `write_mutation` says what a
+write becomes, the engine checks and stores rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Protocol
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.engines.local.constraints import prepare as prepare_locally
-from holdfast.engines.local.write import write_table
-from holdfast.engines.spark.dml.constraints import prepare
-from holdfast.engines.spark.dml.write import as_session_says, write_frame
-from holdfast.engines.spark.session.progress import tasks
-from holdfast.engines.spark.types import spark_to_struct
 from holdfast.env import Env
 from holdfast.errors import AppendOnly, ConcurrentWrite, Invalid, NotATable, NumbersTaken
 from holdfast.formats.delta.commit.loop import DeltaFormat
 from holdfast.formats.delta.state import DeltaState
 from holdfast.model.mutation import HANDS_OUT_NUMBERS, Mutation, RowsWhere, TableDefinition
-from holdfast.parquet.write import WriteSpec
+from holdfast.plan.engine import IncomingRows
 from holdfast.plan.maintain.auto import Auto
 from holdfast.predicate.parse import parse
 from holdfast.predicate.records import Predicate
 from holdfast.schema.constraints import Demand, DemandKind, demands, pinned, references
-from holdfast.schema.enforce import Fit, fit
+from holdfast.schema.enforce import fit
 from holdfast.schema.evolve import evolve, overwrite
-from holdfast.schema.from_arrow import struct_of
 from holdfast.schema.identity import advanced
 from holdfast.schema.properties import Isolation
 from holdfast.schema.types import Struct
@@ -74,70 +65,6 @@ class Written:
     metrics: Mapping[str, int]
     attempts: int
     auto: Auto | None = None  # the compaction that followed; None: the table asks for none
-
-
-class IncomingRows(Protocol):
-    """Rows to be written, in whatever hands them over."""
-
-    repeatable: ClassVar[bool]  # whether storing them twice stores the same, at no cost to whoever made them
-
-    def schema(self) -> Struct: ...
-
-    def store(
-        self, fitted: Fit, wanted: tuple[Demand, ...], spec: WriteSpec, location: Location
-    ) -> tuple[pa.Table, Mapping[str, int]]:
-        """Check and store the rows; the staged files, and the furthest number given out per identity column."""
-
-
-@dataclass(frozen=True)
-class SparkRows:
-    """A DataFrame, stored by Spark tasks."""
-
-    repeatable: ClassVar[bool] = False
-
-    frame: DataFrame
-
-    def schema(self) -> Struct:
-        return spark_to_struct(self.frame.schema, where="the rows")
-
-    def store(
-        self, fitted: Fit, wanted: tuple[Demand, ...], spec: WriteSpec, location: Location
-    ) -> tuple[pa.Table, Mapping[str, int]]:
-        prepared = prepare(self.frame, fitted, wanted)
-        spec = as_session_says(spec, self.frame.sparkSession)
-        with tasks(self.frame.sparkSession, "writing"):
-            staged = write_frame(prepared.frame, spec, location)
-        return staged, prepared.marks()
-
-
-@dataclass(frozen=True)
-class LocalRows:
-    """An Arrow table, stored by this process."""
-
-    repeatable: ClassVar[bool] = True
-
-    table: pa.Table
-    env: Env
-    zone: str = "UTC"
-
-    def schema(self) -> Struct:
-        return struct_of(self.table.schema)
-
-    def store(
-        self, fitted: Fit, wanted: tuple[Demand, ...], spec: WriteSpec, location: Location
-    ) -> tuple[pa.Table, Mapping[str, int]]:
-        prepared = prepare_locally(self.table, fitted, wanted, zone=self.zone)
-        return write_table(location, prepared.table, spec, self.env), prepared.marks
-
-
-def rows_of(data: DataFrame | pa.Table, spark: SparkSession | None, env: Env) -> IncomingRows:
-    """The rows a user hands over."""
-    if isinstance(data, pa.Table):
-        zone = "UTC" if spark is None else (spark.conf.get("spark.sql.session.timeZone") or "UTC")
-        return LocalRows(data, env, zone)
-    if isinstance(data, DataFrame):
-        return SparkRows(data)
-    raise Invalid(f"the rows to write are a DataFrame or an Arrow table, not {type(data).__name__}")
 
 
 def is_seen(state: TableState, said: CommitOptions, dialect: Dialect) -> bool:

@@ -14,11 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from holdfast.engines.local.scan import LocalRunner
-from holdfast.engines.spark.conditions import below
-from holdfast.engines.spark.scan.native import SparkRunner
 from holdfast.engines.spark.scan.take import ids_of
-from holdfast.engines.spark.types import named
 from holdfast.errors import TableError
 from holdfast.index.keyed import condition_of
 from holdfast.index.search import Indexes, pays
@@ -26,6 +22,7 @@ from holdfast.plan.scan.request import Condition, Request
 from holdfast.predicate.evaluate import matches
 from holdfast.predicate.records import Predicate, columns_of, conjunction
 from holdfast.predicate.render import render
+from holdfast.verbs.open.engine import LOCAL
 from holdfast.verbs.open.handle import Handle, Metadata, Timestamp, Version
 from holdfast.verbs.read import take as taking
 from holdfast.verbs.read.take import Missing, RowIds
@@ -55,9 +52,9 @@ def take_frame(
     missing: str,
 ) -> DataFrame:
     """The rows with these ids as a DataFrame; of ids in a DataFrame only a bitmap reaches this process."""
-    spark, choice = handle.session(), Missing.of(missing)
+    engine, choice = handle.on_spark(), Missing.of(missing)
     ids = ids_of(row_ids) if isinstance(row_ids, DataFrame) else taking.whole_numbers(row_ids)
-    return taking.take_frame(handle.reader(version, timestamp), ids, SparkRunner(spark), columns, metadata, choice)
+    return taking.take_frame(handle.reader(version, timestamp), ids, engine, columns, metadata, choice)
 
 
 def lookup(
@@ -76,7 +73,7 @@ def lookup(
         if rows is not None:
             return rows
     request = Request(columns, Condition(None, render(where), where), metadata)
-    return searchable.opened.scan(request, LocalRunner())
+    return searchable.opened.scan(request, LOCAL)
 
 
 def lookup_frame(
@@ -88,10 +85,9 @@ def lookup_frame(
     metadata: Metadata,
 ) -> DataFrame:
     """The same rows as a DataFrame: files in which an index finds none are not read."""
-    spark, opened = handle.session(), handle.open(version, timestamp)
+    engine, opened = handle.on_spark(), handle.open(version, timestamp)
     where = condition_of(opened.snapshot, keys)
-    request = Request(columns, Condition(below(where, named), render(where), where), metadata)
-    return opened.scan(request, SparkRunner(spark))
+    return opened.scan(Request(columns, engine.column_condition(where), metadata), engine)
 
 
 def by_index(indexes: Indexes, where: Predicate, columns: Sequence[str] | None, metadata: Metadata) -> pa.Table | None:

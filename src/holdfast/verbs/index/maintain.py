@@ -266,7 +266,7 @@ def verify(index: Index, indexes: Indexes, caller: ExecutionContext, sample: int
     """Compare an index with its table."""
     if reason := indexes.unusable(index):
         return Verified(index.name, (reason,))
-    site = Site(indexes.reader.snapshot, load_hidden, caller.env, caller.spark)
+    site = Site(indexes.reader.snapshot, load_hidden, caller.env, caller.engine.workers)
     try:
         tail = indexes.tail(index)
     except TableError as error:
@@ -290,7 +290,7 @@ def kind_of(name: str) -> IndexKind:
 
 
 def site_of(state: DeltaState, caller: ExecutionContext) -> Site:
-    return Site(state.snapshot, load_hidden, caller.env, caller.spark)
+    return Site(state.snapshot, load_hidden, caller.env, caller.engine.workers)
 
 
 def refuse_unable(state: DeltaState) -> None:

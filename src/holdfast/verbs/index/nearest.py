@@ -17,22 +17,20 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
-from holdfast.engines.local.scan import LocalRunner
 from holdfast.engines.spark.conditions import stated_or_none, stated_without_spark
-from holdfast.engines.spark.scan.id_bitmap import id_bitmap
-from holdfast.engines.spark.scan.native import SparkRunner
 from holdfast.errors import Invalid, NoRowIdentity
 from holdfast.formats.delta.deletion_vectors import load_hidden
 from holdfast.index.search import Indexes, pays
-from holdfast.index.tail import TailPart, whole_of
+from holdfast.index.tail import whole_of
 from holdfast.index.vector.column import odd_lengths, queries_of, refuse_no_vectors
 from holdfast.index.vector.metric import Metric, Near, Numbers
 from holdfast.index.vector.nearest import NearestRequest, RowsOf, VectorRows, nearest, route
 from holdfast.index.vector.options import Method
 from holdfast.index.vector.recall import recall_of, some_vectors
 from holdfast.index.vector.rows import LocalVectorRows
-from holdfast.index.vector.spark import SparkVectorRows, nearest_in
+from holdfast.index.vector.worker_rows import WorkerVectorRows, nearest_of, nearest_task
 from holdfast.model.snapshot import Snapshot
+from holdfast.plan.indexing import IndexedFiles
 from holdfast.plan.scan.request import Condition, Request, known_columns, refuse_unknown
 from holdfast.predicate.evaluate import matches
 from holdfast.predicate.records import columns_of, conjunction
@@ -41,6 +39,7 @@ from holdfast.schema.types import Field
 from holdfast.verbs.index import maintain as reindexing
 from holdfast.verbs.index.pinned_readers import Pin
 from holdfast.verbs.open.delta_handle import DeltaHandle
+from holdfast.verbs.open.engine import LOCAL
 from holdfast.verbs.open.handle import Metadata, Timestamp, Version
 from holdfast.verbs.read.open_table import OpenTable
 
@@ -139,7 +138,7 @@ def nearest_frame(
 ) -> DataFrame:
     """The same rows as a DataFrame: Spark evaluates `where` and reads the rows that no index answers for."""
     value = stated_or_none(where, "nearestDF(where=)")
-    spark = handle.session()
+    engine = handle.on_spark()
     pin = handle.pinned(version, timestamp)
     snapshot = _tracked(pin)
     request, several = call.request(snapshot)
@@ -148,23 +147,22 @@ def nearest_frame(
     indexes = reindexing.opened(pin, handle.state)
     way = route(indexes, request)
 
-    def rows(columns: Sequence[str]) -> DataFrame:
-        scan = Request(columns, condition, {ROW_ID: _ID})
-        return handle.opened(pin.state).scan(scan, SparkRunner(spark))
-
-    def rows_of(field: Field, parts: Sequence[TailPart]) -> VectorRows:
-        return SparkVectorRows(spark, snapshot, field, parts)
+    def rows_of(field: Field, parts: Sequence[IndexedFiles]) -> VectorRows:
+        return WorkerVectorRows(engine.workers, snapshot, field, parts)
 
     if way.index is None:
-        answers, odd = nearest_in(rows([request.column.name]), request.queries, request.k, way.metric)
+        frame = handle.opened(pin.state).scan(Request([request.column.name], condition, {ROW_ID: _ID}), engine)
+        task = nearest_task(request.queries, request.k, way.metric)
+        answers, odd = nearest_of(engine.map_frame(frame, task), len(request.queries), request.k)
         if odd:
             raise odd_lengths(request.column.name, odd, request.queries.shape[1])
     else:
         allowed = None
         if condition is not None:
-            allowed = np.frombuffer(id_bitmap(rows([]), _ID).to_array(), np.uint64).astype(np.int64)
+            bits = engine.id_bitmap(*handle.opened(pin.state).plan(Request([], condition, {ROW_ID: _ID})), _ID)
+            allowed = np.frombuffer(bits.to_array(), np.uint64).astype(np.int64)
         answers = nearest(indexes, request, way, allowed, rows_of)
-    return spark.createDataFrame(_table(pin, answers, columns, metadata, several=several))
+    return engine.spark.createDataFrame(_table(pin, answers, columns, metadata, several=several))
 
 
 def explain_nearest(handle: DeltaHandle, call: NearestCall, version: Version, timestamp: Timestamp) -> NearestPlan:
@@ -200,7 +198,7 @@ def recall(
     refine: int | None,
 ) -> float:
     """The share of the k nearest rows that `nearest` finds, by the vectors of some rows, each without itself."""
-    pin, spark = handle.pinned(), handle.spark
+    pin, workers = handle.pinned(), handle.engine.workers
     snapshot = _tracked(pin)
     ids, queries = some_vectors(pin.reader, _field(snapshot, column), sample, handle.env.rng.getrandbits(32))
     if not len(ids):
@@ -210,7 +208,9 @@ def recall(
     way, local = route(indexes, request), _local_rows(snapshot)
     answers = nearest(indexes, request, way, None, local)
     whole = whole_of(snapshot, load_hidden)
-    rows = local(request.column, whole) if spark is None else SparkVectorRows(spark, snapshot, request.column, whole)
+    rows = local(request.column, whole)
+    if workers is not None:
+        rows = WorkerVectorRows(workers, snapshot, request.column, whole)
     exact, _ = rows.nearest(request.queries, k + 1, way.metric, None)
     return float(np.mean([recall_of(a, e, own, k) for a, e, own in zip(answers, exact, ids.tolist(), strict=True)]))
 
@@ -257,7 +257,7 @@ def _allowed(indexes: Indexes, condition: Condition) -> Numbers:
         rows = reader.take_at(files, positions, sorted({c[0] for c in columns_of(left)}), {ROW_ID: _ID})
         rows = rows.filter(matches(rows, left)) if choice.query.unsettled else rows
     else:
-        rows = OpenTable(reader.snapshot, load_hidden).scan(Request([], condition, {ROW_ID: _ID}), LocalRunner())
+        rows = OpenTable(reader.snapshot, load_hidden).scan(Request([], condition, {ROW_ID: _ID}), LOCAL)
     ids: Numbers = np.sort(rows.column(_ID).to_numpy())
     return ids
 

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 import msgspec
 import pyarrow.compute as pc
 
-from holdfast.engines.local.file_inspection import LocalLooker
-from holdfast.engines.spark.scan.file_inspection import SparkLooker
 from holdfast.errors import Damaged, Invalid, LimitReached
 from holdfast.formats.delta.audit.log import LogChecked, check_log
 from holdfast.formats.delta.checkpoint.crc_write import crc_body
@@ -33,7 +31,6 @@ from holdfast.formats.delta.state import DeltaState, load
 from holdfast.model.files import FileTable
 from holdfast.model.finding import Finding
 from holdfast.model.mutation import Committed, Mutation
-from holdfast.plan.maintain.check import Looker
 from holdfast.storage.leftovers import delete_one
 from holdfast.verbs.define.backfill import row_counts
 from holdfast.verbs.dml.delete_update import ExecutionContext
@@ -122,10 +119,8 @@ def check(state: DeltaState, caller: ExecutionContext, *, repair: bool, deep: bo
 
 
 def _check(state: DeltaState, caller: ExecutionContext, *, deep: bool) -> _DeltaChecked:
-    in_memory = state.snapshot.location.store.url.startswith("memory:")
-    looker: Looker = LocalLooker() if caller.spark is None or in_memory else SparkLooker(caller.spark)
     log = check_log(state)
-    return _DeltaChecked(state, log, check_files(state.snapshot, log.referenced, looker, load_hidden, deep=deep))
+    return _DeltaChecked(state, log, check_files(state.snapshot, log.referenced, caller.engine, load_hidden, deep=deep))
 
 
 def _mutation(checked: _DeltaChecked, *, drop_missing: bool) -> Mutation | None:

@@ -25,10 +25,10 @@ from holdfast.model.finding import Finding, FindingKind, listed
 from holdfast.model.mutation import AllRows, Mutation
 from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
 from holdfast.parquet.inspect import FooterRequest
+from holdfast.plan.engine import Engine
 from holdfast.plan.maintain.check import (
     Asks,
     Ids,
-    Looker,
     double_adds,
     duplicates,
     logged_counts,
@@ -80,7 +80,7 @@ class _Seen:
 def check_files(
     snapshot: Snapshot,
     spoken_of: pa.Array | None,
-    looker: Looker,
+    engine: Engine[object],
     load_hidden: LoadHidden,
     *,
     deep: bool,
@@ -97,7 +97,7 @@ def check_files(
     missing = frozenset(key for key, size in sizes.items() if size is None)
     resized = _resized(files, sizes)
     hidden, bad_vectors = _vectors(location, files.filter(mask(_with_vector(files))), load_hidden)
-    seen = _Seen.of(looker.look(_asks(snapshot, sizes, hidden))) if deep else _Seen()
+    seen = _Seen.of(engine.inspect_files(_asks(snapshot, sizes, hidden))) if deep else _Seen()
     counts = logged_counts(files)
     wrong = {number: rows for number, rows in seen.rows.items() if counts[number] not in (-1, rows)}
     findings = [

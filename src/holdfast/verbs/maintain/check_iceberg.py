@@ -12,10 +12,6 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from pyspark.sql import SparkSession
-
-from holdfast.engines.local.file_inspection import LocalLooker
-from holdfast.engines.spark.scan.file_inspection import SparkLooker
 from holdfast.env import Env
 from holdfast.errors import LimitReached
 from holdfast.formats.iceberg.audit.metadata import MetadataChecked, check_metadata
@@ -24,7 +20,7 @@ from holdfast.formats.iceberg.metadata.table_metadata import MAIN
 from holdfast.formats.iceberg.state import IcebergState, time_travel
 from holdfast.model.finding import FindingKind, listed
 from holdfast.model.mutation import Committed, Mutation
-from holdfast.plan.maintain.check import Looker
+from holdfast.plan.engine import Engine
 from holdfast.verbs.maintain.check import ROUNDS, CheckReport, refuse_dropping
 from holdfast.verbs.maintain.iceberg_heads import BranchHead, heads_of
 
@@ -54,7 +50,7 @@ class _IcebergChecked:
 def check(
     newest: Callable[[], IcebergState],
     committing: Callable[[IcebergState], IcebergFormat],
-    spark: SparkSession | None,
+    engine: Engine[object],
     env: Env,
     *,
     repair: bool,
@@ -63,7 +59,7 @@ def check(
 ) -> CheckReport:
     """Check a table, and repair what can be repaired safely where that is asked for."""
     refuse_dropping(repair=repair, drop_missing=drop_missing)
-    checked = _check(newest(), spark, deep=deep, repair=repair)
+    checked = _check(newest(), engine, deep=deep, repair=repair)
     if not repair:
         return checked.report(deep=deep)
     committing(checked.state)  # refuses a table that cannot be committed to
@@ -80,7 +76,7 @@ def check(
         for head, branch, mutation in todo:
             state = newest()
             done += _repair(replace(committing(state), branch=branch), state, head.state, mutation, env)
-        checked = _check(newest(), spark, deep=deep, repair=True)
+        checked = _check(newest(), engine, deep=deep, repair=True)
     raise LimitReached(f"others wrote to {checked.state.metadata.location} during {ROUNDS} checks: repair it later")
 
 
@@ -99,9 +95,7 @@ def _repair(
         yield from (f"{what} ({where}version {outcome.version})" for what in json.loads(mutation.parameters["repairs"]))
 
 
-def _check(state: IcebergState, spark: SparkSession | None, *, deep: bool, repair: bool) -> _IcebergChecked:
+def _check(state: IcebergState, engine: Engine[object], *, deep: bool, repair: bool) -> _IcebergChecked:
     metadata = check_metadata(state)
-    in_memory = state.snapshot.location.store.url.startswith("memory:")
-    looker: Looker = LocalLooker() if spark is None or in_memory else SparkLooker(spark)
-    heads = heads_of(state, metadata.spoken_of, looker, deep=deep, footers=deep or repair)
+    heads = heads_of(state, metadata.spoken_of, engine, deep=deep, footers=deep or repair)
     return _IcebergChecked(state, metadata, tuple(heads))

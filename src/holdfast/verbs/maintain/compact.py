@@ -24,7 +24,8 @@ from holdfast.model.mutation import KEEPS_ROW_IDS, Mutation
 from holdfast.model.snapshot import LoadHidden, Snapshot
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.dml.arithmetic import check_rows
-from holdfast.plan.dml.change import Changer, Storing, Work
+from holdfast.plan.dml.change import Storing, Work
+from holdfast.plan.engine import Engine
 from holdfast.plan.maintain.cluster import is_laid_out
 from holdfast.plan.maintain.compact import Bin
 from holdfast.plan.scan.locate import has_moved_rows
@@ -39,7 +40,7 @@ Rows = TypeVar("Rows")
 def rewritten(
     snapshot: Snapshot,
     work: Bin,
-    changer: Changer[Rows],
+    engine: Engine[object],
     load_hidden: LoadHidden,
     store: Storing,
     *,
@@ -47,7 +48,7 @@ def rewritten(
 ) -> pa.Table:
     """Write the rows of a bin; gives the files."""
     plan = replace(plan_scan(snapshot, Request()), files=work.files)
-    done = changer.change(
+    done = engine.change(
         Work(
             target=plan,
             hidden=load_hidden(snapshot.location, work.files),

@@ -75,8 +75,8 @@ def erase(handle: DeltaHandle, condition: str | Column, caller: ExecutionContext
     where = understood(state.snapshot, value, caller)
     deletion = delete_asked(state, value, caller)
     started = caller.env.now_ms()
-    done = effect(deletion, caller.changer(), load_hidden, caller.env.now_ms)
-    ids = _gathered(row_ids(state, done, None, caller.spark, caller.dialect))
+    done = effect(deletion, caller.engine, load_hidden, caller.env.now_ms)
+    ids = _gathered(row_ids(state, done, None, caller.engine, caller.dialect))
     report = Erased(str(caller.env.new_uuid()), started, ops.spans_of(ids))
     ops.save(location, report)  # before anything of the table changes: the ids are known now, and later no more
     metrics = {"numDeletedRows": done.deleted, "numCopiedRows": done.copied, **file_metrics(done)}
@@ -106,13 +106,13 @@ def erasure_status(
             f"the erasure {erasure.id} was cut short before it was known who holds its rows: erase them again"
         )
     there = _there(state, erasure.moment_ms, erasure.ids, erasure.held)
-    files = [holders(there.snapshot, there.data, Sought(erasure.ids), caller.spark), there.among(erasure.files)]
+    files = [holders(there.snapshot, there.data, Sought(erasure.ids), caller.engine), there.among(erasure.files)]
     files.append(there.among(erasure.unpurged))
     changes = [there.among(erasure.changes)]
     if value is not None:
         such = Sought(where=understood(state.snapshot, value, caller))
-        files.append(holders(there.snapshot, there.old, such, caller.spark))
-        changes.append(holders(there.snapshot, there.changes, such, caller.spark))
+        files.append(holders(there.snapshot, there.old, such, caller.engine))
+        changes.append(holders(there.snapshot, there.changes, such, caller.engine))
     scan = Proof(
         caller.env.now_ms(),
         there.snapshot.version,
@@ -248,7 +248,7 @@ def _hiding_such(snapshot: Snapshot, such: Sought, caller: ExecutionContext) -> 
     counts = dict(zip(files.column("key").to_pylist(), files.num_records.to_pylist(), strict=True))  # one per file
     hidden = load_hidden(snapshot.location, files).positions
     shown = HiddenRows({key: hidden[key].flip(0, rows) for key, rows in counts.items()})
-    return holders(snapshot, hiding(files), such, caller.spark, hidden=shown)
+    return holders(snapshot, hiding(files), such, caller.engine, hidden=shown)
 
 
 def _reported(state: DeltaState, report: Erased, such: Sought, caller: ExecutionContext) -> Erased:
@@ -256,7 +256,7 @@ def _reported(state: DeltaState, report: Erased, such: Sought, caller: Execution
     if earlier := _gone_before(there, such, caller):
         such = replace(such, ids=such.ids | earlier)
         there = _there(state, report.moment_ms, such.ids)
-    files = ops.held_of(holders(there.snapshot, there.old, such, caller.spark))
+    files = ops.held_of(holders(there.snapshot, there.old, such, caller.engine))
     keys = strings([held.file for held in files])
     events = there.past.events
     vectors = events.filter(pc.is_in(events.column("key"), value_set=keys)).column("dv_key")
@@ -267,7 +267,7 @@ def _reported(state: DeltaState, report: Erased, such: Sought, caller: Execution
         row_ids=ops.spans_of(such.ids),
         is_complete=True,
         files=files,
-        changes=ops.held_of(holders(there.snapshot, there.changes, such, caller.spark)),
+        changes=ops.held_of(holders(there.snapshot, there.changes, such, caller.engine)),
         vectors=tuple(sorted(set(vectors.drop_null().to_pylist()))),
         loose=there.loose,
         indexes=ops.held_of(files_holding(state.snapshot.location, there.indexes, such.ids)),
@@ -282,7 +282,7 @@ def _reported(state: DeltaState, report: Erased, such: Sought, caller: Execution
 def _gone_before(there: _There, such: Sought, caller: ExecutionContext) -> BitMap64:
     """Rows that satisfied the condition and had left the table before; one that is live under other values stays."""
     assert such.where is not None, "rows are erased by a condition"
-    ids = ids_where(there.snapshot, there.old, such.where, caller.spark) - such.ids
+    ids = ids_where(there.snapshot, there.old, such.where, caller.engine) - such.ids
     wanted = np.fromiter(ids, np.int64, len(ids))
     live = PinnedReader(there.snapshot, load_hidden).locate(wanted).live
     return BitMap64(wanted[~live].astype(np.uint64))

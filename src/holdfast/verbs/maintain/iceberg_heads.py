@@ -23,7 +23,7 @@ from holdfast.formats.iceberg.state import IcebergState, time_travel
 from holdfast.model.files import FileTable
 from holdfast.model.finding import Finding, FindingKind
 from holdfast.model.mutation import AllRows, Mutation
-from holdfast.plan.maintain.check import Looker
+from holdfast.plan.engine import Engine
 from holdfast.verbs.maintain.check_files import FilesChecked, check_files, letting_go, stored_files
 
 _TAG_STAYS = "a tag does not change: drop it, or make it anew at a repaired snapshot"
@@ -110,7 +110,7 @@ class BranchHead:
 
 
 def heads_of(
-    state: IcebergState, spoken_of: pa.Array, looker: Looker, *, deep: bool, footers: bool
+    state: IcebergState, spoken_of: pa.Array, engine: Engine[object], *, deep: bool, footers: bool
 ) -> Iterator[BranchHead]:
     """Check the snapshots of branches and tags, that of the main branch first; `footers` lets it open data files."""
     location = state.snapshot.location
@@ -128,7 +128,7 @@ def heads_of(
             seen = pa.concat_arrays([seen, names_of])
             referred = spoken_of if then is state else None
             snapshot = replace(then.snapshot, files=own)
-            files = check_files(snapshot, referred, looker, then.hidden.load, deep=deep, stored=stored)
+            files = check_files(snapshot, referred, engine, then.hidden.load, deep=deep, stored=stored)
         yield BranchHead(then, branches, tags, checked, files)
 
 

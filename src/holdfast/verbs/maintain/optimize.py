@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 from pyspark.sql import Column
 
 from holdfast.engines.spark.conditions import stated
-from holdfast.engines.spark.session.progress import step
 from holdfast.env import Env
 from holdfast.errors import ConcurrentWrite, Invalid
 from holdfast.model.mutation import Mutation
@@ -33,6 +32,7 @@ from holdfast.predicate.parse import unknown_names
 from holdfast.predicate.records import ALWAYS, Predicate
 from holdfast.schema.show import path_text
 from holdfast.storage.arrays import strings
+from holdfast.terminal import phase
 from holdfast.verbs.commit.rebase import Redo, Touched
 from holdfast.verbs.dml.delete_update import ExecutionContext, predicate_of, text_of
 from holdfast.verbs.dml.write import land
@@ -42,7 +42,6 @@ from holdfast.verbs.maintain.lease import Lease, Leases
 from holdfast.verbs.open.dialect import Dialect, TableState
 
 GROUP_BYTES, GROUP_MS = 1 << 30, 60_000  # what waits for a commit at most, and for how long
-_AT_ONCE = 8  # bins that are written at the same time: a bin of one file keeps one core busy
 
 
 @dataclass(frozen=True)
@@ -162,12 +161,12 @@ def run_bins(
     dialect = caller.dialect
     dialect.check_writable(state)
     store = dialect.storing(state, dialect.shape_of(state), feeds=False)
-    changer = caller.changer()
+    engine = caller.engine
     # Where a bar of tasks is shown, it is that of the only bin; bars of several would overwrite each other.
     label = "writing files anew" if len(bins) == 1 else ""
 
     def write(each: Bin, read: TableState) -> pa.Table:
-        return rewritten(read.snapshot, each, changer, dialect.load_hidden, store, label=label)
+        return rewritten(read.snapshot, each, engine, dialect.load_hidden, store, label=label)
 
     reads = _Reads(state, caller)
     claims = _Claims(reads, None if lease is None else Leases(location, lease, caller.env))
@@ -184,7 +183,7 @@ def run_bins(
         touched = Touched(rewritten=frozenset().union(*keys), bins=keys)
         change = mutation(group)
         try:
-            redo = Redo(touched, changer, dialect.load_hidden)
+            redo = Redo(touched, engine, dialect.load_hidden)
             done = land(group.read, location, change, caller.env, redo=redo, dialect=dialect)
         except ConcurrentWrite as conflict:
             if len(group.bins) == 1:
@@ -349,7 +348,7 @@ def _written(
     is_over: Callable[[], bool],
 ) -> Iterator[tuple[Bin, TableState, pa.Table]]:
     """Bins, what each read and what was written of it, in their order; on Spark some are written while others wait."""
-    at_once = 1 if caller.spark is None else _AT_ONCE
+    at_once = caller.engine.parallel_bins
     waiting: deque[tuple[Bin, TableState, Future[pa.Table]]] = deque()
     left = deque(bins)
     with ThreadPoolExecutor(at_once) as pool:
@@ -363,7 +362,8 @@ def _written(
                 return
             each, read, coming = waiting.popleft()
             done = len(bins) - len(left) - len(waiting)
-            with step(caller.spark if len(bins) == 1 else None, f"writing bin {done} of {len(bins)}"):
+            progress = caller.engine.progress if len(bins) == 1 else phase
+            with progress(f"writing bin {done} of {len(bins)}"):
                 staged = coming.result()
             yield each, read, staged
 

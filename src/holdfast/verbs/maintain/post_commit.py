@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TypeVar
 
 from pyarrow import ArrowException
-from pyspark.errors import PySparkException
 
 from holdfast.errors import TableError
 from holdfast.plan.maintain.auto import Auto, budget_of, due
@@ -32,7 +31,7 @@ def after(state: TableState, done: Done, caller: ExecutionContext) -> Done:
         caller.reindex()
     try:
         followed = _followed(state, caller)
-    except (TableError, PySparkException, ArrowException, OSError) as error:
+    except (TableError, *caller.engine.failures, ArrowException, OSError) as error:
         followed = Auto(trouble=str(error))
     return done if followed is None else replace(done, auto=followed)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from holdfast.errors import Damaged, NoRowIdentity, TableError
@@ -122,7 +121,7 @@ class DeltaHandle(Handle):
         return commits.history(self.state.snapshot.location, limit=limit)
 
     def changes(self, start: When | None, end: When | None, query: ChangeQuery, resume: str | None) -> ChangeSet:
-        return changefeed.changes(self.newest(), start, end, query, resume, zone=self.zone, spark=self.spark)
+        return changefeed.changes(self.newest(), start, end, query, resume, zone=self.zone, engine=self.engine)
 
     def biography(self, row_id: int) -> Biography:
         return biography(self.newest(), row_id)
@@ -167,7 +166,7 @@ class DeltaHandle(Handle):
     ) -> ExecutionContext:
         level = None if isolation is None else level_named(isolation)
         return ExecutionContext(
-            self.spark,
+            self.engine,
             self.env,
             self.zone,
             DELTA,
@@ -203,5 +202,5 @@ class DeltaHandle(Handle):
             return
         try:
             reindexing.follow(self.newest(), self.caller(), self.pins.at)
-        except (TableError, PySparkException, pa.ArrowException, OSError) as error:
+        except (TableError, *self.engine.failures, pa.ArrowException, OSError) as error:
             _log.warning("the write is committed, and an index is behind: %s", error)

@@ -9,14 +9,11 @@ from __future__ import annotations
 import datetime
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import Column, SparkSession
 
-from holdfast.engines.spark.conditions import condition
 from holdfast.env import Env, system
-from holdfast.errors import Invalid
 from holdfast.index.reader import PinnedReader
 from holdfast.model.publication import Publication
 from holdfast.model.snapshot import Snapshot
@@ -32,8 +29,14 @@ from holdfast.verbs.dml.write_mutation import CommitOptions
 from holdfast.verbs.index.registry import IndexRegistry, Searchable
 from holdfast.verbs.maintain.check import CheckReport
 from holdfast.verbs.open.dialect import TableState
+from holdfast.verbs.open.engine import AnyEngine, engine_of, on_spark, zone_of
 from holdfast.verbs.publish.mutation import Origin
 from holdfast.verbs.read.open_table import OpenTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+    from holdfast.engines.spark.engine import SparkEngine
 
 Metadata: TypeAlias = Mapping[str, str] | Sequence[str]
 Version: TypeAlias = int | str | None
@@ -140,17 +143,24 @@ class Handle(ABC):
     @property
     def zone(self) -> str:
         """The time zone of the session; UTC without one."""
-        return "UTC" if self.spark is None else self.spark.conf.get("spark.sql.session.timeZone") or "UTC"
+        return zone_of(self.spark)
+
+    @property
+    def engine(self) -> AnyEngine:
+        """The engine that reads and writes the table's rows."""
+        return engine_of(self.spark, self.env, self.zone)
+
+    def on_spark(self) -> SparkEngine:
+        """The engine, for what gives DataFrames."""
+        return on_spark(self.engine)
 
     def session(self) -> SparkSession:
         """The session, for what needs one."""
-        if self.spark is None:
-            raise Invalid("this table was opened without a Spark session: use toArrow, or open it with one")
-        return self.spark
+        return self.on_spark().spark
 
     def condition(self, where: str | Column | None, snapshot: Snapshot, metadata: Metadata = ()) -> Condition | None:
         """What a condition asks of rows, as Spark understands it; it may name these metadata columns."""
-        return None if where is None else condition(self.session(), where, known_columns(snapshot, metadata))
+        return None if where is None else self.on_spark().condition(where, known_columns(snapshot, metadata))
 
     def local_condition(self, where: str | None, snapshot: Snapshot, metadata: Metadata = ()) -> Condition | None:
         """What a condition asks of rows that are read in this process."""

@@ -110,12 +110,12 @@ class IcebergHandle(Handle):
     @property
     def registry(self) -> IcebergIndexRegistry:
         def site(snapshot: Snapshot) -> Site:
-            return Site(snapshot, self.dialect.load_hidden, self.env, self.spark)
+            return Site(snapshot, self.dialect.load_hidden, self.env, self.engine.workers)
 
         return IcebergIndexRegistry(self.newest, lambda: self.alter, self._indexes, site)
 
     def changes(self, start: When | None, end: When | None, query: ChangeQuery, resume: str | None) -> ChangeSet:
-        return changes(self.newest(), start, end, query, resume, self.dialect.load_hidden, spark=self.spark)
+        return changes(self.newest(), start, end, query, resume, self.dialect.load_hidden, engine=self.engine)
 
     def biography(self, row_id: int) -> Biography:
         state = self.newest()
@@ -123,7 +123,7 @@ class IcebergHandle(Handle):
 
     def check(self, *, repair: bool, deep: bool, drop_missing: bool) -> CheckReport:
         committing, env = self.dialect.committing, self.env
-        return check(self.newest, committing, self.spark, env, repair=repair, deep=deep, drop_missing=drop_missing)
+        return check(self.newest, committing, self.engine, env, repair=repair, deep=deep, drop_missing=drop_missing)
 
     def restore(self, version: Version = None, timestamp: Timestamp = None) -> Changed:
         state = self.newest()
@@ -152,7 +152,7 @@ class IcebergHandle(Handle):
     ) -> ExecutionContext:
         level = None if isolation is None else level_named(isolation)
         return ExecutionContext(
-            self.spark,
+            self.engine,
             self.env,
             self.zone,
             self.dialect,

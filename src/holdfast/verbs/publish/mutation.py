@@ -29,7 +29,8 @@ from holdfast.model.snapshot import LoadHidden, Snapshot
 from holdfast.plan.changefeed.query import ChangeKind, ChangeQuery, ChangesPlan, check_query
 from holdfast.plan.dml.change import Positions, count
 from holdfast.plan.dml.follow import place_of
-from holdfast.plan.publish.rows import Arriving, ChangedIds, Publisher, Storage, Whole
+from holdfast.plan.engine import Engine
+from holdfast.plan.publish.rows import Arriving, ChangedIds, Storage, Whole
 from holdfast.plan.scan.locate import spans
 from holdfast.plan.scan.request import Request, plan_scan
 from holdfast.rows.columns import ROW_ID
@@ -103,18 +104,18 @@ def difference(origin: Origin, since: Publication | None) -> Difference:
         return Difference(planned(stretch, wanted, origin.load_hidden), stretch.before.schema)
 
 
-def brought(lacking: Difference, storage: Storage, publisher: Publisher) -> Brought:
+def brought(lacking: Difference, storage: Storage, engine: Engine[object]) -> Brought:
     """Store what there is to bring."""
-    gone = publisher.gone(lacking.rows) if isinstance(lacking.rows, ChangesPlan) else ChangedIds()
-    return Brought(publisher.store(lacking.rows, storage), gone)
+    gone = engine.changed_ids(lacking.rows) if isinstance(lacking.rows, ChangesPlan) else ChangedIds()
+    return Brought(engine.publish(lacking.rows, storage), gone)
 
 
-def located(snapshot: Snapshot, ids: BitMap64, publisher: Publisher, load_hidden: LoadHidden) -> Positions:
+def located(snapshot: Snapshot, ids: BitMap64, engine: Engine[object], load_hidden: LoadHidden) -> Positions:
     """Where rows are in the table they were published to."""
     if not ids:
         return {}
     files = snapshot.files if len(ids) > _MANY else _may_hold(snapshot, np.array(ids.to_array(), np.int64))
-    positions = publisher.locate(place_of(snapshot, files, load_hidden(snapshot.location, files)), ids)
+    positions = engine.locate(place_of(snapshot, files, load_hidden(snapshot.location, files)), ids)
     if count(positions) != len(ids):
         raise Damaged(
             f"{len(ids)} rows that were published to {snapshot.location.url} are to change, and {count(positions)} "

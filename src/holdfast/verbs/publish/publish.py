@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from holdfast.engines.local.publish import LocalPublisher
-from holdfast.engines.spark.publish import SparkPublisher
 from holdfast.errors import Conflict, Invalid, LimitReached, NoRowIdentity
 from holdfast.model.mutation import Committed, TableDefinition
 from holdfast.model.publication import Publication
 from holdfast.model.snapshot import Snapshot
 from holdfast.plan.dml.write import ENABLE_DELETION_VECTORS
+from holdfast.plan.engine import Engine
 from holdfast.plan.publish.columns import plain, refuse_missing, refuse_renamed
-from holdfast.plan.publish.rows import Publisher, Storage
+from holdfast.plan.publish.rows import Storage
 from holdfast.schema.constraints import demands, pinned
 from holdfast.schema.enforce import fit
 from holdfast.schema.evolve import evolve
@@ -53,9 +52,7 @@ def publish(source: Handle, target: object, *, upto: int | None, afresh: bool) -
     origin, caller = source.origin(upto), into.caller()
     if origin.location == into.newest().snapshot.location.url:
         raise Invalid(f"{origin.location} cannot be published into itself")
-    spark = source.spark
-    publisher: Publisher = LocalPublisher(caller.env, caller.zone) if spark is None else SparkPublisher(spark)
-    return _Publishing(origin, into, publisher, caller, afresh).run()
+    return _Publishing(origin, into, source.engine, caller, afresh).run()
 
 
 @dataclass
@@ -64,7 +61,7 @@ class _Publishing:
 
     origin: Origin
     target: Handle
-    publisher: Publisher
+    engine: Engine[object]
     caller: ExecutionContext
     afresh: bool
     _lacking: tuple[Publication | None, Difference] | None = None  # since what
@@ -79,7 +76,7 @@ class _Publishing:
                 return Published(None, None)
             shape, what = self._bring(state, since)
             snapshot = state.snapshot
-            hidden = located(snapshot, what.gone.all, self.publisher, dialect.load_hidden)
+            hidden = located(snapshot, what.gone.all, self.engine, dialect.load_hidden)
             mutation = mutation_of(origin, since, snapshot, what, hidden, shape)
             with phase("committing"):
                 format_ = dialect.commits(snapshot.location, state)
@@ -133,7 +130,7 @@ class _Publishing:
         shape = old if schema == old.schema else dialect.grown(state, old, schema, self.caller.env)
         storage = self._storage(state, shape, incoming)
         if self._brought is None or self._brought[:2] != (since, storage):
-            self._brought = since, storage, brought(lacking, storage, self.publisher)
+            self._brought = since, storage, brought(lacking, storage, self.engine)
         what = self._brought[2]
         if what.gone.all or (since is None and len(state.snapshot.files)):
             refuse_append_only(shape, storage.location)

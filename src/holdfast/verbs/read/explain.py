@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow.compute as pc
 
 from holdfast.model.snapshot import Snapshot
-from holdfast.plan.scan.engine import ScanEngine
+from holdfast.plan.engine import Engine
 from holdfast.plan.scan.prune import Pruner, PruningStep
 from holdfast.plan.scan.reasons import Reason, reasons
 from holdfast.plan.scan.request import Request, plan_scan
@@ -58,7 +57,7 @@ class Explanation:
 
 
 def explain(
-    snapshot: Snapshot, request: Request, runner: ScanEngine[Any], *, show_files: int = 10, more: Sequence[Pruner] = ()
+    snapshot: Snapshot, request: Request, engine: Engine[object], *, show_files: int = 10, more: Sequence[Pruner] = ()
 ) -> Explanation:
     """What a scan of this request would read; nothing of the data is. `more`: passes that others offer."""
     plan = plan_scan(snapshot, request, more=more)
@@ -74,7 +73,7 @@ def explain(
         rows_hidden=pc.sum(pc.struct_field(files["dv"], "cardinality")).as_py() or 0,
         steps=plan.steps,
         kept=reasons(plan, limit=show_files),
-        reading=runner.describe(plan),
+        reading=engine.describe(plan),
         notes=snapshot.notes,
     )
 

@@ -1,6 +1,6 @@
 """A table at one version, ready to be read: what to scan, what is hidden in it, and what helps to leave files out.
 
-Whoever reads rows of a table (its own verbs, SQL, the drop-in, the command line) takes one of these and a runner, and
+Whoever reads rows of a table (its own verbs, SQL, the drop-in, the command line) takes one of these and an engine, and
 puts nothing together itself.
 
 1. It is one version for good: what others commit is not in it.
@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
-from holdfast.plan.scan.engine import ScanEngine
+from holdfast.plan.engine import Engine
 from holdfast.plan.scan.prune import Pruner
 from holdfast.plan.scan.request import Request, ScanPlan, plan_scan
 from holdfast.predicate.records import Predicate
@@ -38,13 +38,13 @@ class OpenTable:
             return self.narrowed(request.where.predicate)._plan(request)
         return self._plan(request)
 
-    def scan(self, request: Request, runner: ScanEngine[Frame]) -> Frame:
-        """The rows of a request, as the runner gives them."""
-        return runner.scan(*self.plan(request))
+    def scan(self, request: Request, engine: Engine[Frame]) -> Frame:
+        """The rows of a request, as the engine gives them."""
+        return engine.scan(*self.plan(request))
 
-    def explain(self, request: Request, runner: ScanEngine[Any]) -> Explanation:
+    def explain(self, request: Request, engine: Engine[object]) -> Explanation:
         """What a scan of the request would read of all files, and why."""
-        return explain(self.snapshot, request, runner, more=self.pruners())
+        return explain(self.snapshot, request, engine, more=self.pruners())
 
     def _plan(self, request: Request) -> tuple[ScanPlan, HiddenRows]:
         plan = plan_scan(self.snapshot, request, more=self.pruners())

@@ -24,7 +24,7 @@ from holdfast.index.reader import Metadata, PinnedReader
 from holdfast.model.files import hiding
 from holdfast.model.snapshot import HiddenRows
 from holdfast.parquet.read import output_schema
-from holdfast.plan.scan.engine import ScanEngine
+from holdfast.plan.engine import Engine
 from holdfast.plan.scan.request import Request, plan_scan
 from holdfast.rows.stamp import LARGEST_ID
 
@@ -78,12 +78,12 @@ def take(
 def take_frame(
     reader: PinnedReader,
     row_ids: NDArray[np.int64],
-    runner: ScanEngine[Frame],
+    engine: Engine[Frame],
     columns: Sequence[str] | None = None,
     metadata: Metadata = (),
     missing: Missing = Missing.ERROR,
 ) -> Frame:
-    """The rows with these ids, as the runner gives rows."""
+    """The rows with these ids, as the engine gives rows."""
     if missing is Missing.NULL:
         raise Invalid('a DataFrame has no row for an id that is not there: say missing="skip", or use take()')
     places = reader.locate(row_ids)
@@ -100,7 +100,7 @@ def take_frame(
     counts = reader.counts[touched].tolist()
     others = [_others(part, count) for part, count in zip(parts, counts, strict=True)]
     keys = files.column("key").to_pylist()  # files that hold a row
-    return runner.scan(replace(plan, files=hiding(files)), HiddenRows(dict(zip(keys, others, strict=True))))
+    return engine.scan(replace(plan, files=hiding(files)), HiddenRows(dict(zip(keys, others, strict=True))))
 
 
 def _others(positions: NDArray[np.int64], count: int) -> BitMap64:

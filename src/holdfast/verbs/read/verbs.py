@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
-from holdfast.engines.local.scan import LocalRunner
+from holdfast.engines.local.engine import LocalEngine
 from holdfast.engines.spark.conditions import stated_or_none, stated_without_spark
-from holdfast.engines.spark.scan.native import SparkRunner
-from holdfast.plan.scan.request import Request
+from holdfast.plan.scan.request import Request, known_columns
+from holdfast.verbs.open.engine import LOCAL
 from holdfast.verbs.open.handle import Handle, Metadata, Timestamp, Version
 from holdfast.verbs.read.explain import Explanation
 
@@ -29,9 +29,9 @@ def scan(
 ) -> DataFrame:
     """Rows as a DataFrame."""
     value = stated_or_none(where, "scan(where=)")
-    runner, opened = SparkRunner(handle.session()), handle.open(version, timestamp)
+    engine, opened = handle.on_spark(), handle.open(version, timestamp)
     condition = handle.condition(value, opened.snapshot, metadata)
-    return opened.scan(Request(columns, condition, metadata), runner)
+    return opened.scan(Request(columns, condition, metadata), engine)
 
 
 def to_arrow(
@@ -46,7 +46,7 @@ def to_arrow(
     text = stated_without_spark(where, "toArrow(where=)")
     opened = handle.open(version, timestamp)
     condition = handle.local_condition(text, opened.snapshot, metadata)
-    return opened.scan(Request(columns, condition, metadata), LocalRunner())
+    return opened.scan(Request(columns, condition, metadata), LOCAL)
 
 
 def explain(
@@ -58,11 +58,9 @@ def explain(
     metadata: Metadata,
 ) -> Explanation:
     """What a scan would read, and why."""
-    value, spark = stated_or_none(where, "explain(where=)"), handle.spark
-    text = stated_without_spark(where, "explain(where=) without a session") if spark is None else None
+    value, engine = stated_or_none(where, "explain(where=)"), handle.engine
+    if isinstance(engine, LocalEngine):
+        value = stated_without_spark(where, "explain(where=) without a session")
     opened = handle.open(version, timestamp)
-    if spark is None:
-        condition = handle.local_condition(text, opened.snapshot, metadata)
-        return opened.explain(Request(columns, condition, metadata), LocalRunner())
-    condition = handle.condition(value, opened.snapshot, metadata)
-    return opened.explain(Request(columns, condition, metadata), SparkRunner(spark))
+    condition = None if value is None else engine.condition(value, known_columns(opened.snapshot, metadata))
+    return opened.explain(Request(columns, condition, metadata), engine)

@@ -15,7 +15,6 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from holdfast.engines.spark.changefeed import SparkChangeReader
 from holdfast.env import system
 from holdfast.formats.delta.state import DeltaState, load, refresh
 from holdfast.model.mutation import AppVersion
@@ -27,6 +26,7 @@ from holdfast.verbs.dml.delete_update import ExecutionContext
 from holdfast.verbs.dml.merge import DeltaMergeBuilder, Duplicates
 from holdfast.verbs.dml.write_mutation import CommitOptions
 from holdfast.verbs.open.delta_dialect import DELTA
+from holdfast.verbs.open.engine import spark_engine, zone_of
 from holdfast.verbs.stream.follow import StreamFollower
 
 Foreach = Callable[[DataFrame, int], Any]
@@ -58,7 +58,7 @@ def give_changes(
     follower = kept[options["path"]]
     for row in ranges.collect():  # one: where the batch begins and ends
         start, end = (follower.offset(json.loads(text)) for text in (row["start"], row["end"]))
-        foreach(SparkChangeReader(ranges.sparkSession).changes(follower.plan(start, end)), batch)
+        foreach(spark_engine(ranges.sparkSession).changes(follower.plan(start, end)), batch)
 
 
 def merge_batch(
@@ -79,9 +79,9 @@ def merge_batch(
         return
     spark = rows.sparkSession
     caller = ExecutionContext(
-        spark,
+        spark_engine(spark),
         system(),
-        spark.conf.get("spark.sql.session.timeZone") or "UTC",
+        zone_of(spark),
         DELTA,
         merging.alias,
         CommitOptions(AppVersion(merging.app, batch)),

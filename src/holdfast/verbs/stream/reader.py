@@ -30,7 +30,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from holdfast.engines.local.changefeed import LocalChangeReader
+from holdfast.engines.local.changefeed import changes
 from holdfast.engines.spark.session.carry import carried
 from holdfast.engines.spark.types import spark_struct
 from holdfast.errors import Invalid, Unsupported
@@ -145,7 +145,7 @@ class TaskReader(DataSourceStreamReader):
         plan: ChangesPlan | None = pickle.loads(partition.value)
         if plan is None:
             return
-        rows = LocalChangeReader().changes(plan).select(self._schema.fieldNames())
+        rows = changes(plan).select(self._schema.fieldNames())
         yield from rows.cast(to_arrow_schema(self._schema, timezone="UTC")).to_batches()
 
 

@@ -12,7 +12,7 @@ the first clause that takes them, and stored by the tasks that also tell their a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,7 +25,6 @@ from holdfast.engines.spark.dml.assign import assigned, refuse_lacking, value_of
 from holdfast.engines.spark.dml.bits import ROWS, bits_of, positions_of
 from holdfast.engines.spark.dml.cluster import in_order
 from holdfast.engines.spark.dml.constraints import prepare
-from holdfast.engines.spark.dml.follow import follow, ids
 from holdfast.engines.spark.dml.matching import (
     CLAUSE,
     S_FILE,
@@ -40,7 +39,6 @@ from holdfast.engines.spark.dml.matching import (
     named_metadata,
     source_rows,
 )
-from holdfast.engines.spark.dml.write import write_frame
 from holdfast.engines.spark.session.carry import by_value, carried
 from holdfast.engines.spark.session.failing import jobs
 from holdfast.engines.spark.session.progress import tasks
@@ -53,11 +51,10 @@ from holdfast.parquet.carried import CarriedIdNotes
 from holdfast.parquet.fit import VOID
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.dml.arithmetic import live_rows
-from holdfast.plan.dml.change import SOURCE_ALIAS, Done, Inserted, Insertion, PinnedSource, Work
-from holdfast.plan.dml.follow import Followed, LocatedRows
+from holdfast.plan.dml.change import SOURCE_ALIAS, Done, Inserted, Insertion, Work
 from holdfast.rows.stamp import PROVISIONAL
 from holdfast.schema.constraints import demands, quoted
-from holdfast.schema.enforce import Assignment, fit, refuse_doubles
+from holdfast.schema.enforce import Assignment, fit
 from holdfast.schema.identity import advanced
 from holdfast.schema.types import LONG, STRING, Field, Map, Primitive
 from holdfast.storage.remote import RemoteStore
@@ -82,134 +79,111 @@ _ANSWER = (
 )
 
 
-@dataclass(frozen=True)
-class SparkChanger:
-    """Changes rows on a Spark session, classic or Connect."""
+def change(spark: SparkSession, work: Work) -> Done:
+    """Find rows, and store what becomes of them."""
+    if not len(work.target.files):
+        return Done()
+    found = looked(spark, work)
+    work = found.work
+    if not len(work.target.files):
+        return Done()
+    matched = matches(spark, work)
+    does = _does(work)
+    addresses, only = _addresses(work, does)
+    if work.store is None and only is not None and sum(n or 0 for n in live_rows(work.target.files)) <= BITS_AT_MOST:
+        return _found(spark, matched.rows, only, work)
+    if work.store is None:
+        return _run(spark, matched.rows.select(*addresses), task.BatchLayout(only=only), work.target.snapshot, work)
+    beside = named_metadata(work)
+    made = assigned(matched.rows, work, alias=alias_of_target(work), clause=CLAUSE, does=does, beside=beside)
+    spec = _without_void(work.store.data)
+    stored = [
+        *(named(f.name) for f in spec.fields),
+        *([_stored(work, T_ID)] if spec.id_column else []),
+        *([F.when(does == task.COPIED, _stored(work, T_VERSION))] if spec.version_column else []),
+    ]
+    feed = None if work.store.feed is None else _without_void(work.store.feed)
+    before = [] if feed is None else [named(made.before[f.name]) for f in feed.fields[:-1]]
+    columns = [c.alias(f"c{i}") for i, c in enumerate((*stored, *before))]
+    if work.order is not None:
+        out = in_order(made.frame, work.order, sum(n or 0 for n in live_rows(work.target.files)))
+        out = out.select(*columns, *addresses)
+    else:
+        placed = work.keep or matched.gathered or _is_dense(work, found.rows)
+        out = made.frame.coalesce(1) if work.together else made.frame if placed else _placed(spark, made.frame, spec)
+        out = _by_partition(out.select(*columns, *addresses), spec, by_id=work.by_id)
+    notes = None if spec.id_column is None else CarriedIdNotes
+    return _run(spark, out, task.BatchLayout(spec, feed, len(stored), only, notes), work.target.snapshot, work)
 
-    spark: SparkSession
 
-    def pin(self, rows: DataFrame, prefix: str, target: Snapshot) -> PinnedSource:
-        """Evaluate a source once, and write its rows below the table."""
-        schema = spark_to_struct(rows.schema, where="the source")
-        refuse_doubles(schema)
-        if not schema.fields:
-            raise Unsupported("a source without columns cannot be merged")
-        spec = WriteSpec(fields=schema.fields, prefix=prefix, codec="snappy")
-        with tasks(self.spark, "reading the source"):
-            return PinnedSource(schema, write_frame(rows, spec, target.location))
-
-    def change(self, work: Work) -> Done:
-        """Find rows, and store what becomes of them."""
-        if not len(work.target.files):
-            return Done()
-        found = looked(self.spark, work)
-        work = found.work
-        if not len(work.target.files):
-            return Done()
-        matched = matches(self.spark, work)
-        does = _does(work)
-        addresses, only = _addresses(work, does)
-        if (
-            work.store is None
-            and only is not None
-            and sum(n or 0 for n in live_rows(work.target.files)) <= BITS_AT_MOST
-        ):
-            return self._found(matched.rows, only, work)
-        if work.store is None:
-            return self._run(matched.rows.select(*addresses), task.BatchLayout(only=only), work.target.snapshot, work)
-        beside = named_metadata(work)
-        made = assigned(matched.rows, work, alias=alias_of_target(work), clause=CLAUSE, does=does, beside=beside)
+def insert(spark: SparkSession, work: Insertion) -> Inserted:
+    """Store rows of a source that found none."""
+    staged, feeds = [STAGED.empty_table()], [STAGED.empty_table()]
+    schema, marks = work.schema, dict[str, int]()
+    for number, clause in enumerate(work.clauses):
+        frame = _new_rows(spark, work, number)
+        values = [value_of(s.value).alias(s.path[0]) for s in clause.sets or ()]
+        incoming = frame.select(*values)
+        given = spark_to_struct(incoming.schema)
+        refuse_lacking(clause.sets or (), schema, {one.path: given.find(one.path[0]) for one in clause.sets or ()})
+        fitted = fit(given, schema, assignment=Assignment.CAST)
+        prepared = prepare(incoming, fitted, demands(schema, work.store.properties, fitted))
         spec = _without_void(work.store.data)
-        stored = [
-            *(named(f.name) for f in spec.fields),
-            *([_stored(work, T_ID)] if spec.id_column else []),
-            *([F.when(does == task.COPIED, _stored(work, T_VERSION))] if spec.version_column else []),
-        ]
         feed = None if work.store.feed is None else _without_void(work.store.feed)
-        before = [] if feed is None else [named(made.before[f.name]) for f in feed.fields[:-1]]
-        columns = [c.alias(f"c{i}") for i, c in enumerate((*stored, *before))]
-        if work.order is not None:
-            out = in_order(made.frame, work.order, sum(n or 0 for n in live_rows(work.target.files)))
-            out = out.select(*columns, *addresses)
-        else:
-            placed = work.keep or matched.gathered or _is_dense(work, found.rows)
-            out = made.frame.coalesce(1) if work.together else made.frame if placed else self._placed(made.frame, spec)
-            out = _by_partition(out.select(*columns, *addresses), spec, by_id=work.by_id)
-        notes = None if spec.id_column is None else CarriedIdNotes
-        return self._run(out, task.BatchLayout(spec, feed, len(stored), only, notes), work.target.snapshot, work)
+        columns = [named(f.name).alias(f"c{i}") for i, f in enumerate(spec.fields)]
+        out = _by_partition(prepared.frame.select(*columns), spec)
+        layout = task.BatchLayout(spec, feed, len(columns), task.INSERTED)
+        done = _run(spark, out, layout, work.source.snapshot, None)
+        staged.append(done.staged)
+        feeds.append(done.feed)
+        marks |= prepared.marks()
+        schema = advanced(schema, prepared.marks()) if prepared.marks() else schema
+    return Inserted(pa.concat_tables(staged), pa.concat_tables(feeds), marks)
 
-    def insert(self, work: Insertion) -> Inserted:
-        """Store rows of a source that found none."""
-        staged, feeds = [STAGED.empty_table()], [STAGED.empty_table()]
-        schema, marks = work.schema, dict[str, int]()
-        for number, clause in enumerate(work.clauses):
-            frame = _new_rows(self.spark, work, number)
-            values = [value_of(s.value).alias(s.path[0]) for s in clause.sets or ()]
-            incoming = frame.select(*values)
-            given = spark_to_struct(incoming.schema)
-            refuse_lacking(clause.sets or (), schema, {one.path: given.find(one.path[0]) for one in clause.sets or ()})
-            fitted = fit(given, schema, assignment=Assignment.CAST)
-            prepared = prepare(incoming, fitted, demands(schema, work.store.properties, fitted))
-            spec = _without_void(work.store.data)
-            feed = None if work.store.feed is None else _without_void(work.store.feed)
-            columns = [named(f.name).alias(f"c{i}") for i, f in enumerate(spec.fields)]
-            out = _by_partition(prepared.frame.select(*columns), spec)
-            layout = task.BatchLayout(spec, feed, len(columns), task.INSERTED)
-            done = self._run(out, layout, work.source.snapshot, None)
-            staged.append(done.staged)
-            feeds.append(done.feed)
-            marks |= prepared.marks()
-            schema = advanced(schema, prepared.marks()) if prepared.marks() else schema
-        return Inserted(pa.concat_tables(staged), pa.concat_tables(feeds), marks)
 
-    def colliding(self, work: Work, limit: int) -> Sequence[str]:
-        """Some rows of the source that take one row of the target together."""
-        assert work.source is not None, "only a source has rows that collide"
-        rows = matches(self.spark, replace(work, meets=False, keep=False)).rows
-        rows = rows.where(named(S_FILE).isNotNull() & named(CLAUSE).isNotNull())
-        alias = work.source.alias or SOURCE_ALIAS
-        shown = [F.col(f"{quoted(alias)}.{quoted(f.name)}").alias(f.name) for f in work.source.snapshot.schema.fields]
-        texts = rows.select(named(T_FILE), named(T_POSITION), F.to_json(F.struct(*shown)).alias("row"))
-        grouped = texts.groupBy(T_FILE, T_POSITION).agg(F.count("*").alias("n"), F.collect_list("row").alias("rows"))
-        with jobs():
-            found = grouped.where("n > 1").select(F.slice("rows", 1, 3).alias("rows")).limit(limit).toArrow()
-        return [" and ".join(texts) for texts in found.column("rows").to_pylist()]
+def colliding(spark: SparkSession, work: Work, limit: int) -> Sequence[str]:
+    """Some rows of the source that take one row of the target together."""
+    assert work.source is not None, "only a source has rows that collide"
+    rows = matches(spark, replace(work, meets=False, keep=False)).rows
+    rows = rows.where(named(S_FILE).isNotNull() & named(CLAUSE).isNotNull())
+    alias = work.source.alias or SOURCE_ALIAS
+    shown = [F.col(f"{quoted(alias)}.{quoted(f.name)}").alias(f.name) for f in work.source.snapshot.schema.fields]
+    texts = rows.select(named(T_FILE), named(T_POSITION), F.to_json(F.struct(*shown)).alias("row"))
+    grouped = texts.groupBy(T_FILE, T_POSITION).agg(F.count("*").alias("n"), F.collect_list("row").alias("rows"))
+    with jobs():
+        found = grouped.where("n > 1").select(F.slice("rows", 1, 3).alias("rows")).limit(limit).toArrow()
+    return [" and ".join(texts) for texts in found.column("rows").to_pylist()]
 
-    def _found(self, rows: DataFrame, does: int, work: Work) -> Done:
-        """Which rows these are, where nothing else becomes of them: Spark sets the bits by itself."""
-        with tasks(self.spark, work.label):
-            told = bits_of(rows, T_FILE, T_POSITION).toArrow()  # a bit per row of the files
-        positions = positions_of(told, T_FILE, work.target.files.column("key"))
-        again = (pc.sum(told.column(ROWS)).as_py() or 0) - sum(map(len, positions.values()))
-        done = Done(updated=positions) if does == task.UPDATED else Done(deleted=positions)
-        return replace(done, doubled=again)
 
-    def follow(self, old: LocatedRows, new: LocatedRows) -> Followed:
-        """Look for the rows of one place in another."""
-        return follow(self.spark, old, new)
+def _found(spark: SparkSession, rows: DataFrame, does: int, work: Work) -> Done:
+    """Which rows these are, where nothing else becomes of them: Spark sets the bits by itself."""
+    with tasks(spark, work.label):
+        told = bits_of(rows, T_FILE, T_POSITION).toArrow()  # a bit per row of the files
+    positions = positions_of(told, T_FILE, work.target.files.column("key"))
+    again = (pc.sum(told.column(ROWS)).as_py() or 0) - sum(map(len, positions.values()))
+    done = Done(updated=positions) if does == task.UPDATED else Done(deleted=positions)
+    return replace(done, doubled=again)
 
-    def ids(self, place: LocatedRows, limit: int) -> Sequence[int]:
-        """Some ids of rows."""
-        return ids(self.spark, place, limit)
 
-    def _placed(self, frame: DataFrame, spec: WriteSpec) -> DataFrame:
-        """Changed rows are few and scattered: brought together they make few files."""
-        if (self.spark.conf.get("spark.sql.adaptive.enabled") or "").lower() != "true":
-            return frame
-        return frame.hint("rebalance", *spec.partition_columns)
+def _placed(spark: SparkSession, frame: DataFrame, spec: WriteSpec) -> DataFrame:
+    """Changed rows are few and scattered: brought together they make few files."""
+    if (spark.conf.get("spark.sql.adaptive.enabled") or "").lower() != "true":
+        return frame
+    return frame.hint("rebalance", *spec.partition_columns)
 
-    def _run(self, rows: DataFrame, layout: task.BatchLayout, snapshot: Snapshot, work: Work | None) -> Done:
-        location = snapshot.location
-        store = carried(location.store)
-        if store.url.startswith("memory:"):
-            raise Unsupported(f"{location.url} is in this process's memory, where Spark's workers cannot write")
-        sink = open_sink(replace(location, store=store), system().now_ms)
-        needs = ("numpy", "pyroaring", *(("obstore",) if isinstance(store, RemoteStore) else ()))
-        function = by_value(task.changing(layout, sink), needs, work="change this table")
-        # As many rows as there are files and bitmaps.
-        with tasks(self.spark, "inserting rows" if work is None else work.label):
-            answer = rows.mapInArrow(function, spark_struct(_ANSWER)).toArrow().cast(task.ANSWER)
-        return _done(answer, work)
+
+def _run(spark: SparkSession, rows: DataFrame, layout: task.BatchLayout, snapshot: Snapshot, work: Work | None) -> Done:
+    location = snapshot.location
+    store = carried(location.store)
+    if store.url.startswith("memory:"):
+        raise Unsupported(f"{location.url} is in this process's memory, where Spark's workers cannot write")
+    sink = open_sink(replace(location, store=store), system().now_ms)
+    needs = ("numpy", "pyroaring", *(("obstore",) if isinstance(store, RemoteStore) else ()))
+    function = by_value(task.changing(layout, sink), needs, work="change this table")
+    # As many rows as there are files and bitmaps.
+    with tasks(spark, "inserting rows" if work is None else work.label):
+        answer = rows.mapInArrow(function, spark_struct(_ANSWER)).toArrow().cast(task.ANSWER)
+    return _done(answer, work)
 
 
 def _stored(work: Work, name: str) -> Column:

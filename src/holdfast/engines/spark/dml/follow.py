@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from holdfast.engines.spark.dml.bits import bits_of, positions_of
-from holdfast.engines.spark.scan.native import SparkRunner
+from holdfast.engines.spark.scan.native import scan_frame
 from holdfast.engines.spark.session.failing import jobs
 from holdfast.engines.spark.session.progress import tasks
 from holdfast.engines.spark.types import named
@@ -63,8 +63,8 @@ def ids(spark: SparkSession, place: LocatedRows, limit: int) -> Sequence[int]:
 
 def _rows(spark: SparkSession, place: LocatedRows, prefix: str) -> DataFrame:
     metadata = {name: prefix + label for name, label in _METADATA.items()}
-    frame = SparkRunner(spark).scan(
-        replace(place.plan, columns=(), metadata=MetadataColumns.of_outputs(metadata), where=None), place.hidden
+    frame = scan_frame(
+        spark, replace(place.plan, columns=(), metadata=MetadataColumns.of_outputs(metadata), where=None), place.hidden
     )
     return frame.select(*metadata.values())
 

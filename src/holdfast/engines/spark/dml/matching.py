@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from holdfast.engines.spark.column_text import sql_of
 from holdfast.engines.spark.conditions import below
 from holdfast.engines.spark.dml.assign import value_of
-from holdfast.engines.spark.scan.native import SparkRunner
+from holdfast.engines.spark.scan.native import scan_frame
 from holdfast.engines.spark.session.progress import tasks
 from holdfast.engines.spark.types import named
 from holdfast.model.files import DV, FileTable, Slab
@@ -146,14 +146,14 @@ def source_rows(spark: SparkSession, source: Source, met: Positions) -> DataFram
     snapshot = source.snapshot if not met else _hiding(source.snapshot, met)
     plan = plan_scan(snapshot, Request())
     plan = replace(plan, metadata=MetadataColumns({S_FILE: names.FILE_NUMBER, S_POSITION: names.ROW_INDEX}))
-    return SparkRunner(spark).scan(plan, HiddenRows(met))
+    return scan_frame(spark, plan, HiddenRows(met))
 
 
 def _target(spark: SparkSession, work: Work) -> DataFrame:
     plan = replace(
         work.target, where=_readable(work.target.where), metadata=MetadataColumns.of_outputs(_target_metadata(work))
     )
-    rows = SparkRunner(spark).scan(plan, work.hidden)
+    rows = scan_frame(spark, plan, work.hidden)
     rows = rows.select("*", *named_metadata(work)) if work.metadata else rows
     return rows.alias(alias_of_target(work))
 

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 from pyspark import TaskContext
 
-from holdfast.engines.spark.session.carry import TaskFunction
 from holdfast.model.mutation import STAGED
 from holdfast.parquet.carried import CarriedIdNotes
 from holdfast.parquet.write import RowWriter, WriteSpec, file_names
+from holdfast.plan.indexing import TaskFunction
 from holdfast.storage.sink import FileSink
 
 COPIED, UPDATED, DELETED, INSERTED, MET = range(5)  # what becomes of a row; MET: found by the source, otherwise left

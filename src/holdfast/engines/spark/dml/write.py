@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from holdfast.engines.spark.session.carry import TaskFunction, by_value, carried
+from holdfast.engines.spark.session.carry import by_value, carried
 from holdfast.engines.spark.types import named, spark_struct
 from holdfast.env import system
 from holdfast.errors import Unsupported
@@ -25,6 +25,7 @@ from holdfast.model.mutation import STAGED
 from holdfast.parquet.carried import CarriedIdNotes
 from holdfast.parquet.fit import VOID
 from holdfast.parquet.write import WriteSpec, file_names, write_batches
+from holdfast.plan.indexing import TaskFunction
 from holdfast.schema.types import LONG, STRING, Field, Map
 from holdfast.storage.location import Location
 from holdfast.storage.remote import RemoteStore

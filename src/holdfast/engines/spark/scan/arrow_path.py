@@ -24,7 +24,7 @@ from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from holdfast.engines.spark.session.carry import TaskFunction, by_value, carried
+from holdfast.engines.spark.session.carry import by_value, carried
 from holdfast.engines.spark.session.failing import JOB_ERRORS
 from holdfast.engines.spark.types import spark_struct
 from holdfast.errors import Unsupported
@@ -32,6 +32,7 @@ from holdfast.model.snapshot import HiddenRows
 from holdfast.parquet.equality_deletes import EqualityDeleteRows
 from holdfast.parquet.read import FileTask, ReadSpec, read_batches
 from holdfast.parquet.source import open_source
+from holdfast.plan.indexing import TaskFunction
 from holdfast.plan.scan.request import ScanPlan
 from holdfast.plan.scan.tasks import planned_files, read_spec
 from holdfast.schema.types import Array, DataType, Field, Map, Struct

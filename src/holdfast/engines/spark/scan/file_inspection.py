@@ -1,22 +1,23 @@
 """Look at many data files in Spark tasks.
 
 1. The answer has a row per file: a count, and a compressed bitmap where the file carries row ids.
-2. Files in another store than the table's own (a shallow clone's) are looked at from this process, which alone knows
-   how to reach them.
+2. This process looks at files in another store than the table's own (a shallow clone's) and at files in its memory:
+   it alone can reach them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from holdfast.engines.spark.session.carry import TaskFunction, by_value, carried
+from holdfast.engines.spark.session.carry import by_value, carried
 from holdfast.engines.spark.session.progress import tasks
 from holdfast.engines.spark.types import spark_struct
 from holdfast.parquet.inspect import INSPECTED, FooterRequest, inspect_file
+from holdfast.plan.indexing import TaskFunction
 from holdfast.plan.maintain.check import Asks
 from holdfast.schema.types import LONG, STRING, Field, Primitive
 from holdfast.storage.base import ObjectStore
@@ -41,31 +42,25 @@ _ANSWER = (
 _MOST_TASKS = 1000
 
 
-@dataclass(frozen=True)
-class SparkLooker:
-    """Looks where the session's workers are."""
+def inspect_files(spark: SparkSession, asks: Asks) -> pa.Table:
+    """What the files say, with the columns of INSPECTED."""
+    shared = None if asks.store.url.startswith("memory:") else asks.store
+    own = [ask for store, ask in asks.files if store is shared]
+    others = [asdict(inspect_file(store, ask, asks.id_column)) for store, ask in asks.files if store is not shared]
+    answers = [pa.Table.from_pylist(others, INSPECTED)]
+    if own:
+        answers.append(_in_tasks(spark, asks, own))
+    return pa.concat_tables(answers)
 
-    spark: SparkSession
 
-    def look(self, asks: Asks) -> pa.Table:
-        """What the files say, with the columns of INSPECTED."""
-        own = [ask for store, ask in asks.files if store is asks.store]
-        others = [
-            asdict(inspect_file(store, ask, asks.id_column)) for store, ask in asks.files if store is not asks.store
-        ]
-        found = [pa.Table.from_pylist(others, INSPECTED)]
-        if own:
-            found.append(self._in_tasks(asks, own))
-        return pa.concat_tables(found)
-
-    def _in_tasks(self, asks: Asks, own: list[FooterRequest]) -> pa.Table:
-        store = carried(asks.store)
-        needs = ("numpy", "pyroaring", *(("obstore",) if isinstance(store, RemoteStore) else ()))
-        task = by_value(_looking(store, asks.id_column), needs, work="look at data files")
-        listed = self.spark.createDataFrame(pa.Table.from_pylist([asdict(ask) for ask in own], _ASKED))
-        spread = listed.repartition(min(len(own), _MOST_TASKS))
-        with tasks(self.spark, "looking at files"):
-            return spread.mapInArrow(task, spark_struct(_ANSWER)).toArrow().cast(INSPECTED)  # one row per file
+def _in_tasks(spark: SparkSession, asks: Asks, own: list[FooterRequest]) -> pa.Table:
+    store = carried(asks.store)
+    needs = ("numpy", "pyroaring", *(("obstore",) if isinstance(store, RemoteStore) else ()))
+    task = by_value(_looking(store, asks.id_column), needs, work="look at data files")
+    listed = spark.createDataFrame(pa.Table.from_pylist([asdict(ask) for ask in own], _ASKED))
+    spread = listed.repartition(min(len(own), _MOST_TASKS))
+    with tasks(spark, "looking at files"):
+        return spread.mapInArrow(task, spark_struct(_ANSWER)).toArrow().cast(INSPECTED)  # one row per file
 
 
 def _looking(store: ObjectStore, id_column: str | None) -> TaskFunction:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +39,7 @@ from holdfast.engines.spark.types import has_time, named, refuse_time, solid, sp
 from holdfast.errors import Damaged, MissingFile
 from holdfast.model.files import FileTable, may_lose
 from holdfast.model.snapshot import GoneByValue, HiddenRows
-from holdfast.plan.scan.engine import files_text, refuse_formats
+from holdfast.plan.scan.file_formats import files_text, refuse_formats
 from holdfast.plan.scan.request import ScanPlan
 from holdfast.predicate.reader_skipping import may_lose_rows
 from holdfast.predicate.records import columns_of, conjuncts, is_of_ranges, is_safe_below
@@ -65,70 +65,68 @@ class Lot:
     gone: tuple[GoneByValue, ...] = ()  # deletes by value that count for some file of it
 
 
-@dataclass(frozen=True)
-class SparkRunner:
-    """Runs plans on a Spark session, classic or Connect."""
+def scan_frame(spark: SparkSession, plan: ScanPlan, hidden: HiddenRows) -> DataFrame:
+    """The rows a plan asks for."""
+    refuse_formats(plan)
+    plan = _respelled(spark, plan)
+    refuse_time(spark, needed(plan))
+    scratch, rows_to_delete = scratch_for(plan.snapshot.location), partial(_rows_to_delete, spark)
+    if not len(plan.files):
+        df = spark.createDataFrame([], spark_struct(all_outputs(plan)))
+    elif _is_native(spark, plan):
+        df = _NativeScan(spark, plan, hidden, scratch, rows_to_delete).frame()
+    else:
+        full = replace(plan, columns=needed(plan))
+        gone = tuple(in_memory(spark, g, rows_to_delete, scratch) for g in hidden.by_value)
+        df = scan_by_arrow(spark, full, hidden, outputs_of(full), gone)
+    if plan.where is not None:
+        df = df.where(plan.where.source)
+    if plan.columns == plan.snapshot.schema.fields:
+        return df
+    return df.select(*(named(f.name) for f in outputs_of(plan)))
 
-    spark: SparkSession
 
-    def scan(self, plan: ScanPlan, hidden: HiddenRows) -> DataFrame:
-        """The rows a plan asks for."""
-        refuse_formats(plan)
-        plan = self._respelled(plan)
-        refuse_time(self.spark, needed(plan))
-        scratch = scratch_for(plan.snapshot.location)
-        if not len(plan.files):
-            df = self.spark.createDataFrame([], spark_struct(all_outputs(plan)))
-        elif self._is_native(plan):
-            df = _NativeScan(self.spark, plan, hidden, scratch, self._rows_to_delete).frame()
-        else:
-            full = replace(plan, columns=needed(plan))
-            gone = tuple(in_memory(self.spark, g, self._rows_to_delete, scratch) for g in hidden.by_value)
-            df = scan_by_arrow(self.spark, full, hidden, outputs_of(full), gone)
-        if plan.where is not None:
-            df = df.where(plan.where.source)
-        if plan.columns == plan.snapshot.schema.fields:
-            return df
-        return df.select(*(named(f.name) for f in outputs_of(plan)))
+def describe(spark: SparkSession, plan: ScanPlan) -> tuple[str, ...]:
+    """How the plan would be read."""
+    refuse_formats(plan)
+    if not len(plan.files):
+        return ("nothing: no file can hold a row that is asked for",)
+    plan = _respelled(spark, plan)
+    if not _is_native(spark, plan):
+        store = plan.snapshot.location.spark_store()
+        return (f"by Arrow inside Spark tasks, because Spark has no file system for {store}: slower",)
+    hiding = pc.sum(pc.is_valid(plan.files.column("dv"))).as_py()
+    plain = len(plan.files) - hiding
+    ways = [f"{files_text(plain)} plainly"] if plain else []
+    ways += [f"{files_text(hiding)} through a filter of hidden rows"] if hiding else []
+    if other := not_parquet(plan):
+        ways.append(f"{files_text(other)} of these, no Parquet, by Arrow inside tasks")
+    return (f"by Spark's own Parquet reader: {' and '.join(ways)}",)
 
-    def describe(self, plan: ScanPlan) -> tuple[str, ...]:
-        """How the plan would be read."""
-        refuse_formats(plan)
-        if not len(plan.files):
-            return ("nothing: no file can hold a row that is asked for",)
-        plan = self._respelled(plan)
-        if not self._is_native(plan):
-            store = plan.snapshot.location.spark_store()
-            return (f"by Arrow inside Spark tasks, because Spark has no file system for {store}: slower",)
-        hiding = pc.sum(pc.is_valid(plan.files.column("dv"))).as_py()
-        plain = len(plan.files) - hiding
-        ways = [f"{files_text(plain)} plainly"] if plain else []
-        ways += [f"{files_text(hiding)} through a filter of hidden rows"] if hiding else []
-        if other := not_parquet(plan):
-            ways.append(f"{files_text(other)} of these, no Parquet, by Arrow inside tasks")
-        return (f"by Spark's own Parquet reader: {' and '.join(ways)}",)
 
-    def _rows_to_delete(self, plan: ScanPlan) -> DataFrame:
-        return self.scan(plan, HiddenRows())
+def _rows_to_delete(spark: SparkSession, plan: ScanPlan) -> DataFrame:
+    return scan_frame(spark, plan, HiddenRows())
 
-    def _is_native(self, plan: ScanPlan) -> bool:
-        """Whether Spark has a file system for every store the planned files are in."""
-        location = plan.snapshot.location
-        keys = plan.files.column("key")
-        full = keys.filter(pc.match_substring(keys, "://"))  # only files outside the table's directory
-        stores = {location.spark_store(key) for key in full.to_pylist()}
-        return all(has_connector(self.spark, url) for url in {location.spark_store(), *stores})
 
-    def _respelled(self, plan: ScanPlan) -> ScanPlan:
-        """The plan in a spelling of its store that Spark has a file system for, where rows do not show that spelling.
+def _is_native(spark: SparkSession, plan: ScanPlan) -> bool:
+    """Whether Spark has a file system for every store the planned files are in."""
+    location = plan.snapshot.location
+    keys = plan.files.column("key")
+    full = keys.filter(pc.match_substring(keys, "://"))  # only files outside the table's directory
+    stores = {location.spark_store(key) for key in full.to_pylist()}
+    return all(has_connector(spark, url) for url in {location.spark_store(), *stores})
 
-        Iceberg's metadata names a bucket `s3://` whatever Spark's connector calls it, and what it says is shown.
-        """
-        location = plan.snapshot.location
-        if plan.snapshot.placement is None or has_connector(self.spark, location.spark_store()):
-            return plan
-        others = (one for one in location.spellings() if has_connector(self.spark, one.spark_store()))
-        return replace(plan, snapshot=replace(plan.snapshot, location=next(others, location)))
+
+def _respelled(spark: SparkSession, plan: ScanPlan) -> ScanPlan:
+    """The plan in a spelling of its store that Spark has a file system for, where rows do not show that spelling.
+
+    Iceberg's metadata names a bucket `s3://` whatever Spark's connector calls it, and what it says is shown.
+    """
+    location = plan.snapshot.location
+    if plan.snapshot.placement is None or has_connector(spark, location.spark_store()):
+        return plan
+    others = (one for one in location.spellings() if has_connector(spark, one.spark_store()))
+    return replace(plan, snapshot=replace(plan.snapshot, location=next(others, location)))
 
 
 @dataclass(frozen=True)

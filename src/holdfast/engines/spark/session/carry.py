@@ -11,20 +11,18 @@ import importlib
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 from pyspark import cloudpickle
 
 import holdfast
 from holdfast.errors import Unavailable
+from holdfast.plan.indexing import TaskFunction
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.remote import RemoteStore
 
 cloudpickle.register_pickle_by_value(holdfast)
-
-TaskFunction: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def carried(store: ObjectStore) -> ObjectStore:

@@ -1,28 +1,14 @@
-"""What moves data: the protocol both runners implement."""
+"""The formats of data files that both engines read."""
 
 from __future__ import annotations
-
-from typing import Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import Unsupported
-from holdfast.model.snapshot import HiddenRows
 from holdfast.plan.scan.request import ScanPlan
 
 _READ = ("parquet", "orc")
-Frame_co = TypeVar("Frame_co", covariant=True)
-
-
-class ScanEngine(Protocol[Frame_co]):
-    """Runs plans: on Spark, giving DataFrames, or in this process, giving Arrow tables."""
-
-    def scan(self, plan: ScanPlan, hidden: HiddenRows) -> Frame_co:
-        """The rows a plan asks for. Every planned file is read, or this or its first use raises."""
-
-    def describe(self, plan: ScanPlan) -> tuple[str, ...]:
-        """How the plan would be read, in sentences for people."""
 
 
 def refuse_formats(plan: ScanPlan) -> None:

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from holdfast.engines.local.scan import LocalRunner
+from holdfast.engines.local.scan import describe, scan_batches, scan_table
 from holdfast.errors import Damaged, MissingFile, Unsupported
 from holdfast.model.files import FILES, Bounds, FileStats, FileTable, LeafPath, Slab
 from holdfast.model.snapshot import HiddenRows, RowIdentity, Snapshot
@@ -177,7 +177,7 @@ def test_a_scan_is_what_a_loop_over_the_rows_would_give(
                 }
             )
         base += len(made.values)
-    got = LocalRunner(threads, batch_rows).scan(plan, hidden, limit=limit)
+    got = scan_batches(plan, hidden, limit=limit, threads=threads, batch_rows=batch_rows).read_all()
     assert got.to_pylist() == expected[:limit]
     assert got.schema.field("v").type == pa.int64()
     assert got.schema.field("partition").type == pa.struct([("p", pa.int32())])
@@ -189,28 +189,28 @@ def test_hidden_rows_are_given_and_told_where_that_is_asked_for(files: list[Made
     plan, hidden = laid_down(files, table_at())
     plan = replace(plan, columns=SCHEMA.fields[:1], metadata=MetadataColumns({"gone": DELETED}))
     told = [(value, at in made.hidden) for made in files for at, value in enumerate(made.values)]
-    got = LocalRunner().scan(plan, hidden)
+    got = scan_table(plan, hidden)
     assert list(zip(got["v"].to_pylist(), got["gone"].to_pylist(), strict=True)) == told
 
 
 def test_rows_without_columns_are_counted() -> None:
     plan, hidden = laid_down([Made(range(10), 1, frozenset({0, 9})), Made([1])], table_at())
-    assert LocalRunner().scan(replace(plan, columns=()), hidden).num_rows == 9
-    assert LocalRunner().scan(where(replace(plan, columns=()), IsNull(("p",))), hidden).num_rows == 1
+    assert scan_table(replace(plan, columns=()), hidden).num_rows == 9
+    assert scan_table(where(replace(plan, columns=()), IsNull(("p",))), hidden).num_rows == 1
 
 
 def test_local_files_and_remote_ones_read_alike(tmp_path: Any) -> None:
     files = [Made([1, 2, 3], 7, frozenset({1})), Made([4], None)]
-    near = LocalRunner().scan(*laid_down(files, Location(LocalStore(), str(tmp_path)[1:])))
+    near = scan_table(*laid_down(files, Location(LocalStore(), str(tmp_path)[1:])))
     assert near.to_pylist() == [{"v": 1, "p": 7}, {"v": 3, "p": 7}, {"v": 4, "p": None}]
-    assert near.equals(LocalRunner().scan(*laid_down(files, table_at())))
+    assert near.equals(scan_table(*laid_down(files, table_at())))
 
 
 def test_only_spark_evaluates_what_is_opaque_and_nothing_is_read_before_saying_so() -> None:
     store = Counting()
     plan, hidden = laid_down([Made([1])], table_at(store))
     with pytest.raises(Unsupported, match="v % 2"):
-        LocalRunner().scan_batches(where(plan, Opaque("v % 2 = 0", (("v",),))), hidden)
+        scan_batches(where(plan, Opaque("v % 2 = 0", (("v",),))), hidden)
     assert store.read == []
 
 
@@ -223,7 +223,7 @@ def test_a_file_that_cannot_be_read_is_named(break_it: str, error: type[Damaged]
         location.store.delete(key)
     else:
         location.store.put(key, b"" if break_it == "empty" else location.store.get(key)[:-5])
-    batches = iter(LocalRunner().scan_batches(plan, hidden))
+    batches = iter(scan_batches(plan, hidden))
     assert next(batches).column("v").to_pylist() == [1]
     with pytest.raises(error, match=r"part.*1\.parquet"):
         list(batches)
@@ -232,17 +232,17 @@ def test_a_file_that_cannot_be_read_is_named(break_it: str, error: type[Damaged]
 def test_a_limit_stops_the_reading() -> None:
     store = Counting()
     plan, hidden = laid_down([Made([i]) for i in range(50)], table_at(store))
-    assert LocalRunner(threads=2).scan(plan, hidden, limit=3).column("v").to_pylist() == [0, 1, 2]
+    assert scan_batches(plan, hidden, limit=3, threads=2).read_all().column("v").to_pylist() == [0, 1, 2]
     assert len(store.read) < 10
     store.read.clear()
-    assert LocalRunner().scan(plan, hidden, limit=0).num_rows == 0
+    assert scan_table(plan, hidden, limit=0).num_rows == 0
     assert store.read == []
 
 
 def test_a_scan_that_is_given_up_leaves_no_thread_behind() -> None:
     plan, hidden = laid_down([Made(range(100)) for _ in range(20)], table_at())
     before = threading.active_count()
-    reader = LocalRunner(batch_rows=1).scan_batches(plan, hidden)
+    reader = scan_batches(plan, hidden, batch_rows=1)
     assert reader.read_next_batch().num_rows == 1
     del reader
     assert threading.active_count() == before
@@ -251,7 +251,7 @@ def test_a_scan_that_is_given_up_leaves_no_thread_behind() -> None:
 def test_hidden_rows_that_were_not_loaded_never_show() -> None:
     plan, _ = laid_down([Made([1, 2], 1, frozenset({0}))], table_at())
     with pytest.raises(AssertionError, match="were not loaded"):
-        LocalRunner().scan(plan, HiddenRows())
+        scan_table(plan, HiddenRows())
 
 
 def test_a_file_in_another_store_is_read_from_there() -> None:
@@ -259,13 +259,13 @@ def test_a_file_in_another_store_is_read_from_there() -> None:
     outside.store.put("files/a.parquet", parquet([5]))
     location = replace(table_at(), allow_outside=True)
     plan, hidden = laid_down([Made([5])], location, ["memory://elsewhere/files/a.parquet"])
-    got = LocalRunner().scan(replace(plan, metadata=MetadataColumns({"_file": "_file"})), hidden)
+    got = scan_table(replace(plan, metadata=MetadataColumns({"_file": "_file"})), hidden)
     assert got.to_pylist() == [{"v": 5, "p": None, "_file": "memory://elsewhere/files/a.parquet"}]
 
 
 def test_the_plan_is_described() -> None:
     plan, _ = laid_down([Made([1])], table_at())
-    assert "1 file," in LocalRunner().describe(plan)[0]
+    assert "1 file," in describe(plan)[0]
 
 
 def test_no_spark_is_needed() -> None:

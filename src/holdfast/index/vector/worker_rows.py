@@ -1,8 +1,9 @@
-"""Reads vectors of a table on Spark: for samples, for segments that tasks write, and to compare every row.
+"""What an engine's workers do for a vector index: sample vectors, fill segments, compare a query with every row.
 
-1. A job runs exactly once; files of retried attempts are in directories that nothing refers to.
-2. Tasks need numpy and, for lists or a graph, faiss, but not Holdfast; a worker without them raises a clear error.
-3. The rows collected are bounded: a sample by its size, one row per segment, k rows per task and query.
+1. A job runs exactly once; what retried attempts leave behind is below directories that nobody knows of.
+2. Tasks need numpy and, for lists or a graph, faiss, and no Holdfast; a worker that lacks one says so.
+3. What comes back to this process is bounded: a sample by its size, segments by a row each, the nearest by k for each
+   task and query.
 """
 
 from __future__ import annotations
@@ -15,22 +16,16 @@ from uuid import uuid4
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from holdfast.engines.spark.indexing import Files, indexed_frame
-from holdfast.engines.spark.session.carry import TaskFunction, by_value, carried
-from holdfast.engines.spark.session.progress import tasks
-from holdfast.engines.spark.types import spark_struct
 from holdfast.env import system
 from holdfast.errors import Unsupported
-from holdfast.index.tail import TailPart
 from holdfast.index.vector.coder import Trained
 from holdfast.index.vector.column import VectorMatrix, vectors_of
 from holdfast.index.vector.fill import SEGMENT_ROWS, Filler, WrittenSegment, summed
 from holdfast.index.vector.library import INSTALL, PACKAGE
 from holdfast.index.vector.metric import Metric, Near, Numbers, Points, nearer, nearest_rows
 from holdfast.model.snapshot import Snapshot
+from holdfast.plan.indexing import IndexedFiles, IndexedRows, TaskFunction, Workers, WorkerTask
 from holdfast.schema.types import LONG, STRING, Field, Primitive
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.remote import RemoteStore
@@ -39,7 +34,7 @@ from holdfast.storage.sink import FileSink, open_sink, put
 TASK_ROWS = 1 << 20  # per segment, at least; and at most MOST_TASKS tasks
 MOST_TASKS = 32
 
-_WRITTEN = (Field("segment", STRING), Field("odd", LONG))
+_SEGMENTS = (Field("segment", STRING), Field("odd", LONG))
 _NEAR = (
     Field("query", LONG),
     Field("id", LONG),
@@ -50,73 +45,68 @@ _NEAR_ARROW = pa.schema([("query", pa.int64()), ("id", pa.int64()), ("distance",
 
 
 @dataclass(frozen=True)
-class SparkVectorRows:
-    """Rows of some files with their vectors, read by the session's workers."""
+class WorkerVectorRows:
+    """Rows of a table with their vectors, read by workers."""
 
-    spark: SparkSession
+    workers: Workers
     snapshot: Snapshot
     column: Field
-    parts: Sequence[TailPart]
+    parts: Sequence[IndexedFiles]
+
+    @property
+    def _rows(self) -> IndexedRows:
+        return IndexedRows(self.snapshot, self.parts, [self.column])
 
     def sample(self, count: int, rows: int, seed: int) -> VectorMatrix:
-        """About `count` random vectors."""
-        vectors = self._frame().where(F.col("k0").isNotNull()).select("k0")
-        share = 1.2 * count / max(rows, 1)
-        with tasks(self.spark, "sampling vectors"):  # bounded by `count`
-            sample = (
-                None if share >= 1 or count == 1 else vectors.sample(share, seed % (1 << 31)).limit(count).toArrow()
-            )
-            if sample is None or not sample.num_rows:
-                sample = vectors.limit(count).toArrow()
-        return vectors_of(sample.column(0), None)
+        """About `count` vectors out of all, at random."""
+        return vectors_of(self.workers.sample(self._rows, count, 1.2 * count / max(rows, 1), seed), None)
 
     def fill(self, trained: Trained, quantizer: str | None, directory: str) -> tuple[list[WrittenSegment], int]:
         """Write segments of all rows, each to its own directory; and count vectors of another length."""
         location = self.snapshot.location
         if location.store.url.startswith("memory:"):
             raise Unsupported(f"{location.url} is in this process's memory, where Spark's workers cannot write")
-        store = carried(location.store)
-        needs = _needs(store, *((PACKAGE,) if quantizer is not None else ()))
+        store = self.workers.carried(location.store)
         sink = open_sink(replace(location, store=store), system().now_ms)
-        filling = _filling(store, None if quantizer is None else location.key(quantizer), sink, trained, directory)
-        task = by_value(filling, needs, work="fill this vector index", otherwise=f" ({INSTALL})")
+        needs = ["numpy", *([PACKAGE] if quantizer is not None else [])]
+        needs += ["obstore"] if isinstance(store, RemoteStore) else []
+        task = WorkerTask(
+            _filling(store, None if quantizer is None else location.key(quantizer), sink, trained, directory),
+            _SEGMENTS,
+            tuple(needs),
+            work="fill this vector index",
+            label="filling a vector index",
+            otherwise=f" ({INSTALL})",
+        )
         most = sum(n or 0 for part in self.parts for n in part.files.num_records.to_pylist())
-        frame = self._frame().coalesce(min(max(1, most // TASK_ROWS), MOST_TASKS))
-        with tasks(self.spark, "filling a vector index"):
-            written = frame.mapInArrow(task, spark_struct(_WRITTEN)).toArrow().to_pylist()  # a row per segment
-        odd = sum(one["odd"] for one in written)
-        return [WrittenSegment(**json.loads(one["segment"])) for one in written if one["segment"] is not None], odd
+        segments = self.workers.map_rows(self._rows, task, min(max(1, most // TASK_ROWS), MOST_TASKS)).to_pylist()
+        odd = sum(one["odd"] for one in segments)
+        return [WrittenSegment(**json.loads(one["segment"])) for one in segments if one["segment"] is not None], odd
 
     def nearest(
         self, queries: NDArray[np.float64], k: int, metric: Metric, allowed: Numbers | None
     ) -> tuple[list[Near], int]:
-        """The k nearest rows of each query, and how many rows have vectors of another length."""
-        return nearest_in(self._frame(), queries, k, metric, allowed)
-
-    def _frame(self) -> DataFrame:
-        files = [Files(part.files, part.hidden, part.newer_than) for part in self.parts]
-        return indexed_frame(self.spark, self.snapshot, files, [self.column])
+        """The k nearest rows of each query; and how many rows have vectors of another length."""
+        task = nearest_task(queries, k, metric, allowed)
+        return nearest_of(self.workers.map_rows(self._rows, task), len(queries), k)
 
 
-def nearest_in(
-    rows: DataFrame, queries: NDArray[np.float64], k: int, metric: Metric, allowed: Numbers | None = None
-) -> tuple[list[Near], int]:
-    """The k nearest rows, by vectors in the first column and ids in the second, and how many have another length."""
-    task = by_value(_comparing(queries, k, metric, allowed), ("numpy",), work="look at vectors")
-    with tasks(rows.sparkSession, "looking at vectors"):
-        rows_near = rows.mapInArrow(task, spark_struct(_NEAR)).toArrow()  # k rows for each task and query, at most
-    odd = sum(rows_near.column("odd").to_pylist())
-    number, ids, distances = (rows_near.column(name).to_numpy() for name in ("query", "id", "distance"))
+def nearest_task(queries: NDArray[np.float64], k: int, metric: Metric, allowed: Numbers | None = None) -> WorkerTask:
+    """The task that compares queries with rows that have their vectors first and their ids second."""
+    compare = _comparing(queries, k, metric, allowed)
+    return WorkerTask(compare, _NEAR, ("numpy",), work="look at vectors", label="looking at vectors")
+
+
+def nearest_of(answers: pa.Table, queries: int, k: int) -> tuple[list[Near], int]:
+    """The k nearest rows of each query out of the tasks' answers; and how many rows have vectors of another length."""
+    odd = sum(answers.column("odd").to_pylist())  # k rows for each task and query, at most
+    number, ids, distances = (answers.column(name).to_numpy() for name in ("query", "id", "distance"))
     best = []
-    for query in range(len(queries)):
-        own = number == query
-        order = np.lexsort((ids[own], distances[own]))[:k]
-        best.append(Near(ids[own][order], distances[own][order]))
+    for query in range(queries):
+        mine = number == query
+        order = np.lexsort((ids[mine], distances[mine]))[:k]
+        best.append(Near(ids[mine][order], distances[mine][order]))
     return best, odd
-
-
-def _needs(store: ObjectStore, *more: str) -> tuple[str, ...]:
-    return ("numpy", *more, *(("obstore",) if isinstance(store, RemoteStore) else ()))
 
 
 def _filling(
@@ -138,21 +128,21 @@ def _filling(
 
 
 def _written(filler: Filler, sink: FileSink, directory: str) -> pa.RecordBatch:
-    """Write a segment; returns its description as a row."""
+    """Write a segment; the answer describes it."""
     filled = filler.finish()
-    summary = None
+    segment = None
     if filled is not None:
         directory = f"{directory}/{uuid4()}"
         for name, data in filled.files.items():
             put(sink, f"{directory}/{name}", [data])
-        summary = json.dumps(summed(directory, filled))
+        segment = json.dumps(summed(directory, filled))
     return pa.RecordBatch.from_arrays(
-        [pa.array([summary], pa.string()), pa.array([filler.odd])], names=["segment", "odd"]
+        [pa.array([segment], pa.string()), pa.array([filler.odd])], names=["segment", "odd"]
     )
 
 
 def _comparing(queries: NDArray[np.float64], k: int, metric: Metric, allowed: Numbers | None) -> TaskFunction:
-    """The task that compares every row."""
+    """What a task does to look at every row."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         best, odd = [Near.none()] * len(queries), 0
