@@ -34,8 +34,21 @@ def test_nothing_reaches_for_the_jvm_or_for_pandas(path: Path) -> None:
 
 # An import inside a function is for what is to load only when it is needed; import-linter sees it all the same.
 DEFERRING = {
+    "_dropin/streams.py": "a user's function travels to a process of Spark's and turns the drop-in on there",
+    "cli/command.py": "conditions load a SQL parser, which most commands do not need",
+    "cli/commands/history.py": "PyIceberg is an extra",
+    "cli/rows.py": "conditions load a SQL parser, which most commands do not need",
+    "cli/target.py": "PyIceberg is an extra",
+    "cli/tour/command.py": "the help of the tour loads no PySpark",
+    "cli/tour/steps.py": "PyIceberg is an extra, without which the tour leaves a step out",
     "verbs/open/engine.py": "chooses the engine: a table without a session works without PySpark",
+    "verbs/open/spark_values.py": "text as a condition or type needs no PySpark",
+    "verbs/stream/source.py": "the data source travels to processes of Spark's, and imports what does the work there",
+    "verbs/stream/streams.py": "only a stream needs the data source, which is a class of PySpark's",
 }
+ON_SPARK = re.compile(
+    r"engines/spark/|_dropin/|sql/|verbs/stream/(batches|reader|sink|source)\.py|cli/doctor/probe\.py"
+)
 
 
 @by_path
@@ -46,6 +59,17 @@ def test_imports_stand_at_the_top(path: Path) -> None:
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     deferred = [node.lineno for f in functions for node in ast.walk(f) if isinstance(node, ast.Import | ast.ImportFrom)]
     assert deferred == []
+
+
+@by_path
+def test_only_what_runs_on_spark_loads_pyspark(path: Path) -> None:
+    """Imports for type checking stand below an `if`, so they are none of these."""
+    if ON_SPARK.match(str(path.relative_to(ROOT / "src" / "holdfast"))):
+        return
+    tree = ast.parse(path.read_text())
+    names = [alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in tree.body if isinstance(node, ast.ImportFrom)]
+    assert [name for name in names if name.split(".")[0] == "pyspark"] == []
 
 
 @by_path

@@ -13,7 +13,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from holdfast._dropin.errors import as_delta_spark
 from holdfast.engines.spark.column_text import UNREADABLE, is_bound, sql_of
-from holdfast.engines.spark.conditions import stated_or_none
 from holdfast.engines.spark.types import spark_to_struct
 from holdfast.errors import Unsupported
 from holdfast.plan.dml.change import SOURCE_ALIAS
@@ -21,6 +20,7 @@ from holdfast.sql import answers
 from holdfast.sql.query.row_fields import with_metadata_columns
 from holdfast.verbs.dml import merge as merging
 from holdfast.verbs.dml.assignments import stated_sets
+from holdfast.verbs.open.spark_values import stated_or_none
 
 Expression = str | Column
 

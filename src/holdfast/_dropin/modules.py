@@ -17,7 +17,7 @@ from typing import Any
 
 from holdfast.errors import Unsupported
 
-_OURS = "holdfast._dropin"
+_OURS = __name__.rpartition(".")[0]
 
 
 class DeltaModules(MetaPathFinder, Loader):

@@ -10,8 +10,8 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from holdfast.engines.spark.conditions import stated_in_text
 from holdfast.errors import Invalid
+from holdfast.verbs.open.spark_values import stated_in_text
 
 _NEAR = 0.88
 _CONDITIONS = ("replacewhere", "replaceon")  # whose values are no other text than what a user writes

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from holdfast._dropin.errors import PATH_EXISTS, TABLE_EXISTS, TABLE_NOT_FOUND, as_delta_spark, dress
 from holdfast._dropin.frames import memory_of, ordinary
 from holdfast._dropin.options import SourceOptions
+from holdfast._dropin.rearrange import rearrange
 from holdfast._dropin.settings import SessionSettings, settings_of
 from holdfast.engines.spark.session.catalog import enter, find, forget, split
 from holdfast.engines.spark.types import spark_struct, spark_to_struct
@@ -38,7 +39,6 @@ from holdfast.verbs.dml.replace_matched import Met
 from holdfast.verbs.dml.verbs import write
 from holdfast.verbs.dml.write import WriteOptions
 from holdfast.verbs.dml.write_mutation import CommitOptions
-from holdfast.verbs.maintain.rearrange import rearrange
 from holdfast.verbs.open.engine import rows_of, zone_of
 from holdfast.verbs.stream.follow import nullable
 

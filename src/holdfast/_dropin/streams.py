@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakSet
@@ -225,7 +224,9 @@ def _with_drop_in(func: Callable[[DataFrame, int], None]) -> Callable[[DataFrame
     """A function of the user's, for a process where nobody enabled the drop-in yet."""
 
     def run(rows: DataFrame, batch: int) -> None:
-        importlib.import_module("holdfast._dropin.enabling").enable(rows.sparkSession)
+        from holdfast._dropin.enabling import enable
+
+        enable(rows.sparkSession)
         func(rows, batch)
 
     return run

@@ -21,7 +21,6 @@ from holdfast._dropin.lazy_frame import pinned
 from holdfast._dropin.merging import DeltaMergeBuilder, Expression, by_name
 from holdfast._dropin.settings import RETENTION_CHECK, settings_of
 from holdfast._dropin.table_builder import CreateMode, DeltaTableBuilder
-from holdfast.engines.spark.conditions import stated, stated_or_none
 from holdfast.engines.spark.session.catalog import CatalogEntry, enter, find, split
 from holdfast.errors import Invalid, NotATable, Unsupported
 from holdfast.sql import answers
@@ -31,6 +30,7 @@ from holdfast.verbs.define.builder import IdentityGenerator
 from holdfast.verbs.dml.assignments import stated_sets
 from holdfast.verbs.maintain import optimize as optimizing
 from holdfast.verbs.open.names import entry_of, path_in
+from holdfast.verbs.open.spark_values import stated, stated_or_none
 
 __all__ = ["DeltaMergeBuilder", "DeltaOptimizeBuilder", "DeltaTable", "DeltaTableBuilder", "IdentityGenerator"]
 

@@ -25,11 +25,11 @@ from holdfast._dropin.saving import (
     write_into,
 )
 from holdfast.engines.spark.column_text import UNREADABLE, sql_of
-from holdfast.engines.spark.conditions import stated_in_text
 from holdfast.engines.spark.session.catalog import split
 from holdfast.errors import Invalid, Unsupported
 from holdfast.sql.resolver import TableResolver
 from holdfast.verbs.define.builder import CreateMode
+from holdfast.verbs.open.spark_values import stated_in_text
 
 
 def writer(plain: Any, rows: DataFrame, known: TableResolver) -> Any:

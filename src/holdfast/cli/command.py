@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
-from importlib import import_module
 from importlib.abc import MetaPathFinder
 from types import ModuleType
 from typing import Any, TypeAlias, cast
@@ -124,7 +123,9 @@ def where_or_all(where: str | None, everything: bool, verb: str) -> None:
     if (where is None) != everything:
         raise click.UsageError(f"say which rows to {verb}: --where with a condition, or --all for every one")
     if where is not None:
-        import_module("holdfast.cli.condition").refuse_unreadable(where)
+        from holdfast.cli.condition import refuse_unreadable
+
+        refuse_unreadable(where)
 
 
 def change_options(function: Function) -> Function:

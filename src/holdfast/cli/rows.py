@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 
 import pyarrow as pa
 
@@ -21,7 +20,9 @@ def request_of(opened: Opened, columns: Sequence[str] | None, where: str | None,
     """The request for a scan."""
     condition: Condition | None = None
     if where is not None:
-        condition = import_module("holdfast.cli.condition").parse_condition(where, opened.snapshot, metadata)
+        from holdfast.cli.condition import parse_condition
+
+        condition = parse_condition(where, opened.snapshot, metadata)
     return Request(columns, condition, metadata)
 
 

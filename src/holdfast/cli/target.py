@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 import holdfast
@@ -69,7 +68,9 @@ class Target:
         """The newest version of the table, or the version at a number, name or time."""
         if self.is_iceberg:
             state = self._iceberg(version, at)
-            return Opened(import_module("holdfast.verbs.open.iceberg").open_iceberg(state), iceberg=state)
+            from holdfast.verbs.open.iceberg import open_iceberg
+
+            return Opened(open_iceberg(state), iceberg=state)
         delta = self.delta(version, at)
         return Opened(open_delta(delta), delta)
 
@@ -107,15 +108,15 @@ class Target:
         return holdfast.IcebergTable.load(session, self.catalog, self.name, **options)
 
     def _iceberg(self, version: str | None, at: str | None) -> Any:
-        iceberg = import_module("holdfast.formats.iceberg.state")
+        from holdfast.formats.iceberg import state as iceberg
+
         options = dict(self.storage) or None
         if self.catalog is None:
             state = iceberg.load(self.name, storage_options=options, allow_outside=self.allow_outside)
         else:
-            catalogs = import_module("holdfast.formats.iceberg.catalog.tables")
-            table = catalogs.catalog_table(
-                self.catalog, self.name, storage_options=options, allow_outside=self.allow_outside
-            )
+            from holdfast.formats.iceberg.catalog.tables import catalog_table
+
+            table = catalog_table(self.catalog, self.name, storage_options=options, allow_outside=self.allow_outside)
             state = table.newest(None)
         number = int(version) if version is not None and version.isdigit() else version
         moment = None if at is None else moment_ms(at, zone="UTC")

@@ -40,7 +40,7 @@ MOST_SHARE = 0.001  # of the table's rows: beyond, reading single rows costs mor
 KEPT_ROWS = 1 << 18  # of a tail that is cached for the next lookup
 FEW_COMMITS = 8  # commits that are read to tell new rows from copies
 _KNOWN, _TAILS, _ROWS = "holdfast.index.known", "holdfast.index.tails", "holdfast.index.rows"
-_TAIL_ROWS = "holdfast.index.tail_rows"
+_TAIL_ROWS = "holdfast.index.rows_of_tails"
 _SPENT = "holdfast.index.spent"
 _KEPT = 32
 

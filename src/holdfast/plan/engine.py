@@ -103,6 +103,9 @@ class Engine(Protocol[Frame_co]):
     def touched_ids(self, parts: Sequence[TouchedRows]) -> Frame_co:
         """The row ids of touched rows, each with the kind of change."""
 
+    def touched_bitmap(self, parts: Sequence[TouchedRows]) -> BitMap64:
+        """The row ids of touched rows."""
+
     # Small answers about rows
 
     def first_row(self, plan: ScanPlan, hidden: HiddenRows) -> pa.Table:

@@ -13,14 +13,10 @@ import datetime
 import re
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import StructType
 
-from holdfast.engines.spark.conditions import stated_in_text
 from holdfast.env import system
 from holdfast.formats.delta import detail
 from holdfast.formats.delta.history.pins import pins_of
@@ -54,11 +50,18 @@ from holdfast.verbs.open.delta_handle import DeltaHandle
 from holdfast.verbs.open.handle import Metadata, Timestamp, Version
 from holdfast.verbs.open.moment import moment_ms
 from holdfast.verbs.open.names import place_of
+from holdfast.verbs.open.spark_values import stated_in_text
 from holdfast.verbs.open.versions import pin, unpin
 from holdfast.verbs.publish.delta import create_like
 from holdfast.verbs.read.take import RowIds
-from holdfast.verbs.stream.batches import Clauses, Foreach
 from holdfast.verbs.stream.streams import merge_stream, stream_changes
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
+
+    from holdfast.verbs.stream.batches import Clauses, Foreach
 
 _BY_PATH = re.compile(r"(?:delta\.)?`(.+)`", re.DOTALL)
 

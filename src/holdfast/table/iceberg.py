@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from holdfast.formats.iceberg.catalog.tables import CatalogLike, catalog_table
 from holdfast.formats.iceberg.state import load
@@ -20,6 +19,9 @@ from holdfast.verbs.define.create_iceberg import SchemaLike
 from holdfast.verbs.define.create_iceberg import create as create_table
 from holdfast.verbs.define.iceberg import NEWEST_FORMAT
 from holdfast.verbs.open.iceberg_handle import IcebergHandle
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class IcebergTable(Table):

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
 
 from holdfast.index.scalar.kind import ENTRIES
 from holdfast.model.publication import Publication
@@ -39,6 +38,9 @@ from holdfast.verbs.publish.publish import publish
 from holdfast.verbs.read import verbs as reading
 from holdfast.verbs.read.explain import Explanation
 from holdfast.verbs.read.take import RowIds
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 
 class Table:

@@ -14,7 +14,6 @@ from pyspark.sql.connect.column import Column as ConnectColumn
 from pyspark.sql.connect.expressions import ColumnReference
 
 from holdfast import DeltaTable, IcebergTable
-from holdfast.engines.spark.conditions import stated, stated_in_text, stated_or_none
 from holdfast.errors import Invalid, NotACondition
 from holdfast.verbs.commit.transaction import Transaction
 from holdfast.verbs.dml.assignments import stated_sets
@@ -23,6 +22,7 @@ from holdfast.verbs.dml.verbs import Plans
 from holdfast.verbs.maintain.optimize import DeltaOptimizeBuilder
 from holdfast.verbs.open.delta_handle import DeltaHandle
 from holdfast.verbs.open.iceberg_handle import IcebergHandle
+from holdfast.verbs.open.spark_values import stated, stated_in_text, stated_or_none
 from tests.verbs.changing_rows import table, values
 
 WRONG: tuple[Any, ...] = (True, False, 0, 1, 2.5, b"id = 1", ["id = 1"], {"id": 1}, np.True_, object(), Column)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import click
@@ -27,6 +26,7 @@ from holdfast.schema.from_arrow import struct_of
 from holdfast.schema.requests import spelled
 from holdfast.schema.show import schema_text
 from holdfast.terminal import phase
+from holdfast.verbs.define.builder import CreateMode, DeltaTableBuilder
 
 
 @click.command("append")
@@ -151,8 +151,7 @@ def _described(
 ) -> Any:
     """The new table; with `only_look` its definition, checked but not created."""
     if only_look:
-        module = import_module("holdfast.verbs.define.builder")
-        builder = module.DeltaTableBuilder(lambda location, shape, mode: shape, module.CreateMode.CREATE)
+        builder = DeltaTableBuilder(lambda location, shape, mode: shape, CreateMode.CREATE)
     else:
         builder = holdfast.DeltaTable.createIfNotExists(None)
     builder = builder.location(target.name, storage_options=dict(target.storage) or None).addColumns(rows.schema)

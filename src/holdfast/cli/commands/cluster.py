@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
 
 import click
 
@@ -16,6 +15,8 @@ from holdfast.plan.maintain.cluster import plan_clustering
 from holdfast.plan.maintain.compact import Bin
 from holdfast.verbs.define.columns import path_of
 from holdfast.verbs.define.properties import cluster_by
+from holdfast.verbs.maintain.optimize import limits_of
+from holdfast.verbs.open.delta_dialect import DELTA
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,9 @@ def command(
         report_dry_run(answer, "would cluster rows by nothing from now on; no file is rewritten", {"columns": []})
         return
     if dry_run and names:
-        dialect = import_module("holdfast.verbs.open.delta_dialect").DELTA
-        cluster_by(dialect.shape_of(state), names)  # refuses columns that cannot be
+        cluster_by(DELTA.shape_of(state), names)  # refuses columns that cannot be
         paths = tuple(path_of(state.snapshot.schema, name) for name in names)
-        limits = import_module("holdfast.verbs.maintain.optimize").limits_of(state, dialect, most_bytes=max_bytes)
+        limits = limits_of(state, DELTA, most_bytes=max_bytes)
         files = state.snapshot.files
         report_bins(answer, _Planned(plan_clustering(files, paths, limits, full=full), len(files)))
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any
 
 import click
@@ -54,8 +53,10 @@ _WHEN = (Head("when (UTC)", whole=True), Head("operation"))
 
 def _history(target: Target, limit: int | None) -> pa.Table:
     if target.is_iceberg:
+        from holdfast.formats.iceberg.history.snapshots import history as snapshots
+
         state = target.open().iceberg
-        return import_module("holdfast.formats.iceberg.history.snapshots").history(state.metadata, limit=limit)
+        return snapshots(state.metadata, limit=limit)
     with saying_what_is_there(target.location):
         return history(target.location, limit=limit)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from typing import Any
 
 import click
@@ -18,6 +17,7 @@ from holdfast.errors import Invalid
 from holdfast.plan.dml.arithmetic import live_rows
 from holdfast.plan.scan.request import known_columns, refuse_unknown
 from holdfast.terminal import phase
+from holdfast.verbs.index.maintain import kind_of, refuse_unable
 
 
 @click.group("index")
@@ -78,9 +78,9 @@ def create(
     more = {option: _value(value) for option, value in options}
     table = target.table(spark=spark and not dry_run)
     if dry_run:
-        making = import_module("holdfast.verbs.index.maintain")
-        making.refuse_unable(state)
-        making.kind_of(kind).define(snapshot, tuple(schema.find(n) for n in names), more)  # refuses what it cannot do
+        fields = tuple(f for n in names if (f := schema.find(n)) is not None)
+        refuse_unable(state)
+        kind_of(kind).define(snapshot, fields, more)  # refuses what it cannot do
         names_taken = {info.name for info in table.indexes()}
         index_name = name or "_".join(names)
         if index_name in names_taken:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import click
 from rich.text import Text
 
@@ -17,6 +15,7 @@ from holdfast.formats.delta.protocol.features import check_writable
 from holdfast.formats.delta.state import DeltaState
 from holdfast.schema.requests import requested, spelled
 from holdfast.verbs.define.properties import set_properties, unset_properties
+from holdfast.verbs.open.delta_dialect import DELTA
 
 
 @click.command("properties")
@@ -60,7 +59,7 @@ def command(
 def _refuse_unfit(state: DeltaState, sets: dict[str, str], removed: list[str]) -> None:
     """Refuse properties that the table cannot have, before any commit."""
     check_writable(state.protocol, table=state.snapshot.location.url)
-    shape = import_module("holdfast.verbs.open.delta_dialect").DELTA.shape_of(state)
+    shape = DELTA.shape_of(state)
     if sets:
         set_properties(state.snapshot, shape, sets)
     if removed:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import click
 import pyarrow.compute as pc
 
@@ -15,7 +13,9 @@ from holdfast.cli.write_result import report_commit, report_dry_run
 from holdfast.model.files import FileTable
 from holdfast.plan.dml.arithmetic import live_counts
 from holdfast.terminal import phase
+from holdfast.verbs.dml.write import refuse_append_only
 from holdfast.verbs.maintain.restore_mutation import differing
+from holdfast.verbs.open.delta_dialect import DELTA
 
 
 @click.command("restore")
@@ -36,8 +36,7 @@ def command(target: Target, answer: Answer, version: str | None, at: str | None,
         now = target.delta()
         removed, back = differing(now.snapshot, restored.snapshot)
         if len(removed):
-            shape = import_module("holdfast.verbs.open.delta_dialect").DELTA.shape_of(now)
-            import_module("holdfast.verbs.dml.write").refuse_append_only(shape, now.snapshot.location)
+            refuse_append_only(DELTA.shape_of(now), now.snapshot.location)
         wish = {
             "version": restored.version,
             "files_removed": len(removed),

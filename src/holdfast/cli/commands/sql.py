@@ -11,7 +11,6 @@ import re
 from collections.abc import Collection
 
 import click
-from pyspark.errors import PySparkException
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
@@ -23,6 +22,7 @@ from holdfast.cli.rows import IDS, print_rows
 from holdfast.cli.target import Target
 from holdfast.errors import Invalid
 from holdfast.terminal import phase
+from holdfast.verbs.open.engine import spark_engine
 
 _BY_PATH = re.compile(r"(?:delta\s*\.\s*)?`([^`]+)`")
 _INSTEAD = {
@@ -82,7 +82,7 @@ def command(
         with phase("running the query"):
             frame = spark.sql(text)
             rows = (frame if shown is None else frame.limit(shown + 1)).toArrow()
-    except PySparkException as error:
+    except spark_engine(spark).failures as error:
         raise Invalid(_first_line(error)) from error
     print_rows(answer, rows, limit=shown)
 
@@ -122,6 +122,6 @@ def _refuse_unfit(query: str, names: Collection[str]) -> None:
             )
 
 
-def _first_line(error: PySparkException) -> str:
+def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"Spark says: {lines[0]}" if lines else "Spark gave no reason"

@@ -150,7 +150,7 @@ def start(way: str) -> Check:
     environ = {**os.environ, "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
     if fit is not None:
         environ["JAVA_HOME"] = str(fit.home)
-    command = [sys.executable, "-m", "holdfast.cli.doctor.probe", way]
+    command = [sys.executable, "-m", f"{__package__}.probe", way]
     began = time.monotonic()
     try:
         ended = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=START_TIMEOUT_S)

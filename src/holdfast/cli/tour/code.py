@@ -11,9 +11,9 @@ from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Barrier
 from timeit import timeit
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from holdfast.cli.tour.sample_rows import corrections, day, ref_of
 from holdfast.errors import ConcurrentWrite
@@ -25,6 +25,9 @@ from holdfast.verbs.index.maintain import IndexInfo
 from holdfast.verbs.maintain.erasure import Erased, ErasureStatus
 from holdfast.verbs.maintain.optimize import Compacted
 from holdfast.verbs.stream.source import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 IMPORTS = """\
 from collections import Counter

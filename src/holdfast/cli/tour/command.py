@@ -10,7 +10,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 
 import click
@@ -53,7 +52,9 @@ def command(*, quick: bool, out: Path, no_report: bool, keep: bool, pause: bool,
     """
     rows = QUICK_ROWS if quick else ROWS
     console = _console(quiet=as_json)
-    story, spark = import_module("holdfast.cli.tour.story"), import_module("holdfast.cli.tour.session")
+    from holdfast.cli.tour import session as spark
+    from holdfast.cli.tour import story
+
     with _directory(out / TABLES if keep else None) as home, spark.prepared() as no_spark:
         _welcome(console, rows * story.DAYS)
         facts = story.take(story.Scene(home, rows, no_spark, pause and not as_json), console, system())

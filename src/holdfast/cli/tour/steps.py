@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -228,7 +227,7 @@ def on_spark(guide: Guide, left_out: str) -> None:
 def on_iceberg(guide: Guide) -> None:
     guide.step("The same on Iceberg", "Format version 3 has row ids too: same verbs, same promise.")
     try:
-        part = import_module("holdfast.cli.tour.iceberg_code")
+        from holdfast.cli.tour import iceberg_code as part
     except Unsupported as error:
         guide.skip(str(error))
         return

@@ -27,6 +27,7 @@ from holdfast.plan.scan.request import Condition, ScanPlan, refuse_unknown
 from holdfast.plan.scan.search import RowSearch
 from holdfast.predicate.parse import parse, unknown_names
 from holdfast.predicate.records import Predicate, has_opaque
+from holdfast.rows.columns import ROW_ID
 from holdfast.schema.types import Struct
 from holdfast.storage.location import Location
 from holdfast.terminal import phase
@@ -63,6 +64,9 @@ class LocalEngine:
 
     def touched_ids(self, parts: Sequence[TouchedRows]) -> pa.Table:
         return search.touched_ids(parts)
+
+    def touched_bitmap(self, parts: Sequence[TouchedRows]) -> BitMap64:
+        return BitMap64(search.touched_ids(parts).column(ROW_ID).to_numpy())
 
     def first_row(self, plan: ScanPlan, hidden: HiddenRows) -> pa.Table:
         return scan.scan_table(plan, hidden, limit=1)

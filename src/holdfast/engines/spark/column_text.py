@@ -14,9 +14,10 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 UNREADABLE = "holdfast_unreadable()"
 _INFIX = {">", ">=", "<", "<=", "=", "==", "<=>", "and", "or", "+", "-", "*", "/", "%"}

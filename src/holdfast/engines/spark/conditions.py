@@ -1,10 +1,8 @@
 """Conditions between users, plans and Spark.
 
-A user gives SQL text or a Column. Whatever of it is understood prunes files; Spark applies all of it.
+A user gives SQL text or a Column. The part that is understood prunes files; Spark applies all of it.
 
-1. Every verb that takes a condition takes it through `stated` or one of its siblings, before anything is read: what is
-   neither text nor a Column, a bool above all, never becomes text.
-2. A literal reaches Spark as the value that its predicate has: neither Java's calendar nor the zone of the session, of
+1. A literal reaches Spark as the value that its predicate has: neither Java's calendar nor the zone of the session, of
    the JVM or of this process has a say.
 """
 
@@ -12,7 +10,6 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import reprlib
 from collections.abc import Callable
 from functools import reduce
 from operator import and_, or_
@@ -20,8 +17,7 @@ from operator import and_, or_
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from holdfast.engines.spark.column_text import UNREADABLE, sql_of
-from holdfast.errors import Invalid, NotACondition
+from holdfast.engines.spark.column_text import sql_of
 from holdfast.plan.scan.request import Condition, refuse_unknown
 from holdfast.predicate.parse import parse, unknown_names
 from holdfast.predicate.records import (
@@ -50,41 +46,6 @@ _OPERATORS: dict[Op, Callable[[Column, Column], Column]] = {
     Op.GE: lambda a, b: a >= b,
     Op.SAME: lambda a, b: a.eqNullSafe(b),
 }
-
-
-def stated(given: object, of: str) -> str | Column:
-    """A condition as a user gives it; `of` is the verb or argument that takes it, for the message."""
-    return given if isinstance(given, Column) else _text(given, of, "a Column such as F.col('id') == 5")
-
-
-def stated_or_none(given: object, of: str) -> str | Column | None:
-    """A condition that may be left out."""
-    return None if given is None else stated(given, of)
-
-
-def stated_without_spark(given: object, of: str) -> str | None:
-    """A condition that may be left out, and that no Spark evaluates."""
-    return None if given is None else _text(given, of)
-
-
-def stated_in_text(given: object, of: str) -> str:
-    """A condition of which only the text is of use: it is stored, or evaluated elsewhere."""
-    where = stated(given, of)
-    if isinstance(where, str):
-        return where
-    text = sql_of(where)
-    if UNREADABLE in text or "\\" in text:  # what a backslash means in a text is up to the session
-        raise Invalid(f"the Column {where} cannot be told as SQL text, which {of} needs: write the condition as text")
-    return text
-
-
-def _text(given: object, of: str, *others: str) -> str:
-    if not isinstance(given, str):
-        kind, kinds = type(given).__name__, " or ".join(("SQL text such as 'id = 5'", *others))
-        raise NotACondition(f"{of} takes a condition as {kinds}, not {kind}: {reprlib.repr(given)}", given=kind)
-    if not given.strip():
-        raise Invalid(f"the condition of {of} is empty: leave it out, or write what it means")
-    return given
 
 
 def condition(spark: SparkSession, where: str | Column, schema: Struct) -> Condition:

@@ -7,7 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyroaring import BitMap64
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +23,7 @@ from holdfast.engines.spark.dml.write import write_frame
 from holdfast.engines.spark.indexing import SparkWorkers, map_frame
 from holdfast.engines.spark.scan import file_inspection, native, search
 from holdfast.engines.spark.scan.id_bitmap import id_bitmap
+from holdfast.engines.spark.scan.take import ids_of
 from holdfast.engines.spark.session.progress import is_remote
 from holdfast.engines.spark.types import named
 from holdfast.errors import Invalid
@@ -36,6 +39,7 @@ from holdfast.plan.scan.request import Condition, ScanPlan
 from holdfast.plan.scan.search import RowSearch
 from holdfast.predicate.records import Predicate
 from holdfast.predicate.render import render
+from holdfast.rows.columns import ROW_ID
 from holdfast.schema.types import Struct
 from holdfast.storage.location import Location
 from holdfast.terminal import phase
@@ -71,6 +75,9 @@ class SparkEngine:
 
     def touched_ids(self, parts: Sequence[TouchedRows]) -> DataFrame:
         return search.touched_ids(self.spark, parts)
+
+    def touched_bitmap(self, parts: Sequence[TouchedRows]) -> BitMap64:
+        return id_bitmap(search.touched_ids(self.spark, parts), ROW_ID)
 
     def first_row(self, plan: ScanPlan, hidden: HiddenRows) -> pa.Table:
         return native.scan_frame(self.spark, plan, hidden).limit(1).toArrow()
@@ -124,6 +131,10 @@ class SparkEngine:
     def column_condition(self, predicate: Predicate) -> Condition:
         """A predicate over top-level columns as a condition that Spark evaluates without parsing it."""
         return Condition(below(predicate, named), render(predicate), predicate)
+
+    def frame_ids(self, row_ids: object) -> NDArray[np.int64] | None:
+        """The distinct row ids in a DataFrame; None for any other value."""
+        return ids_of(row_ids) if isinstance(row_ids, DataFrame) else None
 
     def map_frame(self, frame: DataFrame, task: WorkerTask) -> pa.Table:
         """The answers of a task over the rows of a DataFrame."""

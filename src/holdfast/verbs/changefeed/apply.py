@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from holdfast.errors import Invalid, NoRowIdentity
 from holdfast.model.mutation import AppVersion
@@ -30,6 +29,9 @@ from holdfast.verbs.dml.merge import DeltaMergeBuilder, Duplicates
 from holdfast.verbs.dml.write_mutation import CommitOptions
 from holdfast.verbs.open.dialect import TableState
 from holdfast.verbs.open.engine import AnyRows
+
+if TYPE_CHECKING:
+    pass
 
 SOURCE_ROW_ID = "_source_row_id"
 
@@ -111,8 +113,9 @@ def _with_source_ids(target: TargetHandle) -> TableState:
 def _after(rows: AnyRows, *, with_ids: bool) -> AnyRows:
     """What rows are to become: those before an update are left out, and ids are called as the target calls them."""
     dropped = [COMMIT_VERSION, COMMIT_TIMESTAMP, *([] if with_ids else [ROW_ID])]
-    if isinstance(rows, DataFrame):
-        kept = rows.where(F.col(CHANGE_TYPE) != BEFORE).drop(*dropped)
-        return kept.withColumnRenamed(ROW_ID, SOURCE_ROW_ID)
+    if not isinstance(rows, pa.Table):
+        return (
+            rows.where(f"{quoted(CHANGE_TYPE)} != '{BEFORE}'").drop(*dropped).withColumnRenamed(ROW_ID, SOURCE_ROW_ID)
+        )
     kept = rows.filter(pc.not_equal(rows.column(CHANGE_TYPE), BEFORE)).drop_columns(dropped)
     return kept.rename_columns([SOURCE_ROW_ID if name == ROW_ID else name for name in kept.column_names])

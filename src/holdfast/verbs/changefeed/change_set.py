@@ -5,17 +5,19 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
 
 from holdfast.errors import Invalid, Unsupported
 from holdfast.plan.changefeed.query import ChangeKind, ChangeQuery, ChangesPlan
 from holdfast.verbs.changefeed.apply import ApplyTarget, applied_up_to, apply_rows, refuse_unpaired
 from holdfast.verbs.dml.delete_update import Changed
 from holdfast.verbs.open.engine import LOCAL, AnyEngine, on_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 When: TypeAlias = int | str | datetime.datetime | datetime.date
 

@@ -17,13 +17,11 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
 
-from holdfast.engines.spark.conditions import stated, stated_or_none, stated_without_spark
 from holdfast.errors import ConcurrentWrite, Invalid, NoRowIdentity
 from holdfast.formats.delta.commit.loop import DeltaFormat
 from holdfast.formats.delta.deletion_vectors import load_hidden
@@ -49,7 +47,11 @@ from holdfast.verbs.maintain.post_commit import after
 from holdfast.verbs.open.delta_dialect import DELTA
 from holdfast.verbs.open.delta_handle import DeltaHandle
 from holdfast.verbs.open.engine import LOCAL, AnyRows, on_spark, rows_of
+from holdfast.verbs.open.spark_values import stated, stated_or_none, stated_without_spark
 from holdfast.verbs.read.open_table import OpenTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 OPERATION = "TRANSACTION"
 LocalCondition = Callable[[str | None, Snapshot], Condition | None]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from pyspark.sql import types as spark
-
-from holdfast.engines.spark.types import spark_to_struct
 from holdfast.errors import Invalid
 from holdfast.schema.ddl import parse_type
 from holdfast.schema.types import DataType
 from holdfast.verbs.dml.write import Written
+from holdfast.verbs.open.spark_values import spark_type
 
-TypeLike: TypeAlias = str | spark.DataType
-Columns: TypeAlias = Mapping[str, TypeLike] | Sequence[tuple[str, TypeLike] | tuple[str, TypeLike, str | None]]
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType as SparkType
+
+TypeLike: TypeAlias = "str | SparkType"
+Columns: TypeAlias = "Mapping[str, TypeLike] | Sequence[tuple[str, TypeLike] | tuple[str, TypeLike, str | None]]"
 
 
 class Alteration(Protocol):
@@ -62,7 +63,6 @@ def type_of(name: str, type_: object) -> DataType:
     """A type that is given as SQL text or as a Spark type."""
     if isinstance(type_, str):
         return parse_type(type_)
-    if isinstance(type_, spark.DataType):
-        struct = spark.StructType([spark.StructField(name, type_)])
-        return spark_to_struct(struct, where=f"the column {name}").fields[0].type
+    if (parsed := spark_type(name, type_)) is not None:
+        return parsed
     raise Invalid(f"the type of {name} is SQL text or a Spark type, not {type(type_).__name__}")

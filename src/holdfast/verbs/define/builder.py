@@ -13,12 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from os import PathLike, fspath
-from typing import Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 import pyarrow as pa
-from pyspark.sql import types as spark
 
-from holdfast.engines.spark.types import spark_to_struct
 from holdfast.errors import Invalid, UnknownColumn, Unsupported
 from holdfast.formats.delta.log.actions import Protocol
 from holdfast.formats.delta.protocol.upgrade import protocol_for, refuse_lower
@@ -39,6 +37,10 @@ from holdfast.schema.types import LONG, DataType, Field, Struct
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
 from holdfast.verbs.define.defaults import refuse_defaults, with_default
+from holdfast.verbs.open.spark_values import spark_columns, spark_type, varchar_length
+
+if TYPE_CHECKING:
+    from pyspark.sql import types as spark
 
 PLAIN = "holdfast.plain"  # asks for a table that every old reader opens; not kept
 
@@ -142,8 +144,7 @@ class DeltaTableBuilder(Generic[T]):
         if isinstance(cols, pa.Schema):
             self._fields += _of_arrow(cols)
             return self
-        struct = spark.StructType([_unlimited_field(f) for f in cols])
-        self._fields += without_mapping(_read("the schema", struct)).fields
+        self._fields += without_mapping(spark_columns(cols)).fields
         return self
 
     def partitionedBy(self, *cols: str | Sequence[str]) -> DeltaTableBuilder[T]:
@@ -203,8 +204,8 @@ def without_plain(definition: TableDefinition) -> tuple[TableDefinition, bool]:
 def _type_of(name: str, data_type: str | spark.DataType) -> DataType:
     if isinstance(data_type, str):
         return parse_type(data_type)
-    if isinstance(data_type, spark.DataType):
-        return _read(f"the column {name}", spark.StructType([spark.StructField(name, data_type)])).fields[0].type
+    if (parsed := spark_type(name, data_type)) is not None:
+        return parsed
     raise Invalid(f"the type of {name} is SQL text or a Spark type, not {type(data_type).__name__}")
 
 
@@ -213,23 +214,8 @@ def _unlimited(type_: str | spark.DataType) -> tuple[str | spark.DataType, dict[
     if isinstance(type_, str):
         limited = _VARCHAR.fullmatch(type_.strip())
         return (type_, {}) if limited is None else ("string", {CHAR_VARCHAR: f"varchar({limited[1]})"})
-    if isinstance(type_, spark.VarcharType):
-        return spark.StringType(), {CHAR_VARCHAR: f"varchar({type_.length})"}
-    return type_, {}
-
-
-def _unlimited_field(f: spark.StructField) -> spark.StructField:
-    if not isinstance(f.dataType, spark.VarcharType):
-        return f
-    limit = {CHAR_VARCHAR: f"varchar({f.dataType.length})"}
-    return spark.StructField(f.name, spark.StringType(), f.nullable, {**f.metadata, **limit})
-
-
-def _read(where: str, struct: spark.StructType) -> Struct:
-    names = [name.lower() for name in struct.names]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise Invalid(f"there is more than one column {twice[0]}: rename one").named("COLUMN_ALREADY_EXISTS")
-    return spark_to_struct(struct, where=where)
+    length = varchar_length(type_)
+    return (type_, {}) if length is None else ("string", {CHAR_VARCHAR: f"varchar({length})"})
 
 
 def _of_arrow(schema: pa.Schema) -> list[Field]:

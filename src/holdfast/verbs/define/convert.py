@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from pyspark.sql.types import StructType
-
-from holdfast.engines.spark.types import spark_to_struct
 from holdfast.env import Env
 from holdfast.errors import Invalid, Unsupported
 from holdfast.formats.delta.commit.loop import DeltaFormat
@@ -27,6 +25,10 @@ from holdfast.verbs.define.convert_files import converted, staged, survey
 from holdfast.verbs.define.shape import created
 from holdfast.verbs.dml.write import land
 from holdfast.verbs.open.delta_dialect import DELTA
+from holdfast.verbs.open.spark_values import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 _BY_PATH = re.compile(r"(\w+)\.`(.+)`", re.DOTALL)
 
@@ -45,8 +47,8 @@ def partitions_of(schema: str | StructType | None) -> Struct:
     """The partition columns a user names, as a DDL text or a Spark struct."""
     if schema is None:
         return Struct()
-    if isinstance(schema, StructType):
-        return spark_to_struct(schema, where="partitionSchema")
+    if not isinstance(schema, str) and (struct := spark_schema(schema, "partitionSchema")) is not None:
+        return struct
     parsed = parse_type(f"struct<{schema}>")
     assert isinstance(parsed, Struct), "what begins with struct< is one"
     return parsed

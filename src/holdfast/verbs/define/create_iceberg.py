@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
 
-from holdfast.engines.spark.types import spark_to_struct
 from holdfast.errors import Invalid
 from holdfast.formats.iceberg.catalog.create import create_table
 from holdfast.formats.iceberg.catalog.tables import CatalogTable, catalog_table
 from holdfast.schema.ddl import parse_type
 from holdfast.schema.from_arrow import struct_of
 from holdfast.schema.types import Struct
+from holdfast.verbs.open.spark_values import spark_schema
 
-SchemaLike: TypeAlias = Struct | pa.Schema | StructType | str
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+SchemaLike: TypeAlias = "Struct | pa.Schema | StructType | str"
 
 
 def create(
@@ -51,13 +53,13 @@ def columns_of(schema: SchemaLike) -> Struct:
             return schema
         case pa.Schema():
             return struct_of(schema)
-        case StructType():
-            return spark_to_struct(schema, where="the schema")
         case str():
             type_ = parse_type(f"struct<{schema}>")
             assert isinstance(type_, Struct), "a struct was spelled"
             return type_
         case _:
+            if (struct := spark_schema(schema, "the schema")) is not None:
+                return struct
             raise Invalid(
                 f"a schema is an Arrow schema, a StructType or text such as 'id long, name string', not "
                 f"{type(schema).__name__}"

@@ -6,7 +6,7 @@ the change added. Only those rows are read, and of them only what gives their id
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pyroaring import BitMap64
@@ -24,9 +24,14 @@ from holdfast.verbs.open.engine import AnyEngine, AnyRows
 
 def row_ids(before: TableState, effect: Effect, version: int | None, engine: AnyEngine, dialect: Dialect) -> AnyRows:
     """One row per touched row: `_row_id`, and whether it was an update, a delete or an insert."""
+    return engine.touched_ids(touched_rows(before, effect, version, dialect))
+
+
+def touched_rows(before: TableState, effect: Effect, version: int | None, dialect: Dialect) -> Sequence[TouchedRows]:
+    """The rows that a change touched, as scans of their ids."""
     if before.snapshot.identity is None:
         raise NoRowIdentity(f"the table at {before.snapshot.location.url} does not track rows, so they have no ids")
-    return engine.touched_ids(list(_parts(before, effect, version, dialect)))
+    return list(_parts(before, effect, version, dialect))
 
 
 def _parts(before: TableState, effect: Effect, version: int | None, dialect: Dialect) -> Iterator[TouchedRows]:

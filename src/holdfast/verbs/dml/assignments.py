@@ -10,18 +10,20 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Mapping
-from typing import TypeAlias
-
-from pyspark.sql import Column
+from typing import TYPE_CHECKING, TypeAlias
 
 from holdfast.errors import Invalid, NotACondition
 from holdfast.plan.dml.change import Set
 from holdfast.schema.identity import identity_of
 from holdfast.schema.types import Struct
 from holdfast.verbs.define.columns import path_of
+from holdfast.verbs.open.spark_values import is_column
 
-Value: TypeAlias = str | Column
-Sets: TypeAlias = Mapping[str, Value | int | float | None]
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+Value: TypeAlias = "str | Column"
+Sets: TypeAlias = "Mapping[str, str | Column | int | float | None]"
 
 
 def stated_sets(sets: object, of: str) -> Mapping[str, Value]:
@@ -61,8 +63,6 @@ def _name(name: object, of: str) -> str:
 
 
 def _value(value: object, of: str) -> Value:
-    if isinstance(value, Column):
-        return value
     if isinstance(value, str):
         if not value.strip():
             raise Invalid(f"{of} has an empty text as a value: write SQL, such as '''' for an empty string")
@@ -75,6 +75,8 @@ def _value(value: object, of: str) -> Value:
         return repr(value)
     if isinstance(value, float):
         return repr(value) if math.isfinite(value) else f"CAST('{value!r}' AS DOUBLE)"
+    if is_column(value):
+        return value
     kind = type(value).__name__
     raise NotACondition(
         f"{of} takes values as SQL text, Columns, numbers or None, not {kind}: {reprlib.repr(value)}. Write it as SQL "

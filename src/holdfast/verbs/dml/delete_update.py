@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow.compute as pc
-from pyspark.sql import Column
 
 from holdfast.engines.spark.column_text import UNREADABLE, sql_of
 from holdfast.env import Env
@@ -46,6 +45,9 @@ from holdfast.verbs.dml.write_mutation import CommitOptions
 from holdfast.verbs.open.delta_dialect import DELTA
 from holdfast.verbs.open.dialect import Dialect, TableState
 from holdfast.verbs.open.engine import AnyEngine, AnyRows
+
+if TYPE_CHECKING:
+    pass
 
 Pruners: TypeAlias = Callable[[Any, Predicate], tuple[Pruner, ...]]  # of a state, given what is true of wanted rows
 
@@ -341,7 +343,7 @@ def text_of(expression: Value | None) -> str:
     """An expression for people, and for what is understood of it."""
     if expression is None:
         return "true"
-    return sql_of(expression) if isinstance(expression, Column) else expression
+    return expression if isinstance(expression, str) else sql_of(expression)
 
 
 def _writable(state: TableState, shape: TableDefinition, dialect: Dialect) -> None:

@@ -22,7 +22,6 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from holdfast.engines.local.scan import scan_batches
-from holdfast.engines.spark.conditions import stated_or_none
 from holdfast.errors import Invalid, TableError
 from holdfast.model.files import FILES, FileTable, NoStats, Slab
 from holdfast.model.mutation import TableDefinition
@@ -59,6 +58,7 @@ from holdfast.verbs.dml.write import refuse_append_only
 from holdfast.verbs.maintain.post_commit import after
 from holdfast.verbs.open.dialect import TableState
 from holdfast.verbs.open.engine import AnyRows, rows_of
+from holdfast.verbs.open.spark_values import stated_or_none
 
 STAGE = "_holdfast/stage"
 _ONCE = Retry(1)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
 
-from holdfast.engines.spark.conditions import stated, stated_in_text, stated_or_none
 from holdfast.errors import Invalid
 from holdfast.model.mutation import AppVersion
 from holdfast.verbs.commit.retry import Retry, retried, retry_of
@@ -27,6 +26,10 @@ from holdfast.verbs.maintain.post_commit import after
 from holdfast.verbs.open.dialect import TableState
 from holdfast.verbs.open.engine import rows_of
 from holdfast.verbs.open.handle import Handle
+from holdfast.verbs.open.spark_values import stated, stated_in_text, stated_or_none
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 
 def write(

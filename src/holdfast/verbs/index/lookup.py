@@ -9,12 +9,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
-from holdfast.engines.spark.scan.take import ids_of
 from holdfast.errors import TableError
 from holdfast.index.keyed import condition_of
 from holdfast.index.search import Indexes, pays
@@ -26,6 +24,9 @@ from holdfast.verbs.open.engine import LOCAL
 from holdfast.verbs.open.handle import Handle, Metadata, Timestamp, Version
 from holdfast.verbs.read import take as taking
 from holdfast.verbs.read.take import Missing, RowIds
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 def take(
@@ -53,7 +54,9 @@ def take_frame(
 ) -> DataFrame:
     """The rows with these ids as a DataFrame; of ids in a DataFrame only a bitmap reaches this process."""
     engine, choice = handle.on_spark(), Missing.of(missing)
-    ids = ids_of(row_ids) if isinstance(row_ids, DataFrame) else taking.whole_numbers(row_ids)
+    ids = engine.frame_ids(row_ids)
+    if ids is None:
+        ids = taking.whole_numbers(row_ids)
     return taking.take_frame(handle.reader(version, timestamp), ids, engine, columns, metadata, choice)
 
 

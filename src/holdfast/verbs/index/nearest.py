@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
 
-from holdfast.engines.spark.conditions import stated_or_none, stated_without_spark
 from holdfast.errors import Invalid, NoRowIdentity
 from holdfast.formats.delta.deletion_vectors import load_hidden
 from holdfast.index.search import Indexes, pays
@@ -41,7 +39,11 @@ from holdfast.verbs.index.pinned_readers import Pin
 from holdfast.verbs.open.delta_handle import DeltaHandle
 from holdfast.verbs.open.engine import LOCAL
 from holdfast.verbs.open.handle import Metadata, Timestamp, Version
+from holdfast.verbs.open.spark_values import stated_or_none, stated_without_spark
 from holdfast.verbs.read.open_table import OpenTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 DISTANCE, QUERY = "_distance", "_query"
 _ID = "__hf_row_id"

@@ -17,16 +17,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
-from pyspark.sql import Column, DataFrame
 
-from holdfast.engines.spark.conditions import stated, stated_or_none
-from holdfast.engines.spark.scan.id_bitmap import id_bitmap
 from holdfast.errors import Conflict, Damaged, Invalid, NoRowIdentity
 from holdfast.formats.delta.deletion_vectors import load_hidden
 from holdfast.formats.delta.history.pins import pins_of
@@ -42,10 +40,9 @@ from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.plan.maintain.compact import purged
 from holdfast.plan.maintain.vacuum import plan_vacuum
 from holdfast.plan.scan.request import partition_fields
-from holdfast.rows.columns import ROW_ID
 from holdfast.schema.properties import LOG_RETENTION, span_ms
 from holdfast.storage.arrays import positions, strings
-from holdfast.verbs.dml.affected_rows import row_ids
+from holdfast.verbs.dml.affected_rows import touched_rows
 from holdfast.verbs.dml.delete_update import DmlStep, ExecutionContext, commit, delete_asked, file_metrics
 from holdfast.verbs.dml.strategy import effect
 from holdfast.verbs.maintain import erasure as ops
@@ -55,6 +52,10 @@ from holdfast.verbs.maintain.optimize import limits_of, run_bins
 from holdfast.verbs.maintain.vacuum import default_retention_ms, layout_of
 from holdfast.verbs.maintain.vacuum_files import listed, listed_behind_links
 from holdfast.verbs.open.delta_handle import DeltaHandle
+from holdfast.verbs.open.spark_values import stated, stated_or_none
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 # Vectors have positions in them, lists and leases the names of files; indexes are looked at by themselves.
 _NO_ROWS = r"\.bin$|^_holdfast/(?:scan|lease|index)/"
@@ -76,7 +77,7 @@ def erase(handle: DeltaHandle, condition: str | Column, caller: ExecutionContext
     deletion = delete_asked(state, value, caller)
     started = caller.env.now_ms()
     done = effect(deletion, caller.engine, load_hidden, caller.env.now_ms)
-    ids = _gathered(row_ids(state, done, None, caller.engine, caller.dialect))
+    ids = caller.engine.touched_bitmap(touched_rows(state, done, None, caller.dialect))
     report = Erased(str(caller.env.new_uuid()), started, ops.spans_of(ids))
     ops.save(location, report)  # before anything of the table changes: the ids are known now, and later no more
     metrics = {"numDeletedRows": done.deleted, "numCopiedRows": done.copied, **file_metrics(done)}
@@ -286,12 +287,6 @@ def _gone_before(there: _There, such: Sought, caller: ExecutionContext) -> BitMa
     wanted = np.fromiter(ids, np.int64, len(ids))
     live = PinnedReader(there.snapshot, load_hidden).locate(wanted).live
     return BitMap64(wanted[~live].astype(np.uint64))
-
-
-def _gathered(ids: DataFrame | pa.Table) -> BitMap64:
-    if isinstance(ids, pa.Table):
-        return BitMap64(ids.column(ROW_ID).to_numpy())
-    return id_bitmap(ids, ROW_ID)
 
 
 def _column(files: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:

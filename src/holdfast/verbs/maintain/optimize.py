@@ -15,12 +15,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column
 
-from holdfast.engines.spark.conditions import stated
 from holdfast.env import Env
 from holdfast.errors import ConcurrentWrite, Invalid
 from holdfast.model.mutation import Mutation
@@ -40,6 +39,10 @@ from holdfast.verbs.maintain.clustering import clustered_by, z_ordered_by
 from holdfast.verbs.maintain.compact import compacted, rewritten
 from holdfast.verbs.maintain.lease import Lease, Leases
 from holdfast.verbs.open.dialect import Dialect, TableState
+from holdfast.verbs.open.spark_values import stated
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
 
 GROUP_BYTES, GROUP_MS = 1 << 30, 60_000  # what waits for a commit at most, and for how long
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from holdfast.errors import Damaged, NoRowIdentity, TableError
 from holdfast.formats.delta.commit.published import changed_since, published_into
@@ -43,6 +43,9 @@ from holdfast.verbs.open.versions import pinned_version, refuse_vacuumed
 from holdfast.verbs.publish.delta import origin_of
 from holdfast.verbs.publish.mutation import Origin
 from holdfast.verbs.read.open_table import OpenTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
 

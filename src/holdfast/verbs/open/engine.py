@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from holdfast.engines.spark.engine import SparkEngine
+    from holdfast.engines.spark.session.catalog import CatalogEntry
 
 LOCAL = LocalEngine()  # for what this process reads even where there is a session
 
@@ -51,11 +52,21 @@ def on_spark(engine: AnyEngine) -> SparkEngine:
     return engine
 
 
+def catalog_entry(spark: SparkSession | None, name: str) -> CatalogEntry | None:
+    """The entry of a table in the session's catalog; refused without a session."""
+    if spark is None:
+        raise Invalid(f"{name} is a name in Spark's catalog: open it with a session, or by path, as in delta.`/path`")
+    from holdfast.engines.spark.session.catalog import find, split
+
+    return find(spark, split(name))
+
+
 def rows_of(data: AnyRows, env: Env, zone: str) -> IncomingRows:
     """The rows that a user hands over to be written; this process stores an Arrow table, Spark a DataFrame."""
     if isinstance(data, pa.Table):
         return LocalRows(data, env, zone)
-    from holdfast.engines.spark.dml.incoming import SparkRows, is_frame
+    from holdfast.engines.spark.dml.incoming import SparkRows
+    from holdfast.engines.spark.values import is_frame
 
     if not is_frame(data):
         raise Invalid(f"the rows to write are a DataFrame or an Arrow table, not {type(data).__name__}")

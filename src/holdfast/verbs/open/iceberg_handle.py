@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
 from holdfast.errors import Unsupported
 from holdfast.formats.iceberg.catalog.tables import CatalogTable
@@ -41,6 +42,9 @@ from holdfast.verbs.open.moment import moment_ms
 from holdfast.verbs.publish.iceberg import origin_of
 from holdfast.verbs.publish.mutation import Origin
 from holdfast.verbs.read.open_table import OpenTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class IcebergHandle(Handle):

@@ -7,11 +7,15 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
+from holdfast.errors import NotATable
+from holdfast.verbs.open.engine import catalog_entry
 
-from holdfast.engines.spark.session.catalog import CatalogEntry, find, split
-from holdfast.errors import Invalid, NotATable
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from holdfast.engines.spark.session.catalog import CatalogEntry
 
 BY_PATH = re.compile(r"\s*(?:delta\s*\.\s*)?`((?:[^`]|``)+)`\s*", re.IGNORECASE | re.DOTALL)
 
@@ -32,9 +36,7 @@ def place_of(spark: SparkSession | None, identifier: str) -> str:
 
 def entry_of(spark: SparkSession | None, name: str) -> CatalogEntry:
     """The entry of a Delta table in the catalog."""
-    if spark is None:
-        raise Invalid(f"{name} is a name in Spark's catalog: open it with a session, or by path, as in delta.`/path`")
-    entry = find(spark, split(name))
+    entry = catalog_entry(spark, name)
     if entry is None:
         raise NotATable(
             f"there is no table {name} in Spark's catalog: create it, or open it by its path, as in delta.`/path`",

@@ -7,16 +7,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
 
 from holdfast.engines.local.engine import LocalEngine
-from holdfast.engines.spark.conditions import stated_or_none, stated_without_spark
 from holdfast.plan.scan.request import Request, known_columns
 from holdfast.verbs.open.engine import LOCAL
 from holdfast.verbs.open.handle import Handle, Metadata, Timestamp, Version
+from holdfast.verbs.open.spark_values import stated_or_none, stated_without_spark
 from holdfast.verbs.read.explain import Explanation
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 
 def scan(

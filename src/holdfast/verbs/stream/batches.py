@@ -1,6 +1,6 @@
 """Processes a batch of a stream with a Spark session: reads changes, or merges rows.
 
-`foreachBatch` calls these functions through `source.at_batch`, on the driver or, with Spark Connect, on the server.
+`foreachBatch` calls them through functions of `streams`, on the driver or, with Spark Connect, on the server.
 
 1. A repeated batch has the same offsets and the same rows.
 2. A batch that a table has merged already is not merged again.

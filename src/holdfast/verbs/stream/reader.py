@@ -42,7 +42,7 @@ from holdfast.storage.open import open_location
 from holdfast.verbs.open.moment import moment_ms
 from holdfast.verbs.stream.batch_plan import parts, planned_rows
 from holdfast.verbs.stream.follow import StreamFollower, nullable
-from holdfast.verbs.stream.source import there
+from holdfast.verbs.stream.source import task_reader
 
 _BATCH = ("path", "versionasof", "timestampasof")
 
@@ -67,7 +67,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._up_to: int | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return there, (__name__, "TaskReader", self._schema)
+        return task_reader, (self._schema,)
 
     @cached_property
     def _stream_options(self) -> StreamOptions:
@@ -122,7 +122,7 @@ class BatchReader(DataSourceReader):
         self._schema = schema
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return there, (__name__, "TaskReader", self._schema)
+        return task_reader, (self._schema,)
 
     def partitions(self) -> Sequence[InputPartition]:
         parts = _parts(_Table(self._options).plan())

@@ -46,7 +46,7 @@ from holdfast.verbs.define.builder import CreateMode
 from holdfast.verbs.dml.write import land, make, refuse_append_only
 from holdfast.verbs.dml.write_mutation import CommitOptions, appended, overwritten
 from holdfast.verbs.open.delta_dialect import DELTA
-from holdfast.verbs.stream.source import there
+from holdfast.verbs.stream.source import task_writer
 
 _KNOWN = ("path", "checkpointLocation", "txnAppId", "userMetadata")
 _ROWS = 1 << 18  # that a task holds before it stores them
@@ -178,7 +178,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._task = task
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return there, (__name__, "TaskWriter", pickle.dumps(self._task))
+        return task_writer, (pickle.dumps(self._task),)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return store(self._task, iterator)

@@ -1,7 +1,7 @@
 """Defines the data source `holdfast`: a small class that Spark pickles and that calls the installed Holdfast.
 
 Spark makes readers and writers of the class in processes of its own, on the driver's machine and in tasks. The class is
-pickled by value, so it unpacks anywhere; it names the module that does the work, and imports it in that process.
+pickled by value, so it unpacks anywhere; its methods import the modules that do the work when they are called, there.
 
 1. Only these few lines are pickled; no credential is, unless it is given as an option.
 2. A process without Holdfast, or with a PySpark that is too old, says so, and what to install where.
@@ -9,24 +9,32 @@ pickled by value, so it unpacks anywhere; it names the module that does the work
 
 from __future__ import annotations
 
-import importlib
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+)
 from pyspark.sql.types import StructType
 
-import holdfast
 from holdfast.engines.spark.session.local_session import LOCAL
 from holdfast.engines.spark.session.local_session import session as started
 from holdfast.errors import Unavailable
 
+if TYPE_CHECKING:
+    from holdfast.verbs.stream.reader import TaskReader
+    from holdfast.verbs.stream.sink import TaskWriter
+
 FORMAT = "holdfast"
 
-cloudpickle.register_pickle_by_value(holdfast)
+cloudpickle.register_pickle_by_value(sys.modules["holdfast"])
 
 
 def register(spark: SparkSession) -> None:
@@ -53,47 +61,48 @@ class HoldfastSource(DataSource):
         return "holdfast"
 
     def schema(self) -> StructType:
-        answer: StructType = there("holdfast.verbs.stream.reader", "schema_of", dict(self.options))
-        return answer
+        with needing_holdfast():
+            from holdfast.verbs.stream.reader import schema_of
+        return schema_of(dict(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        answer: DataSourceReader = there("holdfast.verbs.stream.reader", "BatchReader", dict(self.options), schema)
-        return answer
+        with needing_holdfast():
+            from holdfast.verbs.stream.reader import BatchReader
+        return BatchReader(dict(self.options), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        answer: DataSourceStreamReader = there(
-            "holdfast.verbs.stream.reader", "StreamReader", dict(self.options), schema
-        )
-        return answer
+        with needing_holdfast():
+            from holdfast.verbs.stream.reader import StreamReader
+        return StreamReader(dict(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        answer: DataSourceStreamWriter = there(
-            "holdfast.verbs.stream.sink", "stream_writer", dict(self.options), schema, overwrite
-        )
-        return answer
+        with needing_holdfast():
+            from holdfast.verbs.stream.sink import stream_writer
+        return stream_writer(dict(self.options), schema, overwrite)
 
 
-def there(module: str, name: str, *arguments: Any) -> Any:
-    """Call a function of Holdfast in the process this runs in."""
+def task_reader(schema: StructType) -> TaskReader:
+    """The reader of a task: what a reader becomes when Spark pickles it."""
+    with needing_holdfast():
+        from holdfast.verbs.stream.reader import TaskReader
+    return TaskReader(schema)
+
+
+def task_writer(task: bytes) -> TaskWriter:
+    """The writer of a task: what a writer becomes when Spark pickles it."""
+    with needing_holdfast():
+        from holdfast.verbs.stream.sink import TaskWriter
+    return TaskWriter(task)
+
+
+@contextmanager
+def needing_holdfast() -> Iterator[None]:
+    """An import in a process of Spark's, which may lack what it needs."""
     try:
-        loaded = importlib.import_module(module)
+        yield
     except ImportError as error:
         raise Unavailable(
             f"the format holdfast runs in Python processes of Spark, and {sys.executable} of this one lacks what it "
             f"needs ({error}): install holdfast, and pyspark 4.2 or newer, on Spark's driver (with Spark Connect: the "
             "server) and its workers"
         ) from None
-    return getattr(loaded, name)(*arguments)
-
-
-def at_batch(module: str, name: str, *arguments: Any) -> Callable[[Any, int], None]:
-    """A function for foreachBatch that calls one of Holdfast with its arguments, the rows and the batch's id.
-
-    What the function keeps from batch to batch goes into a dictionary that it is given first.
-    """
-    kept: dict[str, Any] = {}
-
-    def run(rows: Any, batch: int) -> None:
-        there(module, name, kept, *arguments, rows, batch)
-
-    return run

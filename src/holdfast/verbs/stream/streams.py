@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql.streaming.query import StreamingQuery
-
-from holdfast.engines.spark.conditions import stated_in_text
 from holdfast.errors import Invalid
+from holdfast.formats.delta.state import DeltaState
 from holdfast.plan.changefeed.stream import STORAGE, parse_options
 from holdfast.storage.location import Location
 from holdfast.storage.open import allow_outside_option
@@ -21,10 +19,14 @@ from holdfast.storage.remote import RemoteStore
 from holdfast.verbs.commit.retry import retry_of
 from holdfast.verbs.dml.merge import Duplicates
 from holdfast.verbs.open.delta_handle import DeltaHandle
-from holdfast.verbs.stream.batches import Clauses, Foreach, Merging
-from holdfast.verbs.stream.source import FORMAT, at_batch, register
+from holdfast.verbs.open.spark_values import stated_in_text
+from holdfast.verbs.stream.follow import StreamFollower
 
-_BATCHES = "holdfast.verbs.stream.batches"
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from holdfast.verbs.stream.batches import Clauses, Foreach
 
 
 def stream_changes(
@@ -52,9 +54,11 @@ def stream_changes(
     texts |= {"ranges": "true", "path": location.spark_path()}
     texts |= {f"{STORAGE}{name}": value for name, value in _storage(location).items()}
     parse_options(texts)  # refuses here what the query would refuse later
+    from holdfast.verbs.stream.source import FORMAT, register
+
     register(spark)
     ranges = spark.readStream.format(FORMAT).options(**texts).load()
-    writer = ranges.writeStream.foreachBatch(at_batch(_BATCHES, "give_changes", texts, foreach))
+    writer = ranges.writeStream.foreachBatch(_giving_changes(texts, foreach))
     writer = writer.option("checkpointLocation", checkpoint)
     if query_name is not None:
         writer = writer.queryName(query_name)
@@ -84,10 +88,40 @@ def merge_stream(
     retry_of(retry)
     location = handle.newest().snapshot.location
     handle.caller(alias, mode, None, isolation)
+    from holdfast.verbs.stream.batches import Merging
+
     merging = Merging(
         location.spark_path(), _storage(location), on, app, alias, mode, duplicates, order_by, isolation, retry
     )
-    return at_batch(_BATCHES, "merge_batch", asdict(merging), clauses)
+    return _merging(asdict(merging), clauses)
+
+
+def _giving_changes(options: Mapping[str, str], foreach: Foreach) -> Callable[[DataFrame, int], None]:
+    """A function for foreachBatch, which runs on Spark's driver, or on the server with Spark Connect."""
+    followers: dict[str, StreamFollower] = {}  # kept from batch to batch
+
+    def run(rows: DataFrame, batch: int) -> None:
+        from holdfast.verbs.stream.source import needing_holdfast
+
+        with needing_holdfast():
+            from holdfast.verbs.stream.batches import give_changes
+        give_changes(followers, options, foreach, rows, batch)
+
+    return run
+
+
+def _merging(merging: Mapping[str, Any], clauses: Clauses | None) -> Callable[[DataFrame, int], None]:
+    """A function for foreachBatch that merges each batch."""
+    states: dict[str, DeltaState] = {}  # kept from batch to batch
+
+    def run(rows: DataFrame, batch: int) -> None:
+        from holdfast.verbs.stream.source import needing_holdfast
+
+        with needing_holdfast():
+            from holdfast.verbs.stream.batches import merge_batch
+        merge_batch(states, merging, clauses, rows, batch)
+
+    return run
 
 
 def _storage(location: Location) -> dict[str, str]:

@@ -25,11 +25,6 @@ from holdfast.schema.types import Struct
 from holdfast.storage.location import Location
 
 
-def is_frame(rows: object) -> bool:
-    """Whether rows are a DataFrame, of a classic session or of Connect."""
-    return isinstance(rows, DataFrame)
-
-
 @dataclass(frozen=True)
 class SparkRows:
     """A DataFrame, stored by Spark tasks."""

@@ -16,13 +16,12 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from pyspark import cloudpickle
 
-import holdfast
 from holdfast.errors import Unavailable
 from holdfast.plan.indexing import TaskFunction
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.remote import RemoteStore
 
-cloudpickle.register_pickle_by_value(holdfast)
+cloudpickle.register_pickle_by_value(sys.modules["holdfast"])
 
 
 def carried(store: ObjectStore) -> ObjectStore:
