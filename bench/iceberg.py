@@ -145,12 +145,12 @@ def _write_many(place: Path, *, files: int) -> None:
     for number in range(MANIFESTS):
         paths = (f"{told['location']}/data/{number:03d}-{n:06d}-0123456789abcdef.parquet" for n in range(count))
         entries = ({**entry, "data_file": {**entry["data_file"], "file_path": path}} for path in paths)
-        body = write_container(json.loads(inside.notes["avro.schema"]), entries, _texts(inside.notes), sync=sync)
+        body = write_container(json.loads(inside.header["avro.schema"]), entries, _texts(inside.header), sync=sync)
         copy = manifest.with_name(f"many-{number}.avro")
         copy.write_bytes(body)
         counts: dict[str, Any] = {"added_files_count": count, "added_rows_count": 1000 * count}
         rows.append({**row, "manifest_path": f"file://{copy}", "manifest_length": len(body), **counts})
-    body = write_container(json.loads(found.notes["avro.schema"]), rows, _texts(found.notes), sync=sync)
+    body = write_container(json.loads(found.header["avro.schema"]), rows, _texts(found.header), sync=sync)
     listing.write_bytes(body)
 
 

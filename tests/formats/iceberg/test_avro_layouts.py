@@ -223,7 +223,7 @@ def test_a_type_may_be_meant_by_its_name() -> None:
     assert len(list(fastavro.reader(io.BytesIO(data)))) == 2
     read = read_container(data, where="m.avro")
     assert read.records.field("data_file").field("partition").to_pylist() == [tuple_, tuple_]
-    assert stored_tuple_schema(read.notes["avro.schema"])["fields"] == fields
+    assert stored_tuple_schema(read.header["avro.schema"])["fields"] == fields
     other = {"type": "record", "name": "r", "namespace": "n.s", "fields": one("long")}
     spaced = file_of([{"name": "x", "type": other}, {"name": "y", "type": "n.s.r"}], 1, b"\x02\x04")
     assert read_container(spaced, where="m.avro").records.to_pylist() == [{"x": {"v": 1}, "y": {"v": 2}}]

@@ -114,9 +114,9 @@ def test_a_file_read_after_another_reads_as_it_does_alone(
     known = parse_metadata(text(old, indent=None if same else indent), where="old")
     later = text([*old, *new] if goes_on else new, indent=indent)
     alone = parse_metadata(later, where="new")
-    assert parse_metadata(later, where="new", known=known) == alone
+    assert parse_metadata(later, where="new", previous=known) == alone
     snapshot = {"snapshot-id": 1, "sequence-number": 9, "timestamp-ms": 5, "added-rows": None, "summary": {"a": "b"}}
-    after = parse_metadata(metadata_after(alone, "x/00007-a.metadata.json", snapshot), where="after", known=alone)
+    after = parse_metadata(metadata_after(alone, "x/00007-a.metadata.json", snapshot), where="after", previous=alone)
     assert after.snapshots[:-1] == alone.snapshots
     assert after.snapshots[-1].summary == {"a": "b"}
     assert (after.last_sequence_number, after.current_snapshot_id, after.refs["main"].snapshot_id) == (9, 1, 1)
@@ -131,7 +131,7 @@ def test_a_file_that_is_cut_short_is_refused_however_it_begins(tmp_path: Path) -
     parts["snapshots"] = msgspec.Raw(bytes(parts["snapshots"])[:-1] + b',{"timestamp-ms":1}]')
     for text in (whole[:-20], msgspec.json.encode(parts)):
         with pytest.raises(Damaged, match="no metadata"):
-            parse_metadata(text, where="here", known=known)
+            parse_metadata(text, where="here", previous=known)
 
 
 @pytest.mark.parametrize("part", ["snapshots", "refs", "snapshot-log"])

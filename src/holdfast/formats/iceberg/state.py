@@ -1,9 +1,9 @@
-"""An Iceberg table at one snapshot: what every storey above works with, and what only Iceberg has beside it.
+"""The state of an Iceberg table at one snapshot: the shared `Snapshot`, and the metadata that only Iceberg has.
 
-1. A state never changes; `moved` gives another of the same table, and reads only manifests that were not read before.
-   Opening reads the metadata alone: manifests are read when files are asked for.
-2. Reading asks nothing of writers; what contradicts the format, or is not known to it, refuses the table by name.
-3. The version of a snapshot is its id. Without any snapshot a table has no rows and the version NO_SNAPSHOT.
+1. A state never changes; `time_travel` gives another of the same table and reads only manifests not read before.
+   Opening a table reads the metadata file alone; manifests are read when files are needed.
+2. Reading requires nothing of writers; metadata that contradicts the format, or uses an unknown feature, is refused.
+3. The version of a snapshot is its snapshot id. A table without snapshots has no rows and the version NO_SNAPSHOT.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.formats.iceberg.deletes.reader import DeleteReader
 from holdfast.formats.iceberg.metadata.contents import LazyFiles, SnapshotContents
 from holdfast.formats.iceberg.metadata.file_table import ManifestTypes, leaf_ids
 from holdfast.formats.iceberg.metadata.manifests import ManifestEntries
-from holdfast.formats.iceberg.metadata.partition_spec import PartitionSpec, parse_specs, unified_fields
+from holdfast.formats.iceberg.metadata.partition_spec import parse_specs, unified_fields
 from holdfast.formats.iceberg.metadata.paths import Paths, relocated
 from holdfast.formats.iceberg.metadata.row_id_metrics import ROW_ID_COLUMN, ROW_ID_FIELD
 from holdfast.formats.iceberg.metadata.table_metadata import (
@@ -45,14 +45,14 @@ UPDATED_FIELD = 2147483539
 
 @dataclass(frozen=True)
 class IcebergState:
-    """A snapshot and, beside it, what the metadata says that no other format knows."""
+    """A snapshot, and the metadata that only Iceberg has."""
 
     snapshot: Snapshot
     metadata: TableMetadata
     metadata_path: str
     entry: SnapshotEntry | None  # None: the table has no snapshot
     paths: Paths
-    contents: SnapshotContents  # its manifests and files, read when they are first asked for
+    contents: SnapshotContents
     hidden: DeleteReader
 
     @property
@@ -61,7 +61,7 @@ class IcebergState:
 
     @property
     def table_id(self) -> str:
-        """What tells a table from one that was put in its place."""
+        """Tells the table from another one that replaced it under the same name."""
         return self.metadata.table_uuid or self.metadata.location
 
 
@@ -72,7 +72,7 @@ def load(
     storage_options: Mapping[str, str] | None = None,
     allow_outside: bool | str | Sequence[str] = False,
 ) -> IcebergState:
-    """The table that a metadata file describes, at its current snapshot."""
+    """Loads the table of a metadata file, at its current snapshot."""
     moves = {old: open_location(new, storage_options=storage_options).url for old, new in (relocate or {}).items()}
     file = open_location(relocated(metadata_path, moves), storage_options=storage_options)
     metadata = read_metadata(file.store, file.directory)
@@ -80,88 +80,72 @@ def load(
         relocated(metadata.location.rstrip("/"), moves), storage_options=storage_options, allow_outside=allow_outside
     )
     if file.store.url == location.store.url:
-        location = replace(location, spelled=file.spelled)  # the user's spelling, whatever the writer's was
+        location = replace(location, spelled=file.spelled)  # as the user spells it, not as the writer did
     if not moves and "://" not in metadata.location and not metadata.location.startswith("/"):
-        moves = {metadata.location: location.url}  # a relative path, which counts from where this process is
-    return build_state(metadata, metadata_path, Paths(location, moves).with_own(metadata.properties))
+        moves = {metadata.location: location.url}  # a relative path is relative to this process
+    return build_state(metadata, metadata_path, Paths(location, moves).with_write_paths(metadata.properties))
 
 
 def reload(state: IcebergState, metadata_path: str) -> IcebergState:
-    """The same table by another metadata file of it; manifests that were read are not read again."""
+    """The same table by another of its metadata files; manifests that were read are not read again."""
     paths = state.paths
-    # Whoever keeps the table's name says where its metadata is, as when the table was opened.
+    # The catalog names the metadata file, wherever it lies, as it did when the table was opened.
     store, key = place(paths.anywhere.location, paths.anywhere.key(metadata_path))
     metadata = read_metadata(store, key, state.metadata)
-    return build_state(metadata, metadata_path, paths.with_own(metadata.properties), known=state.contents.read)
+    return build_state(metadata, metadata_path, paths.with_write_paths(metadata.properties), read=state.contents.read)
 
 
 def build_state(
     metadata: TableMetadata,
-    metadata_path: str,
+    where: str,
     paths: Paths,
     *,
     at: SnapshotEntry | None = None,
     schema_id: int | None = None,
-    known: Mapping[str, ManifestEntries] | None = None,
+    read: Mapping[str, ManifestEntries] | None = None,
 ) -> IcebergState:
-    """The table at a snapshot, by default the current one; `known` are manifests that were read before."""
-    with parsing(metadata_path, "describes no table"):
-        return _state_of(metadata, metadata_path, paths, at, schema_id, known)
-
-
-def _state_of(
-    metadata: TableMetadata,
-    where: str,
-    paths: Paths,
-    at: SnapshotEntry | None,
-    schema_id: int | None,
-    known: Mapping[str, ManifestEntries] | None,
-) -> IcebergState:
-    entry = at or _current(metadata, where)
-    raw = metadata.schema_of(schema_id, where)
-    names = parse_name_mapping(metadata.properties, where=where)
-    schema = parse_schema(raw, names, where=where)
-    specs = parse_specs(metadata.partition_specs, where=where)
-    shape = _shape(metadata, raw, schema, specs, where)
-    contents = SnapshotContents(paths, entry, shape, where, dict(known or {}))
-    snapshot = _snapshot(metadata, entry, paths, schema, shape, LazyFiles(contents))
-    schemas = [schema, *(parse_schema(one, names, where=where) for one in reversed(metadata.schemas))]
-    return IcebergState(snapshot, metadata, where, entry, paths, contents, DeleteReader(contents, snapshot, schemas))
+    """The table at a snapshot, by default the current one; `read` are manifests that were read before."""
+    with parsing(where, "describes no table"):
+        entry = at or _current(metadata, where)
+        raw = metadata.schema_of(schema_id, where)
+        names = parse_name_mapping(metadata.properties, where=where)
+        schema = parse_schema(raw, names, where=where)
+        specs = parse_specs(metadata.partition_specs, where=where)
+        unified = unified_fields(specs, type_names(metadata.schema_of(None, where)), where=where)
+        types = ManifestTypes(specs, unified, leaf_ids(schema, type_names(raw)))
+        contents = SnapshotContents(paths, entry, types, where, dict(read or {}))
+        snapshot = _snapshot(metadata, entry, paths, schema, types, LazyFiles(contents))
+        schemas = [schema, *(parse_schema(one, names, where=where) for one in reversed(metadata.schemas))]
+        return IcebergState(
+            snapshot, metadata, where, entry, paths, contents, DeleteReader(contents, snapshot, schemas)
+        )
 
 
 def time_travel(
     state: IcebergState, *, version: int | str | None = None, timestamp_ms: int | None = None
 ) -> IcebergState:
-    """The same table at a snapshot, by its id or the name of a branch or tag, or as it was at a moment."""
+    """The same table at a snapshot id, at a branch or tag, or at a time."""
     if version is not None and timestamp_ms is not None:
         raise Invalid("ask for a version or for a timestamp, not for both")
     metadata, where = state.metadata, state.metadata_path
     schema_id = None
     if timestamp_ms is not None:
-        entry = _at(metadata, timestamp_ms, where)
+        entry = _entry_at(metadata, timestamp_ms, where)
         schema_id = entry.schema_id
     elif isinstance(version, str):
         ref = metadata.refs.get(version)
         if ref is None:
-            known = ", ".join(sorted(metadata.refs)) or "none"
-            raise UnknownVersion(f"the table has no branch and no tag {version!r}; it has {known}")
+            names = ", ".join(sorted(metadata.refs)) or "none"
+            raise UnknownVersion(f"the table has no branch and no tag {version!r}; it has {names}")
         entry = _entry(metadata, ref.snapshot_id, where)
-        # A branch goes on with the table's schema; a tag stays with the one it was made with.
+        # A branch is read with the table's current schema, a tag with that of its snapshot.
         schema_id = None if ref.type == "branch" else entry.schema_id
     elif version is not None:
         entry = _entry(metadata, version, where)
         schema_id = entry.schema_id
     else:
         return state
-    return build_state(metadata, where, state.paths, at=entry, schema_id=schema_id, known=state.contents.read)
-
-
-def _shape(
-    metadata: TableMetadata, raw: Mapping[str, object], schema: Struct, specs: Mapping[int, PartitionSpec], where: str
-) -> ManifestTypes:
-    current = type_names(metadata.schema_of(None, where))
-    spelled = type_names(raw)
-    return ManifestTypes(specs, unified_fields(specs, current, where=where), leaf_ids(schema, spelled))
+    return build_state(metadata, where, state.paths, at=entry, schema_id=schema_id, read=state.contents.read)
 
 
 def _snapshot(
@@ -169,7 +153,7 @@ def _snapshot(
     entry: SnapshotEntry | None,
     paths: Paths,
     schema: Struct,
-    shape: ManifestTypes,
+    types: ManifestTypes,
     files: FileTable,
 ) -> Snapshot:
     return Snapshot(
@@ -182,30 +166,30 @@ def _snapshot(
         identity=_identity(metadata),
         resolve=Resolve.BY_ID,
         properties=metadata.properties,
-        placement=Placement(shape.tuple_type, _identities(shape), _buckets(metadata, shape)),
+        placement=Placement(types.tuple_type, _identities(types), _buckets(metadata, types)),
         hides=metadata.format_version >= 2,
         to_name="" if NAME_MAPPING in metadata.properties else name_mapping_hint(schema),
         to_track="rows have ids from format version 3 on: upgrade the table to it",
     )
 
 
-def _identities(shape: ManifestTypes) -> dict[int, dict[int, str]]:
-    """The fields of tuples that equal a column: by the column's id, then by spec."""
-    names = {f.field_id: f.name for f in shape.union}
-    made: dict[int, dict[int, str]] = {}
-    for spec in shape.specs.values():
+def _identities(types: ManifestTypes) -> dict[int, dict[int, str]]:
+    """The names of identity partition fields, by source field id and spec id."""
+    names = {f.field_id: f.name for f in types.unified}
+    identities: dict[int, dict[int, str]] = {}
+    for spec in types.specs.values():
         for f in spec.fields:
             if f.transform.kind == "identity" and f.field_id in names:
-                made.setdefault(f.source_id, {})[spec.spec_id] = names[f.field_id]
-    return made
+                identities.setdefault(f.source_id, {})[spec.spec_id] = names[f.field_id]
+    return identities
 
 
-def _buckets(metadata: TableMetadata, shape: ManifestTypes) -> tuple[Bucketed, ...]:
-    """Columns that are bucketed by a hash of what Holdfast has for a value: not so UUIDs, which are texts here."""
+def _buckets(metadata: TableMetadata, types: ManifestTypes) -> tuple[Bucketed, ...]:
+    """Bucket partition fields; not those of uuid columns, which Holdfast holds, and would hash, as strings."""
     spelled = type_names(metadata.schema_of(None, metadata.location))
     return tuple(
         Bucketed(f.source_id, f.name, f.transform.parameter)
-        for f in shape.union
+        for f in types.unified
         if f.transform.kind == "bucket" and f.transform.parameter and spelled[f.source_id] != "uuid"
     )
 
@@ -229,14 +213,14 @@ def _current(metadata: TableMetadata, where: str) -> SnapshotEntry | None:
 
 
 def _entry(metadata: TableMetadata, snapshot_id: int, where: str) -> SnapshotEntry:
-    found = metadata.snapshot(snapshot_id)
-    if found is None:
+    entry = metadata.snapshot(snapshot_id)
+    if entry is None:
         raise UnknownVersion(f"{where} has no snapshot {snapshot_id}, or no longer has it", version=snapshot_id)
-    return found
+    return entry
 
 
-def _at(metadata: TableMetadata, timestamp_ms: int, where: str) -> SnapshotEntry:
-    """The snapshot that was current at a moment, as the log of the table says."""
+def _entry_at(metadata: TableMetadata, timestamp_ms: int, where: str) -> SnapshotEntry:
+    """The snapshot that was current at a time, by the snapshot log."""
     current = [entry for entry in metadata.snapshot_log if entry.timestamp_ms <= timestamp_ms]
     if not current:
         first = min((entry.timestamp_ms for entry in metadata.snapshot_log), default=None)

@@ -212,7 +212,7 @@ class _Column:
         """What manifests must say: each by its path, the stored name of the field, and a value or null per entry."""
         changes = (*self.data.parts(np.where(self.leaving, self.data.true, np.nan)), *self.deletes.parts(self.moves))
         for one, values in changes:
-            at = one.partition_place(self.f.field_id, self.f.name)
+            at = one.partition_index(self.f.field_id, self.f.name)
             if values.null_count < len(values) and at is not None:
                 yield one.manifest.path, one.partitions.type.field(at).name, values
 

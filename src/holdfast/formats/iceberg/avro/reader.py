@@ -1,10 +1,10 @@
-"""Avro object containers as Arrow columns: manifests and manifest lists, whatever their writer put into them.
+"""Reads Avro object container files (manifests and manifest lists) as Arrow columns.
 
-1. A column has a value per record, in the order of the file; what the writer's schema lacks is absent from the result.
-2. Fields are known by their names, and carry the field ids of the writer's schema where it has some.
+1. A column has a value per record, in the order of the file; a field that the writer's schema lacks has no column.
+2. Fields are known by name, and carry the field ids of the writer's schema where it has some.
 3. Every length lies within the file, every block ends with the sync marker of the header, and its records take exactly
-   its bytes; whatever does not add up is Damaged and names the file.
-4. What blocks unpack to, and what is held of them, stays below `LIMIT_BYTES` and `LIMIT_RATIO` times the file.
+   its bytes; anything else is Damaged and names the file.
+4. The decompressed blocks, and the columns made of them, stay below `LIMIT_BYTES` + `LIMIT_RATIO` times the file.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from holdfast.formats.iceberg.avro.window import AvroWindow, Malformed, Places, 
 from holdfast.formats.iceberg.avro.writer_schema import record_layout
 
 LIMIT_BYTES, LIMIT_RATIO = 32 << 20, 100
-PART_BYTES = 1 << 20  # blocks are decoded together up to this size, and what was walked is made into columns
-RECORD_BYTES = 8 << 20  # that a record has at most, all but a part
+PART_BYTES = 1 << 20  # blocks are decoded together up to this size
+RECORD_BYTES = 8 << 20  # bytes of a window, and so the most that a record may have
 _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
-_CHECKSUM_BYTES = 4  # of zlib, which writers in Python leave, or a part of it, behind deflated bytes
-_SNAPPY_RATIO = 32  # a copy of 64 bytes takes three, so that no writer gets above 22
-
+_CHECKSUM_BYTES = 4  # some Python writers leave zlib's checksum, or a part of it, behind the deflated bytes
+_SNAPPY_RATIO = 32  # a copy of 64 bytes takes three bytes, so that no writer compresses better than 1:22
 _BROKEN = (
     Malformed,
     zlib.error,
@@ -38,23 +37,23 @@ _BROKEN = (
     msgspec.DecodeError,
     RecursionError,
     pa.ArrowException,
-    OSError,  # Arrow's, of a stream that cannot be unpacked
+    OSError,  # Arrow's, for a stream that it cannot decompress
 )
 
-_Unpack = Callable[[bytes, int], bytes]
+_Decompress = Callable[[bytes, int], bytes]
 
 
 @dataclass(frozen=True)
 class Container:
-    """What an object container holds: the writer's notes, and its records as a struct array."""
+    """The content of an object container file: the metadata of its header, and its records as a struct array."""
 
-    notes: Mapping[str, bytes]
+    header: Mapping[str, bytes]
     records: pa.StructArray
 
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """Blocks behind each other: how many records there are, and where the bytes end, with each of them."""
+    """Consecutive blocks; `counts` and `ends` are cumulative: records and bytes up to the end of each block."""
 
     data: bytes
     counts: Places
@@ -66,7 +65,7 @@ class _Blocks:
 
 
 def read_container(data: bytes, *, wanted: Collection[str] | None = None, where: str) -> Container:
-    """The records of a file. `wanted` are names of fields to decode, with all that is inside them; None: all."""
+    """Reads the records of a file; `wanted` names the fields to decode, with all that is inside them (None: all)."""
     if data[:4] != _MAGIC:
         raise Damaged(f"{where} is no Avro file; restore it", path=where, expected=repr(_MAGIC), found=repr(data[:4]))
     try:
@@ -78,22 +77,22 @@ def read_container(data: bytes, *, wanted: Collection[str] | None = None, where:
 
 
 def read_same_schema(files: Sequence[bytes]) -> tuple[Container, list[int]] | None:
-    """The records of files as those of one, and how many each has: a file costs its records and little else.
+    """Reads files with the same writer schema as one file; gives the records, and how many each file has.
 
-    None where their writers gave them different schemas, or where one is to be looked at by itself.
+    None where the schemas or codecs differ, where the files are large, or where one of them is malformed.
     """
     try:
         if not all(data[:4] == _MAGIC for data in files):
             return None
-        heads = [_notes(data) for data in files]
-        if len({(notes.get("avro.schema"), notes.get("avro.codec")) for notes, _ in heads}) != 1:
+        headers = [_header(data) for data in files]
+        if len({(header.get("avro.schema"), header.get("avro.codec")) for header, _ in headers}) != 1:
             return None
-        notes, _ = heads[0]
-        record = record_layout(msgspec.json.decode(notes["avro.schema"]), None, "")
-        unpack = _codec(notes.get("avro.codec", b"null").decode(), "")
+        header, _ = headers[0]
+        record = record_layout(msgspec.json.decode(header["avro.schema"]), None, "")
+        decompress = _codec(header.get("avro.codec", b"null").decode(), "")
         pieces, counts = list[bytes](), list[int]()
-        for data, (_, start) in zip(files, heads, strict=True):
-            groups = list(_groups(data, start, unpack, LIMIT_BYTES))
+        for data, (_, start) in zip(files, headers, strict=True):
+            groups = list(_groups(data, start, decompress, LIMIT_BYTES))
             pieces.append(b"".join(group.data for group in groups))
             counts.append(sum(int(group.counts[-1]) for group in groups))
             if sum(map(len, pieces)) > LIMIT_BYTES:
@@ -101,19 +100,19 @@ def read_same_schema(files: Sequence[bytes]) -> tuple[Container, list[int]] | No
         parts = list(_parts(_Blocks.of(pieces, counts), record)) if any(counts) else []
     except (*_BROKEN, IndexError, KeyError, Unsupported):
         return None
-    return (Container(notes, pa.concat_arrays(parts)), counts) if parts else None
+    return (Container(header, pa.concat_arrays(parts)), counts) if parts else None
 
 
 def _read(data: bytes, wanted: Collection[str] | None, where: str) -> Container:
-    notes, start = _notes(data)
-    if "avro.schema" not in notes:
+    header, start = _header(data)
+    if "avro.schema" not in header:
         raise Malformed("its header has no schema")
-    record = record_layout(msgspec.json.decode(notes["avro.schema"]), wanted, where)
-    unpack = _codec(notes.get("avro.codec", b"null").decode(), where)
+    record = record_layout(msgspec.json.decode(header["avro.schema"]), wanted, where)
+    decompress = _codec(header.get("avro.codec", b"null").decode(), where)
     limit = LIMIT_BYTES + LIMIT_RATIO * len(data)
     parts: list[pa.StructArray] = []
     held = 0
-    for group in _groups(data, start, unpack, limit):
+    for group in _groups(data, start, decompress, limit):
         for part in _parts(group, record):
             held += part.nbytes
             if held > limit:
@@ -121,27 +120,27 @@ def _read(data: bytes, wanted: Collection[str] | None, where: str) -> Container:
             parts.append(part)
     if not parts:
         parts = [record.read(AvroWindow(b""), np.zeros(0, np.int64))[0]]
-    return Container(notes, parts[0] if len(parts) == 1 else pa.concat_arrays(parts))
+    return Container(header, parts[0] if len(parts) == 1 else pa.concat_arrays(parts))
 
 
 def _parts(group: _Blocks, record: Record) -> Iterator[pa.StructArray]:
     """The records of some blocks, decoded in windows over their bytes."""
-    start = done = 0
+    start = decoded = 0
     while start < len(group.data):
         window = AvroWindow(group.data[start : start + RECORD_BYTES])
         records, places = read_records(record, window, cut=start + window.size < len(group.data))
-        blocks = slice(*np.searchsorted(group.counts, [done, done + len(places)]))
-        if (places[group.counts[blocks] - done] != group.ends[blocks] - start).any():
+        blocks = slice(*np.searchsorted(group.counts, [decoded, decoded + len(places)]))
+        if (places[group.counts[blocks] - decoded] != group.ends[blocks] - start).any():
             raise Malformed("a block has more bytes than its records, or more records than it claims")
         yield records
-        start, done = start + int(places[-1]), done + len(places) - 1
-    if done != group.counts[-1]:
-        raise Malformed(f"blocks claim {group.counts[-1]} records and have {done}")
+        start, decoded = start + int(places[-1]), decoded + len(places) - 1
+    if decoded != group.counts[-1]:
+        raise Malformed(f"blocks claim {group.counts[-1]} records and have {decoded}")
 
 
-def _notes(data: bytes) -> tuple[dict[str, bytes], int]:
-    """What the header says, and where the first block begins, behind the sync marker."""
-    notes: dict[str, bytes] = {}
+def _header(data: bytes) -> tuple[dict[str, bytes], int]:
+    """The metadata of the file header, and the offset of the first block, behind the sync marker."""
+    header: dict[str, bytes] = {}
     count, at = number_at(data, len(_MAGIC))
     while count:
         if count < 0:
@@ -151,11 +150,11 @@ def _notes(data: bytes) -> tuple[dict[str, bytes], int]:
             raise Malformed("its header ends too early")
         for _ in range(count):
             name, at = _blob_at(data, at)
-            notes[name.decode()], at = _blob_at(data, at)
+            header[name.decode()], at = _blob_at(data, at)
         count, at = number_at(data, at)
     if at + _SYNC_BYTES > len(data):
         raise Malformed("its header ends too early")
-    return notes, at + _SYNC_BYTES
+    return header, at + _SYNC_BYTES
 
 
 def _blob_at(data: bytes, at: int) -> tuple[bytes, int]:
@@ -165,19 +164,19 @@ def _blob_at(data: bytes, at: int) -> tuple[bytes, int]:
     return data[at : at + size], at + size
 
 
-def _groups(data: bytes, at: int, unpack: _Unpack, limit: int) -> Iterator[_Blocks]:
-    """The blocks of a file that have records, unpacked; those that are small together."""
+def _groups(data: bytes, at: int, decompress: _Decompress, limit: int) -> Iterator[_Blocks]:
+    """The blocks of a file that have records, decompressed; small ones are grouped."""
     sync = data[at - _SYNC_BYTES : at]
     pieces: list[bytes] = []
     counts: list[int] = []
     size = total = 0
     while at < len(data):
         count, at = number_at(data, at)
-        packed, at = _blob_at(data, at)
+        compressed, at = _blob_at(data, at)
         if data[at : at + _SYNC_BYTES] != sync:
             raise Malformed("a block does not end with the sync marker of its file")
         at += _SYNC_BYTES
-        piece = unpack(packed, limit - total)
+        piece = decompress(compressed, limit - total)
         total += len(piece)
         if not min(1, len(piece)) <= count <= len(piece):
             raise Malformed(f"a block of {len(piece)} bytes claims {count} records")
@@ -192,16 +191,16 @@ def _groups(data: bytes, at: int, unpack: _Unpack, limit: int) -> Iterator[_Bloc
         yield _Blocks.of(pieces, counts)
 
 
-def _codec(name: str, where: str) -> _Unpack:
+def _codec(name: str, where: str) -> _Decompress:
     match name:
         case "null":
             return _within
         case "deflate":
-            return _inflated
+            return _inflate
         case "zstandard":
-            return lambda packed, limit: _within(_unpacked_zstd(packed, limit), limit)
+            return _decompress_zstd
         case "snappy":
-            return _unpacked_snappy
+            return _decompress_snappy
         case _:
             raise Unsupported(f"{where} is compressed by {name!r}, which Holdfast does not read")
 
@@ -212,31 +211,31 @@ def _within(data: bytes, limit: int) -> bytes:
     return data
 
 
-def _inflated(packed: bytes, limit: int) -> bytes:
+def _inflate(compressed: bytes, limit: int) -> bytes:
     stream = zlib.decompressobj(-15)
-    data = _within(stream.decompress(packed, limit + 1), limit)
+    data = _within(stream.decompress(compressed, limit + 1), limit)
     if not stream.eof or len(stream.unused_data) > _CHECKSUM_BYTES:
         raise Malformed("a block ends before its deflated bytes do, or well after them")
     return data
 
 
-def _unpacked_zstd(packed: bytes, limit: int) -> bytes:
-    with pa.input_stream(pa.BufferReader(packed), compression="zstd") as stream:
-        return bytes(stream.read(limit + 1))
+def _decompress_zstd(compressed: bytes, limit: int) -> bytes:
+    with pa.input_stream(pa.BufferReader(compressed), compression="zstd") as stream:
+        return _within(bytes(stream.read(limit + 1)), limit)
 
 
-def _unpacked_snappy(packed: bytes, limit: int) -> bytes:
-    """Raw snappy says its own size first; the checksum of what it unpacks to stands behind it."""
-    packed, checksum = packed[:-4], packed[-4:]
+def _decompress_snappy(compressed: bytes, limit: int) -> bytes:
+    """Raw snappy begins with its uncompressed size; the checksum of the uncompressed bytes follows it."""
+    compressed, checksum = compressed[:-4], compressed[-4:]
     size = shift = 0
-    for byte in packed[:5]:
+    for byte in compressed[:5]:
         size |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:
             break
-    if size > min(limit, _SNAPPY_RATIO * len(packed)):
-        raise Malformed(f"a block of {len(packed)} bytes claims to unpack to {size}")
-    data = bytes(pa.Codec("snappy").decompress(packed, decompressed_size=size))
+    if size > min(limit, _SNAPPY_RATIO * len(compressed)):
+        raise Malformed(f"a block of {len(compressed)} bytes claims to unpack to {size}")
+    data = bytes(pa.Codec("snappy").decompress(compressed, decompressed_size=size))
     if zlib.crc32(data) != int.from_bytes(checksum, "big"):
         raise Malformed("a block has another checksum than it says")
     return data

@@ -119,7 +119,7 @@ class ManifestWriter:
                 {**entry, **deleted} if dead else entry for entry, dead in zip(self._live(listed), gone, strict=True)
             ]
             return self.manifest(
-                listed.manifest.content, listed.spec_id, stored_tuple_schema(listed.written_as), entries
+                listed.manifest.content, listed.spec_id, stored_tuple_schema(listed.avro_schema), entries
             )
 
         return self.drafts.once(("without", listed.manifest, tuple(gone), self._schema_id), made)
@@ -128,7 +128,7 @@ class ManifestWriter:
         """Write a manifest with some entries of another, which come back; gives what the list says of it."""
         new = {"status": ADDED, "snapshot_id": self.snapshot_id, "file_sequence_number": None}
         entries = [{**entry, **new} for entry, comes in zip(self._live(listed), back, strict=True) if comes]
-        return self.manifest(listed.manifest.content, listed.spec_id, stored_tuple_schema(listed.written_as), entries)
+        return self.manifest(listed.manifest.content, listed.spec_id, stored_tuple_schema(listed.avro_schema), entries)
 
     def retold(
         self, listed: ManifestEntries, exact: Mapping[str, pa.Array], counts: Sequence[int | None] | None = None
@@ -145,7 +145,7 @@ class ManifestWriter:
             for entry, value in zip(entries, values.to_pylist(), strict=True):  # one per file
                 if value is not None:
                     entry["data_file"]["partition"][name] = value
-        return self.manifest(listed.manifest.content, listed.spec_id, stored_tuple_schema(listed.written_as), entries)
+        return self.manifest(listed.manifest.content, listed.spec_id, stored_tuple_schema(listed.avro_schema), entries)
 
     def merged(self, some: Sequence[ManifestFile], spec: PartitionSpec) -> ManifestRow:
         """Write manifests of one spec as one; gives what the list says of it."""
@@ -153,7 +153,7 @@ class ManifestWriter:
         if alike is not None:
             return self.manifest(DATA, spec.spec_id, *alike)
         listed = self.state.contents.only(some).listed
-        tuples, entries = stored_tuple_schema(listed[0].written_as), []
+        tuples, entries = stored_tuple_schema(listed[0].avro_schema), []
         for one in listed:
             for row, entry in enumerate(self._live(one)):  # one per file
                 entry["data_file"]["partition"] = tuple_at(one, row, spec, tuples)
@@ -186,7 +186,7 @@ class ManifestWriter:
                 live += 1
             if live != manifest.files:
                 return None
-        return stored_tuple_schema(read[0].notes["avro.schema"]), made
+        return stored_tuple_schema(read[0].header["avro.schema"]), made
 
     def _live(self, listed: ManifestEntries) -> list[dict[str, Any]]:
         """The live entries of a manifest as another one says them: outright, whatever they inherited."""
@@ -253,7 +253,7 @@ def _holds(state: IcebergState, row: Mapping[str, Any]) -> bool:
     """Whether a manifest that its list counts as empty has a live file all the same."""
     path = row["manifest_path"]
     one = next(one for one in state.contents.manifests if one.path == path)
-    return len(state.contents.manifest(one)) > 0
+    return len(state.contents.only([one]).listed[0]) > 0
 
 
 def _outright(entry: Mapping[str, Any], manifest: ManifestFile, sequence: int, first: int | None) -> dict[str, Any]:
@@ -261,7 +261,7 @@ def _outright(entry: Mapping[str, Any], manifest: ManifestFile, sequence: int, f
     file, of_file, author = entry["data_file"], entry.get("file_sequence_number"), entry.get("snapshot_id")
     return {
         "status": EXISTING,
-        "snapshot_id": manifest.added_by if author is None else author,
+        "snapshot_id": manifest.added_snapshot_id if author is None else author,
         "sequence_number": sequence,
         "file_sequence_number": manifest.sequence_number if of_file is None else of_file,
         "data_file": {**file, "content": file.get("content") or 0, "first_row_id": first},

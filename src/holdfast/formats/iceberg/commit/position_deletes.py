@@ -104,7 +104,7 @@ def partitions_of(state: IcebergState, paths: Sequence[str]) -> dict[str, FilePa
         rows = np.flatnonzero(pc.is_in(listed.entries["file_path"].combine_chunks(), value_set=wanted))
         if not len(rows):
             continue
-        tuples, spec = stored_tuple_schema(listed.written_as), state.contents.types.specs[listed.spec_id]
+        tuples, spec = stored_tuple_schema(listed.avro_schema), state.contents.types.specs[listed.spec_id]
         for row in rows.tolist():  # one per touched file
             path = listed.entries["file_path"][row].as_py()
             found[path] = FilePartition(listed.spec_id, tuples, tuple_at(listed, row, spec, tuples))

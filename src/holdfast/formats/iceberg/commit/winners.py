@@ -73,10 +73,10 @@ def _appended(old: IcebergState, new: IcebergState, chain: Sequence[SnapshotEntr
         return None
     manifests = appended_manifests(old, new)
     by_snapshot: dict[int | None, list[ManifestFile]] = {entry.snapshot_id: [] for entry in chain}
-    if manifests is None or any(one.added_by not in by_snapshot for one in manifests):
+    if manifests is None or any(one.added_snapshot_id not in by_snapshot for one in manifests):
         return None
     for one in manifests:
-        by_snapshot[one.added_by].append(one)
+        by_snapshot[one.added_snapshot_id].append(one)
     each = tuple(
         Winner(
             added=LazyFiles(new.contents.only(by_snapshot[entry.snapshot_id])), removed_keys=frozenset(), **_said(entry)

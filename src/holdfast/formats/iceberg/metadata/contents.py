@@ -1,14 +1,14 @@
-"""What a snapshot holds, read when it is first asked for: manifests, data files, delete files.
+"""The manifests, data files and delete files of a snapshot, read on first use.
 
-1. A manifest never changes, so one that an earlier state read is taken from there.
-2. Manifests are fetched side by side and kept as columns.
+1. A manifest never changes, so one that an earlier state has read is not read again.
+2. Manifests are fetched in parallel and kept as columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import pyarrow as pa
 
@@ -30,7 +30,7 @@ from holdfast.storage.error_mapping import parsing
 
 @dataclass(frozen=True)
 class SnapshotContents:
-    """The manifests of a snapshot and what they list."""
+    """The manifests of a snapshot and their entries."""
 
     paths: Paths
     entry: SnapshotEntry | None
@@ -47,35 +47,25 @@ class SnapshotContents:
 
     @cached_property
     def records(self) -> pa.StructArray | None:
-        """The list of the manifests as it is stored; None where there is none."""
+        """The records of the manifest list; None where there is none."""
         return None if self.entry is None else read_manifest_list(self.paths, self.entry)
 
     def only(self, manifests: Iterable[ManifestFile]) -> SnapshotContents:
-        """Some of the manifests."""
+        """The same with some of the manifests."""
         return replace(self, chosen=tuple(manifests))
 
     @property
-    def is_listed(self) -> bool:
-        """Whether every manifest was read already."""
+    def is_read(self) -> bool:
+        """Whether every manifest has been read."""
         return "listed" in self.__dict__
 
     @cached_property
     def listed(self) -> tuple[ManifestEntries, ...]:
-        """The live entries of every manifest, in the order of the list."""
+        """The live entries of every manifest, in the order of the manifest list."""
         new = [m for m in self.manifests if m.path not in self.read or self.read[m.path].manifest != m]
-        for manifest, found in zip(new, each(self.paths.location, self._read, new), strict=True):
-            self.read[manifest.path] = found
+        for entries in each(self.paths.location, partial(read_manifest, self.paths), new):
+            self.read[entries.manifest.path] = entries
         return tuple(self.read[m.path] for m in self.manifests)
-
-    def manifest(self, manifest: ManifestFile) -> ManifestEntries:
-        """The live entries of one manifest."""
-        known = self.read.get(manifest.path)
-        if known is None or known.manifest != manifest:
-            known = self.read[manifest.path] = self._read(manifest)
-        return known
-
-    def _read(self, manifest: ManifestFile) -> ManifestEntries:
-        return read_manifest(self.paths, manifest)
 
     @cached_property
     def slabs(self) -> tuple[Slab, ...]:
@@ -93,7 +83,7 @@ class SnapshotContents:
 
 
 class LazyFiles(FileTable):
-    """The data files of a snapshot, listed when first looked at."""
+    """The data files of a snapshot, read on first use."""
 
     def __init__(self, contents: SnapshotContents) -> None:
         object.__setattr__(self, "contents", contents)

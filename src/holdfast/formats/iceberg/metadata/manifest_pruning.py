@@ -1,16 +1,16 @@
-"""A table with fewer manifests to read: those left out hold no file that a condition lets through.
+"""Leaves out manifests in which no file can have a row that satisfies a condition.
 
-A list says of each manifest which partition values its files have. What they stand for encloses every value of their
-columns, as a single file's partition value does.
+The manifest list has bounds of the partition values of each manifest. They are converted to bounds of the source
+columns, as the partition values of single files are.
 
-1. A manifest with a file that may hold a wanted row is kept, and so are all deletes that may concern it: deletes are
-   placed as their files are, or everywhere.
-2. What a list does not say keeps the manifest.
+1. A manifest that may list a matching file is kept, and with it every delete file that may apply to it: deletes have
+   the partition of their data files, or apply to all partitions.
+2. A manifest without bounds is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -33,20 +33,20 @@ _NO_ORDER = ("bucket", "void")
 
 
 def prune_manifests(state: IcebergState, where: Predicate) -> IcebergState:
-    """The same table without manifests in which no row can satisfy a condition; as it is where nothing is gained."""
+    """The same table without manifests in which no row can satisfy a condition."""
     contents = state.contents
-    if contents.is_listed or not contents.types.union:
+    if contents.is_read or not contents.types.unified:
         return state
     manifests = contents.manifests
-    columns = [(column, f) for column in tested_columns(where) if (f := _field(state.snapshot.schema, column))]
-    known: dict[Column, ColumnBounds] = {}
-    for column, f in columns:
-        if (told := _range(manifests, contents.types, f)) is not None:
-            known[column] = told
-    if not known or not manifests:
+    bounds: dict[Column, ColumnBounds] = {}
+    for column in tested_columns(where):
+        f = _field(state.snapshot.schema, column)
+        if f is not None and (column_range := _range(manifests, contents.types, f)) is not None:
+            bounds[column] = column_range
+    if not bounds or not manifests:
         return state
     rows = pa.array([m.rows for m in manifests], pa.int64())
-    kept = tuple(m for m, may in zip(manifests, may_match(where, known, rows).to_pylist(), strict=True) if may)
+    kept = tuple(m for m, may in zip(manifests, may_match(where, bounds, rows).to_pylist(), strict=True) if may)
     if len(kept) == len(manifests):
         return state
     fewer = replace(contents, chosen=kept)
@@ -55,67 +55,60 @@ def prune_manifests(state: IcebergState, where: Predicate) -> IcebergState:
 
 
 def _field(schema: Struct, column: Column) -> Field | None:
-    within: DataType = schema
-    found: Field | None = None
+    type_: DataType = schema
+    f: Field | None = None
     for name in column:
-        found = within.find(name) if isinstance(within, Struct) else None
-        if found is None:
+        f = type_.find(name) if isinstance(type_, Struct) else None
+        if f is None:
             return None
-        within = found.type
-    return found
+        type_ = f.type
+    return f
 
 
-def _range(manifests: Sequence[ManifestFile], shape: ManifestTypes, column: Field) -> Range | None:
-    """What lists say of a column, manifest by manifest; None where no partition field is made of it."""
+def _range(manifests: Sequence[ManifestFile], types: ManifestTypes, column: Field) -> Range | None:
+    """Bounds of a column in each manifest; None where no partition field has it as its source."""
     target = arrow_type(column.type)
     low = high = pa.nulls(len(manifests), target)
     nulls = pa.nulls(len(manifests), pa.int64())
-    fields = [f for f in shape.union if f.source_id == column.field_id and f.transform.kind not in _NO_ORDER]
+    fields = [f for f in types.unified if f.source_id == column.field_id and f.transform.kind not in _NO_ORDER]
     for f in fields:
-        at, told = _told(manifests, shape, f)
-        lows, highs = (_enclosed(told, f, column.type, end=end) for end in (0, 1))
+        summaries = _summaries(manifests, types, f)
+        lows, highs = (_source_bound(summaries.values(), f, column.type, end=end) for end in (0, 1))
         if lows is None or highs is None:
             continue
-        places = pc.index_in(pa.array(range(len(manifests))), value_set=pa.array(at, pa.int64()))
-        counts = pa.array(
-            [_nulls(one, manifests[place], target) for place, one in zip(at, told, strict=True)], pa.int64()
-        )
-        low, high = pc.coalesce(lows.take(places), low), pc.coalesce(highs.take(places), high)
-        nulls = pc.coalesce(counts.take(places), nulls)
-    if not fields:
-        return None
-    return Range(low, high, nulls)
+        indices = pc.index_in(pa.array(range(len(manifests))), value_set=pa.array(list(summaries), pa.int64()))
+        counts = pa.array([_null_count(one, manifests[at], target) for at, one in summaries.items()], pa.int64())
+        low, high = pc.coalesce(lows.take(indices), low), pc.coalesce(highs.take(indices), high)
+        nulls = pc.coalesce(counts.take(indices), nulls)
+    return Range(low, high, nulls) if fields else None
 
 
-def _told(
-    manifests: Sequence[ManifestFile], shape: ManifestTypes, f: UnifiedField
-) -> tuple[list[int], list[FieldSummary]]:
-    """The manifests whose list speaks of a partition field, and what it says."""
-    places = {
-        spec_id: place
-        for spec_id, spec in shape.specs.items()
-        for place, one in enumerate(spec.fields)
+def _summaries(manifests: Sequence[ManifestFile], types: ManifestTypes, f: UnifiedField) -> dict[int, FieldSummary]:
+    """The summaries of a partition field, by the index of the manifest."""
+    positions = {
+        spec_id: position
+        for spec_id, spec in types.specs.items()
+        for position, one in enumerate(spec.fields)
         if one.field_id == f.field_id and one.transform.kind != "void"
     }
-    at, told = [], []
-    for number, manifest in enumerate(manifests):
-        place = None if manifest.spec_id is None else places.get(manifest.spec_id)
-        if place is not None and manifest.partitions is not None and place < len(manifest.partitions):
-            at.append(number)
-            told.append(manifest.partitions[place])
-    return at, told
+    summaries = {}
+    for at, manifest in enumerate(manifests):
+        position = None if manifest.spec_id is None else positions.get(manifest.spec_id)
+        if position is not None and manifest.partitions is not None and position < len(manifest.partitions):
+            summaries[at] = manifest.partitions[position]
+    return summaries
 
 
-def _enclosed(told: Sequence[FieldSummary], f: UnifiedField, type_: DataType, *, end: int) -> pa.Array | None:
-    """The lowest, or highest, value of a column that bounds of a partition field stand for."""
-    blobs = pa.array([(one.low, one.high)[end] for one in told], pa.binary())
-    found = source_bounds(decode_bounds(blobs, f.spelled, f.type), f.transform, type_)
-    return None if found is None else found[end]
+def _source_bound(summaries: Iterable[FieldSummary], f: UnifiedField, type_: DataType, *, end: int) -> pa.Array | None:
+    """The lower (0) or upper (1) bound of the source column that the bounds of a partition field imply."""
+    blobs = pa.array([(one.low, one.high)[end] for one in summaries], pa.binary())
+    bounds = source_bounds(decode_bounds(blobs, f.spelled, f.type), f.transform, type_)
+    return None if bounds is None else bounds[end]
 
 
-def _nulls(one: FieldSummary, manifest: ManifestFile, target: pa.DataType) -> int | None:
-    """How many rows are null, as far as it is said: none of them, or all."""
-    if not one.contains_null:
+def _null_count(summary: FieldSummary, manifest: ManifestFile, target: pa.DataType) -> int | None:
+    """How many rows are null where the summary implies it: none, or all."""
+    if not summary.contains_null:
         return 0
-    only_nulls = one.low is None and (one.contains_nan is False or not pa.types.is_floating(target))
+    only_nulls = summary.low is None and (summary.contains_nan is False or not pa.types.is_floating(target))
     return manifest.rows if only_nulls else None

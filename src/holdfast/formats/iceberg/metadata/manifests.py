@@ -1,12 +1,12 @@
-"""Manifests and the lists of them: which files a snapshot has, and what each commit said of its files.
+"""Reads manifest lists and manifests: the data files and delete files of a snapshot.
 
-1. Only live entries are kept; what they inherit (sequence numbers, first row ids) is settled over all entries of their
-   manifest first, so that leaving a file out never renumbers another.
-2. A row id is inherited from the manifest alone: a delete manifest has none, whatever its list says, and the
-   snapshot's own number is not looked at.
-3. A manifest has at least as many live entries as the list over it says, and where the list does not say, as many
-   bytes; another one is Damaged, never fewer files. Lengths alone are not held against one: rewriters leave them wrong.
-   What it says of itself, data or deletes and of which spec, is what the list says of it.
+1. Only live entries are kept. What they inherit (sequence numbers, first row ids) is computed over all entries of the
+   manifest first, so that a deleted entry never changes the ids of another.
+2. A first row id is inherited from the manifest alone: a delete manifest has none, whatever the manifest list says, and
+   the snapshot's own `first-row-id` is not used.
+3. A manifest has at least as many live entries as the manifest list says, or at least as many bytes where the list
+   gives no count; otherwise it is Damaged. A wrong length alone is accepted: some rewriters leave it wrong. The content
+   and the partition spec that a manifest states are those that the list states.
 4. Entries are columns; partition tuples keep the types of the manifest's own schema, whatever the table's is today.
 """
 
@@ -33,7 +33,7 @@ DATA, DELETES = 0, 1  # contents of a manifest
 DATA_FILE, POSITION_DELETES, EQUALITY_DELETES = 0, 1, 2  # contents of a file
 _DELETED = 2  # status of an entry
 _SPEC_DIGITS = 10
-_ANY_MANIFEST, _LENGTHS = 256 << 20, 16  # bytes that a manifest may have whatever its list says, and how many lengths
+_SIZE_FLOOR, _SIZE_RATIO = 256 << 20, 16  # a manifest may have this many bytes, or this many times its stated length
 _PAIRS = pa.list_(pa.struct([("key", pa.int64()), ("value", pa.int64())]))
 _BLOBS = pa.list_(pa.struct([("key", pa.int64()), ("value", pa.binary())]))
 ENTRIES = pa.schema(
@@ -61,17 +61,17 @@ _ENTRY_FIELDS = frozenset({*ENTRIES.names, "status", "snapshot_id", "partition"}
 
 @dataclass(frozen=True, slots=True)
 class FieldSummary:
-    """What a list says of one partition field over all files of a manifest; bounds are single values as bytes."""
+    """A manifest list's `field_summary`: one partition field over all files of a manifest."""
 
     contains_null: bool
-    contains_nan: bool | None = None  # None: not said
+    contains_nan: bool | None = None  # None: not stated
     low: bytes | None = None
     high: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestFile:
-    """A manifest as a list of them tells; `spec_id` is None in tables of version 1 that have no list."""
+    """An entry of a manifest list; `spec_id` is None in tables of version 1 that have no manifest list."""
 
     path: str
     content: int
@@ -79,39 +79,39 @@ class ManifestFile:
     sequence_number: int
     first_row_id: int | None
     length: int | None
-    files: int | None = None  # live ones; None: not said
-    rows: int | None = None  # of these
-    partitions: tuple[FieldSummary, ...] | None = None  # of its files' tuples, a field of the spec each; None: not said
-    added_by: int | None = None  # the snapshot that wrote it, which entries inherit that say none
+    files: int | None = None  # live ones; None: not stated
+    rows: int | None = None  # of the live files
+    partitions: tuple[FieldSummary, ...] | None = None  # one per field of the spec; None: not stated
+    added_snapshot_id: int | None = None  # inherited by entries without a snapshot id
 
 
 @dataclass(frozen=True)
 class ManifestEntries:
-    """The live entries of a manifest: a table with the columns of ENTRIES, and their partition tuples as stored."""
+    """The live entries of a manifest, as a table with the columns of ENTRIES, and their partition tuples as stored."""
 
     manifest: ManifestFile
     spec_id: int
     entries: pa.Table
     partitions: pa.StructArray
-    written_as: bytes = b""  # the schema its writer gave it, as Avro says it
+    avro_schema: bytes = b""  # the writer's, as JSON
 
     def __len__(self) -> int:
         return int(self.entries.num_rows)
 
     @cached_property
     def partition_ids(self) -> dict[int, int]:
-        """Where each partition field, by id, stands in the tuples."""
+        """The index of each partition field in the tuples, by field id."""
         fields = [self.partitions.type.field(i) for i in range(self.partitions.type.num_fields)]
         ids = [(f.metadata or {}).get(FIELD_ID) for f in fields]
         return {int(number): at for at, number in enumerate(ids) if number is not None}
 
     def partition_column(self, field_id: int, name: str) -> pa.Array | None:
         """The stored values of a partition field; None where the manifest has no such field."""
-        at = self.partition_place(field_id, name)
+        at = self.partition_index(field_id, name)
         return None if at is None else self.partitions.field(at)
 
-    def partition_place(self, field_id: int, name: str) -> int | None:
-        """Where a partition field stands in the tuples; None where the manifest has no such field."""
+    def partition_index(self, field_id: int, name: str) -> int | None:
+        """The index of a partition field in the tuples; None where the manifest has no such field."""
         at = self.partition_ids.get(field_id)
         if at is None and not self.partition_ids:
             at = self.partitions.type.get_field_index(name)
@@ -119,56 +119,53 @@ class ManifestEntries:
 
 
 def read_manifest_list(paths: Paths, snapshot: SnapshotEntry) -> pa.StructArray | None:
-    """The list of a snapshot's manifests, as it is stored; None where the snapshot names them itself."""
+    """The records of a snapshot's manifest list; None where the snapshot names its manifests itself."""
     where = snapshot.manifest_list
     return None if where is None else read_container(fetch_file(paths, where), where=where).records
 
 
 def manifest_files(snapshot: SnapshotEntry, records: pa.StructArray | None) -> tuple[ManifestFile, ...]:
-    """The manifests of a snapshot, in the order of its list."""
+    """The manifests of a snapshot, in the order of its manifest list."""
     if records is None or snapshot.manifest_list is None:
         return tuple(ManifestFile(path, DATA, None, 0, None, None) for path in snapshot.manifests)
     where = snapshot.manifest_list
-    found = []
+    manifests = []
     for row in records.to_pylist():  # one per manifest
-        _check_listed(row, where)
+        _check_list_row(row, where)
         content = row.get("content") or DATA
-        first = row.get("first_row_id") if content == DATA else None
-        found.append(
+        manifests.append(
             ManifestFile(
                 row["manifest_path"],
                 content,
                 row.get("partition_spec_id", 0),
                 row.get("sequence_number") or 0,
-                first,
+                row.get("first_row_id") if content == DATA else None,
                 row.get("manifest_length"),
-                _live(row, "files", where),
-                _live(row, "rows", where),
-                _summaries(row.get("partitions")),
+                _live_count(row, "files", where),
+                _live_count(row, "rows", where),
+                _field_summaries(row.get("partitions")),
                 row.get("added_snapshot_id"),
             )
         )
-    return tuple(found)
+    return tuple(manifests)
 
 
-_LISTED = {  # types of what a list says of a manifest, where it says it
+_LIST_TYPES = {  # of the fields of a manifest list, where they are set
     "manifest_path": str,
     "partitions": list,
     **dict.fromkeys(
-        ("manifest_length", "partition_spec_id", "content", "sequence_number", "min_sequence_number", "first_row_id"),
+        (
+            *("manifest_length", "partition_spec_id", "content", "sequence_number", "min_sequence_number"),
+            *("first_row_id", "added_snapshot_id"),
+            *(f"{k}_{n}_count" for k in ("added", "existing", "deleted") for n in ("files", "data_files", "rows")),
+        ),
         int,
     ),
-    "added_snapshot_id": int,
-    **{
-        f"{kind}_{what}_count": int
-        for kind in ("added", "existing", "deleted")
-        for what in ("files", "data_files", "rows")
-    },
 }
 
 
-def _check_listed(row: Mapping[str, Any], where: str) -> None:
-    wrong = [name for name, type_ in _LISTED.items() if not isinstance(row.get(name), type_ | None)]
+def _check_list_row(row: Mapping[str, Any], where: str) -> None:
+    wrong = [name for name, type_ in _LIST_TYPES.items() if not isinstance(row.get(name), type_ | None)]
     if wrong or row.get("manifest_path") is None or row.get("content") not in (None, DATA, DELETES):
         raise Damaged(f"{where} is no list of manifests ({', '.join(wrong) or 'an entry has no path'})", path=where)
     for one in row.get("partitions") or ():
@@ -176,8 +173,8 @@ def _check_listed(row: Mapping[str, Any], where: str) -> None:
             raise Damaged(f"{where} has a summary of partitions that does not say whether there are nulls", path=where)
 
 
-def _live(row: Mapping[str, Any], what: str, where: str) -> int | None:
-    """How many live files, or rows, a list says a manifest has; lists of version 1 call files data files."""
+def _live_count(row: Mapping[str, Any], what: str, where: str) -> int | None:
+    """The live files or rows that a manifest list states; version 1 says `data_files` for `files`."""
     counts = [row.get(f"{kind}_{what}_count", row.get(f"{kind}_data_{what}_count")) for kind in ("added", "existing")]
     known = [count for count in counts if count is not None]
     if min(known, default=0) < 0:
@@ -185,35 +182,33 @@ def _live(row: Mapping[str, Any], what: str, where: str) -> int | None:
     return sum(known) if len(known) == len(counts) else None
 
 
-def _summaries(told: Sequence[Mapping[str, Any]] | None) -> tuple[FieldSummary, ...] | None:
-    if told is None:
+def _field_summaries(rows: Sequence[Mapping[str, Any]] | None) -> tuple[FieldSummary, ...] | None:
+    if rows is None:
         return None
     return tuple(
-        FieldSummary(
-            bool(one["contains_null"]), one.get("contains_nan"), one.get("lower_bound"), one.get("upper_bound")
-        )
-        for one in told
+        FieldSummary(row["contains_null"], row.get("contains_nan"), row.get("lower_bound"), row.get("upper_bound"))
+        for row in rows
     )
 
 
 def read_manifest(paths: Paths, manifest: ManifestFile) -> ManifestEntries:
-    """The live entries of a manifest."""
-    most = LARGEST_BYTES if manifest.length is None else max(_ANY_MANIFEST, _LENGTHS * manifest.length)
+    """Reads the live entries of a manifest."""
+    most = LARGEST_BYTES if manifest.length is None else max(_SIZE_FLOOR, _SIZE_RATIO * manifest.length)
     data = fetch_file(paths, manifest.path, most)
-    found = read_container(data, wanted=_ENTRY_FIELDS, where=manifest.path)
-    spec_id = _spec_id(found.notes, manifest)
-    _check_content(found.notes, manifest)
-    files, partitions = _struct(found.records, "data_file"), None
-    if files is not None:
-        partitions = _struct(files, "partition")
+    container = read_container(data, wanted=_ENTRY_FIELDS, where=manifest.path)
+    records = container.records
+    spec_id = _spec_id(container.header, manifest)
+    _check_content(container.header, manifest)
+    files = _struct(records, "data_file")
+    partitions = None if files is None else _struct(files, "partition")
     if files is None or (partitions is None and _field(files, "partition") is not None):
         raise Damaged(f"{manifest.path} has no files, or tuples that are none: it is no manifest", path=manifest.path)
-    status = _column(found.records, pa.field("status", pa.int64()), manifest.path)
+    status = _column(records, pa.field("status", pa.int64()), manifest.path)
     if status.null_count or (len(status) and not 0 <= pc.min(status).as_py() <= pc.max(status).as_py() <= _DELETED):
         raise Damaged(f"{manifest.path} has an entry of no known status; restore it", path=manifest.path)
     columns = {f.name: _column(files, f, manifest.path) for f in ENTRIES}
     columns["content"] = pc.fill_null(columns["content"], DATA_FILE)
-    columns["sequence_number"] = _sequence(found.records, status, manifest)
+    columns["sequence_number"] = _sequence_numbers(records, status, manifest)
     live = pc.not_equal(status, _DELETED)
     columns["first_row_id"] = _first_row_ids(columns, live, manifest)
     columns["file_format"] = pc.utf8_lower(columns["file_format"])
@@ -227,11 +222,11 @@ def read_manifest(paths: Paths, manifest: ManifestFile) -> ManifestEntries:
     if (missing := pc.index(pc.is_null(entries["sequence_number"]), True).as_py()) >= 0:
         file = entries["file_path"][missing].as_py()
         raise Damaged(f"{manifest.path} gives no sequence number for {file}, which it did not add", path=manifest.path)
-    return ManifestEntries(manifest, spec_id, entries, partitions, found.notes["avro.schema"])
+    return ManifestEntries(manifest, spec_id, entries, partitions, container.header["avro.schema"])
 
 
 def count_mismatch(one: ManifestEntries) -> str | None:
-    """What a list says otherwise of a manifest than the manifest does."""
+    """How the counts of the manifest list differ from those of the manifest; None where they do not."""
     manifest = one.manifest
     rows = pc.sum(one.entries["record_count"]).as_py() or 0
     if manifest.files is not None and manifest.files != len(one):
@@ -242,22 +237,22 @@ def count_mismatch(one: ManifestEntries) -> str | None:
 
 
 def _check_whole(entries: pa.Table, size: int, manifest: ManifestFile) -> None:
-    """Whether a manifest of some bytes has all live entries that the list over it speaks of."""
-    what, said, count = "live files", manifest.files, entries.num_rows
-    if said is None:
-        what, said, count = "bytes", manifest.length, size
-    if said is not None and said > count:
+    """Refuses a manifest with fewer live entries, or fewer bytes, than the manifest list states."""
+    what, stated, count = "live files", manifest.files, entries.num_rows
+    if stated is None:
+        what, stated, count = "bytes", manifest.length, size
+    if stated is not None and stated > count:
         raise Damaged(
-            f"{manifest.path} has {count} {what} where the list of manifests says {said}; restore it, or read an "
+            f"{manifest.path} has {count} {what} where the list of manifests says {stated}; restore it, or read an "
             "earlier snapshot",
             path=manifest.path,
-            expected=str(said),
+            expected=str(stated),
             found=str(count),
         )
 
 
 def _check_entries(entries: pa.Table, manifest: ManifestFile) -> None:
-    """Whether each entry says what it must, and is of the kind that its manifest lists."""
+    """Refuses entries without a required field, or of another content than their manifest."""
     where = manifest.path
     for name in _REQUIRED:
         column = entries[name]
@@ -271,7 +266,7 @@ def _check_entries(entries: pa.Table, manifest: ManifestFile) -> None:
 
 
 def fetch_file(paths: Paths, path: str, most: int = LARGEST_BYTES) -> bytes:
-    """The bytes of a metadata file that the table refers to, which are not more than some."""
+    """The bytes of a metadata file that the table refers to, at most `most` of them."""
     store, key = place(paths.location, paths.key(path))
     try:
         return store.get(key, min(most, LARGEST_BYTES))
@@ -290,53 +285,53 @@ def _field(records: pa.StructArray, name: str) -> pa.Array | None:
 
 
 def _struct(records: pa.StructArray, name: str) -> pa.StructArray | None:
-    found = _field(records, name)
-    return found if found is not None and pa.types.is_struct(found.type) else None
+    array = _field(records, name)
+    return array if array is not None and pa.types.is_struct(array.type) else None
 
 
 def _column(records: pa.StructArray, field: pa.Field, where: str) -> pa.Array:
-    found = _field(records, field.name)
-    if found is None:
+    array = _field(records, field.name)
+    if array is None:
         return pa.nulls(len(records), field.type)
     try:
-        return found.cast(field.type)
+        return array.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise Damaged(f"{where} has a {field.name} of {found.type}; restore it", path=where) from error
+        raise Damaged(f"{where} has a {field.name} of {array.type}; restore it", path=where) from error
 
 
-def _spec_id(notes: Mapping[str, bytes], manifest: ManifestFile) -> int:
-    """The spec of a manifest: the list says it, or the manifest itself; if both do, they agree."""
+def _spec_id(header: Mapping[str, bytes], manifest: ManifestFile) -> int:
+    """The spec id of a manifest, from its header or the manifest list; where both state it, they must agree."""
     where = manifest.path
-    noted = notes.get("partition-spec-id", b"0" if manifest.spec_id is None else b"%d" % manifest.spec_id)
-    if not noted.isdigit() or len(noted) > _SPEC_DIGITS:
-        raise Damaged(f"{where} says no partition spec; restore it", path=where, found=repr(noted))
-    if manifest.spec_id not in (None, int(noted)):
+    stated = header.get("partition-spec-id", b"0" if manifest.spec_id is None else b"%d" % manifest.spec_id)
+    if not stated.isdigit() or len(stated) > _SPEC_DIGITS:
+        raise Damaged(f"{where} says no partition spec; restore it", path=where, found=repr(stated))
+    if manifest.spec_id not in (None, int(stated)):
         raise Damaged(
-            f"{where} is of partition spec {int(noted)} where the list of manifests says {manifest.spec_id}: one "
+            f"{where} is of partition spec {int(stated)} where the list of manifests says {manifest.spec_id}: one "
             "manifest stands in place of another; restore it, or read an earlier snapshot",
             path=where,
             expected=str(manifest.spec_id),
-            found=noted.decode(),
+            found=stated.decode(),
         )
-    return int(noted)
+    return int(stated)
 
 
-def _check_content(notes: Mapping[str, bytes], manifest: ManifestFile) -> None:
-    """Whether a manifest that says what it lists says what the list of manifests does."""
+def _check_content(header: Mapping[str, bytes], manifest: ManifestFile) -> None:
+    """Refuses a manifest whose header states another content than the manifest list."""
     expected = b"deletes" if manifest.content == DELETES else b"data"
-    noted = notes.get("content", expected)
-    if noted != expected:
+    stated = header.get("content", expected)
+    if stated != expected:
         raise Damaged(
-            f"{manifest.path} says that it lists {noted!r} where the list of manifests says {expected!r}: one manifest "
-            "stands in place of another; restore it, or read an earlier snapshot",
+            f"{manifest.path} says that it lists {stated!r} where the list of manifests says {expected!r}: one "
+            "manifest stands in place of another; restore it, or read an earlier snapshot",
             path=manifest.path,
             expected=repr(expected),
-            found=repr(noted),
+            found=repr(stated),
         )
 
 
-def _sequence(records: pa.StructArray, status: pa.Array, manifest: ManifestFile) -> pa.Array:
-    """Data sequence numbers: an added file without one has its manifest's; version 1 has none but 0."""
+def _sequence_numbers(records: pa.StructArray, status: pa.Array, manifest: ManifestFile) -> pa.Array:
+    """Data sequence numbers: an added file without one inherits its manifest's; in version 1 all are 0."""
     if _field(records, "sequence_number") is None:
         return pa.array(np.zeros(len(records), np.int64))
     own = _column(records, ENTRIES.field("sequence_number"), manifest.path)
@@ -349,8 +344,7 @@ def _first_row_ids(columns: dict[str, pa.Array], live: pa.Array, manifest: Manif
     own = columns["first_row_id"]
     if manifest.first_row_id is None:
         return pa.nulls(len(own), pa.int64())
-    asks = pc.and_(live, pc.is_null(own)).to_numpy(zero_copy_only=False)
-    counts = np.where(asks, columns["record_count"].to_numpy(zero_copy_only=False), 0)
+    inherits = pc.and_(live, pc.is_null(own)).to_numpy(zero_copy_only=False)
+    counts = np.where(inherits, columns["record_count"].to_numpy(zero_copy_only=False), 0)
     ends = manifest.first_row_id + np.cumsum(counts)
-    given = pa.array(ends - counts, mask=~asks)
-    return pc.coalesce(own, given)
+    return pc.coalesce(own, pa.array(ends - counts, mask=~inherits))

@@ -1,12 +1,11 @@
-"""What manifests know of the values in each file, in the shape pruning asks for.
+"""Statistics of data files for pruning, from the metrics in manifests and from partition values.
 
-Bounds come from two places: the metrics of the file, and its partition tuple, which encloses every value of the column
-it was made from. What both say is taken together, so a condition on a column prunes by metrics and by partition in one
-pass.
+A partition value bounds every value of its source column. Both bounds are combined, so that a condition on a column
+prunes by metrics and by partition in one pass.
 
-1. Every live value of a column lies within its bounds; what is not known is null.
-2. An identity value is the one value of the column: both bounds, and all or none of the rows null.
-3. A truncated or rounded partition value encloses what it was made of; a bucket says nothing about order.
+1. Every live value of a column lies within its bounds; an unknown bound is null.
+2. An identity partition value is the one value of the column: both bounds, and all or none of the rows null.
+3. A truncated or calendar partition value bounds its source values; a bucket has no order and gives no bounds.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from holdfast.schema.types import DataType
 
 @dataclass(frozen=True, slots=True)
 class LeafIds:
-    """The field id of every leaf a statistic can be about, by physical names, and its type in Iceberg's word."""
+    """The field ids of leaf columns by physical names, and their types as Iceberg spells them."""
 
     ids: Mapping[LeafPath, int]
     spelled: Mapping[int, str]
@@ -39,9 +38,9 @@ class ManifestStats:
     """Statistics of the files of one manifest."""
 
     entries: pa.Table  # record_count, null_value_counts, nan_value_counts, lower_bounds, upper_bounds
-    partition: pa.StructArray  # with the fields of the union
-    placed: frozenset[int]  # ids of the partition fields these files have
-    union: tuple[UnifiedField, ...]
+    partition: pa.StructArray  # in the unified partition type
+    partition_fields: frozenset[int]  # ids of the partition fields that these files have
+    unified: tuple[UnifiedField, ...]
     leaves: LeafIds
 
     def __len__(self) -> int:
@@ -59,44 +58,46 @@ class ManifestStats:
         return replace(self, entries=self.entries.take(indices), partition=self.partition.take(indices))
 
     def _bounds(self, leaf: LeafPath, type_: DataType, counts: pa.Array) -> Bounds:
-        number = self.leaves.ids.get(leaf)
+        field_id = self.leaves.ids.get(leaf)
         target = arrow_type(type_)
-        if number is None:
-            nothing = pa.nulls(len(self), target)
-            return Bounds(nothing, nothing, pa.nulls(len(self), pa.int64()))
-        spelled = self.leaves.spelled[number]
-        low = decode_bounds(metric_of(self.entries["lower_bounds"], number), spelled, type_)
-        high = decode_bounds(metric_of(self.entries["upper_bounds"], number), spelled, type_)
+        if field_id is None:
+            unknown = pa.nulls(len(self), target)
+            return Bounds(unknown, unknown, pa.nulls(len(self), pa.int64()))
+        spelled = self.leaves.spelled[field_id]
+        low, high = (
+            decode_bounds(metric_of(self.entries[name], field_id), spelled, type_)
+            for name in ("lower_bounds", "upper_bounds")
+        )
         if pa.types.is_floating(target):
-            # Bounds leave NaN out, which sorts above all numbers: where there may be one, nothing is above it.
-            certain = pc.equal(metric_of(self.entries["nan_value_counts"], number), 0)
-            high = pc.if_else(pc.fill_null(certain, False), high, pa.scalar(None, target))
-        known = Bounds(low, high, metric_of(self.entries["null_value_counts"], number))
-        for f in self.union:
-            if f.source_id == number and f.field_id in self.placed:
+            # Metrics leave out NaN, which sorts above all numbers: where there may be one, there is no upper bound.
+            no_nan = pc.equal(metric_of(self.entries["nan_value_counts"], field_id), 0)
+            high = pc.if_else(pc.fill_null(no_nan, False), high, pa.scalar(None, target))
+        bounds = Bounds(low, high, metric_of(self.entries["null_value_counts"], field_id))
+        for f in self.unified:
+            if f.source_id == field_id and f.field_id in self.partition_fields:
                 values = self.partition.field(f.name)
-                known = _narrowed(known, source_bounds(values, f.transform, type_), values, f, counts)
-        return known
+                bounds = _narrow(bounds, source_bounds(values, f.transform, type_), values, f, counts)
+        return bounds
 
 
-def _narrowed(
-    known: Bounds, within: tuple[pa.Array, pa.Array] | None, values: pa.Array, f: UnifiedField, counts: pa.Array
+def _narrow(
+    bounds: Bounds, within: tuple[pa.Array, pa.Array] | None, values: pa.Array, f: UnifiedField, counts: pa.Array
 ) -> Bounds:
-    """What is known, together with what a partition value says."""
-    nulls = known.null_count
+    """Bounds from metrics, narrowed by those from partition values."""
+    nulls = bounds.null_count
     if f.transform.kind != "void":
-        # Every transform but void is null exactly for null.
+        # Every transform but void gives null exactly for null.
         nulls = pc.if_else(pc.is_null(values), counts, pa.scalar(0, pa.int64()))
     if within is None:
-        return Bounds(known.low, known.high, nulls)
+        return Bounds(bounds.low, bounds.high, nulls)
     low, high = within
     if pa.types.is_floating(low.type) or not _is_ordered(low.type):
-        return Bounds(pc.coalesce(low, known.low), pc.coalesce(high, known.high), nulls)
-    return Bounds(_outer(pc.max_element_wise, low, known.low), _outer(pc.min_element_wise, high, known.high), nulls)
+        return Bounds(pc.coalesce(low, bounds.low), pc.coalesce(high, bounds.high), nulls)
+    return Bounds(_pick(pc.max_element_wise, low, bounds.low), _pick(pc.min_element_wise, high, bounds.high), nulls)
 
 
-def _outer(pick: Callable[[pa.Array, pa.Array], pa.Array], a: pa.Array, b: pa.Array) -> pa.Array:
-    """One of two values, file by file; null where both are. Arrow does not compare moments with a zone."""
+def _pick(pick: Callable[[pa.Array, pa.Array], pa.Array], a: pa.Array, b: pa.Array) -> pa.Array:
+    """Picks one of two values, file by file; Arrow does not compare timestamps with a time zone."""
     if not pa.types.is_timestamp(a.type):
         return pick(a, b)
     return pick(a.view(pa.int64()), b.view(pa.int64())).view(a.type)
@@ -107,13 +108,12 @@ def _is_ordered(type_: pa.DataType) -> bool:
     return bool(types.is_integer(type_) or types.is_date(type_) or types.is_timestamp(type_) or types.is_decimal(type_))
 
 
-def metric_of(pairs: pa.ChunkedArray, number: int) -> pa.Array:
-    """The value under one key in each file's pairs; null where it has none."""
+def metric_of(pairs: pa.ChunkedArray, field_id: int) -> pa.Array:
+    """The metric of one field id in each file's key-value pairs; null where it has none."""
     lists = pairs.combine_chunks()
     flat = lists.flatten()
-    chosen = pc.equal(pc.struct_field(flat, "key"), number).to_numpy(zero_copy_only=False)
-    values = pc.struct_field(flat, "value")
-    found = np.flatnonzero(chosen)
-    places = np.full(len(lists), -1, np.int64)
-    places[pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)[found]] = found
-    return values.take(pa.array(places, mask=places < 0))
+    chosen = pc.equal(pc.struct_field(flat, "key"), field_id).to_numpy(zero_copy_only=False)
+    matches = np.flatnonzero(chosen)
+    indices = np.full(len(lists), -1, np.int64)
+    indices[pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)[matches]] = matches
+    return pc.struct_field(flat, "value").take(pa.array(indices, mask=indices < 0))

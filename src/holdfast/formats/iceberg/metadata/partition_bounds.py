@@ -1,7 +1,7 @@
-"""The range of column values that a partition value stands for.
+"""Computes the range of source values that a partition value can come from.
 
-1. Every value whose transform gives the partition value lies in its range, both ends included.
-2. A null partition value has no range; a transform that keeps no order (bucket, void) has none at all.
+1. Every value whose transform gives the partition value lies in the range, both ends included.
+2. A null partition value has no range; a transform that keeps no order (bucket, void) never has one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _UNITS = {"year": "Y", "month": "M", "day": "D", "hour": "h"}
 
 
 def source_bounds(values: pa.Array, transform: Transform, type_: DataType) -> tuple[pa.Array, pa.Array] | None:
-    """Lowest and highest values of a column of this type, per partition value; None where there is no telling."""
+    """The lowest and the highest source value of each partition value; None where the transform implies no range."""
     match transform.kind:
         case "identity":
             return (values, values) if _has_order(type_) else None
@@ -46,7 +46,7 @@ def _calendar(values: pa.Array, unit: str, type_: DataType) -> tuple[pa.Array, p
     to = "D" if type_.name == "date" else "us"
     if to == "D" and unit == "h":
         return None
-    # Early writers rounded what is before 1970 towards it, so that a value there may stand for the unit before.
+    # Early writers rounded towards 1970, so a partition value before 1970 may stand for the unit before it.
     first = numbers if unit == to else np.where(numbers <= 0, numbers - 1, numbers)
     low, below = _starts(first, unit, to)
     after, beyond = _starts(numbers + 1, unit, to)
@@ -54,8 +54,8 @@ def _calendar(values: pa.Array, unit: str, type_: DataType) -> tuple[pa.Array, p
 
 
 def _starts(numbers: NDArray[np.int64], unit: str, to: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """When units begin, and which of them begin at no moment that the type has."""
-    furthest = 2**31 - 1 if to == "D" else 2**62  # numpy's own steps overflow near the end of its numbers
+    """When units begin, and which of them begin outside the range of the type."""
+    furthest = 2**31 - 1 if to == "D" else 2**62  # numpy's conversions overflow near the end of int64
     ends = np.array([1 - furthest, furthest]).astype(f"datetime64[{to}]").astype(f"datetime64[{unit}]")
     first, last = ends.astype(np.int64).tolist()
     outside = (numbers <= first) | (numbers > last)
@@ -74,11 +74,11 @@ def _truncated(values: pa.Array, width: int, type_: DataType) -> tuple[pa.Array,
         case Primitive("integer" | "long"):
             largest = pa.scalar(2**31 - 1 if type_.name == "integer" else 2**63 - 1, values.type)
             room = pc.less_equal(values, pc.subtract(largest, pa.scalar(width - 1, values.type)))
-            # Below the smallest number writers wrap around, so a value near the largest says nothing of the lower end.
+            # Writers wrap around below the smallest integer, so a value near the largest has no lower bound.
             low = pc.if_else(room, values, pa.scalar(None, values.type))
             return low, pc.if_else(room, pc.add(values, pa.scalar(width - 1, values.type)), largest)
         case Primitive("string"):
-            # What begins with a text is at least that text; how far it goes on is not known.
+            # A string is not below its prefix; it may be arbitrarily far above.
             return values, pa.nulls(len(values), pa.string())
         case _:
             return None

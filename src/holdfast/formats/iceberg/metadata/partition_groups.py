@@ -1,8 +1,8 @@
-"""Files that were placed alike: the same spec, and the same tuple.
+"""Numbers the partitions of files, so that files of the same partition have the same number.
 
-1. Two files are of one group exactly if their specs are the same and every value of their tuples is; null equals null,
-   NaN equals NaN whatever its bits, and the zeros of a float are two values.
-2. Groups are told by stored tuples, so a column that was dropped since still tells them apart.
+1. Two files are of one partition exactly if their specs are the same and every value of their tuples is; null equals
+   null, NaN equals NaN whatever its bits, and the zeros of a float are two values.
+2. Stored tuples are compared, so a column that was dropped since still counts.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from holdfast.formats.iceberg.metadata.partition_spec import PartitionSpec
 def partition_groups(
     listed: Sequence[ManifestEntries], specs: Mapping[int, PartitionSpec], *, where: str
 ) -> list[NDArray[np.int64]]:
-    """The number of each file's group, manifest by manifest."""
-    found: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * len(listed)
+    """The partition number of each file, manifest by manifest."""
+    groups: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * len(listed)
     start = 0
     for spec_id in sorted({one.spec_id for one in listed}):
         if spec_id not in specs:
@@ -32,27 +32,23 @@ def partition_groups(
         codes = _codes([listed[at] for at in places], specs[spec_id])
         ends = np.cumsum([len(listed[at]) for at in places])[:-1]
         for at, part in zip(places, np.split(codes + start, ends), strict=True):
-            found[at] = part
+            groups[at] = part
         start += int(codes.max(initial=-1)) + 1
-    return found
+    return groups
 
 
 def _codes(listed: Sequence[ManifestEntries], spec: PartitionSpec) -> NDArray[np.int64]:
     codes = np.zeros(sum(map(len, listed)), np.int64)
     for f in spec.fields:
         if f.transform.kind != "void":
-            values = [_stored(one, f.field_id, f.name) for one in listed]
+            columns = [(one, one.partition_column(f.field_id, f.name)) for one in listed]
+            values = [pa.nulls(len(one)) if column is None else column for one, column in columns]
             codes = pair_codes(codes, value_codes(values))
     return codes
 
 
-def _stored(one: ManifestEntries, field_id: int, name: str) -> pa.Array:
-    found = one.partition_column(field_id, name)
-    return pa.nulls(len(one)) if found is None else found
-
-
 def value_codes(arrays: Iterable[pa.Array]) -> NDArray[np.int64]:
-    """Numbers of values over several arrays: equal where values are, as tuples compare them."""
+    """Codes of the values of several arrays, equal exactly where the values are (rule 1)."""
     kept = [_comparable(array) for array in arrays]
     types = {array.type for array in kept if not pa.types.is_null(array.type)}
     target = types.pop() if len(types) == 1 else pa.string()
@@ -63,7 +59,7 @@ def value_codes(arrays: Iterable[pa.Array]) -> NDArray[np.int64]:
 
 
 def _comparable(array: pa.Array) -> pa.Array:
-    """Values whose equality is that of tuples."""
+    """Floats as their bits, with one NaN, so that equality is that of rule 1."""
     if not pa.types.is_floating(array.type):
         return array
     absent = array.is_null().to_numpy(zero_copy_only=False)
@@ -72,7 +68,7 @@ def _comparable(array: pa.Array) -> pa.Array:
 
 
 def pair_codes(codes: NDArray[np.int64], more: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Numbers of pairs."""
+    """Codes of pairs of codes."""
     pairs = codes * (int(more.max(initial=0)) + 1) + more
     inverse: NDArray[np.intp] = np.unique(pairs, return_inverse=True)[1]
     return inverse.astype(np.int64)

@@ -1,11 +1,11 @@
-"""Partition specs: how files were placed, today and before, and the one tuple type that holds all of it.
+"""Partition specs, and the unified partition type over all specs of a table.
 
-1. A field is known by its id over all specs; the union has one field per id, ordered by id, every one optional.
-2. The newest spec gives a field its name; where it dropped the field (void), an older one gives the type. Names are
-   unique: a field whose name a newer one has taken ends in its id, as Iceberg names a field that it puts aside.
-3. A field whose source column is no longer in the schema is left out of the union; a transform nobody here knows is an
-   error before that, because its values have no type.
-4. Two specs that use one id for different things contradict each other: Damaged.
+1. A partition field is known by its id in all specs; the unified type has one optional field per id, ordered by id.
+2. The newest spec gives a field its name; where it dropped the field (void), an older spec gives the type. Names are
+   unique: a field whose name a newer field has taken gets its id as a suffix, as Iceberg does for dropped fields.
+3. A field whose source column is no longer in the schema is not in the unified type. An unknown transform is refused
+   in any case, because its values have no type.
+4. Two specs that use one field id for different sources or transforms are Damaged.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from holdfast.storage.error_mapping import parsing
 
 FIRST_FIELD_ID = 1000  # of partition fields in tables that do not number them
 _PARAMETER = re.compile(r"(bucket|truncate)\[(\d{1,10})\]")
-_MOST = 2**31 - 1  # a width, or a number of buckets
+_LARGEST_PARAMETER = 2**31 - 1  # a width, or a number of buckets
 _PLURALS = {"years": "year", "months": "month", "days": "day", "hours": "hour"}
 _KNOWN = frozenset({"identity", "void", "year", "month", "day", "hour", "bucket", "truncate"})
 
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """What makes a partition value of a column's value."""
+    """A partition transform, such as `bucket[16]`."""
 
     kind: str
     parameter: int | None = None
@@ -39,7 +39,7 @@ class Transform:
         return self.kind in _KNOWN
 
     def result(self, source: str) -> str:
-        """The type of its values, in Iceberg's word."""
+        """The type of its values as Iceberg spells it, for a source column of a type."""
         match self.kind:
             case "day":
                 return "date"
@@ -51,7 +51,7 @@ class Transform:
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """A field of a spec."""
+    """A field of a partition spec."""
 
     source_id: int
     field_id: int
@@ -61,7 +61,7 @@ class PartitionField:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSpec:
-    """A way to place files."""
+    """A partition spec."""
 
     spec_id: int
     fields: tuple[PartitionField, ...]
@@ -73,25 +73,25 @@ class PartitionSpec:
 
 @dataclass(frozen=True, slots=True)
 class UnifiedField:
-    """A field of the union: of which id, made from which column, and of what type."""
+    """A field of the unified partition type."""
 
     field_id: int
     name: str
     source_id: int
     transform: Transform
-    spelled: str  # its type, in Iceberg's word
+    spelled: str  # its type as Iceberg spells it
     type: DataType
 
 
 def parse_transform(text: str) -> Transform:
-    """A transform as the metadata spells it."""
-    if (found := _PARAMETER.fullmatch(text)) and 0 < (parameter := int(found[2])) <= _MOST:
-        return Transform(found[1], parameter)
+    """A transform from its text in metadata."""
+    if (match := _PARAMETER.fullmatch(text)) and 0 < (parameter := int(match[2])) <= _LARGEST_PARAMETER:
+        return Transform(match[1], parameter)
     return Transform(_PLURALS.get(text, text))
 
 
 def parse_specs(raw: Sequence[Mapping[str, Any]], *, where: str) -> dict[int, PartitionSpec]:
-    """The specs of a table, by id."""
+    """The partition specs of a table, by id."""
     with parsing(where, "has a malformed partition spec"):
         return {int(s.get("spec-id", 0)): PartitionSpec(int(s.get("spec-id", 0)), _fields(s["fields"])) for s in raw}
 
@@ -111,8 +111,8 @@ def _fields(raw: Sequence[Mapping[str, Any]]) -> tuple[PartitionField, ...]:
 def unified_fields(
     specs: Mapping[int, PartitionSpec], sources: Mapping[int, str], *, where: str
 ) -> tuple[UnifiedField, ...]:
-    """The union over all specs; `sources` are the types of the current schema's columns, by field id."""
-    named: dict[int, PartitionField] = {}
+    """The unified partition type; `sources` are the types of the current schema's columns, by field id."""
+    newest: dict[int, PartitionField] = {}
     typed: dict[int, PartitionField] = {}
     for spec in sorted(specs.values(), key=lambda s: -s.spec_id):
         for f in spec.fields:
@@ -124,31 +124,31 @@ def unified_fields(
                 )
             if f.source_id not in sources:
                 continue
-            named.setdefault(f.field_id, f)
-            known = typed.setdefault(f.field_id, f)
-            if known.transform.kind == "void" and f.transform.kind != "void":
+            newest.setdefault(f.field_id, f)
+            other = typed.setdefault(f.field_id, f)
+            if other.transform.kind == "void" and f.transform.kind != "void":
                 typed[f.field_id] = f
-            elif f.transform.kind != "void" and (known.source_id, known.transform) != (f.source_id, f.transform):
+            elif f.transform.kind != "void" and (other.source_id, other.transform) != (f.source_id, f.transform):
                 raise Damaged(
-                    f"two partition specs of {where} use the field id {f.field_id} for {known.name} and for {f.name}",
+                    f"two partition specs of {where} use the field id {f.field_id} for {other.name} and for {f.name}",
                     path=where,
                 )
-    names = _unique({number: f.name for number, f in named.items()})
-    return tuple(_union_field(names[number], typed[number], sources, where) for number in sorted(named))
+    names = _unique({field_id: f.name for field_id, f in newest.items()})
+    return tuple(_unified_field(names[field_id], typed[field_id], sources, where) for field_id in sorted(newest))
 
 
 def _unique(names: Mapping[int, str]) -> dict[int, str]:
-    """Names by field id, the newest field first, so that no two are the same."""
-    given: dict[int, str] = {}
-    for number, name in names.items():
+    """Names by field id, the newest field first, made unique (rule 2)."""
+    unique: dict[int, str] = {}
+    for field_id, name in names.items():
         own = name
-        while own in given.values() or (own != name and own in names.values()):
-            own = f"{own}_{number}"
-        given[number] = own
-    return given
+        while own in unique.values() or (own != name and own in names.values()):
+            own = f"{own}_{field_id}"
+        unique[field_id] = own
+    return unique
 
 
-def _union_field(name: str, f: PartitionField, sources: Mapping[int, str], where: str) -> UnifiedField:
+def _unified_field(name: str, f: PartitionField, sources: Mapping[int, str], where: str) -> UnifiedField:
     spelled = f.transform.result(sources[f.source_id])
     type_ = parse_primitive(spelled, column=name, where=where)
     return UnifiedField(f.field_id, name, f.source_id, f.transform, spelled, type_)

@@ -1,11 +1,10 @@
-"""What manifests say of the row ids that data files carry: metrics of the reserved column, as of any other.
+"""Metrics of the row ids that data files store, in the reserved column `_row_id`.
 
-A row that was moved, changed or published keeps its id in a column of its file. Between which ids these lie, and how
-many rows have none there, tells who looks for a row which files to open. Other readers have no such column in their
-schema and pass over its metrics.
+A row that was moved, changed or published stores its id in its file. The bounds of these ids and the number of nulls
+tell which files can hold a row id. Other readers do not have the column in their schema and ignore its metrics.
 
-1. Metrics are written of every file that its writer knows: where no row carries an id, all values are null.
-2. What others wrote counts as well, where both bounds and the number of nulls are said; else the file has to be asked.
+1. Metrics are written for every file that its writer has measured: where no row stores an id, all values are null.
+2. Metrics of other writers count as well, if both bounds and the null count are there; otherwise the file is read.
 """
 
 from __future__ import annotations
@@ -22,25 +21,24 @@ from holdfast.formats.iceberg.metadata.metrics import metric_of
 from holdfast.formats.iceberg.metadata.single_values import decode_bounds
 from holdfast.rows.rowmap import ROW_IDS, checksum
 from holdfast.schema.types import LONG
-from holdfast.storage.arrays import strings
 
 ROW_ID_FIELD, ROW_ID_COLUMN = 2147483540, "_row_id"
 
 
-def row_id_metrics(staged: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Metrics of a staged file's row ids: values, nulls, both bounds as hex, and none that are no numbers."""
-    rows, told = staged["num_records"], staged["carried"]
-    if told is None:
+def row_id_metrics(staged: Mapping[str, Any]) -> dict[str, list[int | str | None]]:
+    """Metrics of a staged file's row ids by field id: value count, null count, bounds as hex, NaN count."""
+    rows, stored_ids = staged["num_records"], staged["carried"]
+    if stored_ids is None:
         return {}
-    if not told:
+    if not stored_ids:
         return {str(ROW_ID_FIELD): [rows, rows, None, None, None]}
-    _, low, high, missing = told.split(",")[:4]
+    _, low, high, nulls = stored_ids.split(",")[:4]
     bounds = [struct.pack("<q", int(end)).hex() for end in (low, high)]
-    return {str(ROW_ID_FIELD): [rows, int(missing), *bounds, None]}
+    return {str(ROW_ID_FIELD): [rows, int(nulls), *bounds, None]}
 
 
 def row_id_tags(entries: pa.Table) -> pa.Array:
-    """What is noted of each file for whoever looks for rows by id, as tags; null where nothing is known."""
+    """The tags by which a search for row ids chooses files; null where there are no metrics."""
     nulls = metric_of(entries["null_value_counts"], ROW_ID_FIELD).cast(pa.int64())
     if nulls.null_count == len(nulls):
         return pa.nulls(len(nulls), pa.map_(pa.string(), pa.string()))
@@ -57,11 +55,9 @@ def row_id_tags(entries: pa.Table) -> pa.Array:
 
 
 def _tags(notes: pa.Array) -> pa.Array:
-    """A map of one note for each that there is."""
-    known = notes.is_valid().to_numpy(zero_copy_only=False)
-    offsets = np.concatenate([[0], np.cumsum(known)]).astype(np.int32)
-    keys = pa.DictionaryArray.from_arrays(pa.array(np.zeros(int(known.sum()), np.int32)), strings([ROW_IDS])).cast(
-        pa.string()
-    )
-    made = pa.MapArray.from_arrays(pa.array(offsets), keys, notes.drop_null())
-    return pc.if_else(pa.array(known), made, pa.scalar(None, made.type))
+    """Maps from ROW_IDS to each note; null where the note is."""
+    valid = notes.is_valid()
+    offsets = np.concatenate([[0], np.cumsum(valid.to_numpy(zero_copy_only=False))]).astype(np.int32)
+    keys = pa.repeat(ROW_IDS, int(offsets[-1]))
+    tags = pa.MapArray.from_arrays(pa.array(offsets), keys, notes.drop_null())
+    return pc.if_else(valid, tags, pa.scalar(None, tags.type))

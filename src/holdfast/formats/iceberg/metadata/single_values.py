@@ -1,7 +1,7 @@
-"""Iceberg's single values: defaults as JSON, bounds as bytes, partition values as Avro left them.
+"""Decodes Iceberg's single values: defaults in JSON, bounds in binary, and partition values in Avro.
 
-1. A bound that cannot be read as its column's type (an older, wider or unordered type) is not known: null, never wrong.
-2. Numbers, dates and times are little-endian, decimals big-endian and as short as they can be, texts UTF-8.
+1. A bound that cannot be read as its column's type (of an older, wider or unordered type) is null, never wrong.
+2. Numbers, dates and times are little-endian, decimals big-endian and as short as possible, strings UTF-8.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import datetime
 import decimal
 import uuid
-from typing import Any
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +23,8 @@ from holdfast.schema.arrow import arrow_type
 from holdfast.schema.types import DataType, Decimal, Primitive
 from holdfast.storage.error_mapping import MALFORMED
 
-_WIDTHS = {  # of a type's bounds, widest first: files older than a promotion have the narrower one
+JsonType: TypeAlias = str | Mapping[str, Any]  # a type in metadata JSON: a primitive's name, or a nested type
+_WIDTHS = {  # of the bounds of a type, widest first: files from before a type promotion have the narrower one
     "int": ("<i4",),
     "long": ("<i8", "<i4"),
     "float": ("<f4",),
@@ -32,24 +35,25 @@ _WIDTHS = {  # of a type's bounds, widest first: files older than a promotion ha
 }
 
 
-def default_value(raw: Any, spelled: Any, type_: DataType, kind: str, *, column: str, where: str) -> Any:
-    """A default, as what Arrow takes for a value of its column's type; `kind` says which of its two defaults."""
+def default_value(raw: object, spelled: JsonType, type_: DataType, kind: str, *, column: str, where: str) -> object:
+    """Decodes an `initial-default` or a `write-default` (the `kind`) to a value that Arrow accepts for the type."""
     try:
         value = _value(raw, spelled, kind)
         pa.scalar(value, arrow_type(type_))
     except (*MALFORMED, pa.ArrowException) as error:
+        name = spelled if isinstance(spelled, str) else spelled["type"]
         raise Damaged(
-            f"the {kind} {raw!r} of the column {column} in {where} is no {_shown(spelled)}", path=where, found=repr(raw)
+            f"the {kind} {raw!r} of the column {column} in {where} is no {name}", path=where, found=repr(raw)
         ) from error
     return value
 
 
-def _value(raw: Any, spelled: Any, kind: str) -> Any:
+def _value(raw: Any, spelled: JsonType, kind: str) -> object:
     match spelled:
         case _ if raw is None:
             return None
-        case {"type": "struct", "fields": fields}:
-            # Only an empty struct is a default: each field then has its own.
+        case {"type": "struct", "fields": list(fields)}:
+            # The default of a struct is empty: each field has its own.
             return {f["name"]: _value(raw.get(str(f["id"]), f.get(kind)), f["type"], kind) for f in fields}
         case {"type": "list", "element": element}:
             return [_value(one, element, kind) for one in raw]
@@ -79,27 +83,21 @@ def _value(raw: Any, spelled: Any, kind: str) -> Any:
             return raw
 
 
-def _shown(spelled: Any) -> Any:
-    return spelled["type"] if isinstance(spelled, dict) else spelled
-
-
 def decode_bounds(blobs: pa.Array, spelled: str, type_: DataType) -> pa.Array:
-    """Bounds as values of a column's type; `spelled` is the type in Iceberg's word."""
+    """Decodes bounds to values of a column's type; `spelled` is the type as Iceberg spells it."""
     target = arrow_type(type_)
     if spelled in _WIDTHS:
         return _numbers(blobs, _WIDTHS[spelled], target)
     if isinstance(type_, Decimal):
         return _decimals(blobs, type_)
     if spelled == "string":
-        try:
+        with suppress(pa.ArrowInvalid):
             return blobs.cast(pa.string())
-        except pa.ArrowInvalid:
-            return pa.nulls(len(blobs), target)
     return pa.nulls(len(blobs), target)
 
 
 def decode_partition_values(raw: pa.Array, spelled: str, type_: DataType) -> pa.Array:
-    """Partition values as Avro holds them, as values of their type."""
+    """Converts partition values from their Avro type to the type of the partition field."""
     target = arrow_type(type_)
     if raw.type == target:
         return raw
@@ -124,39 +122,39 @@ def decode_partition_values(raw: pa.Array, spelled: str, type_: DataType) -> pa.
 def _numbers(blobs: pa.Array, widths: tuple[str, ...], target: pa.DataType) -> pa.Array:
     widest = np.dtype(widths[0])
     values = np.zeros(len(blobs), widest)
-    known = np.zeros(len(blobs), np.bool_)
+    decoded = np.zeros(len(blobs), np.bool_)
     lengths = pc.fill_null(pc.binary_length(blobs), -1).to_numpy(zero_copy_only=False)
     for width in widths:
         dtype = np.dtype(width)
         chosen = lengths == dtype.itemsize
         if chosen.any():
             values[chosen] = _matrix(blobs, chosen, dtype.itemsize).view(dtype).ravel()
-            known |= chosen
-    plain = pa.array(values, mask=~known)
+            decoded |= chosen
+    plain = pa.array(values, mask=~decoded)
     if pa.types.is_date(target):
         return plain.cast(target)
     return plain.view(target) if pa.types.is_timestamp(target) else plain.cast(target)
 
 
 def _decimals(blobs: pa.Array, type_: Decimal) -> pa.Array:
-    """Big-endian numbers of up to 16 bytes, put into place from the right and filled with their sign."""
-    made = np.zeros((len(blobs), 16), np.uint8)
-    known = np.zeros(len(blobs), np.bool_)
+    """Decodes big-endian integers of up to 16 bytes: right-aligned, and filled with their sign."""
+    padded = np.zeros((len(blobs), 16), np.uint8)
+    decoded = np.zeros(len(blobs), np.bool_)
     lengths = pc.fill_null(pc.binary_length(blobs), 0).to_numpy(zero_copy_only=False)
     for length in np.unique(lengths[(lengths > 0) & (lengths <= 16)]).tolist():
         chosen = lengths == length
         digits = _matrix(blobs, chosen, length)
-        made[chosen] = np.where(digits[:, :1] & 0x80, 0xFF, 0)
-        made[np.flatnonzero(chosen)[:, None], np.arange(16 - length, 16)[None, :]] = digits
-        known |= chosen
-    validity = pa.py_buffer(np.packbits(known, bitorder="little"))
-    data = pa.py_buffer(np.ascontiguousarray(made[:, ::-1]))
+        padded[chosen] = np.where(digits[:, :1] & 0x80, 0xFF, 0)
+        padded[np.flatnonzero(chosen)[:, None], np.arange(16 - length, 16)[None, :]] = digits
+        decoded |= chosen
+    validity = pa.py_buffer(np.packbits(decoded, bitorder="little"))
+    data = pa.py_buffer(np.ascontiguousarray(padded[:, ::-1]))
     return pa.Array.from_buffers(pa.decimal128(type_.precision, type_.scale), len(blobs), [validity, data])
 
 
 def _matrix(blobs: pa.Array, chosen: NDArray[np.bool_], width: int) -> NDArray[np.uint8]:
-    """The bytes of the chosen blobs, all of one width, a row each."""
+    """The bytes of the chosen blobs, all of one width, as rows of a matrix."""
     _, offsets, data = blobs.buffers()
     starts = np.frombuffer(offsets, np.int32)[blobs.offset : blobs.offset + len(blobs)][chosen]
-    letters = np.frombuffer(data, np.uint8)
-    return np.ascontiguousarray(letters[starts.astype(np.int64)[:, None] + np.arange(width)[None, :]])
+    raw = np.frombuffer(data, np.uint8)
+    return np.ascontiguousarray(raw[starts.astype(np.int64)[:, None] + np.arange(width)[None, :]])

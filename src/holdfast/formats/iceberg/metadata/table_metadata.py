@@ -1,9 +1,9 @@
-"""A table's metadata file: its schemas, partition specs, snapshots and the names they go by.
+"""Parses a table's metadata file: schemas, partition specs, snapshots and snapshot references.
 
-1. Versions 1, 2 and 3 read as one shape: what version 1 says in the singular becomes a list of one.
-2. What Holdfast does not know is left alone; a format version it does not know is refused.
-3. Snapshots and their log are what grows. Those that an earlier file of the table began with, byte by byte, are not
-   parsed again, so the next file costs what came since.
+1. Format versions 1, 2 and 3 give the same record: a single schema or spec of version 1 becomes a list of one.
+2. Fields that Holdfast does not know are kept as text; a format version that it does not know is refused.
+3. Only `snapshots` and `snapshot-log` grow. Where they continue the text of the previous metadata file, only the new
+   items are parsed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ ROW_IDS_SINCE = 3  # format version
 MAIN = "main"
 _GZIP = b"\x1f\x8b"
 _LARGEST_RATIO = 256  # of metadata to its compressed form
-
-
 _Item = TypeVar("_Item")
 
 
@@ -39,7 +37,7 @@ class SnapshotRef(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class SnapshotEntry(msgspec.Struct, frozen=True, rename="kebab"):
-    """A snapshot as the metadata lists it."""
+    """A snapshot in the metadata's `snapshots`."""
 
     snapshot_id: int
     timestamp_ms: Long = 0
@@ -58,14 +56,14 @@ class SnapshotEntry(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class SnapshotLogEntry(msgspec.Struct, frozen=True, rename="kebab"):
-    """When a snapshot became the current one."""
+    """An item of `snapshot-log`: when a snapshot became the current one."""
 
     snapshot_id: int
     timestamp_ms: Long
 
 
 class TableMetadata(msgspec.Struct, frozen=True, rename="kebab"):
-    """What a metadata file says."""
+    """The fields of a metadata file."""
 
     format_version: int
     location: str
@@ -89,31 +87,30 @@ class TableMetadata(msgspec.Struct, frozen=True, rename="kebab"):
     metadata_log: tuple[dict[str, Any], ...] = ()
     statistics: tuple[dict[str, Any], ...] = ()
     partition_statistics: tuple[dict[str, Any], ...] = ()
-    text: Mapping[str, bytes] = {}  # the file itself, by the names of its parts
+    text: Mapping[str, bytes] = {}  # the JSON of each top-level field, as it is in the file
 
     def schema_of(self, schema_id: int | None, where: str) -> dict[str, Any]:
-        """A schema by its id, or the current one."""
-        asked = self.current_schema_id if schema_id is None else schema_id
+        """The schema with an id; None: the current schema."""
+        number = self.current_schema_id if schema_id is None else schema_id
         for schema in self.schemas:
-            if schema.get("schema-id", 0) == asked:
+            if schema.get("schema-id", 0) == number:
                 return schema
-        raise Damaged(f"{where} speaks of schema {asked} but does not have it", path=where, expected=str(asked))
+        raise Damaged(f"{where} speaks of schema {number} but does not have it", path=where, expected=str(number))
 
     def ancestry(self, entry: SnapshotEntry | None) -> Iterator[SnapshotEntry]:
-        """A snapshot and those it descends from, as far as they are kept, the newest first."""
-        seen: set[int] = set()
-        before = reversed(self.snapshots)  # most often a parent stands right before its child
+        """A snapshot and those of its ancestors that the metadata still has, the newest first."""
+        visited: set[int] = set()
+        earlier = reversed(self.snapshots)  # most often a parent stands right before its child
         while entry is not None:
-            if entry.snapshot_id in seen:
+            if entry.snapshot_id in visited:
                 path = f"snapshot {entry.snapshot_id} of {self.location}"
                 raise Damaged(f"{path} descends from itself; restore an earlier metadata file", path=path)
-            seen.add(entry.snapshot_id)
+            visited.add(entry.snapshot_id)
             yield entry
             parent = entry.parent_snapshot_id
-            if parent is not None:
-                entry = next((s for s in before if s.snapshot_id == parent), None) or self.snapshot(parent)
-            else:
-                entry = None
+            if parent is None:
+                return
+            entry = next((s for s in earlier if s.snapshot_id == parent), None) or self.snapshot(parent)
 
     def snapshot(self, snapshot_id: int) -> SnapshotEntry | None:
         return next((s for s in reversed(self.snapshots) if s.snapshot_id == snapshot_id), None)
@@ -124,49 +121,48 @@ _GROWING = ("snapshots", "snapshot-log")
 _NAMES = frozenset(f.encode_name for f in msgspec.structs.fields(TableMetadata)) - {"text"}
 
 
-def read_metadata(store: ObjectStore, key: str, known: TableMetadata | None = None) -> TableMetadata:
-    """The metadata file at a key; `known` is what an earlier file of the table says."""
+def read_metadata(store: ObjectStore, key: str, previous: TableMetadata | None = None) -> TableMetadata:
+    """Reads the metadata file at a key; `previous` is an earlier one of the same table."""
     where = f"{store.url}/{key}"
     try:
         data = store.get(key)
     except NotFound as error:
         raise MissingFile(f"{where} is not there; name a metadata file of the table", path=where) from error
-    return parse_metadata(data, where=where, known=known)
+    return parse_metadata(data, where=where, previous=previous)
 
 
-def parse_metadata(data: bytes, *, where: str, known: TableMetadata | None = None) -> TableMetadata:
-    """Metadata from the bytes of its file, compressed or not."""
-    text = _unpacked(data, where, _WHAT) if data[:2] == _GZIP else data
-    raw = {
-        name: bytes(part) for name, part in json_record(text, dict[str, msgspec.Raw], path=where, what=_WHAT).items()
-    }
+def parse_metadata(data: bytes, *, where: str, previous: TableMetadata | None = None) -> TableMetadata:
+    """Parses the bytes of a metadata file, compressed or not."""
+    text = _decompress(data, where) if data[:2] == _GZIP else data
+    fields = json_record(text, dict[str, msgspec.Raw], path=where, what=_WHAT)
+    raw = {name: bytes(part) for name, part in fields.items()}
     small = {name: msgspec.Raw(part) for name, part in raw.items() if name in _NAMES and name not in _GROWING}
-    before: Mapping[str, bytes] = {} if known is None else known.text
-    snapshots, log = ((), ()) if known is None else (known.snapshots, known.snapshot_log)
-    found = msgspec.structs.replace(
+    before: Mapping[str, bytes] = {} if previous is None else previous.text
+    snapshots, log = ((), ()) if previous is None else (previous.snapshots, previous.snapshot_log)
+    metadata = msgspec.structs.replace(
         json_record(msgspec.json.encode(small), TableMetadata, path=where, what=_WHAT),
-        snapshots=_grown("snapshots", raw, tuple[SnapshotEntry, ...], before, snapshots, where),
-        snapshot_log=_grown("snapshot-log", raw, tuple[SnapshotLogEntry, ...], before, log, where),
+        snapshots=_parse_growing("snapshots", raw, tuple[SnapshotEntry, ...], before, snapshots, where),
+        snapshot_log=_parse_growing("snapshot-log", raw, tuple[SnapshotLogEntry, ...], before, log, where),
         text=raw,
     )
-    if not 1 <= found.format_version <= NEWEST:
+    if not 1 <= metadata.format_version <= NEWEST:
         raise Unsupported(
-            f"{where} is of format version {found.format_version}; Holdfast reads versions 1 to {NEWEST}",
-            features=(f"format-version {found.format_version}",),
+            f"{where} is of format version {metadata.format_version}; Holdfast reads versions 1 to {NEWEST}",
+            features=(f"format-version {metadata.format_version}",),
         )
-    return _in_full(found, where)
+    return _normalized(metadata, where)
 
 
-def _grown(
+def _parse_growing(
     name: str,
     raw: Mapping[str, bytes],
     type_: type[tuple[_Item, ...]],
-    known: Mapping[str, bytes],
+    previous: Mapping[str, bytes],
     items: tuple[_Item, ...],
     where: str,
 ) -> tuple[_Item, ...]:
-    """A list of the file; where it goes on after a known one, which has these items, only the rest is parsed."""
-    text, before = raw.get(name, b"[]"), known.get(name, b"")
+    """Parses a list of the file; where its text continues the previous one, which has `items`, only the rest."""
+    text, before = raw.get(name, b"[]"), previous.get(name, b"")
     if items and text.startswith(before[:-1]):
         if len(text) == len(before):
             return items
@@ -175,30 +171,29 @@ def _grown(
     return json_record(text, type_, path=where, what=_WHAT)
 
 
-def _unpacked(data: bytes, where: str, what: str) -> bytes:
-    """The text of a compressed file, which is not much longer than any text of metadata would be."""
-    unpack = zlib.decompressobj(zlib.MAX_WBITS | 16)
-    with parsing(where, what):
-        text = unpack.decompress(data, len(data) * _LARGEST_RATIO)
-        if not unpack.eof:
+def _decompress(data: bytes, where: str) -> bytes:
+    stream = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    with parsing(where, _WHAT):
+        text = stream.decompress(data, len(data) * _LARGEST_RATIO)
+        if not stream.eof:
             raise ValueError(f"it is cut short, or grows beyond {_LARGEST_RATIO} times its size")
     return text
 
 
-def _in_full(found: TableMetadata, where: str) -> TableMetadata:
-    schemas = found.schemas
-    current = found.current_schema_id
+def _normalized(metadata: TableMetadata, where: str) -> TableMetadata:
+    """Metadata of version 1 in the form of later versions."""
+    schemas, current = metadata.schemas, metadata.current_schema_id
     if not schemas:
-        if found.schema is None:
+        if metadata.schema is None:
             raise Damaged(f"{where} has no schema", path=where)
-        schemas, current = (found.schema,), int(found.schema.get("schema-id", 0))
-    specs = found.partition_specs or ({"spec-id": 0, "fields": list(found.partition_spec or ())},)
-    snapshot_id = None if found.current_snapshot_id == -1 else found.current_snapshot_id
-    refs = dict(found.refs)
+        schemas, current = (metadata.schema,), int(metadata.schema.get("schema-id", 0))
+    specs = metadata.partition_specs or ({"spec-id": 0, "fields": list(metadata.partition_spec or ())},)
+    snapshot_id = None if metadata.current_snapshot_id == -1 else metadata.current_snapshot_id
+    refs = dict(metadata.refs)
     if snapshot_id is not None:
         refs.setdefault(MAIN, SnapshotRef(snapshot_id))
     return msgspec.structs.replace(
-        found,
+        metadata,
         schemas=schemas,
         current_schema_id=current,
         partition_specs=specs,

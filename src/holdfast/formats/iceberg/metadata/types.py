@@ -1,22 +1,22 @@
-"""Iceberg's schemas as Holdfast's: the same columns, each with its field id.
+"""Parses Iceberg schemas to Holdfast's: the same columns, each with its field id.
 
-1. Every field carries its id, the ids of what is inside lists and maps, the names files without ids may call it, and
-   the values of rows that were written before it was there, and of rows that will come without one.
-2. A UUID is read as text and a fixed as binary, as Spark's users know them; a type Spark has no word for is refused
-   with the column's name.
-3. Two columns may have names that differ only in case; a name given exactly finds its own.
+1. Every field carries its id, the ids of list elements, map keys and map values, the names that files without ids may
+   use for it (name mapping), its `initial-default` and its `write-default`.
+2. A uuid is read as a string and a fixed as binary, as in Spark; a type that Spark does not have is refused with the
+   column's name.
+3. Two columns may have names that differ only in case; an exact name finds its own column.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from holdfast.errors import Unsupported
-from holdfast.formats.iceberg.metadata.single_values import default_value
+from holdfast.formats.iceberg.metadata.single_values import JsonType, default_value
 from holdfast.parquet.fit import NESTED_IDS
 from holdfast.schema.types import (
     DEEPEST,
@@ -59,68 +59,62 @@ Names = Mapping[int, tuple[str, ...]]
 
 
 def parse_schema(schema: Mapping[str, Any], names: Names | None, *, where: str) -> Struct:
-    """The columns of a schema; `names` are those of a name mapping, None where the table has none."""
+    """Parses a schema; `names` is the table's name mapping, None where it has none."""
     with parsing(where, "has a malformed schema"):
         return _struct(schema, names, where, 0)
 
 
 def parse_name_mapping(properties: Mapping[str, str], *, where: str) -> Names | None:
-    """What files without field ids may call each field, by field id; None where the table does not say."""
+    """The names of each field in files without field ids, by field id; None where the table has no name mapping."""
     text = properties.get(NAME_MAPPING)
     if text is None:
         return None
-    found: dict[int, tuple[str, ...]] = {}
+    names: dict[int, tuple[str, ...]] = {}
 
-    def walk(entries: Any) -> None:
+    def walk(entries: Sequence[Mapping[str, Any]] | None) -> None:
         for entry in entries or ():
             if entry.get("field-id") is not None:
-                found[int(entry["field-id"])] = tuple(entry.get("names") or ())
+                names[int(entry["field-id"])] = tuple(entry.get("names") or ())
             walk(entry.get("fields"))
 
     what = "has a malformed name mapping"
-    entries = json_record(text, list[Any], path=where, what=what)
+    mapping = json_record(text, list[Any], path=where, what=what)
     with parsing(where, what):
-        walk(entries)
-    return found
+        walk(mapping)
+    return names
 
 
 def name_mapping_hint(schema: Struct) -> str:
-    """What to do about a file without field ids: the name mapping that finds columns by the names they have today."""
-    text = msgspec.json.encode([_mapped(f) for f in schema.fields]).decode()
+    """The remedy for a file without field ids: a name mapping to the names that columns have today."""
+    text = msgspec.json.encode([_mapping_of(f) for f in schema.fields]).decode()
     return (
         f"if its columns have the names that the table gives them, set the table property {NAME_MAPPING} to {text}, "
         "else rewrite it"
     )
 
 
-def _mapped(f: Field) -> dict[str, Any]:
-    made: dict[str, Any] = {"field-id": f.field_id, "names": [f.name]}
-    if inside := _mapped_inside(f.type, f.name, f.metadata.get(NESTED_IDS) or {}):
-        made["fields"] = inside
-    return made
+def _mapping_of(f: Field) -> dict[str, Any]:
+    return _mapping(f.field_id, f.name, f.type, f.name, f.metadata.get(NESTED_IDS) or {})
 
 
-def _mapped_inside(type_: DataType, path: str, nested: Mapping[str, int]) -> list[dict[str, Any]]:
+def _mapping(field_id: int | None, name: str, type_: DataType, path: str, nested: Mapping[str, int]) -> dict[str, Any]:
+    """An entry of a name mapping; `path` leads from the nearest field to the type."""
     parts: list[tuple[str, DataType]] = []
     match type_:
-        case Struct(fields):
-            return [_mapped(f) for f in fields]
         case Array(element, _):
             parts = [("element", element)]
         case Map(key, value, _):
             parts = [("key", key), ("value", value)]
-    made = []
-    for name, inner in parts:
-        below = _mapped_inside(inner, f"{path}.{name}", nested)
-        one: dict[str, Any] = {"field-id": nested.get(f"{path}.{name}"), "names": [name]}
-        made.append({**one, "fields": below} if below else one)
-    return made
+    fields = [_mapping(nested.get(f"{path}.{part}"), part, inner, f"{path}.{part}", nested) for part, inner in parts]
+    if isinstance(type_, Struct):
+        fields = [_mapping_of(f) for f in type_.fields]
+    return {"field-id": field_id, "names": [name], **({"fields": fields} if fields else {})}
 
 
 def parse_primitive(name: str, *, column: str, where: str) -> DataType:
-    """A type that is one word."""
-    if found := _PLAIN.get(name):
-        return found
+    """Parses a primitive type."""
+    if name in _PLAIN:
+        return _PLAIN[name]
     if decimal := _DECIMAL.fullmatch(name):
         return Decimal(int(decimal[1]), int(decimal[2]))
     if _FIXED.fullmatch(name):
@@ -129,16 +123,16 @@ def parse_primitive(name: str, *, column: str, where: str) -> DataType:
 
 
 def type_names(schema: Mapping[str, Any]) -> dict[int, str]:
-    """The type of every field that is one word, by field id, as the schema spells it."""
-    found: dict[int, str] = {}
+    """The type of every struct field by field id, as the schema spells it."""
+    names: dict[int, str] = {}
 
-    def walk(type_: Any) -> None:
-        if not isinstance(type_, Mapping):
+    def walk(type_: JsonType) -> None:
+        if isinstance(type_, str):
             return
         match type_.get("type"):
             case "struct":
                 for f in type_["fields"]:
-                    found[int(f["id"])] = f["type"] if isinstance(f["type"], str) else f["type"]["type"]
+                    names[int(f["id"])] = f["type"] if isinstance(f["type"], str) else f["type"]["type"]
                     walk(f["type"])
             case "list":
                 walk(type_["element"])
@@ -147,7 +141,7 @@ def type_names(schema: Mapping[str, Any]) -> dict[int, str]:
                 walk(type_["value"])
 
     walk({"type": "struct", **schema})
-    return found
+    return names
 
 
 def _struct(raw: Mapping[str, Any], names: Names | None, where: str, depth: int, above: str = "") -> Struct:
@@ -155,14 +149,14 @@ def _struct(raw: Mapping[str, Any], names: Names | None, where: str, depth: int,
 
 
 def _field(raw: Mapping[str, Any], names: Names | None, where: str, depth: int, above: str) -> Field:
-    name, number = str(raw["name"]), int(raw["id"])
+    name, field_id = str(raw["name"]), int(raw["id"])
     nested: dict[str, int] = {}
     type_ = _type(raw["type"], names, where, depth + 1, above + name, name, nested)
-    metadata: dict[str, Any] = {MAPPING_ID: number}
+    metadata: dict[str, Any] = {MAPPING_ID: field_id}
     if nested:
         metadata[NESTED_IDS] = nested
     if names is not None:
-        metadata[FILE_NAMES] = names.get(number, ())
+        metadata[FILE_NAMES] = names.get(field_id, ())
     for kind, key in _DEFAULTS.items():
         if raw.get(kind) is not None:
             metadata[key] = default_value(raw[kind], raw["type"], type_, kind, column=above + name, where=where)
@@ -172,9 +166,9 @@ def _field(raw: Mapping[str, Any], names: Names | None, where: str, depth: int, 
 
 
 def _type(
-    raw: Any, names: Names | None, where: str, depth: int, column: str, path: str, nested: dict[str, int]
+    raw: JsonType, names: Names | None, where: str, depth: int, column: str, path: str, nested: dict[str, int]
 ) -> DataType:
-    """`path` leads from the nearest field to the type; `nested` takes the ids of what is no field on the way."""
+    """`path` leads from the nearest field to the type; `nested` takes the ids of elements, keys and values."""
     if isinstance(raw, str):
         return parse_primitive(raw, column=column, where=where)
     if depth > DEEPEST:
