@@ -1,11 +1,11 @@
-"""How values of each type of Avro lie in the bytes: where they end, and what they are as Arrow.
+"""The binary layout of each Avro type: where its values end, and how they become Arrow arrays.
 
-1. `skip` takes the place where one value begins and gives the place where it ends, which is never before it. It raises
-   IndexError, or ends beyond the data, if there are too few bytes.
-2. `after` does so for many values at once; `read` makes an Arrow array of them too. Both refuse what is malformed.
-3. A list claims no more items than there are bytes left, and no item has no bytes, so that time and memory are in
-   proportion to the bytes, whatever stands in them.
-4. A number keeps within its type's bits, a boolean is 0 or 1, a text UTF-8, or reading them raises.
+1. `skip` takes the offset of one value and gives the offset behind it, which is never smaller. It raises IndexError, or
+   gives an offset beyond the data, if there are too few bytes.
+2. `after` does so for many values at once; `read` also makes an Arrow array of them. Both refuse malformed values.
+3. A list claims no more items than there are bytes left, and every item has a byte, so that time and memory are in
+   proportion to the bytes, whatever they contain.
+4. A number has at most its type's bits, a boolean is 0 or 1, a string is UTF-8; reading anything else raises.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from holdfast.formats.iceberg.avro.window import (
 
 Step: TypeAlias = Callable[[bytes, int], int]
 FIELD_ID = b"field-id"
-_FEW = 32  # lists with items left that are walked one by one
+_FEW = 32  # so many unfinished lists, or fewer, are walked one by one
 
 
 class Layout(Protocol):
-    """How values of one type lie in the bytes."""
+    """The layout of the values of one type."""
 
     skip: Step
 
     @property
     def least(self) -> int:
-        """How many bytes a value has at least."""
+        """The smallest number of bytes of a value."""
 
     @property
     def cells(self) -> int:
-        """How many values Arrow keeps for one."""
+        """The number of Arrow values per value."""
 
     def after(self, window: AvroWindow, at: Places) -> Places:
-        """Where the values end that begin at some places."""
+        """The offsets behind the values at some offsets."""
 
     def read(self, window: AvroWindow, at: Places) -> tuple[pa.Array, Places]:
-        """The values that begin at some places, and where they end."""
+        """The values at some offsets, and the offsets behind them."""
 
 
 class WholeNumbers:
-    """Whole numbers."""
+    """int and long."""
 
     least = cells = 1
     skip: Step = staticmethod(after_number)
@@ -74,7 +74,7 @@ class WholeNumbers:
 
 
 class Blobs:
-    """Texts, or bytes."""
+    """string and bytes."""
 
     least = cells = 1
     skip: Step = staticmethod(after_blob)
@@ -91,7 +91,7 @@ class Blobs:
 
 
 class FixedWidth:
-    """Values of one width: bytes."""
+    """fixed."""
 
     cells = 1
 
@@ -108,7 +108,7 @@ class FixedWidth:
 
 
 class Floats(FixedWidth):
-    """Fractional numbers."""
+    """float and double."""
 
     def read(self, window: AvroWindow, at: Places) -> tuple[pa.Array, Places]:
         raw = window.rows_of_bytes(at, self.least)
@@ -116,7 +116,7 @@ class Floats(FixedWidth):
 
 
 class Booleans(FixedWidth):
-    """Truth values, of a byte each."""
+    """boolean."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -129,7 +129,7 @@ class Booleans(FixedWidth):
 
 
 class Nulls:
-    """What is always null, and has no bytes."""
+    """null, which has no bytes."""
 
     least, cells = 0, 1
     skip: Step = staticmethod(lambda _, at: at)
@@ -142,48 +142,48 @@ class Nulls:
 
 
 class Nullable:
-    """Values that may be null: a byte says first whether one is there."""
+    """A union with null: the first byte is the branch, which says whether a value follows."""
 
     least = 1
 
-    def __init__(self, inner: Layout, *, there: int, absent: int) -> None:
-        self.inner, self.there, self.absent = inner, there, absent
+    def __init__(self, inner: Layout, *, value_branch: int, null_branch: int) -> None:
+        self.inner, self.value_branch, self.null_branch = inner, value_branch, null_branch
         self.cells = inner.cells
-        take = inner.skip
+        skip_value = inner.skip
 
         def skip(data: bytes, at: int) -> int:
             branch = data[at]
-            if branch == there:
-                return take(data, at + 1)
-            if branch != absent:
+            if branch == value_branch:
+                return skip_value(data, at + 1)
+            if branch != null_branch:
                 raise Malformed("a value is of none of its types")
             return at + 1
 
         self.skip: Step = skip
 
     def _start(self, window: AvroWindow, at: Places) -> tuple[NDArray[np.bool_], Places]:
-        """Which values are there, and where what follows the byte begins."""
+        """Which values are not null, and the offsets behind the branch bytes."""
         branch = window.bytes_at(at)
-        there = branch == self.there
-        return there, window.checked(at + 1, ~there & (branch != self.absent), "a value is of none of its types")
+        valid = branch == self.value_branch
+        return valid, window.checked(at + 1, ~valid & (branch != self.null_branch), "a value is of none of its types")
 
     def after(self, window: AvroWindow, at: Places) -> Places:
-        there, after = self._start(window, at)
-        if there.all():
+        valid, after = self._start(window, at)
+        if valid.all():
             return self.inner.after(window, after)
-        if there.any():
-            after[there] = self.inner.after(window, after[there])
+        if valid.any():
+            after[valid] = self.inner.after(window, after[valid])
         return after
 
     def read(self, window: AvroWindow, at: Places) -> tuple[pa.Array, Places]:
-        there, after = self._start(window, at)
-        if there.all():
+        valid, after = self._start(window, at)
+        if valid.all():
             return self.inner.read(window, after)
-        window.spend((len(at) - int(there.sum())) * (self.cells - 1))
-        values, after[there] = self.inner.read(window, after[there])
+        window.spend((len(at) - int(valid.sum())) * (self.cells - 1))
+        values, after[valid] = self.inner.read(window, after[valid])
         if not len(values):
             return pa.nulls(len(at), values.type), after
-        return values.take(pa.array(np.cumsum(there) - 1, mask=~there)), after
+        return values.take(pa.array(np.cumsum(valid) - 1, mask=~valid)), after
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ class Member:
 
 
 class Record:
-    """Records: a column per field that is kept."""
+    """record, as a struct with a column per field that is kept."""
 
     def __init__(self, members: list[Member]) -> None:
         self.members = members
@@ -235,7 +235,7 @@ class Record:
 
 
 class Lists:
-    """Lists, in runs that say how many items follow; nearly all lists are one run."""
+    """array, in blocks that each begin with a count of items; nearly all arrays are one block."""
 
     least = cells = 1
 
@@ -256,16 +256,16 @@ class Lists:
         self.skip: Step = skip
 
     def after(self, window: AvroWindow, at: Places) -> Places:
-        return self._walked(window, at, noted=False)[2]
+        return self._walk(window, at, with_starts=False)[2]
 
     def read(self, window: AvroWindow, at: Places) -> tuple[pa.Array, Places]:
-        starts, counts, after = self._walked(window, at, noted=True)
+        starts, counts, after = self._walk(window, at, with_starts=True)
         offsets = np.zeros(len(at) + 1, np.int32)
         np.cumsum(counts, out=offsets[1:])
         return pa.ListArray.from_arrays(pa.array(offsets), self.inner.read(window, starts)[0]), after
 
-    def _walked(self, window: AvroWindow, at: Places, *, noted: bool) -> tuple[Places, Places, Places]:
-        """Where the items of all lists begin, if that is to be noted, how many each has, and where it ends."""
+    def _walk(self, window: AvroWindow, at: Places, *, with_starts: bool) -> tuple[Places, Places, Places]:
+        """Where the items of all lists begin (if `with_starts`), how many items each list has, and where it ends."""
         counts, after = window.numbers(at)
         ends = np.full(len(at), -1)
         if len(sized := np.flatnonzero(counts < 0)):
@@ -278,7 +278,7 @@ class Lists:
         counts[wrong] = 0
         window.claim(int(counts.sum()) * self.inner.least)
         filled = np.flatnonzero(counts)
-        starts, stops = self._items(window, after[filled], counts[filled], noted=noted)
+        starts, stops = self._items(window, after[filled], counts[filled], with_starts=with_starts)
         stops = window.checked(stops, (ends[filled] >= 0) & (ends[filled] != stops), OTHER_SIZE)
         ended = window.bytes_at(stops) == 0
         after[filled] = stops + 1
@@ -286,18 +286,18 @@ class Lists:
             return starts, counts, after
         later: list[int] = []
         for one, start in zip(filled[~ended].tolist(), stops[~ended].tolist(), strict=True):
-            places = window.further_runs(self.inner.skip, start)
+            places = window.further_blocks(self.inner.skip, start)
             window.claim(len(places) * self.inner.least)
             counts[one] += len(places) - 1
             after[one] = places.pop()
             later += places
         return np.sort(np.append(starts, np.array(later, np.int64))), counts, after
 
-    def _items(self, window: AvroWindow, first: Places, counts: Places, *, noted: bool) -> tuple[Places, Places]:
-        """Where items begin and where the last of each list ends: one of all lists, then the next."""
+    def _items(self, window: AvroWindow, first: Places, counts: Places, *, with_starts: bool) -> tuple[Places, Places]:
+        """Where items begin and where the last of each list ends; walks the first items of all lists, then the next."""
         if self._numbers:
             after = window.after_numbers(first, counts * self._numbers)
-            return window.number_items(first, counts, self._numbers) if noted else first, after
+            return window.number_items(first, counts, self._numbers) if with_starts else first, after
         after, base = np.array(first), np.cumsum(counts) - counts
         starts = np.empty(int(counts.sum()), np.int64)
         going = np.arange(len(first))
@@ -320,7 +320,7 @@ class Lists:
 
 
 def _numbers_in(layout: Layout) -> int:
-    """Of how many whole numbers, and nothing else, a value is made; 0 if of anything else."""
+    """How many whole numbers a value consists of; 0 if it has anything else."""
     parts = [member.layout for member in layout.members] if isinstance(layout, Record) else [layout]
     return len(parts) if all(isinstance(part, WholeNumbers) for part in parts) else 0
 

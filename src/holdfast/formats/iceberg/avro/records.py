@@ -1,13 +1,13 @@
-"""Where the records of some bytes begin: each where the one before ends.
+"""Finds where the records of an Avro block begin: each begins where the previous one ends.
 
-Going from record to record costs Python some steps per field. But records of a file look alike: their first text, a
-path, begins with the same bytes in all of them. Wherever these stand a record is guessed to begin shortly before, all
-guesses are walked at once, and those that lead from one to the next are the records.
+Walking from record to record costs Python some steps per field. But the records of a manifest look alike: their first
+string, a path, begins with the same bytes in all of them. So each occurrence of these bytes gives a guess of where a
+record begins, all guesses are decoded at once, and those that form a chain are the records.
 
-1. What is given out is a chain from the first byte on: a guess counts only if a record ends where it begins.
-2. A wrong guess, or one that nobody had, costs time and nothing else: that record is walked by itself.
-3. There are no more guesses than records could be in the bytes, and none where lists lie within lists, so that guesses
-   which overlap cost little.
+1. The result is a chain from the first byte on: a guess counts only if another record ends where it begins.
+2. A wrong or missing guess costs time only: that record is walked by itself.
+3. There are no more guesses than records could fit into the bytes, and none where lists lie within lists, so that
+   overlapping guesses cost little.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from holdfast.formats.iceberg.avro.layouts import (
 )
 from holdfast.formats.iceberg.avro.window import AvroWindow, Malformed, Places, number_at
 
-_SIGN_BYTES = 8  # of the first text, by which records are known
-_LEAD_FIELDS = 64  # before that text, at most
+_PREFIX_BYTES = 8  # of the first string, by which records are recognized
+_LEADING_FIELDS = 64  # before that string, at most
 _NUMBER_BACKWARDS = rb"[\x00-\x7f][\x80-\xff]{0,9}"
 
 
 def read_records(record: Record, window: AvroWindow, *, cut: bool) -> tuple[pa.StructArray, Places]:
-    """Records, where they begin, and where the last ends; a window that is cut may end within a record."""
+    """The records, and where they begin and the last ends; a window that is `cut` may end within a record."""
     guesses = _guessed(record, window)
     if not cut and len(guesses):
         with suppress(Malformed, IndexError, pa.ArrowException):
@@ -53,17 +53,16 @@ def read_records(record: Record, window: AvroWindow, *, cut: bool) -> tuple[pa.S
 
 
 def _chain(record: Record, window: AvroWindow, guesses: Places, cut: bool) -> Places:
-    """Where records begin, one behind the other, and where the last ends."""
+    """Where records begin, one after the other, and where the last ends."""
     try:
-        known = dict(zip(guesses.tolist(), record.after(window.loosely(), guesses).tolist(), strict=True))
+        ends = dict(zip(guesses.tolist(), record.after(window.loosely(), guesses).tolist(), strict=True))
     except Malformed:
-        known = {}
+        ends = {}
     data, size = window.data, window.size
-    places = [0]
-    at = 0
+    places, at = [0], 0
     try:
         while at < size:
-            after = known.get(at)
+            after = ends.get(at)
             if after is None or after > size:
                 after = record.skip(data, at)
                 if after > size:
@@ -82,7 +81,7 @@ def _guessed(record: Record, window: AvroWindow) -> Places:
     """Where records may begin."""
     none = np.zeros(0, np.int64)
     lead = _Lead()
-    if _list_levels(record) > 1 or not lead.reaches_text(record) or len(lead.steps) > _LEAD_FIELDS:
+    if _list_levels(record) > 1 or not lead.reaches_string(record) or len(lead.steps) > _LEADING_FIELDS:
         return none
     at = 0
     try:
@@ -91,10 +90,10 @@ def _guessed(record: Record, window: AvroWindow) -> Places:
         length, start = number_at(window.data, at)
     except (IndexError, Malformed):
         return none
-    sign = window.data[start : start + min(length, _SIGN_BYTES)]
-    if len(sign) < _SIGN_BYTES:
+    prefix = window.data[start : start + min(length, _PREFIX_BYTES)]
+    if len(prefix) < _PREFIX_BYTES:
         return none
-    back = re.compile(re.escape(sign[::-1]) + _NUMBER_BACKWARDS + b"".join(reversed(lead.backwards)), re.DOTALL)
+    back = re.compile(re.escape(prefix[::-1]) + _NUMBER_BACKWARDS + b"".join(reversed(lead.backwards)), re.DOTALL)
     ends = [match.end() for match in back.finditer(window.data[::-1])]
     if len(ends) > window.size // record.least:
         return none
@@ -115,22 +114,22 @@ def _list_levels(layout: Layout) -> int:
 
 
 class _Lead:
-    """What stands before the first text of a record: how to step over it, and patterns of it read backwards."""
+    """The values before the first string of a record: how to skip them, and patterns that match them backwards."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.backwards: list[bytes] = []
 
-    def reaches_text(self, layout: Layout) -> bool:
-        """Take a value; whether that came to a text."""
+    def reaches_string(self, layout: Layout) -> bool:
+        """Adds the values of a layout up to its first string; whether it has one."""
         match layout:
             case Blobs():
                 return True
             case Record():
-                return any(self.reaches_text(member.layout) for member in layout.members)
+                return any(self.reaches_string(member.layout) for member in layout.members)
             case Nullable(inner=Record()):
-                self._take(lambda _, at: at + 1, re.escape(bytes([layout.there])))
-                return self.reaches_text(layout.inner)
+                self._take(lambda _, at: at + 1, re.escape(bytes([layout.value_branch])))
+                return self.reaches_string(layout.inner)
             case _:
                 self._take(layout.skip, _backwards(layout))
                 return False
@@ -149,8 +148,8 @@ def _backwards(layout: Layout) -> bytes:
         case FixedWidth():
             return b".{%d}" % layout.least
         case Nullable():
-            there, absent = (re.escape(bytes([branch])) for branch in (layout.there, layout.absent))
-            # What a byte of choice follows has ended: no number goes on there. Atomic, so that no schema is slow.
-            return b"(?>" + _backwards(layout.inner) + there + rb"(?![\x80-\xff])|" + absent + b")"
+            value, null = (re.escape(bytes([branch])) for branch in (layout.value_branch, layout.null_branch))
+            # A value ends before the branch byte, so no number continues there. Atomic, so that no schema is slow.
+            return b"(?>" + _backwards(layout.inner) + value + rb"(?![\x80-\xff])|" + null + b")"
         case _:
             return b"(?!)"  # a list has no pattern

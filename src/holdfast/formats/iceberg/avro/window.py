@@ -1,10 +1,10 @@
-"""Some bytes of Avro: where values begin and end in them, one by one or at many places at once.
+"""A window over Avro bytes: decodes values at one offset or at many offsets at once.
 
-1. Only indexing that checks its bounds, Python's and numpy's, touches the bytes, and Arrow gets stretches of them whose
-   bounds were checked: a place beyond the bytes is an error, never memory of others.
-2. A length is never below zero, and a number has at most 64 bits.
-3. What is walked and held stays below `LIMIT_WALKS` and `LIMIT_CELLS` times the bytes, whatever stands in them.
-4. A window that is not strict takes guesses for places: a value that is none ends beyond the bytes there.
+1. The bytes are read only by indexing that checks its bounds, in Python and numpy, and Arrow gets slices whose bounds
+   were checked: an offset beyond the bytes is an error and never reads other memory.
+2. A length is never negative, and a number has at most 64 bits.
+3. The bytes walked and the values held stay below `LIMIT_WALKS` and `LIMIT_CELLS` times the bytes of the window.
+4. A window that is not strict takes guessed offsets: a malformed value ends beyond the bytes instead of raising.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _FEW_CELLS = 1 << 16
 
 
 class Malformed(Exception):
-    """Bytes that are no Avro, or not by their schema; says what is wrong with them."""
+    """Bytes that are not Avro, or do not fit their schema."""
 
 
 def number_at(data: bytes, at: int) -> tuple[int, int]:
-    """The number that stands somewhere, and where it ends."""
+    """The number at an offset, and the offset behind it."""
     number = 0
     for place, byte in enumerate(data[at : at + _NUMBER_BYTES]):
         number |= (byte & 0x7F) << (7 * place)
@@ -47,7 +47,7 @@ def number_at(data: bytes, at: int) -> tuple[int, int]:
 
 
 def after_number(data: bytes, at: int) -> int:
-    """Where a number ends."""
+    """The offset behind a number."""
     if data[at] < 0x80:
         return at + 1
     number = _LONG_NUMBER(data, at)
@@ -57,7 +57,7 @@ def after_number(data: bytes, at: int) -> int:
 
 
 def after_blob(data: bytes, at: int) -> int:
-    """Where a text, or bytes, end whose length stands somewhere, which may be beyond the data."""
+    """The offset behind a string or bytes value, which may lie beyond the data."""
     low = data[at]
     if not low & _ODD:
         return at + 1 + (low >> 1)
@@ -68,7 +68,7 @@ def after_blob(data: bytes, at: int) -> int:
 
 
 def counted(data: bytes, at: int) -> tuple[int, int, int | None]:
-    """How many items follow in a list, where the first begins, and where the last must end if that is said."""
+    """The number of items in a block of a list, where the first begins, and where the last must end if it is stated."""
     count, first = number_at(data, at)
     end = None
     if count < 0:
@@ -81,12 +81,12 @@ def counted(data: bytes, at: int) -> tuple[int, int, int | None]:
 
 @lru_cache(maxsize=1024)
 def run_of(count: int) -> Run:
-    """Finds where so many numbers end that stand behind each other."""
+    """A matcher of `count` consecutive numbers."""
     return re.compile(rb"(?>(?>%b){%d})" % (NUMBER, count)).match
 
 
 class AvroWindow:
-    """Some bytes, in which many places are looked at together; these go up, and their values do not overlap."""
+    """Some bytes; values are decoded at many ascending offsets at once, and do not overlap."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.size, self._strict = data, len(data), True
@@ -95,18 +95,18 @@ class AvroWindow:
         self._claims = _FEW_CELLS + LIMIT_WALKS * len(data)
 
     def loosely(self) -> AvroWindow:
-        """The same bytes for places that are guesses."""
+        """The same bytes for guessed offsets."""
         window = copy(self)
         window._strict = False
         return window
 
     @cached_property
     def _stops(self) -> Places:
-        """Where numbers may end: all bytes that no number goes on behind."""
+        """The last bytes of numbers: all bytes without a continuation bit."""
         return np.flatnonzero(self._raw < 0x80)
 
     def checked(self, after: Places, wrong: NDArray[np.bool_], why: str) -> Places:
-        """Where values end, of which some are wrong."""
+        """Ends of values; raises if some are wrong, or sets these beyond the bytes if the window is not strict."""
         if wrong.any():
             if self._strict:
                 raise Malformed(why)
@@ -114,25 +114,25 @@ class AvroWindow:
         return after
 
     def spend(self, cells: int) -> None:
-        """Count values that stand for nothing in the bytes, as those inside a null record."""
+        """Counts Arrow values that have no bytes, such as the fields of a null record."""
         self._cells -= cells
         if self._cells < 0:
             raise Malformed("its null records have more fields than it has bytes")
 
     def claim(self, count: int) -> None:
-        """Count bytes that items of lists must have at least, so that guesses whose lists overlap end soon."""
+        """Counts the bytes that items of lists need at least, so that guesses with overlapping lists end soon."""
         self._claims -= count
         if self._claims < 0 or count > self.size:
             raise Malformed("its lists claim more items than it has bytes")
 
     def bytes_at(self, at: Places) -> NDArray[np.uint8]:
-        """The bytes that stand at some places; there is a zero behind the last."""
+        """The bytes at some offsets; behind the last there is a zero."""
         if self._strict and len(at) and at[-1] >= self.size:
             raise IndexError(f"byte {at[-1]} is looked for where there are {self.size}")
         return self._raw.take(at, mode="clip")
 
     def after_numbers(self, at: Places, count: int | Places = 1) -> Places:
-        """Where so many numbers behind each other end."""
+        """The offsets behind `count` consecutive numbers."""
         if isinstance(count, int) and self.bytes_at(at).max(initial=0) < 0x80:
             return at + 1
         last = np.searchsorted(self._stops, at) + (count - 1)
@@ -141,14 +141,14 @@ class AvroWindow:
         return self.checked(after, (after > self.size) | (after - at > _NUMBER_BYTES * count), "a number has no end")
 
     def number_items(self, at: Places, counts: Places, per: int) -> Places:
-        """Where items begin that are made of some numbers each, so many of them behind each place."""
-        # A byte that no number goes on behind is before each: the last of the item before, or of the list's count.
+        """Where items of `per` numbers each begin, `counts` of them at each offset."""
+        # The last byte of a number precedes each item: that of the item before it, or of the list's count.
         before = np.repeat(np.searchsorted(self._stops, at) - 1 - per * (np.cumsum(counts) - counts), counts)
         before += np.arange(0, per * len(before), per)
         return self._stops.take(before, mode="clip") + 1
 
     def one_by_one(self, skip: Callable[[bytes, int], int], at: int, count: int) -> list[int]:
-        """Where some values begin that stand behind each other, and where the last ends."""
+        """Where `count` consecutive values begin, and where the last ends."""
         places = [at]
         try:
             for _ in range(count):
@@ -160,8 +160,8 @@ class AvroWindow:
             places += [self.size + 1] * (count + 1 - len(places))
         return places
 
-    def further_runs(self, skip: Callable[[bytes, int], int], at: int) -> list[int]:
-        """Where the items begin that a list has in further runs, and where it ends."""
+    def further_blocks(self, skip: Callable[[bytes, int], int], at: int) -> list[int]:
+        """Where the items of the further blocks of a list begin, and where the list ends."""
         places: list[int] = []
         try:
             while True:
@@ -179,7 +179,7 @@ class AvroWindow:
             return [self.size + 1]
 
     def numbers(self, at: Places) -> tuple[Places, Places]:
-        """The numbers that begin at some places, and where they end."""
+        """The numbers at some offsets, and the offsets behind them."""
         bytes_ = self.bytes_at(at)
         going = np.flatnonzero(bytes_ >= 0x80)
         values = (bytes_ & 0x7F).astype(np.uint64)
@@ -198,27 +198,27 @@ class AvroWindow:
         return signed, self.checked(after, wrong, "a number is no signed 64-bit number")
 
     def blobs(self, at: Places) -> tuple[Places, Places]:
-        """Where the texts or bytes begin and end whose lengths stand at some places."""
+        """Where the strings or bytes values at some offsets begin and end, without their lengths."""
         lengths, starts = self.numbers(at)
         wrong = (lengths < 0) | (lengths > self.size)
         return starts, self.checked(starts + lengths, wrong, "a length is below zero, or goes beyond its block")
 
     def slices(self, starts: Places, ends: Places, type_: pa.DataType) -> pa.Array:
-        """Stretches of the bytes as values of their own."""
+        """Ranges of the bytes as Arrow values."""
         bounds = np.empty(2 * len(starts), np.int32)
         bounds[0::2], bounds[1::2] = starts, ends
         if len(bounds) and (ends[-1] > self.size or starts[0] < 0 or (bounds[1:] < bounds[:-1]).any()):
             raise Malformed("a value goes on beyond its block")
-        # A value, and what lies between it and the next, in turn.
+        # Every other value of the array is a gap between two values.
         buffers = [None, pa.py_buffer(bounds), pa.py_buffer(self.data)]
         both = pa.Array.from_buffers(type_, max(len(bounds) - 1, 0), buffers)
         values = both.take(pa.array(np.arange(0, len(bounds), 2)))
         if pa.types.is_string(type_):
-            values.validate(full=True)  # that it is UTF-8
+            values.validate(full=True)  # checks UTF-8
         return values
 
     def rows_of_bytes(self, at: Places, width: int) -> NDArray[np.uint8]:
-        """So many bytes from each place, a row of them per place."""
+        """`width` bytes from each offset, as rows of a matrix."""
         if len(at) and at[-1] > self.size - width:
             raise IndexError(f"a value of {width} bytes goes on beyond its block")
         rows: NDArray[np.uint8] = self._raw[at[:, None] + np.arange(width)]

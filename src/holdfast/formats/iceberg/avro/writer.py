@@ -1,8 +1,8 @@
-"""Avro object containers from records: manifests and manifest lists, as every reader of Iceberg takes them.
+"""Writes Avro object container files: manifests and manifest lists, as every Iceberg reader accepts them.
 
-1. A record is a mapping by field names; a field it lacks is null, where its schema lets it be.
-2. The schema is worked out once, so that a record costs its values and nothing else.
-3. Blocks hold up to `BLOCK_RECORDS` records, deflated; the sync marker is given by the caller.
+1. A record is a mapping by field names; a field that it lacks is null, where the schema allows it.
+2. The schema is compiled once, so that a record costs no more than its values.
+3. Blocks hold up to `BLOCK_RECORDS` records, deflated; the caller gives the sync marker.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from typing import Any, TypeAlias
 
 BLOCK_RECORDS = 1000
 SYNC_BYTES = 16
+AvroSchema: TypeAlias = str | list[Any] | Mapping[str, Any]
 _Write: TypeAlias = Callable[[bytearray, Any], None]
 
 
 def write_container(
-    schema: Any, records: Iterable[Mapping[str, Any]], notes: Mapping[str, str], *, sync: bytes
+    schema: AvroSchema, records: Iterable[Mapping[str, Any]], header: Mapping[str, str], *, sync: bytes
 ) -> bytes:
-    """The bytes of a file."""
+    """The bytes of a file; `header` is metadata for its header beyond schema and codec."""
     assert len(sync) == SYNC_BYTES, "a sync marker has sixteen bytes"
-    head = {"avro.schema": json.dumps(schema), "avro.codec": "deflate", **notes}
+    head = {"avro.schema": json.dumps(schema), "avro.codec": "deflate", **header}
     out = bytearray(b"Obj\x01")
     _long(out, len(head))
     for name, value in head.items():
@@ -37,27 +38,26 @@ def write_container(
         body = bytearray()
         for record in block:
             write(body, record)
-        packer = zlib.compressobj(wbits=-15)
-        packed = packer.compress(bytes(body)) + packer.flush()
         _long(out, len(block))
-        _blob(out, packed)
+        _blob(out, zlib.compress(body, wbits=-15))
         out += sync
     return bytes(out)
 
 
-def _writer(schema: Any, named: dict[str, Any]) -> _Write:
-    """What writes values of a type; one that has a name is meant by it once it was defined."""
+def _writer(schema: AvroSchema, named: dict[str, AvroSchema]) -> _Write:
+    """The function that writes values of a type; `named` are the named types defined so far."""
     if isinstance(schema, list):
         return _optional(schema, named)
-    kind = schema["type"] if isinstance(schema, dict) else schema
-    if isinstance(schema, dict) and "name" in schema:
-        named[schema["name"]] = schema
+    definition: Mapping[str, Any] = {"type": schema} if isinstance(schema, str) else schema
+    kind = definition["type"]
+    if "name" in definition:
+        named[definition["name"]] = definition
     match kind:
         case "record":
-            fields = [(f["name"], _writer(f["type"], named)) for f in schema["fields"]]
+            fields = [(f["name"], _writer(f["type"], named)) for f in definition["fields"]]
             return lambda out, value: _record(out, value, fields)
         case "array":
-            item = _writer(schema["items"], named)
+            item = _writer(definition["items"], named)
             return lambda out, value: _array(out, value, item)
         case "int" | "long":
             return _long
@@ -82,11 +82,11 @@ def _writer(schema: Any, named: dict[str, Any]) -> _Write:
             raise AssertionError(f"no manifest has a field of {kind}")
 
 
-def _optional(schema: list[Any], named: dict[str, Any]) -> _Write:
+def _optional(schema: list[Any], named: dict[str, AvroSchema]) -> _Write:
     null = schema.index("null")
     inner = _writer(next(s for s in schema if s != "null"), named)
 
-    def write(out: bytearray, value: Any) -> None:
+    def write(out: bytearray, value: object) -> None:
         if value is None:
             _long(out, null)
         else:

@@ -1,9 +1,9 @@
-"""The layout of Avro records, as the schema of their writer says.
+"""Builds the layout of Avro records from the schema of their writer.
 
-1. A field nobody asked for is stepped over; a record is looked into whatever its name is.
-2. A schema has at most `LIMIT_FIELDS` fields in at most `LIMIT_DEPTH` levels, and at most `LIMIT_EMPTY` types
-   whose values have no bytes, which are those without fields and "null". No item of a list has no bytes.
-3. A type that has a name may be meant by its name once it was defined, as Avro's own writers do.
+1. A field that is not wanted is skipped; a record is decoded whatever its name, for the wanted fields inside it.
+2. A schema has at most `LIMIT_FIELDS` fields in at most `LIMIT_DEPTH` levels, and at most `LIMIT_EMPTY` types whose
+   values have no bytes (records without fields, and null). Items of lists always have bytes.
+3. A named type may be referred to by its name once it was defined, as Avro's own writers do.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from holdfast.formats.iceberg.avro.window import Malformed
 LIMIT_FIELDS, LIMIT_DEPTH, LIMIT_EMPTY = 4096, 16, 16
 
 
-def record_layout(schema: Any, wanted: Collection[str] | None, where: str) -> Record:
+def record_layout(schema: object, wanted: Collection[str] | None, where: str) -> Record:
     """The layout of a file's records."""
-    layout = _Schema(where).layout(schema, wanted, 0)
+    layout = _LayoutBuilder(where).layout(schema, wanted, 0)
     if not isinstance(layout, Record):
         raise Malformed("its schema is no record")
     return layout
 
 
-class _Schema:
-    """Makes layouts for the types of a schema."""
+class _LayoutBuilder:
+    """Builds the layouts of a schema's types."""
 
     def __init__(self, where: str) -> None:
         self._where = where
-        self._named: dict[str, Any] = {}
+        self._types: dict[str, object] = {}
         self._fields = self._empty = 0
 
-    def layout(self, schema: Any, wanted: Collection[str] | None, depth: int) -> Layout:
+    def layout(self, schema: object, wanted: Collection[str] | None, depth: int) -> Layout:
         if depth > LIMIT_DEPTH:
             raise Malformed(f"its schema has more than {LIMIT_DEPTH} levels")
         if isinstance(schema, list):
-            return self._choice(schema, wanted, depth)
+            return self._union(schema, wanted, depth)
         kind = schema.get("type") if isinstance(schema, dict) else schema
         match kind:
             case dict() | list():
@@ -66,38 +66,42 @@ class _Schema:
             case "float" | "double":
                 return Floats(4 if kind == "float" else 8)
             case "null":
-                self._bare()
+                self._count_empty()
                 return Nulls()
             case "fixed":
-                self._name(schema)
+                self._define(schema)
                 return FixedWidth(_size(schema))
             case "record":
-                self._name(schema)
-                return self._record(_inside(schema, "fields"), wanted, depth)
+                self._define(schema)
+                return self._record(_required(schema, "fields"), wanted, depth)
             case "array":
-                return self._list(_inside(schema, "items"), depth)
+                return self._list(_required(schema, "items"), depth)
             case "map":
-                pair = [{"name": "key", "type": "string"}, {"name": "value", "type": _inside(schema, "values")}]
+                pair = [{"name": "key", "type": "string"}, {"name": "value", "type": _required(schema, "values")}]
                 return self._list({"type": "record", "fields": pair}, depth)
-            case str() if kind in self._named:
-                return self.layout(self._named[kind], wanted, depth + 1)
+            case str() if kind in self._types:
+                return self.layout(self._types[kind], wanted, depth + 1)
             case _:
                 raise Unsupported(f"{self._where} has a field of type {kind!r}, which no manifest has")
 
-    def _choice(self, schema: list[Any], wanted: Collection[str] | None, depth: int) -> Layout:
+    def _union(self, schema: list[object], wanted: Collection[str] | None, depth: int) -> Layout:
         others = [one for one in schema if one != "null"]
         if len(schema) != 2 or len(others) != 1 or isinstance(others[0], list):
             raise Unsupported(f"{self._where} has a field that is one of {len(schema)} types, which no manifest has")
         inner = self.layout(others[0], wanted, depth + 1)
         if isinstance(inner, Nullable):
             raise Malformed("its schema has a choice within a choice")
-        return Nullable(inner, there=2, absent=0) if schema[0] == "null" else Nullable(inner, there=0, absent=2)
+        return (
+            Nullable(inner, value_branch=2, null_branch=0)
+            if schema[0] == "null"
+            else Nullable(inner, value_branch=0, null_branch=2)
+        )
 
-    def _record(self, fields: Any, wanted: Collection[str] | None, depth: int) -> Record:
+    def _record(self, fields: object, wanted: Collection[str] | None, depth: int) -> Record:
         if not isinstance(fields, list) or not all(map(_is_field, fields)):
             raise Malformed("its schema has a record without fields, or a field without name and type")
         if not fields:
-            self._bare()
+            self._count_empty()
         self._fields += len(fields)
         if self._fields > LIMIT_FIELDS:
             raise Malformed(f"its schema has more than {LIMIT_FIELDS} fields")
@@ -106,33 +110,31 @@ class _Schema:
         return Record([self._member(f, wanted, depth) for f in fields])
 
     def _member(self, field: Mapping[str, Any], wanted: Collection[str] | None, depth: int) -> Member:
-        """Records are looked into, whatever their names, those that may be null too, as BigQuery has them."""
+        """A field; a record is kept even if it is not wanted, also a nullable one, as BigQuery writes them."""
         is_wanted = wanted is None or field["name"] in wanted
         layout = self.layout(field["type"], None if is_wanted else wanted, depth + 1)
         inner = layout.inner if isinstance(layout, Nullable) else layout
-        number = field.get("field-id")
-        field_id = None if number is None else str(number).encode()
-        return Member(field["name"], field_id, layout, is_wanted or isinstance(inner, Record))
+        field_id = field.get("field-id")
+        encoded = None if field_id is None else str(field_id).encode()
+        return Member(field["name"], encoded, layout, is_wanted or isinstance(inner, Record))
 
-    def _list(self, items: Any, depth: int) -> Lists:
+    def _list(self, items: object, depth: int) -> Lists:
         inner = self.layout(items, None, depth + 1)
         if not inner.least:
             raise Unsupported(f"{self._where} has a list of values without bytes, which no manifest has")
         return Lists(inner)
 
-    def _bare(self) -> None:
+    def _count_empty(self) -> None:
         self._empty += 1
         if self._empty > LIMIT_EMPTY:
             raise Malformed(f"its schema has more than {LIMIT_EMPTY} types without bytes")
 
-    def _name(self, schema: Any) -> None:
-        name = schema.get("name") if isinstance(schema, dict) else None
-        if isinstance(name, str):
-            space = schema.get("namespace")
-            self._named[name] = self._named[f"{space}.{name}"] = schema
+    def _define(self, schema: object) -> None:
+        if isinstance(schema, dict) and isinstance(name := schema.get("name"), str):
+            self._types[name] = self._types[f"{schema.get('namespace')}.{name}"] = schema
 
 
-def _is_field(field: Any) -> bool:
+def _is_field(field: object) -> bool:
     number = field.get("field-id") if isinstance(field, dict) else None
     return (
         isinstance(field, dict)
@@ -142,13 +144,13 @@ def _is_field(field: Any) -> bool:
     )
 
 
-def _inside(schema: Any, name: str) -> Any:
+def _required(schema: object, name: str) -> object:
     if not isinstance(schema, dict) or name not in schema:
         raise Malformed("its schema has a record, a list or a map that does not say of what")
     return schema[name]
 
 
-def _size(schema: Any) -> int:
+def _size(schema: object) -> int:
     size = schema.get("size") if isinstance(schema, dict) else None
     if not isinstance(size, int) or isinstance(size, bool) or not 0 < size < 1 << 31:
         raise Malformed(f"its schema has a fixed type of size {size!r}")

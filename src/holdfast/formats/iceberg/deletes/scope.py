@@ -1,12 +1,13 @@
-"""Which deletes apply to which data files.
+"""Decides which delete files apply to which data files.
 
-1. A vector applies to the file it refers to; a position-delete file to the files of its group, or to the one it refers
-   to, unless a vector applies there: both where their sequence is not below the file's.
-2. An equality-delete file applies to files of smaller sequence, of its group, or everywhere where its spec does not
-   partition.
-3. At most one vector per data file; a vector or a delete file that refers to a file placed otherwise than itself
-   contradicts the table: Damaged.
-4. Everything here is one pass over columns, whatever the number of files.
+1. A deletion vector applies to the data file that it references. A position delete file applies to the one it
+   references, or to the files of its partition, unless they have a deletion vector. In both cases the sequence number
+   of the deletes is not below that of the data file.
+2. An equality delete file applies to data files with a smaller sequence number in its partition, or in all partitions
+   if its spec is unpartitioned.
+3. A data file has at most one deletion vector; deletes that reference a data file of another partition contradict the
+   table. Both are Damaged.
+4. All functions work on columns, in one pass.
 """
 
 from __future__ import annotations
@@ -27,14 +28,13 @@ from holdfast.formats.iceberg.metadata.paths import match_paths
 from holdfast.model.files import DV
 
 PUFFIN, POSITIONS = "puffin", "positions"  # how hidden positions are stored
-FILE_PATH_ID = 2147483546  # of the column of position-delete files that names the data file
-_NOTHING = pa.scalar(None, DV)
+FILE_PATH_ID = 2147483546  # of `file_path` in position delete files
 _NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
 class DeleteFiles:
-    """The delete files of a snapshot, a row each: the columns of ENTRIES, then spec_id, group and everywhere."""
+    """The delete files of a snapshot: the columns of ENTRIES, then spec_id, group and everywhere."""
 
     table: pa.Table
 
@@ -43,7 +43,7 @@ class DeleteFiles:
 
     @property
     def by_position(self) -> pa.Table:
-        """Vectors and position-delete files."""
+        """Deletion vectors and position delete files."""
         return self.table.filter(self._holds(POSITION_DELETES))
 
     @property
@@ -84,7 +84,7 @@ def delete_files(
 
 
 def referenced_files(positions: pa.Table) -> pa.Array:
-    """The data file that each position-delete file is about, where it is about one: said, or told by equal bounds."""
+    """The data file that each position delete file references, by name or by equal bounds; null: several files."""
     low = metric_of(positions["lower_bounds"], FILE_PATH_ID)
     high = metric_of(positions["upper_bounds"], FILE_PATH_ID)
     single = pc.if_else(pc.equal(low, high), low, pa.scalar(None, pa.binary())).cast(pa.string())
@@ -92,13 +92,12 @@ def referenced_files(positions: pa.Table) -> pa.Array:
 
 
 def dv_column(files: pa.Table, deletes: DeleteFiles, *, at: int | None, where: str) -> pa.Array:
-    """The `dv` of every data file; of position-delete files it says that those of snapshot `at` may hide rows."""
+    """The `dv` of every data file: its deletion vector, or a mark that position deletes of snapshot `at` may apply."""
     vectors = _vectors(files, deletes.vectors, where)
     if not (positions := deletes.positions).num_rows:
         return vectors
-    touched = _touched(files, positions, where)
-    told = {"id": f"{POSITIONS} of {at}", "storage": POSITIONS, "offset": at}
-    by_position = pc.if_else(pa.array(touched), pa.scalar(told, DV), _NOTHING)
+    mark = pa.scalar({"id": f"{POSITIONS} of {at}", "storage": POSITIONS, "offset": at}, DV)
+    by_position = pc.if_else(pa.array(_have_position_deletes(files, positions, where)), mark, pa.scalar(None, DV))
     return pc.if_else(pc.is_valid(vectors), vectors, by_position)
 
 
@@ -107,24 +106,23 @@ def _vectors(files: pa.Table, vectors: pa.Table, where: str) -> pa.Array:
         return pa.nulls(files.num_rows, DV)
     _check_descriptors(vectors)
     matches = match_paths(files["path"].combine_chunks(), vectors["referenced_data_file"].combine_chunks())
-    _check_placed(files, vectors, matches, where)
-    matches = [(f, v) for f, v in _in_time(files, vectors, matches)]
+    _check_same_partition(files, vectors, matches, where)
     by_file = np.full(files.num_rows, -1, np.int64)
-    for f, v in matches:  # one per vector
+    for f, v in _in_time(files, vectors, matches):  # one per vector
         if by_file[f] >= 0:
             path = files["path"][f].as_py()
             raise Damaged(f"two deletion vectors of {where} are for {path}: a file has at most one", path=path)
         by_file[f] = v
-    found = vectors.take(pa.array(by_file, mask=by_file < 0))
-    offsets = found["content_offset"].combine_chunks()
-    paths = found["file_path"].combine_chunks()
+    matched = vectors.take(pa.array(by_file, mask=by_file < 0))
+    offsets = matched["content_offset"].combine_chunks()
+    paths = matched["file_path"].combine_chunks()
     parts = [
         pc.binary_join_element_wise(paths, offsets.cast(pa.string()), "@"),
         pc.if_else(pa.array(by_file >= 0), PUFFIN, pa.scalar(None, pa.string())),
         paths,
         offsets,
-        found["content_size_in_bytes"].combine_chunks(),
-        found["record_count"].combine_chunks(),
+        matched["content_size_in_bytes"].combine_chunks(),
+        matched["record_count"].combine_chunks(),
     ]
     return pa.StructArray.from_arrays(parts, fields=list(DV), mask=pa.array(by_file < 0))
 
@@ -136,36 +134,35 @@ def _check_descriptors(vectors: pa.Table) -> None:
             raise Damaged(f"the manifest entry of the deletion vector in {path} has no {name}", path=path)
 
 
-def _touched(files: pa.Table, positions: pa.Table, where: str) -> NDArray[np.bool_]:
-    """Data files that some position-delete file may speak of."""
-    about = referenced_files(positions)
-    one = pc.is_valid(about)
-    single = positions.filter(one)
-    touched = np.zeros(files.num_rows, np.bool_)
-    if single.num_rows:
-        matches = match_paths(files["path"].combine_chunks(), about.filter(one))
-        _check_placed(files, single, matches, where)
-        touched[[f for f, _ in _in_time(files, single, matches)]] = True
-    several = positions.filter(pc.invert(one))
-    if several.num_rows:
-        touched |= _numbers(files, "sequence") <= _newest_by_group(several, _numbers(files, "group"))
-    return touched
+def _have_position_deletes(files: pa.Table, positions: pa.Table, where: str) -> NDArray[np.bool_]:
+    """Which data files some position delete file may apply to."""
+    referenced = referenced_files(positions)
+    of_one_file = positions.filter(pc.is_valid(referenced))
+    affected = np.zeros(files.num_rows, np.bool_)
+    if of_one_file.num_rows:
+        matches = match_paths(files["path"].combine_chunks(), referenced.drop_null())
+        _check_same_partition(files, of_one_file, matches, where)
+        affected[[f for f, _ in _in_time(files, of_one_file, matches)]] = True
+    of_partition = positions.filter(pc.is_null(referenced))
+    if of_partition.num_rows:
+        affected |= _numbers(files, "sequence") <= _newest_by_group(of_partition, _numbers(files, "group"))
+    return affected
 
 
 def have_equality_deletes(files: pa.Table, deletes: DeleteFiles) -> NDArray[np.bool_]:
-    """Data files that some equality delete applies to."""
-    lost = np.zeros(files.num_rows, np.bool_)
+    """Which data files some equality delete applies to."""
+    affected = np.zeros(files.num_rows, np.bool_)
     equality, sequences = deletes.equality, _numbers(files, "sequence")
     far, near = equality.filter(equality["everywhere"]), equality.filter(pc.invert(equality["everywhere"]))
     if far.num_rows:
-        lost |= sequences < int(pc.max(far["sequence_number"]).as_py())
+        affected |= sequences < int(pc.max(far["sequence_number"]).as_py())
     if near.num_rows:
-        lost |= sequences < _newest_by_group(near, _numbers(files, "group"))
-    return lost
+        affected |= sequences < _newest_by_group(near, _numbers(files, "group"))
+    return affected
 
 
 def dangling(files: pa.Table, deletes: DeleteFiles) -> pa.Array:
-    """The paths of delete files, other than those about one data file, that apply to none of these files."""
+    """The paths of delete files that reference no single data file and apply to none of these files."""
     by_value = pc.equal(deletes.table["content"], EQUALITY_DELETES)
     several = deletes.table.filter(pc.or_(by_value, pc.is_null(referenced_files(deletes.table))))
     stamps, own = _numbers(several, "sequence_number"), _numbers(several, "group")
@@ -174,13 +171,13 @@ def dangling(files: pa.Table, deletes: DeleteFiles) -> pa.Array:
     np.minimum.at(oldest, groups, sequences)
     everywhere = several["everywhere"].to_numpy() & pc.equal(several["content"], EQUALITY_DELETES).to_numpy()
     reached = np.where(everywhere, sequences.min(initial=_NEVER), oldest[own])
-    # A row is gone by value only if it is older; a position also counts in the commit that wrote the row.
+    # An equality delete applies to older rows only, a position delete also to rows of its own commit.
     last = stamps - pc.equal(several["content"], EQUALITY_DELETES).to_numpy()
     return several["file_path"].combine_chunks().filter(pa.array(reached > last))
 
 
 def equality_sets(deletes: DeleteFiles) -> list[tuple[tuple[int, ...], bool, pa.Table]]:
-    """Equality deletes that compare the same columns and reach alike: the columns' ids, how far, and the files."""
+    """Equality delete files by compared columns and reach: field ids, whether they apply everywhere, and the files."""
     equality = deletes.equality
     if not equality.num_rows:
         return []
@@ -197,7 +194,7 @@ def equality_sets(deletes: DeleteFiles) -> list[tuple[tuple[int, ...], bool, pa.
 
 
 def _newest_by_group(deletes: pa.Table, groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The highest sequence among deletes of each file's group; below every sequence where there is none."""
+    """The highest sequence number among deletes in the partition of each file; -1 where there is none."""
     own = _numbers(deletes, "group")
     newest = np.full(int(max(groups.max(initial=-1), own.max(initial=-1))) + 1, -1, np.int64)
     np.maximum.at(newest, own, _numbers(deletes, "sequence_number"))
@@ -209,7 +206,7 @@ def _in_time(files: pa.Table, deletes: pa.Table, matches: Sequence[tuple[int, in
     return [(f, d) for f, d in matches if sequences[f] <= stamps[d]]
 
 
-def _check_placed(files: pa.Table, deletes: pa.Table, matches: Sequence[tuple[int, int]], where: str) -> None:
+def _check_same_partition(files: pa.Table, deletes: pa.Table, matches: Sequence[tuple[int, int]], where: str) -> None:
     mine, theirs = _numbers(files, "group"), _numbers(deletes, "group")
     for f, d in matches:
         if mine[f] != theirs[d]:
@@ -220,5 +217,5 @@ def _check_placed(files: pa.Table, deletes: pa.Table, matches: Sequence[tuple[in
 
 
 def _numbers(table: pa.Table, name: str) -> NDArray[np.int64]:
-    found: NDArray[np.int64] = table[name].combine_chunks().to_numpy(zero_copy_only=False)
-    return found
+    numbers: NDArray[np.int64] = table[name].combine_chunks().to_numpy(zero_copy_only=False)
+    return numbers
