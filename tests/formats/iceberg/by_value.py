@@ -26,12 +26,12 @@ def delete_by_value(table: IcebergTable, rows: pa.Table) -> None:
     spec_id = next(number for number, spec in state.contents.types.specs.items() if spec.is_unpartitioned)
     name = system().new_uuid()
     raw = metadata.schema_of(None, "here")
-    writing = ManifestWriter(state, name.int >> 65, metadata.last_sequence_number + 1, str(name), raw)
+    writer = ManifestWriter(state, name.int >> 65, metadata.last_sequence_number + 1, str(name), raw)
     fields = [stored_field(f.name, f.type, number) for f, number in zip(rows.schema, ids, strict=True)]
     sink = pa.BufferOutputStream()
     pq.write_table(rows.cast(pa.schema(fields)), sink, store_schema=False)
     path = f"{metadata.location}/data/{name}-equal.parquet"
-    writing.put(path, bytes(sink.getvalue()))
+    writer.put(path, bytes(sink.getvalue()))
     entry = {
         "content": EQUALITY_DELETES,
         "file_path": path,
@@ -42,12 +42,12 @@ def delete_by_value(table: IcebergTable, rows: pa.Table) -> None:
         "equality_ids": ids,
     }
     tuples = tuple_schema(state.contents.types.specs[spec_id], type_names(raw))
-    made = writing.manifest(DELETES, spec_id, tuples, [writing.added(entry)])
-    listing, first, count = writing.manifest_list([made, *manifest_list_rows(state)])
+    row = writer.write_manifest(DELETES, spec_id, tuples, [writer.added_entry(entry)])
+    listing, first, count = writer.write_manifest_list([row, *manifest_list_rows(state)])
     new = SnapshotAttempt(
-        snapshot_id=writing.snapshot_id,
+        snapshot_id=writer.snapshot_id,
         parent=None if state.entry is None else state.entry.snapshot_id,
-        sequence=writing.sequence,
+        sequence=writer.sequence,
         timestamp_ms=max(system().now_ms(), metadata.last_updated_ms),
         manifest_list=listing,
         summary={"operation": "delete", "added-equality-deletes": str(rows.num_rows)},
@@ -55,4 +55,4 @@ def delete_by_value(table: IcebergTable, rows: pa.Table) -> None:
         first_row_id=first,
         added_rows=count,
     )
-    assert attempt(source, state, new, system()) == Committed(writing.snapshot_id)
+    assert attempt(source, state, new, system()) == Committed(writer.snapshot_id)

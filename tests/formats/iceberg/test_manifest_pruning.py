@@ -15,7 +15,7 @@ from pyiceberg.manifest import read_manifest_list
 from pyspark.sql import SparkSession
 
 from holdfast import IcebergTable
-from holdfast.formats.iceberg.commit.partition_summaries import summaries
+from holdfast.formats.iceberg.commit.manifest_writer import field_summaries
 from holdfast.verbs.open.iceberg_handle import IcebergHandle
 from tests.support.depth import DEPTH
 
@@ -133,6 +133,6 @@ def test_others_read_the_summaries(tmp_path: Path, version: int) -> None:
 
 def test_a_field_without_values() -> None:
     tuples = {"fields": [{"name": "x", "type": ["null", "int"], "field-id": 1000}]}
-    assert summaries(tuples, [{"x": None}]) == [
+    assert field_summaries(tuples, [{"x": None}]) == [
         {"contains_null": True, "contains_nan": False, "lower_bound": None, "upper_bound": None}
     ]

@@ -15,8 +15,7 @@ from holdfast.errors import Invalid, Unsupported
 from holdfast.formats.iceberg.catalog.tables import CatalogTable
 from holdfast.formats.iceberg.commit.attempt import DATA_FOLDER
 from holdfast.formats.iceberg.commit.loop import IcebergFormat
-from holdfast.formats.iceberg.commit.same_partitions import in_same_partitions
-from holdfast.formats.iceberg.commit.staging import missing_source, placed_by
+from holdfast.formats.iceberg.commit.staging import in_same_partitions, missing_source, placed_by
 from holdfast.formats.iceberg.deletes.scope import POSITIONS
 from holdfast.formats.iceberg.metadata.schema_evolution import check_evolution, with_field_ids
 from holdfast.formats.iceberg.metadata.types import type_names

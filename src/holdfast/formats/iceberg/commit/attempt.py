@@ -1,11 +1,10 @@
-"""One attempt to commit: a mutation and the newest metadata become manifests, a list of them and a snapshot.
+"""Prepares one commit attempt: writes the manifests and the manifest list of a mutation on the newest snapshot.
 
-1. Everything that depends on the commit it lands at is made here, per attempt: sequence numbers, row ids, vectors.
-   Files of rows are not written again, and neither is what an attempt before this one wrote and would be the same.
-2. Nothing of an attempt is in the table until a catalog takes its snapshot; what a lost attempt wrote nobody refers to.
-3. Added files are of the spec the table has now; deletes are of the spec of the file they are about.
-4. A file that goes takes along what was about it alone, and the last of those that some deletes were about takes these
-   along.
+1. Everything that depends on the commit is made per attempt: sequence numbers, row ids, deletion vectors. Data files
+   are not written again, nor are files of an earlier attempt that would be the same.
+2. Nothing of an attempt is in the table until the catalog accepts its snapshot; nobody refers to files of a lost one.
+3. Added files have the table's current spec; deletes have the spec of the data file that they reference.
+4. Removing a data file also removes the deletes that reference it alone, and those that apply to no other file.
 """
 
 from __future__ import annotations
@@ -15,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyroaring import BitMap64
 
 from holdfast import __version__
 from holdfast.env import Env
@@ -49,13 +49,13 @@ from holdfast.storage.arrays import strings
 
 DATA_FOLDER = "data"
 _MERGES, _MERGE_FROM = "commit.manifest-merge.enabled", "commit.manifest.min-count-to-merge"
-_SMALL = 8 << 20  # bytes of a manifest that is not merged any more
-_PATIENCE = 4  # times as many manifests as are merged, from which on who lost an attempt merges them too
+_SMALL = 8 << 20  # bytes; larger manifests are not merged
+_PATIENCE = 4  # after a lost attempt, merging needs so many times the usual number of manifests
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotAttempt:
-    """A snapshot that is written and that no catalog has yet."""
+    """A written snapshot that no catalog has accepted yet."""
 
     snapshot_id: int
     parent: int | None
@@ -66,33 +66,33 @@ class SnapshotAttempt:
     schema_id: int
     first_row_id: int | None  # None below version 3
     added_rows: int | None
-    schema: Mapping[str, Any] | None = None  # that the table is to have; None: as it is
-    files: frozenset[str] = frozenset()  # that it refers to and that were written for it
+    schema: Mapping[str, Any] | None = None  # the new schema; None: unchanged
+    files: frozenset[str] = frozenset()  # written for it
 
 
 def prepare(state: IcebergState, mutation: Mutation, env: Env, drafts: Drafts | None = None) -> SnapshotAttempt:
-    """Write what makes a mutation the snapshot after `state`, the newest there is; `drafts` is what earlier attempts
-    wrote."""
-    _refuse(state, mutation)
+    """Writes the snapshot that a mutation makes after `state`, the newest; `drafts` is what earlier attempts wrote."""
     metadata = state.metadata
+    if mutation.feed.num_rows or mutation.domains or mutation.readded.num_rows or mutation.restamped.num_rows:
+        raise Unsupported(f"{mutation.operation} is nothing that the Iceberg table at {metadata.location} can keep")
     drafts = Drafts() if drafts is None else drafts
     name = drafts.begin(env)
     schema = _schema(state, mutation)
-    writing = ManifestWriter(state, name.int >> 65, metadata.last_sequence_number + 1, str(name), schema, drafts)
+    writer = ManifestWriter(state, name.int >> 65, metadata.last_sequence_number + 1, str(name), schema, drafts)
     before = {} if state.entry is None else state.entry.summary
     files: frozenset[str] = frozenset()
+    tally = SnapshotTally()
     if mutation.mends:
-        tally, manifests = SnapshotTally(), list(repaired_manifests(writing, mutation.counts))
+        manifests = list(repaired_manifests(writer, mutation.counts))
         before = {**before, **{k: str(n) for k, n in repaired_totals(state, mutation.counts).items() if k in before}}
     elif mutation.back_to is None:
-        plan = drafts.planned(state.version, mutation) or _Made(state, mutation, writing).plan()
+        plan = drafts.planned(state.version, mutation) or _Planner(mutation, writer).plan()
         drafts.plan = state.version, plan
         tally, files = SnapshotTally(plan.counts), plan.files
-        manifests = [*plan.added, *_kept(writing, plan)]
+        manifests = [*plan.added, *_kept(writer, plan)]
     else:
-        tally = SnapshotTally()
-        manifests = list(restored_manifests(writing, time_travel(state, version=mutation.back_to), tally))
-    path, first, count = writing.manifest_list(manifests, mark=mutation.mark)
+        manifests = list(restored_manifests(writer, time_travel(state, version=mutation.back_to), tally))
+    path, first, count = writer.write_manifest_list(manifests, mark=mutation.mark)
     parent = state.entry
     notes = {
         "engine-name": "holdfast",
@@ -101,16 +101,16 @@ def prepare(state: IcebergState, mutation: Mutation, env: Env, drafts: Drafts | 
         **({KEEPS_IDS: "true"} if mutation.tags.get(KEEPS_ROW_IDS) == "true" else {}),
         **({} if mutation.app is None else {f"{APP}{mutation.app.app_id}": str(mutation.app.version)}),
         **({} if mutation.user_metadata is None else {"user-metadata": mutation.user_metadata}),
-        **publication_summary(mutation, parent, writing.sequence),
+        **publication_summary(mutation, parent, writer.sequence),
     }
-    said = summary_of(tally, before, is_first=parent is None)
+    counts = summary_of(tally, before, is_first=parent is None)
     return SnapshotAttempt(
-        snapshot_id=writing.snapshot_id,
+        snapshot_id=writer.snapshot_id,
         parent=None if parent is None else parent.snapshot_id,
-        sequence=writing.sequence,
+        sequence=writer.sequence,
         timestamp_ms=max(env.now_ms(), metadata.last_updated_ms),
         manifest_list=path,
-        summary={"operation": _operation(tally, mutation), **said, **notes},
+        summary={"operation": _operation(tally, mutation), **counts, **notes},
         schema_id=schema["schema-id"],
         first_row_id=first,
         added_rows=count,
@@ -120,15 +120,14 @@ def prepare(state: IcebergState, mutation: Mutation, env: Env, drafts: Drafts | 
 
 
 def _operation(tally: SnapshotTally, mutation: Mutation) -> str:
-    """The word for what a commit does; what came back may have been hidden, which looks like nothing, and so do
-    deletes that apply again."""
+    """The operation of a snapshot; a restore, or a repair of rows, may change rows without adding or removing files."""
     if mutation.back_to is not None or (mutation.mends and mutation.data_change):
         return "overwrite"
     return operation_of(tally, data_change=mutation.data_change)
 
 
 def _schema(state: IcebergState, mutation: Mutation) -> Mapping[str, Any]:
-    """The schema that the table has once a mutation is in it."""
+    """The table's schema after a mutation."""
     metadata, where = state.metadata, state.metadata_path
     if mutation.shape is None:
         raw = metadata.schema_of(None, where)
@@ -137,65 +136,58 @@ def _schema(state: IcebergState, mutation: Mutation) -> Mapping[str, Any]:
     return schema_json(metadata, mutation.shape.schema, where)
 
 
-def _refuse(state: IcebergState, mutation: Mutation) -> None:
-    """Say what an Iceberg table has no way to keep."""
-    where = state.metadata.location
-    if mutation.feed.num_rows or mutation.domains or mutation.readded.num_rows or mutation.restamped.num_rows:
-        raise Unsupported(f"{mutation.operation} is nothing that the Iceberg table at {where} can keep")
-
-
-def _kept(writing: ManifestWriter, plan: ManifestPlan) -> Iterator[ManifestRow]:
-    """Manifests that were there: as they are, or without what goes, or many small ones of a spec as one."""
-    state, drafts = writing.state, writing.drafts
-    whole = []
+def _kept(writer: ManifestWriter, plan: ManifestPlan) -> Iterator[ManifestRow]:
+    """The rows of existing manifests: unchanged, replaced by the plan, or merged."""
+    state, drafts = writer.state, writer.drafts
+    rows: dict[str, ManifestRow] = {}
     for row in manifest_list_rows(state):
-        if (again := plan.replaced.get(row["manifest_path"])) is not None:
-            yield again
+        path = row["manifest_path"]
+        if path in plan.replaced:
+            yield plan.replaced[path]
         else:
-            whole.append(row)
-    rows: dict[str, ManifestRow] = {row["manifest_path"]: row for row in whole}
-    there = {one for one in state.contents.manifests if one.path in rows}
+            rows[path] = row
+    unmerged = {one for one in state.contents.manifests if one.path in rows}
     for sources, merged in drafts.merged:
-        if sources <= there:
-            there -= sources
-            rows = _instead(rows, {one.path for one in sources}, merged)
-    for spec_id, paths in _small(writing, rows.values()):
-        some = [one for one in state.contents.manifests if one.path in paths]
-        merged = writing.merged(some, state.contents.types.specs[spec_id])
-        drafts.merged.append((frozenset(some), merged))
-        rows = _instead(rows, paths, merged)
+        if sources <= unmerged:
+            unmerged -= sources
+            rows = _replace(rows, {one.path for one in sources}, merged)
+    for spec_id, paths in _small(writer, rows.values()):
+        manifests = [one for one in state.contents.manifests if one.path in paths]
+        merged = writer.write_merged(manifests, state.contents.types.specs[spec_id])
+        drafts.merged.append((frozenset(manifests), merged))
+        rows = _replace(rows, paths, merged)
     yield from rows.values()
 
 
-def _instead(rows: Mapping[str, ManifestRow], gone: Collection[str], merged: ManifestRow) -> dict[str, ManifestRow]:
-    left = {path: row for path, row in rows.items() if path not in gone}
-    return {**left, merged["manifest_path"]: merged}
+def _replace(rows: Mapping[str, ManifestRow], paths: Collection[str], merged: ManifestRow) -> dict[str, ManifestRow]:
+    others = {path: row for path, row in rows.items() if path not in paths}
+    return {**others, merged["manifest_path"]: merged}
 
 
-def _small(writing: ManifestWriter, rows: Iterable[ManifestRow]) -> Iterator[tuple[int, frozenset[str]]]:
-    """Small data manifests that are to be one, by their paths, spec by spec.
+def _small(writer: ManifestWriter, rows: Iterable[ManifestRow]) -> Iterator[tuple[int, frozenset[str]]]:
+    """The paths of small data manifests to merge, by spec.
 
-    Who lost an attempt leaves that to others, as long as it can: it takes time, in which more would come.
+    After a lost attempt merging waits until there are many more, because it takes time in which others commit again.
     """
-    properties = writing.state.metadata.properties
+    properties = writer.state.metadata.properties
     least = max(number(_MERGE_FROM, properties.get(_MERGE_FROM, "100")), 2)
     if not truth(properties.get(_MERGES, "true")):
         return
     small: dict[int, list[ManifestRow]] = {}
     for row in rows:
-        # Those of this transaction have been merged already, or have no ids yet.
-        has_ids = writing.version < ROW_IDS_SINCE or row.get("first_row_id") is not None
-        is_ours = row["added_snapshot_id"] == writing.snapshot_id
+        # Manifests of this transaction are merged already, or have no row ids yet.
+        has_ids = writer.version < ROW_IDS_SINCE or row.get("first_row_id") is not None
+        is_ours = row["added_snapshot_id"] == writer.snapshot_id
         if row["content"] == DATA and row["manifest_length"] < _SMALL and has_ids and not is_ours:
             small.setdefault(row["partition_spec_id"], []).append(row)
     for spec_id, some in small.items():
-        if len(some) >= (least if writing.drafts.attempts <= 1 else _PATIENCE * least):
+        if len(some) >= (least if writer.drafts.attempts <= 1 else _PATIENCE * least):
             yield spec_id, frozenset(row["manifest_path"] for row in _worthwhile(some, least))
 
 
 def _worthwhile(small: Sequence[ManifestRow], least: int) -> Sequence[ManifestRow]:
-    """All but a few of the newest, which others may be about to change again; and but those that have more files than
-    all smaller ones together, so that no file is written again and again."""
+    """Leaves out a few of the newest, which others may soon change, and those with more files than all smaller ones
+    together, so that no entry is rewritten again and again."""
     by_age = sorted(small, key=lambda row: int(row["sequence_number"]))
     ordered = sorted(by_age[: len(by_age) - least // 10], key=_files)
     while len(ordered) > 2 and _files(ordered[-1]) > sum(map(_files, ordered[:-1])):
@@ -207,114 +199,86 @@ def _files(row: ManifestRow) -> int:
     return int(row["added_files_count"] + row["existing_files_count"])
 
 
-class _Made:
-    """What a mutation does to the manifests of a state."""
+class _Planner:
+    """Writes the manifests that a mutation adds to a state, and rewrites those that lose entries."""
 
-    def __init__(self, state: IcebergState, mutation: Mutation, writing: ManifestWriter) -> None:
-        self.state, self.mutation, self.writing = state, mutation, writing
+    def __init__(self, mutation: Mutation, writer: ManifestWriter) -> None:
+        self.state, self.mutation, self.writer = writer.state, mutation, writer
+        state = writer.state
         self.tally = SnapshotTally()
-        self.sources = type_names(writing.schema)
+        self.sources = type_names(writer.schema)
         self.spec = state.contents.types.specs[state.metadata.default_spec_id]
         self.location = state.metadata.location.rstrip("/")
-        self.hides = unite_positions(state, mutation.hidden)
-        keys = {*mutation.removed.column("key").to_pylist(), *self.hides.emptied}
+        self.hidden = unite_positions(state, mutation.hidden)
+        keys = {*mutation.removed.column("key").to_pylist(), *self.hidden.emptied}
         files = state.snapshot.files.table if keys else FILES.empty_table()
-        gone = files.filter(pc.is_in(files["key"], value_set=strings(sorted(keys)))) if keys else files.slice(0, 0)
-        self.removed = gone["path"].combine_chunks() if len(gone) else strings([])
-        self.changed = strings([*self.removed.to_pylist(), *self.hides.united])
-        self.dangling = self._dangling(files, keys)
+        is_removed = pc.is_in(files["key"], value_set=strings(sorted(keys)))
+        self.removed = strings(files["path"].filter(is_removed).to_pylist())
+        self.changed = strings([*self.removed.to_pylist(), *self.hidden.united])
+        deletes, self.dangling = state.contents.deletes if keys else None, strings([])
+        if deletes is not None and len(deletes):  # new files are newer than all deletes, so none applies to them
+            self.dangling = dangling(files.filter(pc.invert(is_removed)), deletes)
         self.files: set[str] = set()
 
     def plan(self) -> ManifestPlan:
-        """Write what the mutation adds and changes."""
-        added = (*self._added(), *self._hidden())
+        """Writes what the mutation adds and changes."""
+        added = (*self._added(), *self._added_deletes())
         replaced = dict(self._replaced()) if len(self.changed) else {}
         return ManifestPlan(self.mutation, added, replaced, self.tally.counts, frozenset(self.files))
 
     def _added(self) -> Iterator[ManifestRow]:
-        """The manifest of new data files."""
-        staged = self.mutation.added
-        if self.mutation.covered:
-            whole = [k for k, n in zip(*_told(staged), strict=True) if len(self.mutation.covered.get(k, ())) == n]
-            staged = staged.filter(pc.invert(pc.is_in(staged["key"], value_set=strings(whole))))
-        if not staged.num_rows:
-            return
-        files = list(self._told_of(staged))
-        self.tally.added(files)
-        yield self.writing.of_new(DATA, self.spec.spec_id, tuple_schema(self.spec, self.sources), files)
+        """The manifest of new data files, without those of which the transaction hid every row."""
+        covered = self.mutation.covered
+        files = [
+            file for key, file in self._data_files() if not covered or len(covered.get(key, ())) != file["record_count"]
+        ]
+        if files:
+            self.tally.added(files)
+            yield self.writer.write_added(DATA, self.spec.spec_id, tuple_schema(self.spec, self.sources), files)
 
-    def _hidden(self) -> Iterator[ManifestRow]:
-        """Manifests of new deletes, one per spec."""
-        own, places = self._covered()
-        hidden = {**self.hides.united, **own}
-        places |= partitions_of(self.state, list(self.hides.united))
+    def _added_deletes(self) -> Iterator[ManifestRow]:
+        """The manifests of new deletes, one per spec."""
+        own, partitions = self._covered()
+        partitions |= partitions_of(self.state, list(self.hidden.united))
         by_spec: dict[int, list[tuple[FilePartition, Mapping[str, Any]]]] = {}
         folder = f"{self.location}/{DATA_FOLDER}"
-        for place, file in delete_files(self.writing, hidden, places, folder):
-            by_spec.setdefault(place.spec_id, []).append((place, file))
+        for partition, file in delete_files(self.writer, {**self.hidden.united, **own}, partitions, folder):
+            by_spec.setdefault(partition.spec_id, []).append((partition, file))
             self.files.add(file["file_path"])
-        for spec_id, made in by_spec.items():
-            self.tally.deletes_added([file for _, file in made])
-            tuples = made[0][0].tuples
-            files = [{**file, "partition": _fitted(place, tuples)} for place, file in made]
-            yield self.writing.of_new(DELETES, spec_id, tuples, files)
+        for spec_id, pairs in by_spec.items():
+            self.tally.deletes_added([file for _, file in pairs])
+            schema = pairs[0][0].tuple_schema
+            files = [{**file, "partition": partition.values_for(schema)} for partition, file in pairs]
+            yield self.writer.write_added(DELETES, spec_id, schema, files)
 
     def _replaced(self) -> Iterator[tuple[str, ManifestRow]]:
-        """Manifests without what goes, by the path of what they were."""
+        """Manifests without the entries that are removed, by the path of the original."""
         for one in self.state.contents.listed:
-            gone = self._gone(one)
-            if gone.any():
-                self.tally.removed(one, gone)
-                yield one.manifest.path, self.writing.without(one, gone.tolist())
+            removed = self._removed_entries(one)
+            if removed.any():
+                self.tally.removed(one, removed)
+                yield one.manifest.path, self.writer.write_without(one, removed.tolist())
 
-    def _gone(self, one: ManifestEntries) -> Any:
-        if one.manifest.content == DELETES:
-            about_none = pc.is_in(one.entries["file_path"].combine_chunks(), value_set=self.dangling)
-            return superseded(one, self.changed) | about_none.to_numpy(zero_copy_only=False)
-        if not len(one) or not len(self.removed):
-            return np.zeros(len(one), np.bool_)
-        return pc.is_in(one.entries["file_path"].combine_chunks(), value_set=self.removed).to_numpy(
-            zero_copy_only=False
-        )
+    def _removed_entries(self, one: ManifestEntries) -> NDArray[np.bool_]:
+        is_delete = one.manifest.content == DELETES
+        value_set = self.dangling if is_delete else self.removed
+        paths = one.entries["file_path"].combine_chunks()
+        removed: NDArray[np.bool_] = pc.is_in(paths, value_set=value_set).to_numpy(zero_copy_only=False)
+        return removed | superseded(one, self.changed) if is_delete else removed
 
-    def _dangling(self, files: pa.Table, gone: set[str]) -> pa.Array:
-        """Delete files that would apply to none of the files that stay; new files are newer than all of them."""
-        deletes = self.state.contents.deletes
-        if not gone or not len(deletes):
-            return strings([])
-        return dangling(files.filter(pc.invert(pc.is_in(files["key"], value_set=strings(sorted(gone))))), deletes)
+    def _data_files(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The keys and the manifest entries of new data files."""
+        staged, with_ids = self.mutation.added, self.writer.version >= ROW_IDS_SINCE
+        files = data_files(staged, self.spec, self.sources, self.location, with_ids=with_ids)
+        return zip(staged["key"].to_pylist(), files, strict=True)
 
-    def _told_of(self, staged: pa.Table) -> Iterator[dict[str, Any]]:
-        """What manifests say of new files."""
-        with_ids = self.writing.version >= ROW_IDS_SINCE
-        return data_files(staged, self.spec, self.sources, self.location, with_ids=with_ids)
-
-    def _covered(self) -> tuple[dict[str, Any], dict[str, FilePartition]]:
-        """Rows of its own new files that a transaction hides, and where these files are placed."""
-        hidden, places = {}, {}
-        if not self.mutation.covered:
-            return {}, {}
-        tuples = tuple_schema(self.spec, self.sources)
-        files = zip(
-            _told(self.mutation.added)[0],
-            self._told_of(self.mutation.added),
-            strict=True,
-        )
-        for key, file in files:  # one per new file
+    def _covered(self) -> tuple[dict[str, BitMap64], dict[str, FilePartition]]:
+        """Rows of its own new files that the transaction hides, and the partitions of these files, by path."""
+        hidden, partitions = {}, {}
+        for key, file in self._data_files() if self.mutation.covered else ():  # one per new file
             positions = self.mutation.covered.get(key)
             if positions and len(positions) < file["record_count"]:
+                schema = tuple_schema(self.spec, self.sources)
                 hidden[file["file_path"]] = positions
-                places[file["file_path"]] = FilePartition(self.spec.spec_id, tuples, file["partition"])
-        return hidden, places
-
-
-def _told(staged: pa.Table) -> tuple[Sequence[str], Sequence[int]]:
-    return staged["key"].to_pylist(), staged["num_records"].to_pylist()
-
-
-def _fitted(place: FilePartition, tuples: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A tuple under the names of another manifest of the same spec."""
-    if place.tuples is tuples or place.tuples == tuples:
-        return place.value
-    names = {f.get("field-id"): f["name"] for f in tuples["fields"]}
-    return {names.get(f.get("field-id"), f["name"]): place.value.get(f["name"]) for f in place.tuples["fields"]}
+                partitions[file["file_path"]] = FilePartition(self.spec.spec_id, schema, file["partition"])
+        return hidden, partitions

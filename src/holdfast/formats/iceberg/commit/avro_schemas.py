@@ -1,20 +1,19 @@
-"""How manifests and their lists are written: Avro schemas of versions 2 and 3, with the field ids of the format.
+"""The Avro schemas of manifests and manifest lists, in versions 2 and 3, with the field ids of the spec.
 
-1. A tuple has the types of its spec's fields, each nullable; one whose column is gone keeps its stored type.
-2. `equality_ids` are ints, a manifest says its schema's id, and delete files have no first row id.
+1. A partition tuple has the types of its spec's fields, all nullable.
+2. `equality_ids` are ints, and delete files have no first row id.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.formats.iceberg.avro.writer import AvroSchema
 from holdfast.formats.iceberg.metadata.partition_spec import PartitionSpec
+from holdfast.formats.iceberg.metadata.types import DECIMAL, FIXED
 
-_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
-_FIXED = re.compile(r"fixed\[\s*(\d+)\s*\]")
-_PLAIN: dict[str, Any] = {
+_PLAIN: dict[str, AvroSchema] = {
     "boolean": "boolean",
     "int": "int",
     "long": "long",
@@ -30,18 +29,14 @@ _PLAIN: dict[str, Any] = {
 
 
 def tuple_schema(spec: PartitionSpec, sources: Mapping[int, str]) -> dict[str, Any]:
-    """The record of a spec's tuples; `sources` are the types of columns by field id, in Iceberg's words."""
-    fields = [
-        _field(
-            f.field_id, safe_name(f.name), _avro(f.transform.result(sources[f.source_id]), f.field_id), optional=True
-        )
-        for f in spec.fields
-    ]
+    """The record of a spec's partition tuples; `sources` are the Iceberg types of columns by field id."""
+    types = [_avro(f.transform.result(sources[f.source_id]), f.field_id) for f in spec.fields]
+    fields = [_optional(f.field_id, safe_name(f.name), type_) for f, type_ in zip(spec.fields, types, strict=True)]
     return {"type": "record", "name": "r102", "fields": fields}
 
 
 def entry_schema(tuples: Mapping[str, Any], version: int) -> dict[str, Any]:
-    """An entry of a manifest of data files or delete files, with these tuples."""
+    """A manifest entry with these partition tuples."""
     pairs = [
         ("column_sizes", 108, 117, 118, "long"),
         ("value_counts", 109, 119, 120, "long"),
@@ -57,52 +52,38 @@ def entry_schema(tuples: Mapping[str, Any], version: int) -> dict[str, Any]:
         _field(102, "partition", {**tuples, "name": "r102"}),
         _field(103, "record_count", "long"),
         _field(104, "file_size_in_bytes", "long"),
-        *(_field(number, name, _pairs(key, value, type_), optional=True) for name, number, key, value, type_ in pairs),
-        _field(131, "key_metadata", "bytes", optional=True),
-        _field(132, "split_offsets", _list(133, "long"), optional=True),
-        _field(135, "equality_ids", _list(136, "int"), optional=True),
-        _field(140, "sort_order_id", "int", optional=True),
-        *([_field(142, "first_row_id", "long", optional=True)] if version >= 3 else []),
-        _field(143, "referenced_data_file", "string", optional=True),
-        *(
-            [
-                _field(144, "content_offset", "long", optional=True),
-                _field(145, "content_size_in_bytes", "long", optional=True),
-            ]
-            if version >= 3
-            else []
-        ),
+        *(_optional(number, name, _pairs(key, value, type_)) for name, number, key, value, type_ in pairs),
+        _optional(131, "key_metadata", "bytes"),
+        _optional(132, "split_offsets", _list(133, "long")),
+        _optional(135, "equality_ids", _list(136, "int")),
+        _optional(140, "sort_order_id", "int"),
+        *([_optional(142, "first_row_id", "long")] if version >= 3 else []),
+        _optional(143, "referenced_data_file", "string"),
     ]
+    if version >= 3:
+        files += [_optional(144, "content_offset", "long"), _optional(145, "content_size_in_bytes", "long")]
     fields = [
         _field(0, "status", "int"),
-        _field(1, "snapshot_id", "long", optional=True),
-        _field(3, "sequence_number", "long", optional=True),
-        _field(4, "file_sequence_number", "long", optional=True),
+        _optional(1, "snapshot_id", "long"),
+        _optional(3, "sequence_number", "long"),
+        _optional(4, "file_sequence_number", "long"),
         _field(2, "data_file", {"type": "record", "name": "r2", "fields": files}),
     ]
     return {"type": "record", "name": "manifest_entry", "fields": fields}
 
 
 def list_schema(version: int) -> dict[str, Any]:
-    """An entry of a list of manifests."""
+    """An entry of a manifest list."""
     summary = {
         "type": "record",
         "name": "r508",
         "fields": [
             _field(509, "contains_null", "boolean"),
-            _field(518, "contains_nan", "boolean", optional=True),
-            _field(510, "lower_bound", "bytes", optional=True),
-            _field(511, "upper_bound", "bytes", optional=True),
+            _optional(518, "contains_nan", "boolean"),
+            _optional(510, "lower_bound", "bytes"),
+            _optional(511, "upper_bound", "bytes"),
         ],
     }
-    counts = [
-        ("added_files_count", 504, "int"),
-        ("existing_files_count", 505, "int"),
-        ("deleted_files_count", 506, "int"),
-        ("added_rows_count", 512, "long"),
-        ("existing_rows_count", 513, "long"),
-        ("deleted_rows_count", 514, "long"),
-    ]
     fields = [
         _field(500, "manifest_path", "string"),
         _field(501, "manifest_length", "long"),
@@ -111,45 +92,48 @@ def list_schema(version: int) -> dict[str, Any]:
         _field(515, "sequence_number", "long"),
         _field(516, "min_sequence_number", "long"),
         _field(503, "added_snapshot_id", "long"),
-        *(_field(number, name, type_) for name, number, type_ in counts),
-        _field(507, "partitions", {"type": "array", "items": summary, "element-id": 508}, optional=True),
-        _field(519, "key_metadata", "bytes", optional=True),
-        *([_field(520, "first_row_id", "long", optional=True)] if version >= 3 else []),
+        *(_field(504 + at, f"{kind}_files_count", "int") for at, kind in enumerate(("added", "existing", "deleted"))),
+        *(_field(512 + at, f"{kind}_rows_count", "long") for at, kind in enumerate(("added", "existing", "deleted"))),
+        _optional(507, "partitions", {"type": "array", "items": summary, "element-id": 508}),
+        _optional(519, "key_metadata", "bytes"),
+        *([_optional(520, "first_row_id", "long")] if version >= 3 else []),
     ]
     return {"type": "record", "name": "manifest_file", "fields": fields}
 
 
-def _avro(spelled: str, number: int) -> Any:
-    """The type of a partition field; a name stands for one type in a schema, so the field's number is part of it."""
+def _avro(spelled: str, field_id: int) -> AvroSchema:
+    """The Avro type of a partition field; a type name occurs once in a schema, so the field id is part of it."""
     if spelled in _PLAIN:
         return _PLAIN[spelled]
     if spelled == "uuid":
-        return {"type": "fixed", "name": f"uuid_fixed_{number}", "size": 16, "logicalType": "uuid"}
-    if found := _DECIMAL.fullmatch(spelled):
-        precision, scale = int(found[1]), int(found[2])
+        return {"type": "fixed", "name": f"uuid_fixed_{field_id}", "size": 16, "logicalType": "uuid"}
+    if match := DECIMAL.fullmatch(spelled):
+        precision, scale = int(match[1]), int(match[2])
         return {
             "type": "fixed",
-            "name": f"decimal_{precision}_{scale}_{number}",
+            "name": f"decimal_{precision}_{scale}_{field_id}",
             "size": decimal_bytes(precision),
             "logicalType": "decimal",
             "precision": precision,
             "scale": scale,
         }
-    if found := _FIXED.fullmatch(spelled):
-        return {"type": "fixed", "name": f"fixed_{found[1]}_{number}", "size": int(found[1])}
+    if match := FIXED.fullmatch(spelled):
+        return {"type": "fixed", "name": f"fixed_{match[1]}_{field_id}", "size": int(match[1])}
     raise AssertionError(f"no column of {spelled} is partitioned by")
 
 
 def decimal_bytes(precision: int) -> int:
-    """The bytes that hold every number of so many digits."""
+    """The number of bytes that hold every decimal of a precision."""
     largest: int = 10**precision - 1
     return (largest.bit_length() + 8) // 8
 
 
-def _field(number: int, name: str, type_: Any, *, optional: bool = False) -> dict[str, Any]:
-    if optional:
-        return {"name": name, "type": ["null", type_], "default": None, "field-id": number}
-    return {"name": name, "type": type_, "field-id": number}
+def _field(field_id: int, name: str, type_: AvroSchema) -> dict[str, Any]:
+    return {"name": name, "type": type_, "field-id": field_id}
+
+
+def _optional(field_id: int, name: str, type_: AvroSchema) -> dict[str, Any]:
+    return {"name": name, "type": ["null", type_], "default": None, "field-id": field_id}
 
 
 def _pairs(key: int, value: int, type_: str) -> dict[str, Any]:
@@ -163,9 +147,9 @@ def _list(element: int, type_: str) -> dict[str, Any]:
 
 
 def safe_name(name: str) -> str:
-    """A name as Avro allows it, spelled as every writer of Iceberg spells it."""
-    made = []
+    """A name that Avro allows, escaped as every Iceberg writer does."""
+    letters = []
     for at, letter in enumerate(name):
         plain = letter == "_" or (letter.isascii() and (letter.isalpha() or (letter.isdigit() and at > 0)))
-        made.append(letter if plain else f"_{letter}" if letter.isdigit() else f"_x{ord(letter):X}")
-    return "".join(made)
+        letters.append(letter if plain else f"_{letter}" if letter.isdigit() else f"_x{ord(letter):X}")
+    return "".join(letters)

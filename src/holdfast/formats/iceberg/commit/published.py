@@ -1,9 +1,9 @@
-"""What the summaries of snapshots say of rows that are published into the table.
+"""Reads and writes the entries of snapshot summaries that describe publications into the table.
 
-1. It is in the summary of the snapshot that brought the rows, so it is true exactly if they are there. A snapshot of
-   ours that only moves rows says it again, so that older ones can expire.
-2. Versions here are sequence numbers, which is what rows say they were last changed in.
-3. A table is as it was published if nothing came since but snapshots that only moved rows.
+1. The summary of the snapshot that brought the rows has them, so they are true exactly if the rows are there. Our
+   snapshots that only move rows repeat them, so that older snapshots can expire.
+2. Versions are sequence numbers, as in the rows' last updated sequence number.
+3. A table is unchanged since its publication if only snapshots that move rows followed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOVES_ROWS = "replace"
 
 
 def publication_summary(mutation: Mutation, parent: SnapshotEntry | None, sequence: int) -> dict[str, str]:
-    """What the summary of a snapshot with this sequence number says of publications."""
+    """The publication entries for the summary of a snapshot with this sequence number."""
     if mutation.publishes is not None:
         return {f"{PREFIX}{name}": text for name, text in mutation.publishes.landed(sequence).told().items()}
     if mutation.data_change or parent is None:
@@ -29,16 +29,16 @@ def publication_summary(mutation: Mutation, parent: SnapshotEntry | None, sequen
 
 
 def published_into(state: IcebergState) -> Publication | None:
-    """What the table has of another one; None where no snapshot that is left says it has any."""
+    """What the table has of another one; None where no remaining snapshot has a publication."""
     for entry in state.metadata.ancestry(state.entry):
         if f"{PREFIX}{VERSIONS}" in entry.summary:
-            told = {n.removeprefix(PREFIX): text for n, text in entry.summary.items() if n.startswith(PREFIX)}
-            return publication_of(told, where=f"snapshot {entry.snapshot_id} of {state.metadata.location}")
+            texts = {n.removeprefix(PREFIX): text for n, text in entry.summary.items() if n.startswith(PREFIX)}
+            return publication_of(texts, where=f"snapshot {entry.snapshot_id} of {state.metadata.location}")
     return None
 
 
 def changed_since(state: IcebergState) -> tuple[int, str] | None:
-    """The last snapshot, and what it is called, that changed rows and published none; None where none did."""
+    """The id and operation of the last snapshot that changed rows since the publication; None where none did."""
     for entry in state.metadata.ancestry(state.entry):
         if f"{PREFIX}{VERSIONS}" in entry.summary:
             return None
@@ -48,7 +48,7 @@ def changed_since(state: IcebergState) -> tuple[int, str] | None:
 
 
 def first_after(state: IcebergState, sequence: int) -> int:
-    """The id of the snapshot after the one with a sequence number, on the way to the one a state is at."""
+    """The id of the snapshot that follows the one with a sequence number in the ancestry of a state."""
     after = None
     for entry in state.metadata.ancestry(state.entry):
         if entry.sequence_number == sequence and after is not None:

@@ -1,10 +1,10 @@
-"""An earlier snapshot's files in the place of those that are there: the manifests of a restore.
+"""The manifests of a restore: replaces the files of the current snapshot by those of an earlier one.
 
 1. Files come back as they were: a data file with its sequence number and first row id, a delete file with its sequence
-   number, so that the same deletes apply to the same files. Files both snapshots have in one partition stay where they
-   are listed; one that a repair placed otherwise goes back with its deletes.
-2. What goes and what comes is said entry by entry, so that whoever follows snapshots sees it.
-3. A file from before row ids gets some, like any new one.
+   number, so that the same deletes apply. Files that both snapshots have in the same partition stay in their manifests;
+   a file that a repair moved to another partition goes back with its deletes.
+2. Removed and added files are entries of their own, so that readers of changes see them.
+3. A file from before row ids gets ids, like a new one.
 """
 
 from __future__ import annotations
@@ -20,62 +20,61 @@ from numpy.typing import NDArray
 from holdfast.formats.iceberg.commit.manifest_writer import ManifestWriter, manifest_list_rows
 from holdfast.formats.iceberg.commit.summary import SnapshotTally
 from holdfast.formats.iceberg.commit.winners import file_names
-from holdfast.formats.iceberg.metadata.manifests import DELETES, ManifestEntries
+from holdfast.formats.iceberg.metadata.manifests import DELETES
 from holdfast.formats.iceberg.metadata.partition_groups import partition_groups
 from holdfast.formats.iceberg.state import IcebergState
 
 
 def restored_manifests(
-    writing: ManifestWriter, then: IcebergState, tally: SnapshotTally
+    writer: ManifestWriter, target: IcebergState, tally: SnapshotTally
 ) -> Iterator[Mapping[str, Any]]:
-    """The manifests of a snapshot with the files of `then`; those of the state that is written on lead to it."""
-    now = writing.state
-    difference = _Difference(now, then)
-    going = {one.manifest.path: (one, gone) for one, gone in difference.going}
-    for row in manifest_list_rows(now):
-        one, gone = going[row["manifest_path"]]
-        if not gone.any():
+    """The manifest list rows of a snapshot that has the files of `target`."""
+    difference = _Difference(writer.state, target)
+    removed = {one.manifest.path: (one, mask) for one, mask in difference.removed}
+    for row in manifest_list_rows(writer.state):
+        one, mask = removed[row["manifest_path"]]
+        if not mask.any():
             yield row
             continue
-        tally.removed(one, gone)
-        yield writing.without(one, gone.tolist())
-    for one, back in difference.coming:
-        if back.any():
-            tally.restored(one, back)
-            yield writing.again(one, back.tolist())
+        tally.removed(one, mask)
+        yield writer.write_without(one, mask.tolist())
+    for one, mask in difference.restored:
+        if mask.any():
+            tally.restored(one, mask)
+            yield writer.write_restored(one, mask.tolist())
 
 
-def files_to_restore(now: IcebergState, then: IcebergState) -> tuple[int, int, pa.Array]:
-    """How many data files a restore takes away and brings back; and the paths of all files that come back."""
-    difference = _Difference(now, then)
+def files_to_restore(state: IcebergState, target: IcebergState) -> tuple[int, int, pa.Array]:
+    """How many data files a restore removes and how many it restores, and the paths of all restored files."""
+    difference = _Difference(state, target)
     counts = (
-        sum(int(chosen.sum()) for one, chosen in side if one.manifest.content != DELETES)
-        for side in (difference.going, difference.coming)
+        sum(int(mask.sum()) for one, mask in side if one.manifest.content != DELETES)
+        for side in (difference.removed, difference.restored)
     )
-    paths = [one.entries["file_path"].combine_chunks().filter(pa.array(back)) for one, back in difference.coming]
-    return *counts, pc.unique(pa.concat_arrays(paths)) if paths else pa.array([], pa.string())
+    paths = [one.entries["file_path"].combine_chunks().filter(pa.array(mask)) for one, mask in difference.restored]
+    return *counts, pc.unique(_concat(paths))
 
 
 class _Difference:
-    """The entries of two states by manifest, with a mask of those that the other state has not in the same place."""
+    """Masks of the entries, by manifest, that the other state does not have in the same partition."""
 
-    def __init__(self, now: IcebergState, then: IcebergState) -> None:
-        ours, theirs = now.contents.listed, then.contents.listed
-        groups = partition_groups((*ours, *theirs), now.contents.types.specs, where=now.metadata_path)
-        names = [_placed(one, group) for one, group in zip((*ours, *theirs), groups, strict=True)]
-        kept, wanted = _joined(names[: len(ours)]), _joined(names[len(ours) :])
-        self.going = [(one, _beyond(own, wanted)) for one, own in zip(ours, names, strict=False)]
-        self.coming = [(one, _beyond(own, kept)) for one, own in zip(theirs, names[len(ours) :], strict=True)]
+    def __init__(self, state: IcebergState, target: IcebergState) -> None:
+        current, wanted = state.contents.listed, target.contents.listed
+        listed = (*current, *wanted)
+        groups = partition_groups(listed, state.contents.types.specs, where=state.metadata_path)
+        names = [
+            pc.binary_join_element_wise(file_names(one.entries), pa.array(group).cast(pa.string()), "@")
+            for one, group in zip(listed, groups, strict=True)
+        ]
+        before, after = names[: len(current)], names[len(current) :]
+        all_before, all_after = _concat(before), _concat(after)
+        self.removed = [(one, _missing(own, all_after)) for one, own in zip(current, before, strict=True)]
+        self.restored = [(one, _missing(own, all_before)) for one, own in zip(wanted, after, strict=True)]
 
 
-def _placed(one: ManifestEntries, group: NDArray[np.int64]) -> pa.Array:
-    """What tells the entries of a manifest from others: the file and the partition it is said to be in."""
-    return pc.binary_join_element_wise(file_names(one.entries), pa.array(group).cast(pa.string()), "@")
-
-
-def _joined(names: Sequence[pa.Array]) -> pa.Array:
+def _concat(names: Sequence[pa.Array]) -> pa.Array:
     return pa.concat_arrays(names) if names else pa.array([], pa.string())
 
 
-def _beyond(names: pa.Array, others: pa.Array) -> NDArray[np.bool_]:
+def _missing(names: pa.Array, others: pa.Array) -> NDArray[np.bool_]:
     return ~np.asarray(pc.is_in(names, value_set=others), np.bool_)

@@ -1,14 +1,13 @@
-"""The snapshots that came since a state was read, as conflict checks see them.
+"""The snapshots that were committed since a state was read, for conflict checks.
 
-A snapshot is what it changed of the files: those it added and removed, and those whose deletes it changed, which count
-as removed and added again. All of it is told by comparing listings, when it is first asked for; manifests that did not
-change are not read again.
+A snapshot's changes are the files it added and removed; a file whose deletes changed counts as removed and added. They
+are found by comparing the files of two states, on first use; unchanged manifests are not read again.
 
-1. Snapshots are those of the branch that is written, oldest first. If the branch was set back, there is no telling.
-2. Deletes by value that came or went, and that count for a file which is there, may concern any row of it: a conflict
-   with whoever read or moved rows, and none with who only adds some.
-3. Where all that came are appends whose manifests stand beside those that were there, the newest list tells it all: no
-   list in between is read, and no manifest but those that came.
+1. Snapshots are those of the branch that is written to, oldest first. If the branch was set back, that is a conflict.
+2. An added or removed equality delete that applies to a live file may concern any row of it: it conflicts with
+   transactions that read or move rows, and not with appends.
+3. Where all new snapshots are appends that only added manifests, the newest manifest list suffices: no manifest list in
+   between is read, and no manifest but the new ones.
 """
 
 from __future__ import annotations
@@ -36,26 +35,26 @@ from holdfast.model.mutation import Came, Winner
 
 
 def winners_since(old: IcebergState, new: IcebergState) -> Came:
-    """Every snapshot after `old` up to `new`, oldest first; a change of the schema alone is told as one too."""
+    """The snapshots after `old` up to `new`, oldest first; a change of the schema or spec counts as another."""
     chain = _between(old, new)
     came = _appended(old, new, chain) or _compared(old, new, chain)
-    return came if _shape(old) == _shape(new) else replace(came, winners=(*came.winners, _reshaped(new)))
+    return came if _definition(old) == _definition(new) else replace(came, winners=(*came.winners, _redefined(new)))
 
 
 def appended_manifests(old: IcebergState, new: IcebergState) -> tuple[ManifestFile, ...] | None:
-    """The manifests that came, where they are of data and all that had files stayed as they were; else None."""
-    if old.entry is None or new.entry is None or _shape(old) != _shape(new):
+    """The added manifests, if all are data manifests and no manifest with files was removed; else None."""
+    if old.entry is None or new.entry is None or _definition(old) != _definition(new):
         return None
-    were, are = set(old.contents.manifests), set(new.contents.manifests)
-    came = tuple(one for one in new.contents.manifests if one not in were)
-    stayed = all(_is_empty(old, one) for one in were - are)
-    return came if stayed and all(one.content == DATA for one in came) else None
+    before, after = set(old.contents.manifests), set(new.contents.manifests)
+    added = tuple(one for one in new.contents.manifests if one not in before)
+    keeps_files = all(_is_empty(old, one) for one in before - after)
+    return added if keeps_files and all(one.content == DATA for one in added) else None
 
 
 def _is_empty(state: IcebergState, manifest: ManifestFile) -> bool:
-    """Whether a manifest has no live file, so that the next list leaves it out."""
-    known = state.contents.read.get(manifest.path)
-    return manifest.files == 0 and (known is None or not len(known))
+    """Whether a manifest has no live file, so that the next manifest list leaves it out."""
+    entries = state.contents.read.get(manifest.path)
+    return manifest.files == 0 and (entries is None or not len(entries))
 
 
 def _compared(old: IcebergState, new: IcebergState, chain: Sequence[SnapshotEntry]) -> Came:
@@ -64,11 +63,11 @@ def _compared(old: IcebergState, new: IcebergState, chain: Sequence[SnapshotEntr
         after = new if entry.snapshot_id == new.version else time_travel(new, version=entry.snapshot_id)
         winners.append(_Compared(before, after, entry))
         before = after
-    return Came(tuple(winners), _Together(winners))
+    return Came(tuple(winners), _AddedFiles(winners))
 
 
 def _appended(old: IcebergState, new: IcebergState, chain: Sequence[SnapshotEntry]) -> Came | None:
-    """What came where it is appends alone; None: that is not told by the newest list."""
+    """The new snapshots if all are appends (rule 3), else None."""
     if any(entry.operation != "append" for entry in chain):
         return None
     manifests = appended_manifests(old, new)
@@ -79,7 +78,9 @@ def _appended(old: IcebergState, new: IcebergState, chain: Sequence[SnapshotEntr
         by_snapshot[one.added_snapshot_id].append(one)
     each = tuple(
         Winner(
-            added=LazyFiles(new.contents.only(by_snapshot[entry.snapshot_id])), removed_keys=frozenset(), **_said(entry)
+            added=LazyFiles(new.contents.only(by_snapshot[entry.snapshot_id])),
+            removed_keys=frozenset(),
+            **_facts(entry),
         )
         for entry in chain
     )
@@ -101,48 +102,52 @@ def _between(old: IcebergState, new: IcebergState) -> list[SnapshotEntry]:
 
 
 def changed_files(before: IcebergState, after: IcebergState) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which files of the one state went and which of the other came; a file whose deletes changed did both."""
-    was, now = before.snapshot.files.table, after.snapshot.files.table
-    old, new = was["key"].combine_chunks(), now["key"].combine_chunks()
-    came = ~np.asarray(pc.is_in(new, value_set=old)) | _rehidden(now, before.contents.deletes, after.contents.deletes)
+    """Which files of `before` were removed and which of `after` added; a file whose deletes changed is both."""
+    old_files, files = before.snapshot.files.table, after.snapshot.files.table
+    old_deletes, deletes = before.contents.deletes, after.contents.deletes
+    old_keys, keys = old_files["key"].combine_chunks(), files["key"].combine_chunks()
+    added = ~np.asarray(pc.is_in(keys, value_set=old_keys)) | _deletes_changed(files, old_deletes, deletes)
     if after.entry is not None and after.entry.summary.get(OPERATION) == REPAIR:
-        came |= _reached_anew(was, now, before.contents.deletes, after.contents.deletes)
-    stays = new.filter(pa.array(~came))
-    return ~np.asarray(pc.is_in(old, value_set=stays)), came
+        added |= _scope_changed(old_files, files, old_deletes, deletes)
+    unchanged = keys.filter(pa.array(~added))
+    return ~np.asarray(pc.is_in(old_keys, value_set=unchanged)), added
 
 
 class _Compared(Winner):
-    """A snapshot that is compared with the one before it when it is first asked what it did to files."""
+    """A snapshot that is compared with its parent when its files are first needed."""
 
     def __init__(self, before: IcebergState, after: IcebergState, entry: SnapshotEntry) -> None:
-        for name, value in (*_said(entry).items(), ("_states", (before, after))):
+        for name, value in (*_facts(entry).items(), ("_states", (before, after))):
             object.__setattr__(self, name, value)
 
     _states: tuple[IcebergState, IcebergState]
 
     @cached_property
     def added(self) -> FileTable:
-        return self._touched[0]
+        return self._changes[0]
 
     @cached_property
     def removed_keys(self) -> frozenset[str]:
-        return self._touched[1]
+        return self._changes[1]
 
     @cached_property
     def deletes_by_value(self) -> bool:
         before, after = self._states
-        same = _deletes(before) == _deletes(after)
-        return not same and _by_value(after.snapshot.files.table, before.contents.deletes, after.contents.deletes)
+        if _delete_manifests(before) == _delete_manifests(after):
+            return False
+        old, new, files = before.contents.deletes, after.contents.deletes, after.snapshot.files.table
+        changes = (_except(new, old), _except(old, new))
+        return any(len(some) and have_equality_deletes(files, some).any() for some in changes)
 
     @cached_property
-    def _touched(self) -> tuple[FileTable, frozenset[str]]:
-        before, after = _apart(*self._states)
-        left, came = changed_files(before, after)
-        gone = before.snapshot.files.table["key"].filter(pa.array(left))
-        return after.snapshot.files.filter(pa.array(came)), frozenset(gone.to_pylist())
+    def _changes(self) -> tuple[FileTable, frozenset[str]]:
+        before, after = _without_shared(*self._states)
+        removed, added = changed_files(before, after)
+        keys = before.snapshot.files.table["key"].filter(pa.array(removed))
+        return after.snapshot.files.filter(pa.array(added)), frozenset(keys.to_pylist())
 
 
-class _Together(FileTable):
+class _AddedFiles(FileTable):
     """The files that several snapshots added."""
 
     def __init__(self, winners: Sequence[Winner]) -> None:
@@ -155,8 +160,8 @@ class _Together(FileTable):
         return tuple(slab for winner in self._winners for slab in winner.added.slabs)
 
 
-def _said(entry: SnapshotEntry) -> dict[str, Any]:
-    """What a snapshot says of itself."""
+def _facts(entry: SnapshotEntry) -> dict[str, Any]:
+    """The fields of a Winner that the snapshot's summary gives."""
     summary = entry.summary
     return {
         "version": entry.snapshot_id,
@@ -171,9 +176,11 @@ def _said(entry: SnapshotEntry) -> dict[str, Any]:
     }
 
 
-def _apart(before: IcebergState, after: IcebergState) -> tuple[IcebergState, IcebergState]:
+def _without_shared(before: IcebergState, after: IcebergState) -> tuple[IcebergState, IcebergState]:
     """The states without the data manifests that both have, where their deletes are the same."""
-    if _deletes(before) != _deletes(after) or (after.entry and after.entry.summary.get(OPERATION) == REPAIR):
+    if _delete_manifests(before) != _delete_manifests(after) or (
+        after.entry and after.entry.summary.get(OPERATION) == REPAIR
+    ):
         return before, after
     both = {one for one in before.contents.manifests if one.content == DATA} & set(after.contents.manifests)
     return _without(before, both), _without(after, both)
@@ -184,67 +191,64 @@ def _without(state: IcebergState, manifests: set[ManifestFile]) -> IcebergState:
     return replace(state, contents=contents, snapshot=replace(state.snapshot, files=LazyFiles(contents)))
 
 
-def _deletes(state: IcebergState) -> set[ManifestFile]:
+def _delete_manifests(state: IcebergState) -> set[ManifestFile]:
     return {one for one in state.contents.manifests if one.content == DELETES}
 
 
-def _by_value(now: pa.Table, was: DeleteFiles, is_: DeleteFiles) -> bool:
-    """Whether deletes by value came or went that count for a live file."""
-    return any(len(some) and have_equality_deletes(now, some).any() for some in (_beyond(is_, was), _beyond(was, is_)))
-
-
-def _beyond(some: DeleteFiles, others: DeleteFiles) -> DeleteFiles:
-    """Delete files of the one that the other has not."""
+def _except(some: DeleteFiles, others: DeleteFiles) -> DeleteFiles:
+    """The delete files that are not among others."""
     return DeleteFiles(
         some.table.filter(pc.invert(pc.is_in(file_names(some.table), value_set=file_names(others.table))))
     )
 
 
-def _rehidden(now: pa.Table, was: DeleteFiles, is_: DeleteFiles) -> NDArray[np.bool_]:
-    """Live files about which there are deletes now that were not there before, or the other way round."""
-    touched = np.zeros(now.num_rows, np.bool_)
-    if not now.num_rows:
-        return touched
-    for some, others in ((is_, was), (was, is_)):
-        changed = _beyond(some, others).by_position
+def _deletes_changed(files: pa.Table, old: DeleteFiles, new: DeleteFiles) -> NDArray[np.bool_]:
+    """Which files may be affected by position deletes that were added or removed."""
+    affected = np.zeros(files.num_rows, np.bool_)
+    if not files.num_rows:
+        return affected
+    for changed in (_except(new, old).by_position, _except(old, new).by_position):
         if not changed.num_rows:
             continue
-        about = referenced_files(changed)
-        places = path_indices(now["path"].combine_chunks(), about)
-        touched[places[places >= 0]] = True
-        if about.null_count:
-            several = changed.filter(pc.is_null(about))["group"]
-            touched |= np.asarray(pc.is_in(now["group"], value_set=several.combine_chunks()))
-    return touched
+        referenced = referenced_files(changed)
+        indices = path_indices(files["path"].combine_chunks(), referenced)
+        affected[indices[indices >= 0]] = True
+        if referenced.null_count:
+            groups = changed.filter(pc.is_null(referenced))["group"]
+            affected |= np.asarray(pc.is_in(files["group"], value_set=groups.combine_chunks()))
+    return affected
 
 
-def _reached_anew(was: pa.Table, now: pa.Table, old: DeleteFiles, new: DeleteFiles) -> NDArray[np.bool_]:
-    """Files that position deletes about several files came to apply to, or no longer do, because tuples changed."""
-    touched = np.zeros(now.num_rows, np.bool_)
-    several, before = (some.positions.filter(pc.is_null(referenced_files(some.positions))) for some in (new, old))
-    if not several.num_rows or not before.num_rows or not was.num_rows:
-        return touched
-    at = pc.index_in(now["key"].combine_chunks(), value_set=was["key"].combine_chunks())
-    groups = (now["group"].to_numpy(), was["group"].combine_chunks().take(at).to_numpy(zero_copy_only=False))
-    same = pc.index_in(file_names(several), value_set=file_names(before)).to_pylist()
-    for group, place in zip(several["group"].to_pylist(), same, strict=True):  # one per delete file of a repair
-        if place is not None:
-            touched |= (groups[0] == group) != (groups[1] == before["group"][place].as_py())
-    return touched
+def _scope_changed(
+    old_files: pa.Table, files: pa.Table, old_deletes: DeleteFiles, deletes: DeleteFiles
+) -> NDArray[np.bool_]:
+    """Which files position deletes of a partition apply to now and did not before, or the other way round."""
+    affected = np.zeros(files.num_rows, np.bool_)
+    new, old = (some.positions.filter(pc.is_null(referenced_files(some.positions))) for some in (deletes, old_deletes))
+    if not new.num_rows or not old.num_rows or not old_files.num_rows:
+        return affected
+    at = pc.index_in(files["key"].combine_chunks(), value_set=old_files["key"].combine_chunks())
+    groups = files["group"].to_numpy()
+    old_groups = old_files["group"].combine_chunks().take(at).to_numpy(zero_copy_only=False)
+    same = pc.index_in(file_names(new), value_set=file_names(old)).to_pylist()
+    for group, index in zip(new["group"].to_pylist(), same, strict=True):  # one per delete file of a repair
+        if index is not None:
+            affected |= (groups == group) != (old_groups == old["group"][index].as_py())
+    return affected
 
 
 def file_names(entries: pa.Table) -> pa.Array:
-    """What tells files apart: several vectors are in one."""
+    """Unique names of delete files: path and offset, because a Puffin file holds several deletion vectors."""
     offsets = pc.fill_null(entries["content_offset"].cast(pa.string()), "")
     return pc.binary_join_element_wise(entries["file_path"], offsets, "@").combine_chunks()
 
 
-def _shape(state: IcebergState) -> tuple[object, ...]:
+def _definition(state: IcebergState) -> tuple[object, ...]:
     metadata = state.metadata
     return metadata.current_schema_id, metadata.default_spec_id, metadata.format_version
 
 
-def _reshaped(new: IcebergState) -> Winner:
+def _redefined(new: IcebergState) -> Winner:
     return Winner(
         version=new.version,
         operation="a change of the schema, the partition spec or the format version",

@@ -52,8 +52,8 @@ _PLAIN = {
     "unknown": Primitive("void"),
 }
 _DEFAULTS = {"initial-default": INITIAL_DEFAULT, "write-default": WRITE_DEFAULT}
-_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
-_FIXED = re.compile(r"fixed\[\s*(\d+)\s*\]")
+DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
+FIXED = re.compile(r"fixed\[\s*(\d+)\s*\]")
 
 Names = Mapping[int, tuple[str, ...]]
 
@@ -115,9 +115,9 @@ def parse_primitive(name: str, *, column: str, where: str) -> DataType:
     """Parses a primitive type."""
     if name in _PLAIN:
         return _PLAIN[name]
-    if decimal := _DECIMAL.fullmatch(name):
+    if decimal := DECIMAL.fullmatch(name):
         return Decimal(int(decimal[1]), int(decimal[2]))
-    if _FIXED.fullmatch(name):
+    if FIXED.fullmatch(name):
         return Primitive("binary")
     raise Unsupported(f"the column {column} of {where} has the type {name}, which Holdfast does not read")
 
