@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 
 from holdfast.env import Env
 from holdfast.errors import Invalid
-from holdfast.formats.iceberg.catalog.alter import change_columns
+from holdfast.formats.iceberg.catalog.alter import change_columns, set_properties, upgrade
 from holdfast.formats.iceberg.catalog.tables import CatalogTable
-from holdfast.formats.iceberg.catalog.upgrade import set_properties, upgrade
 from holdfast.formats.iceberg.metadata.schema_evolution import renamed
 from holdfast.formats.iceberg.state import IcebergState
 from holdfast.schema.types import Field, Struct

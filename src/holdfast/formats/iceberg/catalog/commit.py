@@ -1,8 +1,9 @@
-"""A written snapshot becomes the table's, or does not: what a catalog is told, and what its answer means.
+"""Commits a written snapshot to the catalog, and finds the outcome where the catalog gives no answer.
 
-1. A catalog takes a snapshot only if the table is still the one the attempt was made on; otherwise the race is lost.
-2. An answer that was lost is resolved by reading the table back: a snapshot is known by its id, which nobody else has.
-3. Where that cannot be told, OutcomeUnknown says so; nothing is repeated then.
+1. The catalog accepts a snapshot only if the table is still the one that the attempt was made on; otherwise the race is
+   lost.
+2. If the answer was lost, the table is read again: a snapshot is known by its id, which nobody else has.
+3. If that does not give the outcome, OutcomeUnknown is raised; nothing is repeated.
 """
 
 from __future__ import annotations
@@ -56,14 +57,14 @@ UNCLEAR = (CommitStateUnknownException, RESTError, OSError, SQLAlchemyError)
 
 
 class AssertSequence(ValidatableTableRequirement):
-    """No commit came since, on any branch: sequence numbers and row ids were counted on from this one."""
+    """Requires that nobody committed since, on any branch: new sequence numbers and row ids follow the last ones."""
 
     type: str = "assert-last-sequence-number"
     last_sequence_number: int
     next_row_id: int | None = None
 
     def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
-        """Refuse metadata in which the counts went on."""
+        """Refuses metadata with other counters."""
         sequence = getattr(base_metadata, "last_sequence_number", None)
         row_id = getattr(base_metadata, "next_row_id", None)
         if sequence != self.last_sequence_number or self.next_row_id not in (None, row_id):
@@ -73,35 +74,35 @@ class AssertSequence(ValidatableTableRequirement):
 def attempt(
     source: CatalogTable,
     state: IcebergState,
-    made: SnapshotAttempt,
+    written: SnapshotAttempt,
     env: Env,
     branch: str = MAIN,
     drafts: Drafts | None = None,
     hold: Connection | None = None,
 ) -> Outcome:
-    """Hand a snapshot to the catalog, as the newest of a branch, which keeps how long it is kept.
+    """Commits a snapshot as the newest of a branch; the branch keeps its retention settings.
 
-    `drafts` is told what was written for that in vain; `hold` keeps others from moving the table's pointer.
+    `drafts` gets the files that were written in vain; `hold` keeps others from moving the table's pointer.
     """
     snapshot = {
-        "snapshot-id": made.snapshot_id,
-        "parent-snapshot-id": made.parent,
-        "sequence-number": made.sequence,
-        "timestamp-ms": made.timestamp_ms,
-        "manifest-list": made.manifest_list,
-        "summary": dict(made.summary),
-        "schema-id": made.schema_id,
-        "first-row-id": made.first_row_id,
-        "added-rows": made.added_rows,
+        "snapshot-id": written.snapshot_id,
+        "parent-snapshot-id": written.parent,
+        "sequence-number": written.sequence,
+        "timestamp-ms": written.timestamp_ms,
+        "manifest-list": written.manifest_list,
+        "summary": dict(written.summary),
+        "schema-id": written.schema_id,
+        "first-row-id": written.first_row_id,
+        "added-rows": written.added_rows,
     }
     try:
-        if made.schema is None and branch == MAIN and has_pointer(source.catalog):
+        if written.schema is None and branch == MAIN and has_pointer(source.catalog):
             taken = not _moved(source, state, snapshot, env, Drafts() if drafts is None else drafts, hold)
         else:
-            taken = _sent(source, state, made, snapshot, branch)
+            taken = _sent(source, state, written, snapshot, branch)
     except UNCLEAR as error:
-        taken = not _landed(source, state, made, branch, error)
-    return VersionTaken(made.snapshot_id) if taken else Committed(made.snapshot_id)
+        taken = not _landed(source, state, written, branch, error)
+    return VersionTaken(written.snapshot_id) if taken else Committed(written.snapshot_id)
 
 
 def _moved(
@@ -112,8 +113,8 @@ def _moved(
     drafts: Drafts,
     hold: Connection | None,
 ) -> bool:
-    """Write the next metadata file and let the catalog point to it; False: it points elsewhere already."""
-    assert has_pointer(source.catalog), "it was asked before"
+    """Writes the next metadata file and moves the catalog's pointer to it; False: the pointer had moved already."""
+    assert has_pointer(source.catalog), "the caller has checked that"
     old = state.metadata_path
     if source.place(source.catalog) != old:
         return False
@@ -127,44 +128,44 @@ def _moved(
 
 
 def _sent(
-    source: CatalogTable, state: IcebergState, made: SnapshotAttempt, snapshot: Mapping[str, Any], branch: str
+    source: CatalogTable, state: IcebergState, written: SnapshotAttempt, snapshot: Mapping[str, Any], branch: str
 ) -> bool:
-    """Tell the catalog; True: the table is no longer as the attempt has it."""
-    reshaped, same = ((), ()) if made.schema is None else reshaping(state.metadata, made.schema)
-    ref = {**_kept(state.metadata.refs.get(branch)), "ref-name": branch, "snapshot-id": made.snapshot_id}
+    """Sends the snapshot to the catalog; True: refused, because the table changed."""
+    schema, requirements = ((), ()) if written.schema is None else schema_updates(state.metadata, written.schema)
+    ref = {**_ref_settings(state.metadata.refs.get(branch)), "ref-name": branch, "snapshot-id": written.snapshot_id}
     updates = (
-        *reshaped,
+        *schema,
         AddSnapshotUpdate(snapshot=Snapshot.model_validate(snapshot)),
         SetSnapshotRefUpdate.model_validate(ref),
     )
-    head = AssertRefSnapshotId.model_validate({"ref": branch, "snapshot-id": made.parent})
-    return send(source, state, updates, head, *same)
+    head = AssertRefSnapshotId.model_validate({"ref": branch, "snapshot-id": written.parent})
+    return send(source, state, updates, head, *requirements)
 
 
-def _kept(ref: SnapshotRef | None) -> dict[str, Any]:
-    """What a branch says of itself beside its snapshot."""
+def _ref_settings(ref: SnapshotRef | None) -> dict[str, Any]:
+    """The fields of a snapshot reference except its snapshot id."""
     if ref is None:
         return {"type": "branch"}
-    told = msgspec.to_builtins(ref)
-    return {name: value for name, value in told.items() if value is not None and name != "snapshot-id"}
+    fields = msgspec.to_builtins(ref)
+    return {name: value for name, value in fields.items() if value is not None and name != "snapshot-id"}
 
 
-def reshaping(
+def schema_updates(
     metadata: OurMetadata, schema: Mapping[str, Any]
 ) -> tuple[tuple[TableUpdate, ...], tuple[TableRequirement, ...]]:
-    """What makes a schema the current one, and what must not have changed for it."""
-    number = schema["schema-id"]
-    is_known = any(int(one.get("schema-id", 0)) == number for one in metadata.schemas)
-    added = () if is_known else (AddSchemaUpdate.model_validate({"schema": schema}),)
-    same = (
+    """The updates that make a schema the current one, and their requirements."""
+    schema_id = schema["schema-id"]
+    exists = any(int(one.get("schema-id", 0)) == schema_id for one in metadata.schemas)
+    added = () if exists else (AddSchemaUpdate.model_validate({"schema": schema}),)
+    requirements = (
         AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id}),
         AssertLastAssignedFieldId.model_validate({"last-assigned-field-id": metadata.last_column_id}),
     )
-    return (*added, SetCurrentSchemaUpdate.model_validate({"schema-id": number})), same
+    return (*added, SetCurrentSchemaUpdate.model_validate({"schema-id": schema_id})), requirements
 
 
 def send(source: CatalogTable, state: IcebergState, updates: tuple[TableUpdate, ...], *more: TableRequirement) -> bool:
-    """Tell a catalog to change a table that is still as `state` has it; True: it no longer is, and nothing changed."""
+    """Sends updates of a table to its catalog; True: refused, because the table is no longer at `state`."""
     metadata, catalog = state.metadata, source.catalog
     requirements: list[Any] = [*more]
     if metadata.table_uuid is not None:
@@ -174,7 +175,7 @@ def send(source: CatalogTable, state: IcebergState, updates: tuple[TableUpdate, 
             AssertSequence(last_sequence_number=metadata.last_sequence_number, next_row_id=metadata.next_row_id)
         )
     name = catalog.identifier_to_tuple(source.identifier)
-    table: Any = Table(name, None, state.metadata_path, None, catalog)  # type: ignore[arg-type]
+    table = Table(name, None, state.metadata_path, None, catalog)  # type: ignore[arg-type]
     try:
         catalog.commit_table(table, tuple(requirements), updates)
     except CommitFailedException:
@@ -184,29 +185,22 @@ def send(source: CatalogTable, state: IcebergState, updates: tuple[TableUpdate, 
     return False
 
 
-def unanswered(what: str, error: Exception) -> OutcomeUnknown:
-    """What to say of a commit without a snapshot that got no answer and cannot be seen."""
-    return OutcomeUnknown(
-        f"{what} got no answer ({error}), and the table does not have it so far: look before repeating it"
-    )
-
-
-def _landed(source: CatalogTable, state: IcebergState, made: SnapshotAttempt, branch: str, error: Exception) -> bool:
-    """Whether a snapshot whose answer was lost is the table's; a table that went on without it never takes it."""
+def _landed(source: CatalogTable, state: IcebergState, written: SnapshotAttempt, branch: str, error: Exception) -> bool:
+    """Whether a snapshot whose answer was lost is in the table; once others have committed, it never will be."""
     where = state.metadata.location
     try:
         newest = source.newest(None)
     except TableError as again:
         raise OutcomeUnknown(
-            f"the commit of snapshot {made.snapshot_id} to {where} got no answer ({error}), and the table cannot be "
+            f"the commit of snapshot {written.snapshot_id} to {where} got no answer ({error}), and the table cannot be "
             "read now: look at its history before writing again"
         ) from again
-    if newest.metadata.snapshot(made.snapshot_id) is not None:
+    if newest.metadata.snapshot(written.snapshot_id) is not None:
         return True
     head = newest.metadata.refs.get(branch)
-    if (None if head is None else head.snapshot_id) != made.parent:
+    if (None if head is None else head.snapshot_id) != written.parent:
         return False
     raise OutcomeUnknown(
-        f"the commit of snapshot {made.snapshot_id} to {where} got no answer ({error}), and the table does not have it "
-        "so far: look at its history before writing again"
+        f"the commit of snapshot {written.snapshot_id} to {where} got no answer ({error}), and the table does not have "
+        "it so far: look at its history before writing again"
     ) from error

@@ -1,7 +1,7 @@
-"""A new table in a catalog: its columns in Iceberg's words, and how its rows are placed.
+"""Creates a table in a catalog: its schema and its partition spec.
 
-1. Columns are numbered by the catalog, at every depth; byte and short, which Iceberg has not, become int.
-2. A partition field is named as other engines name it: `day(ts)` is ts_day, `bucket(16, id)` id_bucket.
+1. The catalog assigns the field ids, at every depth; byte and short, which Iceberg does not have, become int.
+2. A partition field gets the name that other engines give it: `day(ts)` is ts_day, `bucket(16, id)` is id_bucket.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ def create_table(
     properties: Mapping[str, str],
     location: str | None,
 ) -> None:
-    """Make a table without rows."""
+    """Creates a table without rows."""
     if version not in VERSIONS:
-        raise Invalid(f"a table is made in format version 2 or 3, not {version}")
+        raise Invalid(f"a table is columns in format version 2 or 3, not {version}")
     catalog, name = source.catalog, source.catalog.identifier_to_tuple(source.identifier)
     if len(name) < 2:
         raise Invalid(f"a table of a catalog is named by namespace and name, as in 'db.{name[-1]}'")
-    made = Schema.model_validate(new_table_schema(schema))
-    spec = PartitionSpec(*(_partition_field(text, made, at) for at, text in enumerate(partitioned_by)))
+    columns = Schema.model_validate(new_table_schema(schema))
+    spec = PartitionSpec(*(_partition_field(text, columns, at) for at, text in enumerate(partitioned_by)))
     try:
         catalog.create_namespace_if_not_exists(name[:-1])
-        catalog.create_table(name, made, location, spec, properties={**properties, FORMAT_VERSION: str(version)})
+        catalog.create_table(name, columns, location, spec, properties={**properties, FORMAT_VERSION: str(version)})
     except (TableAlreadyExistsError, CommitFailedException) as error:
         raise Invalid(f"the catalog {catalog.name} has a table {'.'.join(name)} already: open it with load") from error
     except (RESTError, OSError) as error:
@@ -55,25 +55,25 @@ def create_table(
 
 
 def _partition_field(text: str, schema: Schema, at: int) -> PartitionField:
-    column, transform, name = _understood(text)
+    column, transform, name = _parse_partitioning(text)
     try:
         source = schema.find_field(column, case_sensitive=False)
     except ValueError as error:
         raise Invalid(f"partitionedBy names {column}, which is no column of the table") from error
-    made = parse_transform(transform)
-    if not made.can_transform(source.field_type):
+    parsed = parse_transform(transform)
+    if not parsed.can_transform(source.field_type):
         raise Invalid(f"{column} is {source.field_type}, which cannot be partitioned by {transform}")
-    return PartitionField(source.field_id, _FIRST_FIELD + at, made, name)
+    return PartitionField(source.field_id, _FIRST_FIELD + at, parsed, name)
 
 
-def _understood(text: str) -> tuple[str, str, str]:
-    """A column, its transform as metadata spells it, and the name of the field."""
-    found = _CALL.fullmatch(text.strip())
-    if found is None:
+def _parse_partitioning(text: str) -> tuple[str, str, str]:
+    """The column, the transform as metadata spells it, and the name of the partition field."""
+    match = _CALL.fullmatch(text.strip())
+    if match is None:
         column = text.strip().strip("`")
         return column, "identity", column
-    word, column = found[1].lower(), found[3].strip("`")
-    size = found[2] or found[4]
+    word, column = match[1].lower(), match[3].strip("`")
+    size = match[2] or match[4]
     plain = column.replace(".", "_")
     if word in _CALENDAR and size is None:
         return column, _CALENDAR[word], f"{plain}_{_CALENDAR[word]}"

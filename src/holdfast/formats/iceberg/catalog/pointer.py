@@ -1,11 +1,11 @@
-"""The row of an SQL catalog that points to a table's newest metadata file: read, moved and held in a statement each.
+"""Reads, moves and locks the row of an SQL catalog that points to a table's newest metadata file.
 
-pyiceberg reads and checks the whole file whenever it is asked for a table, and again when a table is committed to. Who
-has read the file already needs neither.
+pyiceberg reads and checks the whole metadata file whenever it loads a table, and again when it commits. Holdfast has
+read the file already and needs neither.
 
-1. A pointer moves only from where the caller saw it, in one statement that the database carries out or does not; so
-   what it moves to was made of just the file it leaves.
-2. A catalog that does these things in a way of its own is left to do them.
+1. A pointer moves only from where the caller saw it, in one atomic statement, so that the new metadata file always
+   follows the one that the pointer leaves.
+2. A catalog class that overrides loading or committing does both by itself.
 3. A writer that holds a pointer keeps others from moving it, until it moves the pointer, the hold ends, or its process
    does. Others can still read it.
 """
@@ -22,30 +22,30 @@ from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from sqlalchemy import ColumnElement, Connection, select, update
 from sqlalchemy.exc import OperationalError
 
-_OURS = ("load_table", "commit_table")  # what is done here in the catalog's place
+_OVERRIDABLE = ("load_table", "commit_table")  # bypassed here
 
 
 def has_pointer(catalog: Catalog) -> TypeGuard[SqlCatalog]:
-    """Whether a catalog is one of pyiceberg's own in a database, with nothing changed about it."""
+    """Whether a catalog is pyiceberg's SQL catalog with its own `load_table` and `commit_table`."""
     if not isinstance(catalog, SqlCatalog) or not catalog.engine.dialect.supports_sane_rowcount:
         return False
-    return all(getattr(type(catalog), name) is getattr(SqlCatalog, name) for name in _OURS) and not any(
-        name in vars(catalog) for name in _OURS
+    return all(getattr(type(catalog), name) is getattr(SqlCatalog, name) for name in _OVERRIDABLE) and not any(
+        name in vars(catalog) for name in _OVERRIDABLE
     )
 
 
 def pointer(catalog: SqlCatalog, identifier: str | tuple[str, ...]) -> str | None:
-    """Where a table's newest metadata file is; None where the catalog has no such table."""
+    """The path of a table's newest metadata file; None where the catalog has no such table."""
     of_tables = catalog._iceberg_type_filter()
-    wanted = select(IcebergTables.metadata_location).where(*_row(catalog, identifier))
+    query = select(IcebergTables.metadata_location).where(*_row(catalog, identifier))
     with catalog.engine.connect() as connection:
-        return connection.scalar(wanted if of_tables is None else wanted.where(of_tables))
+        return connection.scalar(query if of_tables is None else query.where(of_tables))
 
 
 def move_pointer(
     catalog: SqlCatalog, identifier: str | tuple[str, ...], old: str, new: str, hold: Connection | None = None
 ) -> bool:
-    """Let a table's newest metadata file be another one; False: it was no longer the old one, and nothing changed.
+    """Points a table to a new metadata file; False: it no longer pointed to the old one, and nothing changed.
 
     `hold` is what `holding` gave; it ends with this.
     """
@@ -69,7 +69,7 @@ def move_pointer(
 
 @contextmanager
 def holding(catalog: SqlCatalog, identifier: str | tuple[str, ...]) -> Iterator[Connection | None]:
-    """Keep others from moving a table's pointer; None where the database does not give the lock in time."""
+    """Keeps others from moving a table's pointer; None where the database does not give the lock in time."""
     locking = update(IcebergTables).where(*_row(catalog, identifier))  # any database locks the row it updates
     with catalog.engine.connect() as connection:
         try:

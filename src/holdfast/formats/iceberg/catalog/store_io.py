@@ -1,10 +1,10 @@
-"""pyiceberg's catalogs with Holdfast's stores beneath them.
+"""Lets pyiceberg's catalogs read and write metadata files through Holdfast's stores.
 
-A catalog that is a database keeps no more than where a table's newest metadata file is; it writes and reads these files
-itself. Here it does so through `ObjectStore`, and in version 3, which pyiceberg does not write.
+A catalog in a database keeps only the path of a table's newest metadata file, and writes and reads these files itself.
+Here it does so through `ObjectStore`, also in version 3, which pyiceberg does not write.
 
-1. The user's own catalog object stays as it is; a copy of it shares its connections.
-2. A metadata file has a fresh name and is complete before any catalog points to it.
+1. The user's catalog object stays as it is; the copy shares its connections.
+2. A metadata file has a new name and is complete before the catalog points to it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import copy
 import gzip
 import io
 from collections.abc import Mapping
-from typing import Any
 
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.io import PY_IO_IMPL, FileIO, InputFile, InputStream, OutputFile, OutputStream
@@ -22,6 +21,7 @@ from pyiceberg.typedef import IcebergBaseModel
 
 from holdfast.formats.iceberg.metadata.table_metadata import ROW_IDS_SINCE
 from holdfast.storage.base import NotFound
+from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
 
 OPTIONS = {  # pyiceberg's names of storage settings, and ours
@@ -35,25 +35,23 @@ OPTIONS = {  # pyiceberg's names of storage settings, and ours
     "adls.account-key": "azure_storage_account_key",
     "adls.sas-token": "azure_storage_sas_token",
 }
-
-
-_GIVEN = "holdfast.storage."  # before the options a user gave, among the properties of a catalog of this process
+_USER_OPTION = "holdfast.storage."  # prefix of the user's options among a catalog's properties
 
 
 def through_stores(catalog: Catalog, storage_options: Mapping[str, str] | None = None) -> Catalog:
-    """The same catalog; one that writes metadata files itself does so through our stores, reached by these options."""
+    """The same catalog; one that writes metadata files itself does so through our stores, opened with these options."""
     through_ours = catalog.properties.get(PY_IO_IMPL) == _IMPLEMENTATION
     if not isinstance(catalog, MetastoreCatalog) or (through_ours and not storage_options):
         return catalog
-    made = copy.copy(catalog)
-    given = {f"{_GIVEN}{name}": value for name, value in (storage_options or {}).items()}
-    made.properties = {**catalog.properties, PY_IO_IMPL: _IMPLEMENTATION, **given}
-    made._write_metadata = _write_metadata  # type: ignore[method-assign]
-    return made
+    catalog = copy.copy(catalog)
+    options = {f"{_USER_OPTION}{name}": value for name, value in (storage_options or {}).items()}
+    catalog.properties = {**catalog.properties, PY_IO_IMPL: _IMPLEMENTATION, **options}
+    catalog._write_metadata = _write_metadata  # type: ignore[method-assign]
+    return catalog
 
 
 class StoreIO(FileIO):
-    """Files as pyiceberg sees them, in our stores."""
+    """pyiceberg's file access, on our stores."""
 
     def new_input(self, location: str) -> InputFile:
         return _Input(location, self._options())
@@ -68,9 +66,9 @@ class StoreIO(FileIO):
         place.store.delete(place.directory)
 
     def _options(self) -> Mapping[str, str] | None:
-        given = {k.removeprefix(_GIVEN): str(v) for k, v in self.properties.items() if k.startswith(_GIVEN)}
-        known = {ours: str(self.properties[theirs]) for theirs, ours in OPTIONS.items() if theirs in self.properties}
-        return given or known or None
+        properties = {name: str(value) for name, value in self.properties.items()}
+        given = {n.removeprefix(_USER_OPTION): v for n, v in properties.items() if n.startswith(_USER_OPTION)}
+        return given or {ours: properties[theirs] for theirs, ours in OPTIONS.items() if theirs in properties} or None
 
 
 _IMPLEMENTATION = f"{StoreIO.__module__}.{StoreIO.__qualname__}"
@@ -114,29 +112,27 @@ class _Output(OutputFile):
         return _Input(self.location, self._options)
 
     def create(self, overwrite: bool = False) -> OutputStream:
-        return _Sent(self)
-
-    def put(self, data: bytes) -> None:
-        self._place.store.put(self._place.directory, data)
+        return _PutOnClose(self._place)
 
 
-class _Sent(io.BytesIO):
-    """What is written, stored once it is closed."""
+class _PutOnClose(io.BytesIO):
+    """A buffer that is stored when it is closed."""
 
-    def __init__(self, output: _Output) -> None:
+    def __init__(self, place: Location) -> None:
         super().__init__()
-        self._output = output
+        self._place = place
 
     def close(self) -> None:
         if not self.closed:
-            self._output.put(self.getvalue())
+            self._place.store.put(self._place.directory, self.getvalue())
         super().close()
 
 
 def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
-    """Store a metadata file of any version; pyiceberg refuses to put version 3 into words, though it knows them all."""
+    """Writes a metadata file of any version; pyiceberg refuses to serialize version 3, though its models have it."""
     if metadata.format_version >= ROW_IDS_SINCE and getattr(metadata, "next_row_id", None) is None:
-        metadata = metadata.model_copy(update={"next_row_id": 0})  # a table that was just made
+        metadata = metadata.model_copy(update={"next_row_id": 0})  # a new table
     text = IcebergBaseModel.model_dump_json(metadata, exclude_none=True).encode()
-    output: Any = io.new_output(metadata_path)
-    output.put(gzip.compress(text) if metadata_path.endswith((".gz.metadata.json", ".metadata.json.gz")) else text)
+    is_compressed = metadata_path.endswith((".gz.metadata.json", ".metadata.json.gz"))
+    with io.new_output(metadata_path).create() as stream:
+        stream.write(gzip.compress(text) if is_compressed else text)

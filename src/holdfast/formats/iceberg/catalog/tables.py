@@ -1,8 +1,8 @@
-"""Tables of a catalog: pyiceberg finds them, Holdfast reads them.
+"""Tables of a catalog: pyiceberg finds the metadata file, Holdfast reads it.
 
-1. A catalog is asked for one thing, where a table's newest metadata file is; every file is read through our own store.
-2. What a catalog says of its storage (keys, regions, endpoints) opens the table's store, unless options are given.
-3. Metadata that did not move is not read again.
+1. A catalog gives only the path of a table's newest metadata file; every file is read through our own store.
+2. The catalog's storage settings (keys, regions, endpoints) open the table's store, unless the user gives options.
+3. Metadata is not read again while the pointer has not moved.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class CatalogTable:
     allow_outside: bool | str | Sequence[str] = False
 
     def newest(self, state: IcebergState | None) -> IcebergState:
-        """The table as the catalog has it now; the same state where nothing was committed since."""
-        place, properties = self._found()
+        """The newest state of the table; the same object where nothing was committed since."""
+        place, properties = self._metadata_location()
         if state is not None:
             return state if place == state.metadata_path else reload(state, place)
         options = self.storage_options
@@ -44,8 +44,8 @@ class CatalogTable:
             options = {ours: properties[theirs] for theirs, ours in OPTIONS.items() if theirs in properties}
         return load(place, storage_options=options or None, allow_outside=self.allow_outside)
 
-    def _found(self) -> tuple[str, Mapping[str, str]]:
-        """Where the newest metadata file is, and what the catalog says of its storage."""
+    def _metadata_location(self) -> tuple[str, Mapping[str, str]]:
+        """The path of the newest metadata file, and the catalog's storage settings."""
         if has_pointer(self.catalog):
             return self.place(self.catalog), self.catalog.properties
         try:
@@ -64,7 +64,7 @@ class CatalogTable:
         return table.metadata_location, table.io.properties
 
     def place(self, catalog: SqlCatalog) -> str:
-        """Where the newest metadata file is, as the catalog says."""
+        """The path of the newest metadata file in an SQL catalog."""
         try:
             place = pointer(catalog, self.identifier)
         except SQLAlchemyError as error:
@@ -88,12 +88,14 @@ def catalog_table(
     storage_options: Mapping[str, str] | None = None,
     allow_outside: bool | str | Sequence[str] = False,
 ) -> CatalogTable:
-    """A table of a catalog, however the catalog is given."""
-    return CatalogTable(through_stores(opened(catalog), storage_options), identifier, storage_options, allow_outside)
+    """A table of a catalog."""
+    return CatalogTable(
+        through_stores(_open_catalog(catalog), storage_options), identifier, storage_options, allow_outside
+    )
 
 
-def opened(catalog: CatalogLike) -> Catalog:
-    """A catalog: one of pyiceberg's, a name it knows, its properties, or the path of an sqlite file."""
+def _open_catalog(catalog: CatalogLike) -> Catalog:
+    """Opens a catalog: a pyiceberg object, a name from its configuration, properties, or the path of an SQLite file."""
     match catalog:
         case Catalog():
             return catalog
@@ -114,6 +116,6 @@ def opened(catalog: CatalogLike) -> Catalog:
 
 
 def _sqlite(path: str) -> Catalog:
-    """The embedded catalog: one file, with the tables beside it."""
+    """An embedded catalog: one SQLite file, with the tables in its directory."""
     place = os.path.abspath(path)
     return load_catalog("holdfast", type="sql", uri=f"sqlite:///{place}", warehouse=f"file://{os.path.dirname(place)}")
