@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from holdfast.env import Env
 from holdfast.formats.delta.commit.attempt import attempt, prepare
-from holdfast.formats.delta.commit.rehide import HiddenVectors
+from holdfast.formats.delta.commit.dv_update import HiddenVectors
 from holdfast.formats.delta.commit.winners import since
 from holdfast.formats.delta.log.tombstones import file_retention_ms
 from holdfast.formats.delta.state import DeltaState, is_table, load, refresh

@@ -1,7 +1,7 @@
-"""Live files without row ids, with what it takes to add them again: everything the log says of them, and a row count.
+"""Finds live files without row ids, with the fields and row counts that it takes to add them again with ids.
 
-1. Nothing but the row count is ever made up: paths, partition values, vectors, tags and texts stay as they were.
-2. A text that has a row count is kept as it is; only one that lacks it is written anew, with the count in it.
+1. Only the row count is new: paths, partition values, deletion vectors, tags and statistics stay as they are.
+2. A statistics text with a row count is kept; one without it is rewritten with the count.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ import pyarrow.compute as pc
 from holdfast.formats.delta.protocol.features import writer_features
 from holdfast.formats.delta.state import DeltaState
 from holdfast.formats.delta.stats.reader import JsonStats
-from holdfast.formats.delta.stats.render import texts_of
+from holdfast.formats.delta.stats.render import decode_stats, texts_of
 from holdfast.model.files import FileTable
 from holdfast.model.mutation import RESTAMPED
 from holdfast.schema.properties import ENABLE_ROW_TRACKING, ROW_TRACKING_SUSPENDED, truth
 from holdfast.storage.arrays import longs, mask, strings, truths
-from holdfast.storage.error_mapping import MALFORMED_JSON
 
-_NEEDED = frozenset(("rowTracking", "domainMetadata"))
+_FEATURES = frozenset(("rowTracking", "domainMetadata"))
 
 
 class Tracking(Enum):
-    """How far a table is on its way to row ids."""
+    """Whether a table assigns row ids."""
 
     NONE = "new files get no ids"
     SUSPENDED = "new files get no ids, though the table knows how"
@@ -37,9 +36,9 @@ class Tracking(Enum):
 
 
 def tracking_of(state: DeltaState) -> Tracking:
-    """How far a table is."""
+    """Whether a table assigns row ids."""
     properties = state.metadata.properties
-    if not writer_features(state.protocol) >= _NEEDED:
+    if not writer_features(state.protocol) >= _FEATURES:
         return Tracking.NONE
     if truth(properties.get(ROW_TRACKING_SUSPENDED)):
         return Tracking.SUSPENDED
@@ -47,20 +46,19 @@ def tracking_of(state: DeltaState) -> Tracking:
 
 
 def unstamped(state: DeltaState, limit: int) -> tuple[pa.Table, int]:
-    """The first files without ids with the columns of RESTAMPED, and how many there are in all.
+    """The first files without row ids, with the columns of RESTAMPED, and the number of all such files.
 
-    `num_records` is null where the log does not say it.
+    `num_records` is null where the log has no row count.
     """
     files = state.snapshot.files
     missing = np.flatnonzero(truths(pc.is_null(files.column("base_row_id"))))
     chosen = np.zeros(len(files), bool)
     chosen[missing[:limit]] = True
-    batch = files.filter(mask(chosen))
-    return described(batch), len(missing)
+    return described(files.filter(mask(chosen))), len(missing)
 
 
 def described(files: FileTable) -> pa.Table:
-    """Files with everything the log says of them, with the columns of RESTAMPED."""
+    """Files with all fields of their `add` actions, with the columns of RESTAMPED."""
     if not len(files):
         return RESTAMPED.empty_table()
     texts = pa.chunked_array([texts_of(slab.stats) for slab in files.slabs], pa.string())
@@ -69,40 +67,25 @@ def described(files: FileTable) -> pa.Table:
 
 
 def with_counts(files: pa.Table, counts: Mapping[str, int]) -> pa.Table:
-    """Files of `unstamped` with the row counts they lack, by file key, in the column and in the texts."""
+    """Files of `unstamped` with their missing row counts, by file key, in the column and in the statistics."""
     if not files.column("num_records").null_count:
         return files
-    keys, told = files.column("key").to_pylist(), files.column("num_records").to_pylist()
-    found = [counts[key] if count is None else count for key, count in zip(keys, told, strict=True)]
-    texts = [
-        _said(text, whole) if count is None else text
-        for text, count, whole in zip(files.column("stats").to_pylist(), told, found, strict=True)
-    ]
-    at = files.column_names.index
-    return files.set_column(at("num_records"), "num_records", longs(found)).set_column(
-        at("stats"), "stats", strings(texts)
-    )
+    stored = zip(files.column("key").to_pylist(), files.column("num_records").to_pylist(), strict=True)
+    return recounted(files, {key: counts[key] for key, count in stored if count is None})
 
 
 def recounted(files: pa.Table, counts: Mapping[str, int]) -> pa.Table:
-    """Files with these row counts, by file key, in the place of what the log says, in the column and in the texts."""
-    keys, told = files.column("key").to_pylist(), files.column("num_records").to_pylist()
-    found = [counts.get(key, count) for key, count in zip(keys, told, strict=True)]
+    """Files with these row counts, by file key, instead of the stored ones, in the column and in the statistics."""
+    keys, stored = files.column("key").to_pylist(), files.column("num_records").to_pylist()
+    new = [counts.get(key, count) for key, count in zip(keys, stored, strict=True)]
     texts = [
-        _said(text, whole) if whole is not None and whole != count else text
-        for text, count, whole in zip(files.column("stats").to_pylist(), told, found, strict=True)
+        _with_count(text, count) if count is not None and count != old else text
+        for text, old, count in zip(files.column("stats").to_pylist(), stored, new, strict=True)
     ]
     at = files.column_names.index
-    return files.set_column(at("num_records"), "num_records", longs(found)).set_column(
-        at("stats"), "stats", strings(texts)
-    )
+    files = files.set_column(at("num_records"), "num_records", longs(new))
+    return files.set_column(at("stats"), "stats", strings(texts))
 
 
-def _said(text: str | None, count: int) -> str:
-    """A text of statistics with a row count; one that cannot be read has nothing worth keeping."""
-    try:
-        old = msgspec.json.decode(text or "{}")
-    except MALFORMED_JSON:
-        old = {}
-    kept = old if isinstance(old, dict) else {}
-    return msgspec.json.encode({**kept, "numRecords": count}).decode()
+def _with_count(text: str | None, count: int) -> str:
+    return msgspec.json.encode({**decode_stats(text), "numRecords": count}).decode()

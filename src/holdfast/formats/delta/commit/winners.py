@@ -22,7 +22,7 @@ from holdfast.storage.location import Location
 
 
 def since(old: DeltaState) -> tuple[DeltaState, Came]:
-    """The table as it is now, and every commit after `old`, oldest first: each commit is read once."""
+    """The newest state, and the commits after `old`, oldest first; each commit is read once."""
     new, commits = advance(old)
     location, first = new.snapshot.location, old.version + 1
     if commits is None:

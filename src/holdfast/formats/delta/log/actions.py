@@ -35,6 +35,24 @@ class DeletionVector(_Action, frozen=True):
     cardinality: Long = 0
     offset: Long | None = None
 
+    @classmethod
+    def from_row(cls, dv: Mapping[str, Any] | None) -> DeletionVector | None:
+        """The descriptor in the column `dv` of FILES."""
+        if dv is None:
+            return None
+        return cls(dv["storage"], dv["path"], dv["size"], dv["cardinality"], dv["offset"])
+
+    def as_row(self) -> Json:
+        """The descriptor as a value of the column `dv` of FILES."""
+        return {
+            "id": self.unique_id,
+            "storage": self.storage_type,
+            "path": self.path_or_inline_dv,
+            "offset": self.offset,
+            "size": self.size_in_bytes,
+            "cardinality": self.cardinality,
+        }
+
     @property
     def unique_id(self) -> str:
         offset = "" if self.offset is None else f"@{self.offset}"

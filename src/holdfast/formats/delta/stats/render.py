@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,6 +18,7 @@ from holdfast.formats.delta.stats.bounds import count, stored
 from holdfast.formats.delta.stats.reader import DeferredStats, JsonStats, StructStats, child, nested, parse_texts
 from holdfast.model.files import LeafPath, StatsSource
 from holdfast.schema.types import DataType, Decimal, Primitive
+from holdfast.storage.error_mapping import MALFORMED_JSON
 
 _BOUNDED = frozenset(
     ["byte", "short", "integer", "long", "float", "double", "string", "date", "timestamp", "timestamp_ntz", "boolean"]
@@ -34,6 +36,15 @@ def texts_of(source: StatsSource) -> pa.Array:
             parsed, texts = structs.parts()
             rendered = render(parsed)
             return rendered if texts is None else pc.coalesce(texts, rendered)
+
+
+def decode_stats(text: str | None) -> dict[str, Any]:
+    """The JSON object of a statistics text; empty where there is none that can be read."""
+    try:
+        decoded = msgspec.json.decode(text or "{}")
+    except MALFORMED_JSON:
+        return {}
+    return decoded if isinstance(decoded, dict) else {}
 
 
 def structs_of(source: StatsSource, leaves: Mapping[LeafPath, DataType]) -> pa.StructArray:
