@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from holdfast import DeltaTable
 from holdfast.errors import ConcurrentWrite, OutcomeUnknown, Unavailable
-from holdfast.formats.delta.deletion_vectors import vector_file
+from holdfast.formats.delta.deletion_vectors import dv_file
 from holdfast.formats.delta.log.file_names import LOG, commit_name
 from holdfast.rows import bitmap
 from holdfast.storage.base import NotFound, ObjectStore
@@ -304,7 +304,7 @@ def _hidden(location: Location, add: Mapping[str, Any]) -> Any:
     dv = add.get("deletionVector")
     if dv is None:
         return ()
-    file = vector_file(location, add["path"], dv["storageType"], dv["pathOrInlineDv"])
+    file = dv_file(location, add["path"], dv["storageType"], dv["pathOrInlineDv"])
     assert file is not None, "vectors of a simulation are in files"
     at = dv.get("offset") or 0
     frame = location.store.get_range(location.store_key(file), at, dv["sizeInBytes"] + 8)

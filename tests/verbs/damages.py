@@ -29,7 +29,7 @@ from tests.support.damage import (
 def vector_file(store: ObjectStore) -> str:
     """A file of vectors that a live file needs."""
     hiding = [row for row in live(store).to_pylist() if row["dv"] is not None]
-    key = vectors.vector_file(Location(store, "t"), hiding[0]["key"], "u", hiding[0]["dv"]["path"])
+    key = vectors.dv_file(Location(store, "t"), hiding[0]["key"], "u", hiding[0]["dv"]["path"])
     return f"t/{key}"
 
 

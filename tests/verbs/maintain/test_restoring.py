@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from holdfast import DeltaTable
 from holdfast.env import system
 from holdfast.errors import Invalid
+from holdfast.formats.delta.metadata import high_water_of
 from holdfast.formats.delta.protocol.features import table_features
-from holdfast.formats.delta.shape import high_water_of
 from holdfast.formats.delta.state import DeltaState, load
 from holdfast.model.finding import FindingKind
 from holdfast.model.mutation import Mutation

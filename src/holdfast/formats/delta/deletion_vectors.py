@@ -1,12 +1,12 @@
-"""Deletion vectors in storage: from the descriptors of a file table to hidden positions, and from bitmaps to files.
+"""Reads and writes deletion vectors, inline or in deletion vector files.
 
-A vector stands in its descriptor, or with others in a file: a version byte, then one frame after another.
+A deletion vector file is a version byte, then one frame per deletion vector.
 
-1. Every vector of the files asked for is loaded and checked (version, size, CRC, magic, cardinality), or it raises:
-   a table is never read with rows showing that its log hides.
-2. A position at or past the file's row count is Damaged, where the log knows that count.
-3. A file of vectors is fetched once, whatever the number of vectors asked of it: what lies close in one request.
-4. Paths of vectors are as untrusted as paths of data files.
+1. Every deletion vector of the files is loaded and checked (version, size, CRC, magic, cardinality), or an error is
+   raised: a read never shows rows that the log hides.
+2. A position at or above the row count of the file is Damaged, where the log has that count.
+3. Vectors of one file that are close together are fetched in one request.
+4. Paths of deletion vector files are as untrusted as paths of data files.
 """
 
 from __future__ import annotations
@@ -36,36 +36,36 @@ FRAME_BYTES = 8  # the size before a blob and the CRC after it
 _CONTAINER_ROWS = 1 << 16
 _CONTAINER_BYTES = 4 * (1 << 15) + 64
 _OVERHEAD = 1 << 16
-CLOSE_BYTES = 1 << 20  # fetching this much for nothing is cheaper than another request
+CLOSE_BYTES = 1 << 20  # fetching this many unneeded bytes costs less than another request
 _WORKERS = 16
 _GROUP = 5  # characters of Z85 for four bytes
 
 
 def load_hidden(location: Location, files: FileTable) -> HiddenRows:
-    """The positions hidden in these files."""
+    """The hidden positions of these files."""
     with parsing(location.url, "has deletion vectors that cannot be read"):
         return _loaded(location, files)
 
 
 def _loaded(location: Location, files: FileTable) -> HiddenRows:
-    wanted = _wanted(location, files)
-    loaded = {want.key: _inline_positions(want) for want in wanted if want.file is None}
-    by_file: dict[str, list[_Want]] = {}
-    for want in wanted:
-        if want.file is not None:
-            by_file.setdefault(want.file, []).append(want)
+    requests = _requests(location, files)
+    positions = {request.key: _inline_positions(request) for request in requests if request.file is None}
+    by_file: dict[str, list[_DvRequest]] = {}
+    for request in requests:
+        if request.file is not None:
+            by_file.setdefault(request.file, []).append(request)
     if len(by_file) < 2:
-        found = [_stored_positions(location, file, wants) for file, wants in by_file.items()]
+        stored = [_stored_positions(location, file, group) for file, group in by_file.items()]
     else:
         with ThreadPoolExecutor(min(_WORKERS, len(by_file))) as pool:
-            found = list(pool.map(lambda item: _stored_positions(location, *item), by_file.items()))
-    loaded.update(chain.from_iterable(found))
-    return HiddenRows(loaded)
+            stored = list(pool.map(lambda item: _stored_positions(location, *item), by_file.items()))
+    positions.update(chain.from_iterable(stored))
+    return HiddenRows(positions)
 
 
 @dataclass(frozen=True, slots=True)
 class DvFile:
-    """A file of vectors: its file key, its bytes, and a descriptor for each vector in it."""
+    """A deletion vector file: its file key, its bytes, and the descriptors of its deletion vectors."""
 
     key: str
     data: bytes
@@ -73,7 +73,7 @@ class DvFile:
 
 
 def pack(bitmaps: Sequence[BitMap64], *, uuid: UUID, prefix: str = "") -> DvFile:
-    """Vectors of these positions, one after another in one file named by the uuid."""
+    """A deletion vector file with these positions, named by the uuid."""
     data = bytearray([FILE_VERSION])
     vectors = []
     for positions in bitmaps:
@@ -84,17 +84,17 @@ def pack(bitmaps: Sequence[BitMap64], *, uuid: UUID, prefix: str = "") -> DvFile
 
 
 def inline(positions: BitMap64) -> DeletionVector:
-    """A vector of these positions that stands in its own descriptor."""
+    """An inline deletion vector with these positions."""
     blob = bitmap.encode(positions)
     return DeletionVector("i", z85.encode(blob), len(blob), len(positions))
 
 
 @dataclass(frozen=True, slots=True)
-class _Want:
-    """A data file's vector: where it is, and what must be true of it."""
+class _DvRequest:
+    """A deletion vector to load: where it is, and the checks that it must pass."""
 
     key: str  # of the data file
-    file: str | None  # file key of the vector file; None: inline
+    file: str | None  # file key of the deletion vector file; None: inline
     text: str
     offset: int
     size: int
@@ -111,40 +111,40 @@ class _Want:
         return self.offset + self.size + FRAME_BYTES
 
 
-def _wanted(location: Location, files: FileTable) -> list[_Want]:
+def _requests(location: Location, files: FileTable) -> list[_DvRequest]:
     files = files.filter(pc.is_valid(files.column("dv")).combine_chunks())
     rows = zip(
         files.column("key").to_pylist(), files.column("dv").to_pylist(), files.num_records.to_pylist(), strict=True
     )
-    wanted: dict[str, _Want] = {}
+    requests: dict[str, _DvRequest] = {}
     for key, dv, num_records in rows:
-        if key in wanted:
+        if key in requests:
             raise Damaged(f"the log of {location.url} has {key} twice, with different deletion vectors", path=key)
-        wanted[key] = _want(location, key, dv, num_records)
-    return list(wanted.values())
+        requests[key] = _request(location, key, dv, num_records)
+    return list(requests.values())
 
 
-def _want(location: Location, key: str, dv: Mapping[str, Any], num_records: int | None) -> _Want:
+def _request(location: Location, key: str, dv: Mapping[str, Any], num_records: int | None) -> _DvRequest:
     missing = [name for name in ("storage", "path", "size", "cardinality") if dv[name] is None]
     if missing or dv["size"] < 0 or (dv["offset"] or 0) < 0:
         raise Damaged(f"the deletion vector of data file {key} has an impossible descriptor: {dict(dv)}", path=key)
-    if num_records is not None and dv["size"] > _most_bytes(num_records):
+    if num_records is not None and dv["size"] > _max_bytes(num_records):
         raise Damaged(
             f"the deletion vector of data file {key} is said to have {dv['size']} bytes, more than {num_records} rows "
             "can need: restore the version before it",
             path=key,
         )
-    file = vector_file(location, key, dv["storage"], dv["path"])
-    return _Want(key, file, dv["path"], dv["offset"] or 0, dv["size"], dv["cardinality"], num_records)
+    file = dv_file(location, key, dv["storage"], dv["path"])
+    return _DvRequest(key, file, dv["path"], dv["offset"] or 0, dv["size"], dv["cardinality"], num_records)
 
 
-def _most_bytes(num_records: int) -> int:
-    """What positions in so many rows can take, in the worst of encodings: runs of one in every container."""
+def _max_bytes(num_records: int) -> int:
+    """The largest bitmap for this many rows, in the worst encoding: runs of one in every container."""
     return _OVERHEAD + (num_records // _CONTAINER_ROWS + 1) * _CONTAINER_BYTES
 
 
-def vector_file(location: Location, key: str, storage: str, path: str) -> str | None:
-    """The file key of the file that a data file's vector is in; None where it stands in its descriptor."""
+def dv_file(location: Location, key: str, storage: str, path: str) -> str | None:
+    """The key of the file that holds a data file's deletion vector; None for an inline one."""
     match storage:
         case "i":
             return None
@@ -165,61 +165,61 @@ def _relative(prefix: str, uuid: UUID) -> str:
     return f"{prefix}/{name}" if prefix else name
 
 
-def _inline_positions(want: _Want) -> BitMap64:
+def _inline_positions(request: _DvRequest) -> BitMap64:
     try:
-        return _checked(want, _inline_blob(want))
+        return _checked(request, _inline_blob(request))
     except Damaged as error:
-        raise Damaged(str(error), path=want.key, expected=error.expected, found=error.found) from error
+        raise Damaged(str(error), path=request.key, expected=error.expected, found=error.found) from error
 
 
-def _inline_blob(want: _Want) -> bytes:
-    """The bytes of an inline vector, in either spelling of a size that is no multiple of four.
+def _inline_blob(request: _DvRequest) -> bytes:
+    """The bytes of an inline deletion vector, in either encoding of a size that is no multiple of four.
 
-    Most writers fill the last group with zero bytes. The Rust z85 library, which some use, writes as many `#` as bytes
-    are missing and then the short group; no full group starts with `#`, so the two cannot be confused.
+    Most writers pad the last group with zero bytes. The Rust z85 library writes one `#` per missing byte and then the
+    short group; no full group starts with `#`, so the two cannot be confused.
     """
-    short = -want.size % 4
-    mark = "#" * short
-    if not short or want.text[-_GROUP : -_GROUP + short] != mark:
-        return z85.decode(want.text, want.size, where=want.where)
-    head = z85.decode(want.text[:-_GROUP], want.size - (4 - short), where=want.where)
-    return head + z85.decode("0" * short + want.text[short - _GROUP :], 4, where=want.where)[short:]
+    missing = -request.size % 4
+    padding = "#" * missing
+    if not missing or request.text[-_GROUP : -_GROUP + missing] != padding:
+        return z85.decode(request.text, request.size, where=request.where)
+    head = z85.decode(request.text[:-_GROUP], request.size - (4 - missing), where=request.where)
+    return head + z85.decode("0" * missing + request.text[missing - _GROUP :], 4, where=request.where)[missing:]
 
 
-def _stored_positions(location: Location, file: str, wants: Sequence[_Want]) -> list[tuple[str, BitMap64]]:
-    wants = sorted(wants, key=lambda want: want.offset)
-    spans = _fetch(location, file, wants)
+def _stored_positions(location: Location, file: str, requests: Sequence[_DvRequest]) -> list[tuple[str, BitMap64]]:
+    requests = sorted(requests, key=lambda request: request.offset)
+    spans = _fetch(location, file, requests)
     (version,) = spans[0].cut(0, 1) or (None,)
     if version != FILE_VERSION:
         raise Damaged(
-            f"{file}, with deletion vectors of data file {wants[0].key}, has version {version} where "
+            f"{file}, with deletion vectors of data file {requests[0].key}, has version {version} where "
             f"{FILE_VERSION} is known; restore it or an earlier version of the table",
             path=file,
             offset=0,
             expected=str(FILE_VERSION),
             found=str(version),
         )
-    return [(want.key, _framed_positions(file, want, spans)) for want in wants]
+    return [(request.key, _framed_positions(file, request, spans)) for request in requests]
 
 
-def _framed_positions(file: str, want: _Want, spans: Sequence[_ByteSpan]) -> BitMap64:
-    span = next(span for span in reversed(spans) if span.start <= want.offset)
+def _framed_positions(file: str, request: _DvRequest, spans: Sequence[_ByteSpan]) -> BitMap64:
+    span = next(span for span in reversed(spans) if span.start <= request.offset)
     try:
-        frame = span.cut(want.offset, want.end)
-        return _checked(want, bitmap.unframe(frame, size=want.size, where=want.where))
+        frame = span.cut(request.offset, request.end)
+        return _checked(request, bitmap.unframe(frame, size=request.size, where=request.where))
     except Damaged as error:
-        at = want.offset + (error.offset or 0)
+        at = request.offset + (error.offset or 0)
         raise Damaged(str(error), path=file, offset=at, expected=error.expected, found=error.found) from error
 
 
-def _checked(want: _Want, blob: bytes) -> BitMap64:
-    positions = bitmap.decode(blob, expected_cardinality=want.cardinality, where=want.where)
-    if want.num_records is not None and positions and positions.max() >= want.num_records:
+def _checked(request: _DvRequest, blob: bytes) -> BitMap64:
+    positions = bitmap.decode(blob, expected_cardinality=request.cardinality, where=request.where)
+    if request.num_records is not None and positions and positions.max() >= request.num_records:
         raise Damaged(
-            f"deletion vector {want.where} hides position {positions.max()}, and the file has {want.num_records} rows; "
-            "restore it or an earlier version of the table",
-            path=want.where,
-            expected=f"below {want.num_records}",
+            f"deletion vector {request.where} hides position {positions.max()}, and the file has "
+            f"{request.num_records} rows; restore it or an earlier version of the table",
+            path=request.where,
+            expected=f"below {request.num_records}",
             found=str(positions.max()),
         )
     return positions
@@ -227,7 +227,7 @@ def _checked(want: _Want, blob: bytes) -> BitMap64:
 
 @dataclass(frozen=True, slots=True)
 class _ByteSpan:
-    """A stretch of a file's bytes."""
+    """A range of a file's bytes."""
 
     start: int
     data: bytes
@@ -236,24 +236,24 @@ class _ByteSpan:
         return self.data[start - self.start : end - self.start]
 
 
-def _fetch(location: Location, file: str, wants: Sequence[_Want]) -> list[_ByteSpan]:
+def _fetch(location: Location, file: str, requests: Sequence[_DvRequest]) -> list[_ByteSpan]:
     key = location.store_key(file)
     try:
-        return [_ByteSpan(s, location.store.get_range(key, s, e - s)) for s, e in _stretches(wants)]
+        return [_ByteSpan(s, location.store.get_range(key, s, e - s)) for s, e in _ranges(requests)]
     except NotFound as error:
         raise MissingFile(
-            f"{location.file_url(file)} is not there, and the deletion vector of data file {wants[0].key} is in it; "
+            f"{location.file_url(file)} is not there, and the deletion vector of data file {requests[0].key} is in it; "
             "restore it or an earlier version of the table",
             path=file,
         ) from error
 
 
-def _stretches(wants: Sequence[_Want]) -> Iterator[tuple[int, int]]:
-    """What to fetch, as start and end: the version byte and the vectors, joined where they lie close."""
+def _ranges(requests: Sequence[_DvRequest]) -> Iterator[tuple[int, int]]:
+    """The byte ranges to fetch: the version byte and the frames, merged where they are close."""
     start, end = 0, 1
-    for want in wants:
-        if want.offset > end + CLOSE_BYTES:
+    for request in requests:
+        if request.offset > end + CLOSE_BYTES:
             yield start, end
-            start = want.offset
-        end = max(end, want.end)
+            start = request.offset
+        end = max(end, request.end)
     yield start, end

@@ -1,8 +1,8 @@
-"""A table in one row, or as text: where it is, how large, what it works by, who can open it.
+"""Details of a table as one row or as text: location, size, settings, and which readers can open it.
 
-1. The first columns are those of DESCRIBE DETAIL; two more say who can open the table as it is, and which settings it
-   works by, its own and those that hold because it does not say.
-2. The text says the same.
+1. The first columns are those of DESCRIBE DETAIL. Two more have the readers that can open the table, and its settings
+   with their defaults.
+2. The text has the same content.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ DETAIL = pa.schema(
 
 
 def detail(state: DeltaState) -> pa.Table:
-    """The one row that describes a table."""
+    """The details of a table as one row."""
     snapshot, metadata, protocol = state.snapshot, state.metadata, state.protocol
     sizes = snapshot.files.column("size")
     row = {
@@ -72,7 +72,7 @@ def detail(state: DeltaState) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A table, described; printing it shows it."""
+    """The details of a table, which print as text."""
 
     table: str
     version: int
@@ -81,7 +81,7 @@ class Description:
     layout: str
     features: tuple[str, ...]
     settings: Mapping[str, str]
-    asked: frozenset[str]  # settings that are the table's own
+    asked: frozenset[str]  # names of the settings that are properties of the table
     readers: Mapping[str, str]
 
     def __str__(self) -> str:
@@ -101,7 +101,7 @@ class Description:
 
 
 def describe(state: DeltaState) -> Description:
-    """What a table is, how it works and who can open it."""
+    """The details of a table for people."""
     row = detail(state).to_pylist()[0]
     properties = state.snapshot.properties
     if row["partitionColumns"]:
@@ -124,16 +124,16 @@ def describe(state: DeltaState) -> Description:
 
 
 def settings_of(properties: Mapping[str, str]) -> Mapping[str, str]:
-    """What a table works by: what it says, and what holds where it does not."""
+    """The settings of a table, with defaults where it has no property."""
     return {name: properties.get(name, default) for name, default in DEFAULTS.items()}
 
 
 def _logical(schema: Struct, path: tuple[str, ...]) -> str:
-    """The name a user knows a physical path by; a column that is gone keeps its physical name."""
+    """The logical name of a physical path; a column that does not exist keeps its physical name."""
     names = []
     level: object = schema
     for part in path:
-        found = next((f for f in level if f.physical_name == part), None) if isinstance(level, Struct) else None
-        names.append(part if found is None else found.name)
-        level = None if found is None else found.type
+        field = next((f for f in level if f.physical_name == part), None) if isinstance(level, Struct) else None
+        names.append(part if field is None else field.name)
+        level = None if field is None else field.type
     return ".".join(names)

@@ -1,7 +1,7 @@
-"""A stored object as a file pyarrow can read from, range by range, so that a column costs what the column weighs.
+"""Opens an object as a file that pyarrow reads in ranges, so that it fetches only the columns it needs.
 
-1. Objects up to WHOLE_BYTES are fetched in one call: a second round trip costs more than the bytes.
-2. Larger ones are read where they lie; nothing of them is kept.
+1. Objects up to WHOLE_BYTES are fetched in one request, because a second one costs more than the bytes.
+2. Larger ones are read with a request per range; nothing is cached.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ WHOLE_BYTES = 4 << 20
 
 
 def open_source(store: ObjectStore, meta: ObjectMeta) -> pa.NativeFile:
-    """A file over an object whose size a listing has told."""
+    """A file over a listed object."""
     if meta.size <= WHOLE_BYTES:
         return pa.BufferReader(store.get(meta.key, WHOLE_BYTES))
     return pa.PythonFile(_RangedFile(store, meta), mode="r")
 
 
 class _RangedFile(io.RawIOBase):
-    """Reads of a file as ranged gets of an object."""
+    """A file that reads ranges of an object."""
 
     def __init__(self, store: ObjectStore, meta: ObjectMeta) -> None:
         super().__init__()
@@ -46,10 +46,10 @@ class _RangedFile(io.RawIOBase):
         return self._position
 
     def read(self, size: int = -1) -> bytes:
-        left = max(self._meta.size - self._position, 0)
-        wanted = left if size < 0 else min(size, left)
-        if wanted == 0:
+        remaining = max(self._meta.size - self._position, 0)
+        length = remaining if size < 0 else min(size, remaining)
+        if length == 0:
             return b""
-        data = self._store.get_range(self._meta.key, self._position, wanted)
+        data = self._store.get_range(self._meta.key, self._position, length)
         self._position += len(data)
         return data

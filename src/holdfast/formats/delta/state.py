@@ -1,9 +1,8 @@
-"""A Delta table at one version: the snapshot every storey above works with, and what only Delta has beside it.
+"""The state of a Delta table at one version: its snapshot, and what only Delta has, such as protocol and log segment.
 
-1. A state never changes; refresh gives another one, or the same when nothing was committed.
-2. Refresh reads the new commits and nothing else, unless the log it knows was cleaned up, rewound or replaced.
-3. Reading asks nothing of writer features; a reader feature that is not known refuses the table before anything of it
-   is interpreted.
+1. A state never changes; `refresh` returns another one, or the same where nothing was committed.
+2. `refresh` reads only the new commits, unless the log was cleaned up, rewound or replaced.
+3. Writer features do not matter; an unknown reader feature is refused before metadata is interpreted.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from holdfast.formats.delta.log.replay import ActionLayer, LiveFiles
 from holdfast.formats.delta.log.segment import LogSegment
 from holdfast.formats.delta.log.settings import TableSettings, complete
 from holdfast.formats.delta.log.times import version_at, version_time
+from holdfast.formats.delta.metadata import clustering_of, identity_of, partitions_of, resolve_of, schema_of
 from holdfast.formats.delta.protocol.features import check_readable
-from holdfast.formats.delta.shape import clustering_of, identity_of, partitions_of, resolve_of, schema_of
 from holdfast.model.files import Slab
 from holdfast.model.snapshot import Resolve, Snapshot
 from holdfast.storage.base import ObjectMeta
@@ -36,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class DeltaState:
-    """A snapshot and, beside it, what the log says that no other format knows."""
+    """A snapshot, with what only a Delta log has."""
 
     snapshot: Snapshot
     protocol: Protocol
@@ -44,8 +43,8 @@ class DeltaState:
     txns: Mapping[str, Txn]  # by application
     domains: Mapping[str, DomainMetadata]  # by domain
     segment: LogSegment
-    commit: ObjectMeta | None  # the version's own commit file, where it is still there
-    base: tuple[Slab, ...]  # files of the checkpoint, dead ones included
+    commit: ObjectMeta | None  # the commit file of the version, where the log still has it
+    base: tuple[Slab, ...]  # files of the checkpoint, also those removed since
     layers: tuple[ActionLayer, ...]  # files of the commits after it
     file_counts: RunningFileCounts = field(compare=False)
 
@@ -55,7 +54,7 @@ class DeltaState:
 
     @property
     def table_id(self) -> str:
-        """What tells a table from one that was put in its place."""
+        """The id of the table, which differs from that of a table created later in its place."""
         return self.metadata.id or self.snapshot.location.url
 
 
@@ -65,7 +64,7 @@ def is_table(location: Location) -> bool:
 
 
 def load(location: Location, *, version: int | None = None, timestamp_ms: int | None = None) -> DeltaState:
-    """The table at a version or at a moment, by default as it is now."""
+    """The table at a version or a time, by default the newest version."""
     if version is not None and timestamp_ms is not None:
         raise Invalid("ask for a version or for a timestamp, not for both")
     with _parsing(location):
@@ -74,13 +73,13 @@ def load(location: Location, *, version: int | None = None, timestamp_ms: int | 
 
 
 def refresh(state: DeltaState) -> DeltaState:
-    """The table as it is now; the same state when nothing was committed since."""
+    """The newest state; the same object where nothing was committed since."""
     with _parsing(state.snapshot.location):
         return _refreshed(state, None)
 
 
 def advance(state: DeltaState) -> tuple[DeltaState, Sequence[Sequence[Line]] | None]:
-    """The table as it is now, and the actions of each commit that came; None where the table was read anew instead."""
+    """The newest state, and the actions of each commit since; None where the table was read again from the start."""
     commits: list[Sequence[Line]] = []
     with _parsing(state.snapshot.location):
         new = _refreshed(state, commits)
@@ -88,29 +87,29 @@ def advance(state: DeltaState) -> tuple[DeltaState, Sequence[Sequence[Line]] | N
 
 
 def _parsing(location: Location) -> AbstractContextManager[None]:
-    """While a state is made of a log: what each file is checked for by itself may still make no table together."""
+    """Turns parsing errors into Damaged: files of a log that are valid by themselves may contradict each other."""
     return parsing(log_url(location), "makes no table", remedy="restore the log, or read an earlier version")
 
 
 def _refreshed(state: DeltaState, commits: list[Sequence[Line]] | None) -> DeltaState:
-    """The table as it is now; the actions of each commit that came are put into `commits`."""
+    """The newest state; appends the actions of each commit since to `commits`."""
     location, version = state.snapshot.location, state.version
     listing = list_next(location, version, state.commit) or list_log(location, start=first_name(version))
-    found = listing.commits.get(version)
-    if found != state.commit:
-        # Cleaned up, when the log goes on without it; else this is not the log the state came from.
-        return _again(state, replaced=found is not None or (listing.latest or 0) < version)
+    commit = listing.commits.get(version)
+    if commit != state.commit:
+        # Cleaned up where the log continues without the commit; otherwise another log has replaced this one.
+        return _read_again(state, replaced=commit is not None or (listing.latest or 0) < version)
     deltas: list[ObjectMeta] = []
     while (meta := listing.commits.get(version + len(deltas) + 1)) is not None:
         deltas.append(meta)
     newest = version + len(deltas)
     if listing.latest is not None and listing.latest > newest:
-        return _again(state, replaced=False)
+        return _read_again(state, replaced=False)
     if not deltas:
         return state
     old = TableSettings(state.protocol, state.metadata, state.txns, state.domains)
     try:
-        lines = _noting(read_lines(location, tuple(deltas)), commits)
+        lines = _recording(read_lines(location, tuple(deltas)), commits)
         settings, layers, last = apply_deltas(location, lines, old, state.layers, files=True)
     except Damaged:
         if commits is not None:
@@ -124,20 +123,22 @@ def _refreshed(state: DeltaState, commits: list[Sequence[Line]] | None) -> Delta
     )
 
 
-def _noting(files: Iterator[list[Line]], commits: list[Sequence[Line]] | None) -> Iterator[list[Line]]:
+def _recording(files: Iterator[list[Line]], commits: list[Sequence[Line]] | None) -> Iterator[list[Line]]:
     for lines in files:
         if commits is not None:
             commits.append(lines)
         yield lines
 
 
-def _again(state: DeltaState, *, replaced: bool) -> DeltaState:
-    """Read everything anew, and say so when the log is not the one the state came from."""
-    location = state.snapshot.location
-    new = load(location)
+def _read_again(state: DeltaState, *, replaced: bool) -> DeltaState:
+    """Loads the table from the start; adds a note where another log has replaced that of the state."""
+    new = load(state.snapshot.location)
     if not replaced:
         return new
-    return _noted(new, f"{log_url(location)} was rewound or replaced since version {state.version} was read")
+    log = log_url(state.snapshot.location)
+    note = f"{log} was rewound or replaced since version {state.version} was read"
+    _log.warning("%s", note)
+    return replace(new, snapshot=replace(new.snapshot, notes=(*new.snapshot.notes, note)))
 
 
 def _state(location: Location, replayed: Replayed, *, before: DeltaState | None = None) -> DeltaState:
@@ -147,10 +148,9 @@ def _state(location: Location, replayed: Replayed, *, before: DeltaState | None 
     check_readable(protocol, table=where)
     mapping = resolve_of(protocol, metadata)
     files = replayed.files
-    one_more = before is not None and segment.version == before.version + 1
-    file_counts = (
-        before.file_counts.next(files, replayed.last) if before is not None and one_more else RunningFileCounts(files)
-    )
+    file_counts = RunningFileCounts(files)
+    if before is not None and segment.version == before.version + 1:
+        file_counts = before.file_counts.next(files, replayed.last)
     if before is not None and before.metadata is metadata and before.protocol is protocol:
         schema, partitions = before.snapshot.schema, before.snapshot.partition_columns
     else:
@@ -181,8 +181,3 @@ def _state(location: Location, replayed: Replayed, *, before: DeltaState | None 
         files.layers,
         file_counts,
     )
-
-
-def _noted(state: DeltaState, note: str) -> DeltaState:
-    _log.warning("%s", note)
-    return replace(state, snapshot=replace(state.snapshot, notes=(*state.snapshot.notes, note)))

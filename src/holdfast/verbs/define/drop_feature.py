@@ -29,10 +29,15 @@ from holdfast.formats.delta.history.pins import pins_of
 from holdfast.formats.delta.log.actions import encode_path
 from holdfast.formats.delta.log.cleanup import clean_log
 from holdfast.formats.delta.log.listing import list_log
-from holdfast.formats.delta.protocol.downgrade import PROTECTION, WIDENING, leaves_traces, refuse_kept
+from holdfast.formats.delta.metadata import ROW_TRACKING_DOMAIN
+from holdfast.formats.delta.protocol.downgrade import PROTECTION, WIDENING, is_reader_feature, refuse_undroppable
+from holdfast.formats.delta.protocol.feature_usage import (
+    dv_files_without_tombstone,
+    hides_rows,
+    history_uses,
+    oldest_version,
+)
 from holdfast.formats.delta.protocol.features import check_writable
-from holdfast.formats.delta.protocol.traces import hides_rows, history_uses, loose_vectors, oldest_version
-from holdfast.formats.delta.shape import ROW_TRACKING_DOMAIN
 from holdfast.formats.delta.state import DeltaState, refresh
 from holdfast.index.registry import DOMAIN as INDEX_DOMAIN
 from holdfast.model.files import FileTable
@@ -87,7 +92,7 @@ def drop_feature_support(state: DeltaState, name: str, caller: ExecutionContext,
     """Take a feature out of a table."""
     location = state.snapshot.location
     check_writable(state.protocol, table=location.url)
-    refuse_kept(state.protocol, name, truncates=truncate)
+    refuse_undroppable(state.protocol, name, truncates=truncate)
     run = _FeatureDrop(state, name, caller)
     for _ in range(ATTEMPTS):
         cleaned = run.clean()
@@ -101,7 +106,7 @@ def drop_feature_support(state: DeltaState, name: str, caller: ExecutionContext,
 def _last(state: DeltaState, name: str, caller: ExecutionContext, *, truncates: bool) -> Mutation:
     """The commit that drops a feature of which this version has no trace."""
     shape, retired = DELTA.shape_of(state), list[str]()
-    if leaves_traces(name) and not truncates:
+    if is_reader_feature(name) and not truncates:
         write_checkpoint(state, caller.env, policy="classic")
         protected = {PROTECTED_BEFORE: str(state.version + 1)}
         shape = replace(shape, properties={**shape.properties, **protected}, features=frozenset((PROTECTION,)))
@@ -178,7 +183,7 @@ class _FeatureDrop:
         match name:
             case "deletionVectors" if hides_rows(state):
                 return lambda: purge(state, self.caller, limits_of(state, self.caller.dialect))
-            case "deletionVectors" if keys := loose_vectors(state):
+            case "deletionVectors" if keys := dv_files_without_tombstone(state):
                 return drop_feature.entombed(keys, [encode_path(key) for key in keys])
             case "rowTracking" if not truth(properties.get(ROW_TRACKING_SUSPENDED)):
                 return drop_feature.suspended(shape)

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import TableError
-from holdfast.formats.delta.deletion_vectors import vector_file
+from holdfast.formats.delta.deletion_vectors import dv_file
 from holdfast.formats.delta.log.actions import Line
 from holdfast.formats.delta.log.columns import from_actions, table_ids
-from holdfast.formats.delta.shape import ROW_TRACKING_DOMAIN
+from holdfast.formats.delta.metadata import ROW_TRACKING_DOMAIN
 from holdfast.formats.delta.stats.reader import JsonStats
 from holdfast.model.files import FileTable
 from holdfast.model.finding import LISTED, Finding, FindingKind
@@ -144,7 +144,7 @@ def dv_file_keys(location: Location, files: pa.Table) -> set[str]:
     keys: set[str] = set()
     for row in vectors.to_pylist():  # one per file that hides rows
         with suppress(TableError):
-            file = vector_file(location, row["key"], row["dv"]["storage"], row["dv"]["path"])
+            file = dv_file(location, row["key"], row["dv"]["storage"], row["dv"]["path"])
             if file is not None:
                 keys.add(file)
     return keys

@@ -46,10 +46,10 @@ from holdfast.formats.delta.log.actions import (
 from holdfast.formats.delta.log.columns import table_ids
 from holdfast.formats.delta.log.file_names import LOG, commit_name
 from holdfast.formats.delta.log.times import in_commit_times
+from holdfast.formats.delta.metadata import CLUSTERING_DOMAIN, ROW_TRACKING_DOMAIN
 from holdfast.formats.delta.protocol.downgrade import without
 from holdfast.formats.delta.protocol.features import check_writable, writer_features
 from holdfast.formats.delta.protocol.upgrade import protocol_for
-from holdfast.formats.delta.shape import CLUSTERING_DOMAIN, ROW_TRACKING_DOMAIN
 from holdfast.formats.delta.state import DeltaState
 from holdfast.model.mutation import Committed, Laid, Mutation, Outcome, TableDefinition, VersionTaken
 from holdfast.rows.rowmap import ROW_IDS, note

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from holdfast.errors import Unsupported
-from holdfast.formats.delta.deletion_vectors import vector_file
+from holdfast.formats.delta.deletion_vectors import dv_file
 from holdfast.formats.delta.log.actions import DeletionVector, Json, encode_path
 from holdfast.model.files import DV
 from holdfast.model.mutation import RESTAMPED
@@ -88,7 +88,7 @@ def _renamed(files: pa.Table, path: Callable[[str], str], move_dv: _MoveDv, targ
 
 
 def _dv_file(source: Location, key: str, dv: Mapping[str, Any] | None) -> str | None:
-    return None if dv is None else vector_file(source, key, dv["storage"], dv["path"])
+    return None if dv is None else dv_file(source, key, dv["storage"], dv["path"])
 
 
 def _kept(dv: Mapping[str, Any] | None) -> Json | None:

@@ -11,7 +11,7 @@ from holdfast.errors import Conflict
 from holdfast.formats.delta.log.actions import Line, commit_info, decode_lines, info_map
 from holdfast.formats.delta.log.columns import file_keys, from_actions
 from holdfast.formats.delta.log.file_names import LOG, commit_name
-from holdfast.formats.delta.shape import CLUSTERING_DOMAIN
+from holdfast.formats.delta.metadata import CLUSTERING_DOMAIN
 from holdfast.formats.delta.state import DeltaState, advance
 from holdfast.formats.delta.stats.reader import JsonStats
 from holdfast.model.files import FileTable, Slab

@@ -22,7 +22,7 @@ from holdfast.formats.delta.log.file_names import first_name
 from holdfast.formats.delta.log.listing import list_log, log_url, read_commits
 from holdfast.formats.delta.log.settings import CompleteSettings, TableSettings, complete, fold
 from holdfast.formats.delta.log.times import file_times, in_commit_times, in_commit_timestamp, timeline
-from holdfast.formats.delta.shape import identity_of, partitions_of, resolve_of, schema_of
+from holdfast.formats.delta.metadata import identity_of, partitions_of, resolve_of, schema_of
 from holdfast.formats.delta.state import DeltaState, load
 from holdfast.formats.delta.stats.reader import JsonStats
 from holdfast.model.commits import MOVED, CommitFacts, CommitRange, Described

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from holdfast.errors import UnknownVersion
 from holdfast.formats.delta.checkpoint.reader import REMOVED, removed_from
-from holdfast.formats.delta.deletion_vectors import vector_file
+from holdfast.formats.delta.deletion_vectors import dv_file
 from holdfast.formats.delta.log.actions import Line
 from holdfast.formats.delta.log.columns import file_keys, from_actions, table_ids
 from holdfast.formats.delta.log.listing import list_all, read_commits
@@ -157,7 +157,7 @@ def dv_keys_of(location: Location, files: pa.Table) -> pa.Array:
     storage, path = pc.struct_field(dv, "storage"), pc.struct_field(dv, "path")
     descriptors = pc.binary_join_element_wise(storage, path, strings([""])[0]).dictionary_encode()
     anywhere = location.anywhere
-    keys = [vector_file(anywhere, "of some version", text[0], text[1:]) for text in descriptors.dictionary.to_pylist()]
+    keys = [dv_file(anywhere, "of some version", text[0], text[1:]) for text in descriptors.dictionary.to_pylist()]
     return strings(keys).take(descriptors.indices)
 
 

@@ -1,9 +1,9 @@
-"""Which protocol a table has once it does without a feature, and which features it can do without.
+"""Drops table features: which features can be dropped, and the protocol without them.
 
-1. What is dropped is no more in the protocol, and everything else is, listed or implied as before.
-2. Where one of the old versions stands for exactly the features that are left, the table goes back to it.
-3. A feature that another one of the table needs stays, and so does one that no table can be rid of; the refusal says
-   why, and what to do.
+1. The new protocol has all features but the dropped ones, listed or implied as before.
+2. Where an old writer version implies exactly the remaining features, the table goes back to that version.
+3. A feature that another one needs is refused, and so is one that cannot be dropped; the error says why, and what to
+   do instead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REMOVABLE = WIDENING | {
     "vacuumProtocolCheck",
     PROTECTION,
 }
-_STAYS = {
+_NOT_DROPPABLE = {
     "allowColumnDefaults": "columns may have defaults: drop these with ALTER COLUMN ... DROP DEFAULT",
     "appendOnly": "every version of the protocol has it: set the property delta.appendOnly to false",
     "changeDataFeed": "set the property delta.enableChangeDataFeed to false",
@@ -43,43 +43,45 @@ _STAYS = {
 
 
 def without(protocol: Protocol, dropped: frozenset[str]) -> Protocol:
-    """The protocol without some features: that of an old version where one stands for the rest, else lists."""
-    left = frozenset(table_features(protocol)) - dropped
+    """The protocol without some features, with an old writer version where it implies exactly the rest."""
+    remaining = frozenset(table_features(protocol)) - dropped
     implied: frozenset[str] = frozenset()
     for writer, names in ((1, ()), *IMPLIED_BY_WRITER):
         implied |= frozenset(names)
-        if implied == left:
-            return Protocol(2 if "columnMapping" in left else 1, writer)
-    reading = left & (READABLE | reader_features(protocol))
+        if implied == remaining:
+            return Protocol(2 if "columnMapping" in remaining else 1, writer)
+    reader = remaining & (READABLE | reader_features(protocol))
     return Protocol(
-        min_reader_version=3 if reading else 1,
+        min_reader_version=3 if reader else 1,
         min_writer_version=7,
-        reader_features=tuple(sorted(reading)) if reading else None,
-        writer_features=tuple(sorted(left)),
+        reader_features=tuple(sorted(reader)) if reader else None,
+        writer_features=tuple(sorted(remaining)),
     )
 
 
-def leaves_traces(name: str) -> bool:
-    """Whether old versions hold what only a reader that knows the feature understands."""
+def is_reader_feature(name: str) -> bool:
+    """Whether readers must know the feature, so that old versions may contain it."""
     return name in READABLE
 
 
-def refuse_kept(protocol: Protocol, name: str, *, truncates: bool) -> None:
-    """Refuse to drop what cannot be dropped from this table, or not in this way."""
-    has = table_features(protocol)
-    if name not in has:
+def refuse_undroppable(protocol: Protocol, name: str, *, truncates: bool) -> None:
+    """Refuses to drop a feature that this table cannot drop, or not in this way."""
+    features = table_features(protocol)
+    if name not in features:
         if name in PROPERTIES:
             raise Invalid(f"{name} is a property and no feature: unset it instead")
-        near = difflib.get_close_matches(name, has, n=1, cutoff=0.6)
-        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(has) or 'none'}"
+        matches = difflib.get_close_matches(name, features, n=1, cutoff=0.6)
+        hint = f"did you mean {matches[0]}?" if matches else f"it has {', '.join(features) or 'none'}"
         raise Invalid(f"the table has no feature {name} to drop: {hint}")
-    if needing := sorted(other for other in has if NEEDS.get(other) == name):
-        raise Invalid(f"the feature {name} cannot be dropped while {', '.join(needing)} needs it: drop that one first")
-    if name in _STAYS:
-        raise Unsupported(f"the feature {name} cannot be dropped: {_STAYS[name]}", features=(name,))
+    if dependents := sorted(other for other in features if NEEDS.get(other) == name):
+        raise Invalid(
+            f"the feature {name} cannot be dropped while {', '.join(dependents)} needs it: drop that one first"
+        )
+    if name in _NOT_DROPPABLE:
+        raise Unsupported(f"the feature {name} cannot be dropped: {_NOT_DROPPABLE[name]}", features=(name,))
     if name not in REMOVABLE:
         raise Unsupported(f"Holdfast does not know how to drop the feature {name}", features=(name,))
-    if truncates and not leaves_traces(name) and name != PROTECTION:
+    if truncates and not is_reader_feature(name) and name != PROTECTION:
         raise Invalid(f"old versions stay as they are without {name}: leave TRUNCATE HISTORY out")
     if name == PROTECTION and not truncates:
         raise Invalid(

@@ -1,9 +1,8 @@
-"""Which tables this library reads and writes, and by which features it refuses the others.
+"""The table features that Holdfast supports, and checks whether it can read or write a table.
 
-1. Only reader features and reader versions stand in the way of reading; what a writer must know never does.
-   Writing asks for both.
-2. A refusal names every feature that is missing, the table and what to do.
-3. A feature nobody here has heard of is refused like one that is known and lacking.
+1. Reading needs the reader version and reader features only; writing needs the writer features too.
+2. An error names every unsupported feature, the table and what to do.
+3. An unknown feature is refused like a known one that is not supported.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ READABLE = frozenset(
         "vacuumProtocolCheck",
     )
 )
-WRITER_ONLY = frozenset(
+_WRITABLE_WRITER_ONLY = frozenset(
     (
         "appendOnly",
         "invariants",
@@ -39,43 +38,32 @@ WRITER_ONLY = frozenset(
         "rowTracking",
         "domainMetadata",
         "clustering",
-        "liquid",
         "inCommitTimestamp",
-        "inCommitTimestamp-preview",
-        "icebergCompatV1",
-        "icebergCompatV2",
-        "icebergCompatV3",
-        "icebergWriterCompatV1",
         "checkpointProtection",
-        "materializePartitionColumns",
-        "collations",
-        "collations-preview",
-        "columnMappingUsageTracking",
-        "coordinatedCommits-preview",
-        "redirectWriterOnly-preview",
     )
 )
-LARGEST_WRITER = 7
-WRITABLE = READABLE - {"variantShredding", "variantShredding-preview"} | {
-    "appendOnly",
-    "invariants",
-    "checkConstraints",
-    "changeDataFeed",
-    "generatedColumns",
-    "identityColumns",
-    "allowColumnDefaults",
-    "rowTracking",
-    "domainMetadata",
-    "clustering",
-    "inCommitTimestamp",
-    "checkpointProtection",
+WRITER_ONLY = _WRITABLE_WRITER_ONLY | {
+    "liquid",
+    "inCommitTimestamp-preview",
+    "icebergCompatV1",
+    "icebergCompatV2",
+    "icebergCompatV3",
+    "icebergWriterCompatV1",
+    "materializePartitionColumns",
+    "collations",
+    "collations-preview",
+    "columnMappingUsageTracking",
+    "coordinatedCommits-preview",
+    "redirectWriterOnly-preview",
 }
-# Of tables that other engines made so: what these promise is kept, and nothing here turns them on.
+LARGEST_WRITER = 7
+WRITABLE = (READABLE - {"variantShredding", "variantShredding-preview"}) | _WRITABLE_WRITER_ONLY
+# Holdfast writes tables that have these features, but never enables them.
 KEPT = frozenset(
     ("icebergCompatV1", "icebergCompatV2", "icebergCompatV3", "variantShredding", "variantShredding-preview")
 )
 CATALOG = frozenset(("catalogManaged", "catalogManaged-preview", "catalogOwned", "catalogOwned-preview"))
-_LACKING = {
+_UNSUPPORTED = {
     "geospatial": "geometry and geography columns",
     "geospatial-dev": "geometry and geography columns",
     "geospatial-preview": "geometry and geography columns",
@@ -93,14 +81,14 @@ IMPLIED_BY_WRITER = (
 
 
 def reader_features(protocol: Protocol) -> frozenset[str]:
-    """The features a reader of the table must know."""
+    """The features that a reader of the table must support."""
     if protocol.min_reader_version >= 3:
         return frozenset(protocol.reader_features or ())
     return frozenset(("columnMapping",)) if protocol.min_reader_version == 2 else frozenset()
 
 
 def writer_features(protocol: Protocol) -> frozenset[str]:
-    """The features a writer of the table must know: those listed, or those its version implies."""
+    """The features that a writer of the table must support: those listed, or those its version implies."""
     if protocol.min_writer_version >= 7:
         return frozenset(protocol.writer_features or ())
     return frozenset(
@@ -114,7 +102,7 @@ def table_features(protocol: Protocol) -> tuple[str, ...]:
 
 
 def check_readable(protocol: Protocol, *, table: str) -> None:
-    """Refuse a table that asks more of its readers than this library can do."""
+    """Refuses a table that Holdfast cannot read."""
     if protocol.min_reader_version > LARGEST_READER:
         raise Unsupported(
             f"the table at {table} needs reader version {protocol.min_reader_version}; Holdfast reads up to "
@@ -126,35 +114,35 @@ def check_readable(protocol: Protocol, *, table: str) -> None:
             f"version {protocol.min_writer_version}: both begin at 1",
             path=table,
         )
-    wanted = reader_features(protocol)
-    if managed := tuple(sorted((wanted | writer_features(protocol)) & CATALOG)):
+    required = reader_features(protocol)
+    if managed := tuple(sorted((required | writer_features(protocol)) & CATALOG)):
         raise Unsupported(
             f"the table at {table} has the feature {', '.join(managed)}: its catalog says which commits are part of "
             "it, so it cannot be read from storage alone; read it through that catalog",
             features=managed,
         )
-    # A writer-only feature that some writer also listed for readers asks nothing of a reader.
-    if lacking := tuple(sorted(wanted - READABLE - WRITER_ONLY)):
-        named = ", ".join(f"{name} ({_LACKING[name]})" if name in _LACKING else name for name in lacking)
+    # Some writers list writer-only features for readers too; readers can ignore them.
+    if unsupported := tuple(sorted(required - READABLE - WRITER_ONLY)):
+        names = ", ".join(f"{name} ({_UNSUPPORTED[name]})" if name in _UNSUPPORTED else name for name in unsupported)
         raise Unsupported(
-            f"the table at {table} needs its readers to know {named}, which Holdfast does not: read it with the engine "
+            f"the table at {table} needs its readers to know {names}, which Holdfast does not: read it with the engine "
             "that wrote it, or have that engine drop the feature (ALTER TABLE ... DROP FEATURE)",
-            features=lacking,
+            features=unsupported,
         )
 
 
 def check_writable(protocol: Protocol, *, table: str) -> None:
-    """Refuse to write a table that asks more of its writers than this library can do."""
+    """Refuses a table that Holdfast cannot write."""
     check_readable(protocol, table=table)
     if protocol.min_writer_version > LARGEST_WRITER:
         raise Unsupported(
             f"the table at {table} needs writer version {protocol.min_writer_version}; Holdfast writes up to "
             f"{LARGEST_WRITER}: write it with the engine that made it, or upgrade Holdfast"
         )
-    if lacking := tuple(sorted((reader_features(protocol) | writer_features(protocol)) - WRITABLE - KEPT)):
+    if unsupported := tuple(sorted((reader_features(protocol) | writer_features(protocol)) - WRITABLE - KEPT)):
         raise Unsupported(
-            f"the table at {table} needs its writers to know {', '.join(lacking)}, which Holdfast does not: write it "
-            "with the engine that made it, or have that engine drop the feature (ALTER TABLE ... DROP FEATURE), if it "
-            "can",
-            features=lacking,
+            f"the table at {table} needs its writers to know {', '.join(unsupported)}, which Holdfast does not: write "
+            "it with the engine that made it, or have that engine drop the feature (ALTER TABLE ... DROP FEATURE), if "
+            "it can",
+            features=unsupported,
         )

@@ -1,10 +1,10 @@
-"""Who can open a table as it is, from what its protocol asks of readers.
+"""Which readers can open a table, by its protocol.
 
-Facts only: protocol versions and features are in the log, and the releases of Delta Lake are those that its own
-documentation names. A feature without such a release is named as one the reader must know.
+The releases of Delta Lake are those that its documentation names for each feature. A feature without such a release
+is named as one that the reader must know.
 
-1. Only what stands in the way of reading counts; what writers must know does not.
-2. The answers do not depend on which features this library has.
+1. Only the reader version and reader features count.
+2. The answers do not depend on the features that Holdfast supports.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def readers_of(protocol: Protocol) -> Mapping[str, str]:
 
 
 def _release(version: int, needed: list[str]) -> str:
-    known = [_SINCE[name] for name in needed if name in _SINCE]
+    releases = [_SINCE[name] for name in needed if name in _SINCE]
     if version >= 3:
-        known.append(_FEATURE_LISTS_SINCE)
-    release = f"yes, {'.'.join(map(str, max(known)))} and newer" if known else "yes"
+        releases.append(_FEATURE_LISTS_SINCE)
+    release = f"yes, {'.'.join(map(str, max(releases)))} and newer" if releases else "yes"
     unknown = [name for name in needed if name not in _SINCE]
     return f"{release}, in releases that know {', '.join(unknown)}" if unknown else release

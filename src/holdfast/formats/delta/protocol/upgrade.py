@@ -1,13 +1,13 @@
-"""Which protocol a table needs for what it is.
+"""The protocol that a table definition needs.
 
-1. A protocol only ever grows: features and versions a table has are kept.
-2. Without a feature younger than feature lists, a table stays on the old versions that every engine reads.
-3. With one, every feature its old version implied is listed too, so that nothing it relied on is lost.
+1. A protocol only grows: features and versions that the table has are kept.
+2. A table whose features all existed before feature lists keeps an old writer version, which every engine supports.
+3. Otherwise the features that the old version implies are listed too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from holdfast.errors import Invalid, Unsupported
 from holdfast.formats.delta.log.actions import Protocol
@@ -26,7 +26,7 @@ from holdfast.schema.properties import (
     ENABLE_ROW_TRACKING,
     truth,
 )
-from holdfast.schema.types import Array, DataType, Field, Map, Primitive, Struct
+from holdfast.schema.types import Array, DataType, Map, Primitive, Struct
 
 _LEGACY_WRITER = {name: least for least, names in IMPLIED_BY_WRITER for name in names}
 _BY_PROPERTY = {
@@ -47,34 +47,34 @@ _BY_METADATA = {
 NEEDS = {"rowTracking": "domainMetadata", "clustering": "domainMetadata"}
 
 
-def protocol_for(shape: TableDefinition, *, old: Protocol | None = None) -> Protocol:
-    """The least protocol that covers a shape, and what the table had."""
-    needed = set(features_of(shape))
+def protocol_for(definition: TableDefinition, *, old: Protocol | None = None) -> Protocol:
+    """The lowest protocol with the features of a definition and of the old protocol."""
+    needed = set(features_of(definition))
     if unknown := sorted(needed - WRITABLE):
         raise Unsupported(
             f"Holdfast does not write tables with {', '.join(unknown)}: leave it out", features=tuple(unknown)
         )
-    had_reading = reader_features(old) if old else frozenset[str]()
-    had_writing = writer_features(old) if old else frozenset[str]()
-    if old is not None and needed <= had_reading | had_writing:
+    old_reader = reader_features(old) if old else frozenset[str]()
+    old_writer = writer_features(old) if old else frozenset[str]()
+    if old is not None and needed <= old_reader | old_writer:
         return old
     listed = old is not None and old.min_writer_version >= 7
     if not listed and needed <= _LEGACY_WRITER.keys():
         writer = max(2, old.min_writer_version if old else 2, *(_LEGACY_WRITER[name] for name in needed), 2)
         reader = max(old.min_reader_version if old else 1, 2 if "columnMapping" in needed else 1)
         return Protocol(reader, writer)
-    writing = needed | had_writing | had_reading | {"appendOnly", "invariants"}
-    reading = frozenset(writing) & READABLE
+    writer_list = needed | old_writer | old_reader | {"appendOnly", "invariants"}
+    reader_list = frozenset(writer_list) & READABLE
     return Protocol(
-        min_reader_version=3 if reading else 1,
+        min_reader_version=3 if reader_list else 1,
         min_writer_version=7,
-        reader_features=tuple(sorted(reading)) if reading else None,
-        writer_features=tuple(sorted(writing)),
+        reader_features=tuple(sorted(reader_list)) if reader_list else None,
+        writer_features=tuple(sorted(writer_list)),
     )
 
 
 def refuse_lower(protocol: Protocol, versions: tuple[int, int]) -> None:
-    """Refuse to promise a protocol of versions that nothing in the table needs: they come with features."""
+    """Refuses protocol versions that are higher than the table's features need."""
     reader, writer = versions
     if reader > protocol.min_reader_version or writer > protocol.min_writer_version:
         raise Invalid(
@@ -84,17 +84,17 @@ def refuse_lower(protocol: Protocol, versions: tuple[int, int]) -> None:
         )
 
 
-def features_of(shape: TableDefinition) -> Iterator[str]:
-    """Every feature a shape makes use of, with those they need in turn."""
-    for name in _direct(shape):
+def features_of(definition: TableDefinition) -> Iterator[str]:
+    """The features that a definition uses, and those that they need."""
+    for name in _direct(definition):
         yield name
         if name in NEEDS:
             yield NEEDS[name]
 
 
-def _direct(shape: TableDefinition) -> Iterator[str]:
-    yield from shape.features
-    properties = shape.properties
+def _direct(definition: TableDefinition) -> Iterator[str]:
+    yield from definition.features
+    properties = definition.properties
     yield from (feature for name, feature in _BY_PROPERTY.items() if truth(properties.get(name)))
     if properties.get(COLUMN_MAPPING_MODE, "none").lower() != "none":
         yield "columnMapping"
@@ -102,17 +102,18 @@ def _direct(shape: TableDefinition) -> Iterator[str]:
         yield "v2Checkpoint"
     if any(name.startswith(CONSTRAINT) for name in properties):
         yield "checkConstraints"
-    if shape.clustering_columns is not None:
+    if definition.clustering_columns is not None:
         yield "clustering"
-    yield from _of_fields(shape.schema)
+    yield from _of_fields(definition.schema)
 
 
 def _of_fields(type_: DataType) -> Iterator[str]:
     match type_:
         case Struct(fields):
             for f in fields:
-                yield from _of_metadata(f.metadata)
-                yield from _not_null(f)
+                yield from (feature for name, feature in _BY_METADATA.items() if name in f.metadata)
+                if not f.nullable:
+                    yield "invariants"
                 yield from _of_fields(f.type)
         case Array(element, _):
             yield from _of_fields(element)
@@ -123,12 +124,3 @@ def _of_fields(type_: DataType) -> Iterator[str]:
             yield _BY_TYPE[name]
         case _:
             return
-
-
-def _of_metadata(metadata: Mapping[str, object]) -> Iterator[str]:
-    yield from (feature for name, feature in _BY_METADATA.items() if name in metadata)
-
-
-def _not_null(f: Field) -> Iterator[str]:
-    if not f.nullable:
-        yield "invariants"

@@ -1,7 +1,7 @@
-"""What a table's metadata, protocol and domains mean for its readers: schema, partitions, mapping, clustering, row ids.
+"""Interprets a table's metadata, protocol and domain metadata: schema, column mapping, clustering and row tracking.
 
-1. A field has a physical name other than its own only when column mapping is on.
-2. Rows are told apart only while the feature is supported, enabled and not suspended.
+1. A field has a physical name other than its name only where column mapping is enabled.
+2. Rows have ids only while row tracking is supported, enabled and not suspended.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from holdfast.formats.delta.log.actions import DomainMetadata, Metadata, Protoco
 from holdfast.formats.delta.protocol.features import reader_features, writer_features
 from holdfast.model.files import FileTable
 from holdfast.model.snapshot import Resolve, RowIdentity
+from holdfast.rows.stamp import NO_IDS_YET
 from holdfast.schema.properties import (
     COLUMN_MAPPING_MODE,
     ENABLE_ROW_TRACKING,
@@ -28,12 +29,11 @@ from holdfast.storage.error_mapping import json_record
 
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
 CLUSTERING_DOMAIN = "delta.clustering"
-LIQUID_DOMAIN = "delta.liquid"  # what clustering was called before it had a name
-NO_IDS_YET = -1
+LIQUID_DOMAIN = "delta.liquid"  # the former name of the clustering domain
 
 
 def resolve_of(protocol: Protocol, metadata: Metadata) -> Resolve | None:
-    """How columns are mapped; None when they are not."""
+    """The column mapping mode; None where there is none."""
     if "columnMapping" not in reader_features(protocol) | writer_features(protocol):
         return None
     match metadata.properties.get(COLUMN_MAPPING_MODE, "none").lower():
@@ -46,7 +46,7 @@ def resolve_of(protocol: Protocol, metadata: Metadata) -> Resolve | None:
 
 
 def schema_of(metadata: Metadata, *, mapped: bool, files: FileTable, where: str) -> Struct:
-    """The table's columns. Some writers create a table without any: legal as long as it has no file either."""
+    """The schema; some writers create a table without one, which is valid as long as it has no files."""
     if metadata.schema_string is None:
         if not len(files):
             return Struct()
@@ -60,14 +60,14 @@ def schema_of(metadata: Metadata, *, mapped: bool, files: FileTable, where: str)
 
 
 def partitions_of(metadata: Metadata, schema: Struct, *, where: str) -> tuple[str, ...]:
-    """The partition columns, as the schema spells them."""
-    found = []
+    """The partition columns, with the case of the schema."""
+    columns = []
     for name in metadata.partition_columns or ():
         column = schema.find(name)
         if column is None:
             raise Damaged(f"the schema of {where} lacks its partition column {name!r}", path=where, expected=name)
-        found.append(column.name)
-    return tuple(found)
+        columns.append(column.name)
+    return tuple(columns)
 
 
 def clustering_of(domains: Mapping[str, DomainMetadata], *, where: str) -> tuple[tuple[str, ...], ...]:
@@ -82,7 +82,7 @@ def clustering_of(domains: Mapping[str, DomainMetadata], *, where: str) -> tuple
 def identity_of(
     protocol: Protocol, metadata: Metadata, domains: Mapping[str, DomainMetadata], *, where: str
 ) -> RowIdentity | None:
-    """How rows are told apart; None when they are not."""
+    """The row tracking of the table; None where its rows have no ids."""
     properties = metadata.properties
     if "rowTracking" not in writer_features(protocol) or not truth(properties.get(ENABLE_ROW_TRACKING)):
         return None
@@ -96,7 +96,7 @@ def identity_of(
 
 
 def high_water_of(domains: Mapping[str, DomainMetadata], *, where: str) -> int:
-    """The highest row id ever handed out."""
+    """The high-water mark of row ids."""
     domain = domains.get(ROW_TRACKING_DOMAIN)
     if domain is None:
         return NO_IDS_YET
@@ -107,11 +107,11 @@ def high_water_of(domains: Mapping[str, DomainMetadata], *, where: str) -> int:
 
 
 def _configuration(domain: DomainMetadata, where: str) -> dict[str, Any]:
-    what = f"has a domain {domain.domain} that cannot be read"
-    return json_record(domain.configuration or "{}", dict[str, Any], path=where, what=what)
+    problem = f"has a domain {domain.domain} that cannot be read"
+    return json_record(domain.configuration or "{}", dict[str, Any], path=where, what=problem)
 
 
-def _clustering_path(column: Any) -> tuple[str, ...]:
+def _clustering_path(column: str | list[str] | dict[str, Any]) -> tuple[str, ...]:
     match column:
         case str():
             return (column,)

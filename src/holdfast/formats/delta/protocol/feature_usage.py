@@ -1,8 +1,8 @@
-"""What of a feature is in a table, and in what is left of its history.
+"""Whether a table, or a version in its log, uses a reader feature.
 
-1. A trace is what only a reader that knows the feature understands; a protocol that lists it is none.
-2. History begins with the oldest version that can be read: the first commit, or else the oldest checkpoint.
-3. What cannot be read of it counts as a trace.
+1. A feature is used where only a reader that supports it understands the data; a protocol that lists it is no use.
+2. The log begins with the oldest readable version: the first commit, or else the oldest checkpoint.
+3. A version that cannot be read counts as one that uses the feature.
 """
 
 from __future__ import annotations
@@ -14,29 +14,28 @@ from holdfast.formats.delta.checkpoint.reader import survey
 from holdfast.formats.delta.history.reachable import dv_keys_of
 from holdfast.formats.delta.log.actions import Line, Metadata
 from holdfast.formats.delta.log.listing import list_log, read_lines
-from holdfast.formats.delta.log.segment import Checkpoint, LogListing
+from holdfast.formats.delta.log.segment import LogListing
 from holdfast.formats.delta.log.tombstones import tombstones
 from holdfast.formats.delta.protocol.downgrade import WIDENING
 from holdfast.formats.delta.state import DeltaState, load
 from holdfast.schema.evolve import TYPE_CHANGES
 from holdfast.schema.properties import COLUMN_MAPPING_MODE, truth
-from holdfast.storage.location import Location
 
 
 def oldest_version(listing: LogListing) -> int:
-    """The first version that can be read."""
+    """The oldest readable version."""
     if 0 in listing.commits or not listing.checkpoints:
         return min(listing.commits, default=0)
     return listing.checkpoints[-1].version
 
 
 def history_uses(state: DeltaState, name: str) -> bool:
-    """Whether a version that can still be read, or the way to it, has traces of a feature."""
+    """Whether a readable version, or a log file that it needs, uses a feature."""
     location = state.snapshot.location
     listing = list_log(location)
     first = oldest_version(listing)
     try:
-        if name == "v2Checkpoint" and any(_is_v2(location, checkpoint) for checkpoint in listing.checkpoints):
+        if name == "v2Checkpoint" and any(c.unique or survey(location, c).sidecars for c in listing.checkpoints):
             return True
         if uses(load(location, version=first), name):
             return True
@@ -47,29 +46,25 @@ def history_uses(state: DeltaState, name: str) -> bool:
 
 
 def uses(state: DeltaState, name: str) -> bool:
-    """Whether a version has traces of a feature that its readers must know."""
+    """Whether a version uses a feature."""
     if name == "deletionVectors" and hides_rows(state):
         return True
     return _metadata_uses(state.metadata, name)
 
 
 def hides_rows(state: DeltaState) -> bool:
-    """Whether files have vectors."""
+    """Whether any live file has a deletion vector."""
     files = state.snapshot.files
     return bool(len(files)) and files.column("dv").null_count < len(files)
 
 
-def loose_vectors(state: DeltaState) -> list[str]:
-    """Keys of the files that hold vectors of old versions and of which nobody has said that they went."""
-    gone = tombstones(state)
-    keys = dv_keys_of(state.snapshot.location, gone).drop_null().unique()
-    told = pc.is_in(keys, value_set=gone.column("key").combine_chunks())
-    own = pc.invert(pc.match_substring(keys, ":"))  # no vacuum of this table takes what is in another place
-    return sorted(keys.filter(pc.and_(pc.invert(told), own)).to_pylist())
-
-
-def _is_v2(location: Location, checkpoint: Checkpoint) -> bool:
-    return checkpoint.unique or bool(survey(location, checkpoint).sidecars)
+def dv_files_without_tombstone(state: DeltaState) -> list[str]:
+    """Keys of the deletion vector files of removed data files that have no tombstone themselves."""
+    removed = tombstones(state)
+    keys = dv_keys_of(state.snapshot.location, removed).drop_null().unique()
+    has_tombstone = pc.is_in(keys, value_set=removed.column("key").combine_chunks())
+    outside = pc.match_substring(keys, ":")  # a vacuum of this table does not delete these
+    return sorted(keys.filter(pc.invert(pc.or_(has_tombstone, outside))).to_pylist())
 
 
 def _line_uses(line: Line, name: str) -> bool:
