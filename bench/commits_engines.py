@@ -26,9 +26,8 @@ def holdfast() -> dict[str, Callable[..., Any]]:
     from holdfast.formats.delta.state import load, refresh
     from holdfast.model.mutation import STAGED
     from holdfast.storage.open import open_location
-    from holdfast.verbs.dml.write import land
     from holdfast.verbs.dml.write_mutation import CommitOptions, appended
-    from holdfast.verbs.open.delta_dialect import DELTA
+    from holdfast.verbs.open.delta import open_delta
 
     held: dict[str, Any] = {}
 
@@ -44,7 +43,7 @@ def holdfast() -> dict[str, Callable[..., Any]]:
             staged = pa.Table.from_pylist([_staged(number)], schema=STAGED)
             start = perf_counter()
             state = held["state"] = refresh(held["state"])
-            land(state, state.snapshot.location, appended(state.snapshot, staged, CommitOptions()), env, dialect=DELTA)
+            open_delta(state).commit(appended(state.snapshot, staged, CommitOptions()), env)
             taken.append(perf_counter() - start)
         return taken
 

@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 from harness import DATA, OURS, Case, Goal, Report, Took, arguments, emit, machine
 from tables import once
 
+from holdfast.model.write_spec import write_spec
 from holdfast.parquet.pages.take import Pick, Taking
 from holdfast.parquet.read import FileTask, ReadSpec, StoredColumns, file_columns, output_schema
 from holdfast.parquet.write import file_names, write_batches
-from holdfast.plan.dml.write import write_spec
 from holdfast.schema.types import Array, Field, Primitive, Struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.local import LocalStore

@@ -12,9 +12,8 @@ from holdfast.env import system
 from holdfast.formats.delta.state import load
 from holdfast.index.registry import registered
 from holdfast.storage.open import open_location
-from holdfast.verbs.dml.write import land
 from holdfast.verbs.index import build as ops
-from holdfast.verbs.open.delta_dialect import DELTA
+from holdfast.verbs.open.delta import open_delta
 from tests.index.tables import found, numbers, step
 
 DAMAGE: dict[str, Callable[[bytes], bytes | None]] = {
@@ -63,7 +62,7 @@ def test_a_domain_that_nobody_understands_is_scanned_around() -> None:
     for wrong in ("{}", json.dumps({**told, "format": 99}), json.dumps({**told, "segments": 3}), "no json"):
         assert registered({"holdfast.index.id": wrong}).troubles.keys() == {"id"}
         said = ops.Mutation("X", domains={"holdfast.index.id": wrong}, data_change=False)
-        land(table.handle.newest(), state.snapshot.location, said, system(), dialect=DELTA)
+        open_delta(table.handle.newest()).commit(said, system())
         assert found(table, id=3) == [3]
         assert "not used" in step(table, "id >= 3 AND id < 21")
         with pytest.raises(Invalid, match="cannot be read"):
@@ -79,11 +78,11 @@ def test_entries_that_lie_are_found_out() -> None:
     told = json.loads(state.domains["holdfast.index.other"].configuration or "")
     mine = json.loads(state.domains["holdfast.index.id"].configuration or "")
     said = ops.Mutation("X", domains={"holdfast.index.id": json.dumps({**mine, "segments": []})}, data_change=False)
-    land(state, state.snapshot.location, said, system(), dialect=DELTA)
+    open_delta(state).commit(said, system())
     assert "have no entry" in str(table.verifyIndex("id"))
     crossed = json.dumps({**mine, "segments": told["segments"]})
     said = ops.Mutation("X", domains={"holdfast.index.id": crossed}, data_change=False)
-    land(table.handle.newest(), state.snapshot.location, said, system(), dialect=DELTA)
+    open_delta(table.handle.newest()).commit(said, system())
     assert not DeltaTable.forPath(None, state.snapshot.location.url).verifyIndex("id").is_right
 
 

@@ -22,15 +22,15 @@ def test_a_change_that_an_index_pruned_is_still_judged_by_its_condition() -> Non
     """A row that another writer brings into the condition's reach is in the way, though no index knew of it."""
     table = made(pa.table({"id": list(range(16)), "v": [0] * 16}), files=4)
     table.createIndex("id")
-    state, caller = table.handle.newest(), table._caller(isolation="Serializable")
-    begun = changing.deleted(state, "id = 3", caller)
-    DeltaTable.forPath(None, state.snapshot.location.url).append(pa.table({"id": [3], "v": [1]}))
+    read, caller = table.handle.open(), table._caller(isolation="Serializable")
+    begun = changing.deleted(read, "id = 3", caller)
+    DeltaTable.forPath(None, read.snapshot.location.url).append(pa.table({"id": [3], "v": [1]}))
     with pytest.raises(ConcurrentAppend):
-        changing.commit(state, begun, caller, started=0)
-    state = table.handle.newest()
-    begun = changing.deleted(state, "id = 3", table._caller())
-    DeltaTable.forPath(None, state.snapshot.location.url).optimize().executeCompaction()
-    changing.commit(state, begun, table._caller(), started=0)
+        changing.commit(read, begun, caller, started=0)
+    read = table.handle.open()
+    begun = changing.deleted(read, "id = 3", table._caller())
+    DeltaTable.forPath(None, read.snapshot.location.url).optimize().executeCompaction()
+    changing.commit(read, begun, table._caller(), started=0)
     assert found(table, id=[3, 4]) == [4], "rows that only moved are followed"
 
 

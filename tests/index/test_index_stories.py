@@ -13,7 +13,6 @@ from hypothesis.stateful import initialize, invariant, precondition, rule, run_s
 
 from holdfast import DeltaTable, between
 from holdfast.engines.local.engine import LocalEngine
-from holdfast.formats.delta.deletion_vectors import load_hidden
 from holdfast.formats.delta.state import DeltaState, load
 from holdfast.index.keyed import condition_of
 from holdfast.index.search import Indexes
@@ -21,7 +20,7 @@ from holdfast.plan.scan.request import Request
 from holdfast.predicate.evaluate import matches
 from holdfast.storage.open import open_location
 from holdfast.verbs.index import maintain as reindexing
-from holdfast.verbs.read.open_table import OpenTable
+from holdfast.verbs.open.delta import open_delta
 from tests.index.foreign import append_by_hand, rewrite_by_hand, show_again_by_hand
 from tests.support.depth import examples
 from tests.support.sayings import Said
@@ -164,7 +163,7 @@ class IndexStories(Stories):
 
 def compare(table: DeltaTable, state: DeltaState, version: int | None = None) -> None:
     """Every lookup against what the same condition finds among all rows, which are read without any index."""
-    everything = OpenTable(state.snapshot, load_hidden).scan(Request(None, None, IDS), LocalEngine())
+    everything = open_delta(state).scan(Request(None, None, IDS), LocalEngine())
     for asked in ASKED if version is None else ASKED[:: 1 + version % 3]:
         where = condition_of(state.snapshot, asked)
         wanted = everything.filter(matches(everything, where))

@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 from holdfast import DeltaTable
 from holdfast.errors import Invalid
 from holdfast.model.snapshot import RowIdentity
+from holdfast.model.write_spec import write_spec
 from holdfast.parquet.pages.pagemap import load_page_map
 from holdfast.parquet.write import WriteSpec, file_names, write_batches
-from holdfast.plan.dml.write import write_spec
 from holdfast.schema.requests import requested
 from holdfast.schema.types import Array, Decimal, Field, Map, Primitive, Struct
 from holdfast.storage.memory import MemoryStore

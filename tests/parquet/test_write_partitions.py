@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from holdfast.engines.local.write import write_table
 from holdfast.env import fixed, system
 from holdfast.errors import Invalid
+from holdfast.model.write_spec import write_spec
 from holdfast.parquet.write import WriteSpec
-from holdfast.plan.dml.write import write_spec
 from holdfast.schema.arrow import arrow_schema, arrow_type
 from holdfast.schema.partition import typed
 from holdfast.schema.partition_text import directory, partition_texts

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.errors import Invalid
 from holdfast.model.snapshot import RowIdentity
-from holdfast.plan.dml.write import write_spec
+from holdfast.model.write_spec import write_spec
 from holdfast.schema.types import LONG, Field, Struct
 
 SCHEMA = Struct((Field("a", LONG), Field("p", LONG)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.verbs.dml import write as writing
+from holdfast.verbs.open import open_table
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], 
     """Arrange that others commit after the next transaction has read the table and written its rows."""
 
     def arrange(others: Callable[[], Any]) -> None:
-        commit = writing.commit
+        commit = open_table.commit
         waiting = [others]
 
         def late(*given: Any, **named: Any) -> Any:
@@ -23,6 +23,6 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], 
                 waiting.pop()()
             return commit(*given, **named)
 
-        monkeypatch.setattr(writing, "commit", late)
+        monkeypatch.setattr(open_table, "commit", late)
 
     return arrange

@@ -37,7 +37,7 @@ from holdfast.schema.types import Field, Struct
 from holdfast.sql.query.metadata import FIELDS, OF_ANY_TABLE, OF_TRACKED, columns_for, in_conditions, with_struct
 from holdfast.table.delta import DeltaTable
 from holdfast.table.either import IcebergTable
-from holdfast.verbs.read.open_table import OpenTable
+from holdfast.verbs.open.open_table import OpenTable
 from holdfast.verbs.stream.follow import nullable
 
 METADATA = "_metadata"

@@ -21,6 +21,7 @@ from holdfast.engines.spark.session.progress import tasks
 from holdfast.engines.spark.types import spark_struct
 from holdfast.env import Env
 from holdfast.errors import Invalid
+from holdfast.formats.delta.format import DeltaFormat
 from holdfast.formats.delta.state import DeltaState
 from holdfast.model.files import FileTable
 from holdfast.model.mutation import KEEPS_ROW_IDS
@@ -30,9 +31,9 @@ from holdfast.plan.scan.prune import Want, by_partition
 from holdfast.predicate.parse import parse
 from holdfast.predicate.records import Predicate
 from holdfast.rows.columns import ROW_COMMIT_VERSION, ROW_ID
-from holdfast.verbs.dml.write import Written, land
+from holdfast.verbs.dml.write import Written
 from holdfast.verbs.dml.write_mutation import CommitOptions, is_about_partitions, overwritten, refuse_outside
-from holdfast.verbs.open.delta_dialect import DELTA
+from holdfast.verbs.open.delta import open_delta
 
 
 def rearrange(
@@ -50,14 +51,14 @@ def rearrange(
     They have the table's columns and, where it tracks rows, `_row_id` and `_row_commit_version`; `stored_as` are
     properties that count for these files only.
     """
-    snapshot, shape = state.snapshot, DELTA.shape_of(state)
-    DELTA.check_writable(state)
+    snapshot, shape = state.snapshot, DeltaFormat.definition_of(state)
+    DeltaFormat.check_writable(state)
     _check_columns(snapshot, rows)
     predicate = None if where is None else parse(where, snapshot.schema, zone=zone)
     if predicate is not None and not is_about_partitions(snapshot, predicate):
         raise Invalid(f"dataChange=false is for whole partitions, and {where} names rows: call optimize()")
     stored = replace(shape, properties={**shape.properties, **(stored_as or {})})
-    spec = as_session_says(DELTA.storing(state, stored, feeds=False).data, rows.sparkSession)
+    spec = as_session_says(DeltaFormat.storing(state, stored, feeds=False).data, rows.sparkSession)
     with tasks(rows.sparkSession, "writing"):
         staged = write_frame(rows, spec, snapshot.location)
     if predicate is not None:
@@ -65,7 +66,7 @@ def rearrange(
     _check_count(snapshot, staged, predicate)
     mutation = overwritten(snapshot, staged, options or CommitOptions(), where=predicate, where_text=where)
     tags = {KEEPS_ROW_IDS: "true"} if snapshot.identity is not None else {}
-    landed = land(state, snapshot.location, replace(mutation, data_change=False, tags=tags), env, dialect=DELTA)
+    landed = open_delta(state).commit(replace(mutation, data_change=False, tags=tags), env)
     return Written(landed.version, mutation.metrics, landed.attempts)
 
 

@@ -27,7 +27,7 @@ from holdfast.env import system
 from holdfast.errors import Invalid, NotATable, Unsupported
 from holdfast.model.mutation import AppVersion, TableDefinition
 from holdfast.model.snapshot import Snapshot
-from holdfast.plan.dml.write import CODEC, FILE_ROWS
+from holdfast.model.write_spec import CODEC, FILE_ROWS
 from holdfast.schema.properties import OPTIMIZE_WRITE, truth
 from holdfast.sql.resolver import TableResolver, path_of
 from holdfast.storage.location import Location
@@ -195,7 +195,7 @@ def write_into(rows: DataFrame, table: DeltaTable | IcebergTable, ask: SaveReque
         add_columns=merges and not replaces_schema,
         widen_types=merges and not replaces_schema and truth(snapshot.properties.get("delta.enableTypeWidening")),
         replace_schema=replaces_schema,
-        said=said_of(ask.options, settings),
+        commit_options=said_of(ask.options, settings),
         stored_as=_stored_as(ask.options),
     )
     write(table.handle, rows, how, table.handle.caller(), met)

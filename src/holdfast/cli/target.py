@@ -22,7 +22,7 @@ from holdfast.storage.no_table_advice import Remedies, advice
 from holdfast.storage.open import open_location
 from holdfast.verbs.open.delta import open_delta
 from holdfast.verbs.open.moment import moment_ms
-from holdfast.verbs.read.open_table import OpenTable
+from holdfast.verbs.open.open_table import OpenTable
 
 IN_A_SHELL = Remedies(
     parquet="make one of them with `holdfast append --create NEW_TABLE FILES`, or in place with "

@@ -20,6 +20,7 @@ PREFIX = "delta."
 COLUMN_MAPPING_MODE = "delta.columnMapping.mode"
 COLUMN_MAPPING_MAX_ID = "delta.columnMapping.maxColumnId"
 ENABLE_ROW_TRACKING = "delta.enableRowTracking"
+ENABLE_DELETION_VECTORS = "delta.enableDeletionVectors"
 ROW_TRACKING_SUSPENDED = "delta.rowTrackingSuspended"
 MATERIALIZED_ROW_ID = "delta.rowTracking.materializedRowIdColumnName"
 MATERIALIZED_ROW_COMMIT_VERSION = "delta.rowTracking.materializedRowCommitVersionColumnName"
@@ -88,7 +89,7 @@ PROPERTIES: dict[str, ValueKind] = {
     "delta.dropFeatureTruncateHistory.retentionDuration": ValueKind.SPAN,
     "delta.enableChangeDataCapture": ValueKind.TRUTH,
     CHANGE_FEED: ValueKind.TRUTH,
-    "delta.enableDeletionVectors": ValueKind.TRUTH,
+    ENABLE_DELETION_VECTORS: ValueKind.TRUTH,
     "delta.enableExpiredLogCleanup": ValueKind.TRUTH,
     "delta.enableFullRetentionRollback": ValueKind.TRUTH,
     **dict.fromkeys(ICEBERG_COMPAT, ValueKind.TRUTH),
@@ -126,7 +127,7 @@ DEFAULTS: dict[str, str] = {  # of properties that a table does not set; others 
     COLUMN_MAPPING_MODE: "none",
     "delta.dataSkippingNumIndexedCols": "32",
     DELETED_FILE_RETENTION: "interval 1 week",
-    "delta.enableDeletionVectors": "false",
+    ENABLE_DELETION_VECTORS: "false",
     "delta.enableExpiredLogCleanup": "true",
     ENABLE_IN_COMMIT_TIMESTAMPS: "false",
     ENABLE_ROW_TRACKING: "false",

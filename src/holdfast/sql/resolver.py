@@ -21,7 +21,7 @@ from holdfast.schema.constraints import quoted
 from holdfast.schema.types import Struct
 from holdfast.table.delta import DeltaTable
 from holdfast.table.either import IcebergTable
-from holdfast.verbs.read.open_table import OpenTable
+from holdfast.verbs.open.open_table import OpenTable
 
 Table: TypeAlias = DeltaTable | IcebergTable
 

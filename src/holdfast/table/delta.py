@@ -21,6 +21,7 @@ from holdfast.env import system
 from holdfast.formats.delta import detail
 from holdfast.formats.delta.history.pins import pins_of
 from holdfast.formats.delta.state import DeltaState, is_table, load
+from holdfast.formats.delta.symlink_manifests import generate
 from holdfast.model.versions import Versions
 from holdfast.storage.open import open_location
 from holdfast.table.table import Table
@@ -43,7 +44,6 @@ from holdfast.verbs.index.maintain import IndexInfo, IndexStats
 from holdfast.verbs.maintain import erase as erasing
 from holdfast.verbs.maintain.erasure import Erased, ErasureStatus
 from holdfast.verbs.maintain.log_compaction import LogCompaction, compact_log
-from holdfast.verbs.maintain.symlink_manifests import generate
 from holdfast.verbs.maintain.vacuum import readable_versions, vacuum
 from holdfast.verbs.maintain.vacuum_files import Vacuumed
 from holdfast.verbs.open.delta_handle import DeltaHandle

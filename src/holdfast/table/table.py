@@ -169,7 +169,7 @@ class Table:
         `txn` names an application and its version: one the table has seen is not written again.
         """
         caller = self._caller(txn=txn, userMetadata=userMetadata)
-        how = WriteOptions(add_columns=mergeSchema, widen_types=widenTypes, said=caller.said)
+        how = WriteOptions(add_columns=mergeSchema, widen_types=widenTypes, commit_options=caller.commit_options)
         return dml.write(self.handle, rows, how, caller)
 
     def overwrite(
@@ -309,8 +309,7 @@ class Table:
 
     def published(self) -> Publication | None:
         """Which table's rows were published into this one, and how far; None where none were."""
-        self.handle.newest()
-        return self.handle.published()
+        return self.handle.open().publication
 
     # Columns and properties
 
@@ -450,4 +449,4 @@ class Table:
         txn: tuple[str, int] | None = None,
         userMetadata: str | None = None,
     ) -> ExecutionContext:
-        return self.handle.caller(self.alias_name, mode, dml.said(txn, userMetadata), isolation)
+        return self.handle.caller(self.alias_name, mode, dml.commit_options(txn, userMetadata), isolation)

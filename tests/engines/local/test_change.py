@@ -22,10 +22,11 @@ from holdfast.engines.local.write import write_table
 from holdfast.env import fixed
 from holdfast.errors import ConstraintViolated, Invalid, SchemaMismatch, Unsupported
 from holdfast.model.files import FILES, FileTable, NoStats, Slab
+from holdfast.model.format import Storing
 from holdfast.model.snapshot import HiddenRows, RowIdentity, Snapshot
+from holdfast.model.write_spec import write_spec
 from holdfast.parquet.write import WriteSpec
-from holdfast.plan.dml.change import Clause, Insertion, Key, PinnedSource, Set, Side, Source, Storing, Work
-from holdfast.plan.dml.write import write_spec
+from holdfast.plan.dml.change import Clause, Insertion, Key, PinnedSource, Set, Side, Source, Work
 from holdfast.plan.scan.request import Condition, Request, plan_scan
 from holdfast.predicate.parse import parse
 from holdfast.schema.from_arrow import struct_of

@@ -24,10 +24,10 @@ from holdfast.engines.spark.session.carry import by_value
 from holdfast.env import system
 from holdfast.errors import Unsupported
 from holdfast.model.mutation import STAGED
+from holdfast.model.write_spec import write_spec
 from holdfast.parquet.read import FileTask, ReadSpec, output_schema, read_batches
 from holdfast.parquet.source import open_source
 from holdfast.parquet.write import WriteSpec
-from holdfast.plan.dml.write import write_spec
 from holdfast.schema.arrow import arrow_schema
 from holdfast.schema.types import LONG, MAPPING_ID, MAPPING_NAME, STRING, Array, Decimal, Field, Map, Primitive, Struct
 from holdfast.storage.location import Location

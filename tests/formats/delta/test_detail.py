@@ -13,7 +13,7 @@ from holdfast.formats.delta.log.tombstones import file_retention_ms
 from holdfast.formats.delta.protocol.reader_compatibility import DELTA_LAKE, FEATURES, VERSION_1, VERSION_2, readers_of
 from holdfast.formats.delta.state import load
 from holdfast.model.mutation import TableDefinition
-from holdfast.plan.dml.write import write_spec
+from holdfast.model.write_spec import write_spec
 from holdfast.schema.properties import (
     CHECKPOINT_INTERVAL,
     DEFAULTS,

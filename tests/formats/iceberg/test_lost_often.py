@@ -24,7 +24,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, RemoveSnapshotsUpdate, Set
 
 from holdfast import IcebergTable
 from holdfast.errors import ConcurrentDeleteRead, ConcurrentWrite
-from holdfast.formats.iceberg.commit.loop import IcebergFormat
+from holdfast.formats.iceberg.format import IcebergFormat
 from holdfast.formats.iceberg.metadata.manifests import manifest_files, read_manifest_list
 from holdfast.formats.iceberg.state import time_travel
 from holdfast.storage import open as opening

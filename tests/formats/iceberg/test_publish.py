@@ -355,7 +355,7 @@ def test_rows_that_somebody_gave_other_ids_are_found_out(
     pair: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = pair
-    monkeypatch.setattr(type(target.handle), "changed_since", lambda *_: None)
+    monkeypatch.setattr(type(target.handle.open()), "changed_since", lambda *_: None)
     target.delete("id = 1")
     with pytest.raises(Damaged, match=r"1 rows .* and 0 rows"):
         source.publish(target)

@@ -16,8 +16,8 @@ import pytest
 
 from holdfast import IcebergTable
 from holdfast.errors import Invalid, Unavailable
-from holdfast.formats.iceberg.commit.loop import IcebergFormat
 from holdfast.formats.iceberg.commit.manifest_writer import ManifestWriter
+from holdfast.formats.iceberg.format import IcebergFormat
 from holdfast.model.finding import FindingKind
 from tests.formats.iceberg.smith import Entry, Smith, column
 from tests.formats.iceberg.test_defaults import registered

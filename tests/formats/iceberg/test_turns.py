@@ -13,7 +13,7 @@ from sqlalchemy import create_engine
 from holdfast import IcebergTable
 from holdfast.errors import ConcurrentWrite
 from holdfast.formats.iceberg.catalog import pointer
-from holdfast.formats.iceberg.commit.loop import IcebergFormat
+from holdfast.formats.iceberg.format import IcebergFormat
 from holdfast.verbs.commit import loop
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.int64())])

@@ -41,9 +41,9 @@ def content(table: IcebergTable) -> dict[int, str]:
 
 def later(table: IcebergTable, verb: str, *args: Any, mode: str | None = None) -> Any:
     """A change that has read the table and is committed when it is called."""
-    state, caller = table.handle.newest(), table._caller(mode)
-    step = getattr(changing, verb)(state, *args, caller)
-    return lambda: changing.commit(state, step, caller, started=0)
+    begun, caller = table.handle.open(), table._caller(mode)
+    step = getattr(changing, verb)(begun, *args, caller)
+    return lambda: changing.commit(begun, step, caller, started=0)
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast import env
 from holdfast.errors import ConcurrentWrite, Invalid, OutcomeUnknown, TableError
-from holdfast.formats.delta.commit.loop import DeltaFormat
+from holdfast.formats.delta.format import DeltaFormat
 from holdfast.formats.delta.state import DeltaState, load
 from holdfast.model.mutation import STAGED, AllRows, AppVersion, Mutation, RowsWhere, TableDefinition
 from holdfast.predicate.parse import parse

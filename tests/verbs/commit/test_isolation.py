@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import env
 from holdfast.errors import ConcurrentAppend, Invalid
-from holdfast.formats.delta.commit.loop import DeltaFormat
+from holdfast.formats.delta.format import DeltaFormat
 from holdfast.formats.delta.state import DeltaState, load
 from holdfast.model.mutation import AllRows, Mutation, TableDefinition
 from holdfast.schema.properties import ISOLATION_LEVEL, Isolation, isolation

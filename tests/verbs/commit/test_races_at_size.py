@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 from holdfast import DeltaTable
-from holdfast.verbs.dml import write as writing
+from holdfast.verbs.open import open_table
 from tests.support.depth import DEPTH
 
 ROWS = 50_000 * DEPTH
@@ -49,14 +49,14 @@ def _ids(table: DeltaTable) -> dict[int, int]:
 
 
 def _before_commit(monkeypatch: pytest.MonkeyPatch, others: Callable[[], None]) -> None:
-    commit, waiting = writing.commit, [others]
+    commit, waiting = open_table.commit, [others]
 
     def late(*given: Any, **named: Any) -> Any:
         if waiting:
             waiting.pop()()
         return commit(*given, **named)
 
-    monkeypatch.setattr(writing, "commit", late)
+    monkeypatch.setattr(open_table, "commit", late)
 
 
 @pytest.mark.hypothesis  # what goes deeper in `make soak`

@@ -15,11 +15,11 @@ import pytest
 from holdfast import DeltaTable, IcebergTable
 from holdfast.env import Env, fixed
 from holdfast.errors import ConcurrentWrite, StagedFilesGone
-from holdfast.formats.delta.commit.loop import DeltaFormat
+from holdfast.formats.delta.format import DeltaFormat
 from holdfast.model.mutation import Mutation
 from holdfast.storage.location import Location
 from holdfast.verbs.commit.loop import commit
-from holdfast.verbs.dml import write as writing
+from holdfast.verbs.open import open_table
 from tests.support.faulty import CountingStore
 
 _fresh = count()
@@ -106,14 +106,14 @@ def test_a_compaction_that_lost_its_files_is_left_to_the_next(meanwhile: Meanwhi
 def staged(table: DeltaTable) -> tuple[Mutation, Location]:
     """A transaction that has written its file and was not committed."""
     kept: list[Mutation] = []
-    original = writing.commit
+    original = open_table.commit
 
     def keep(format_: Any, state: Any, mutation: Mutation, env: Env, **named: Any) -> Any:
         kept.append(mutation)
         return original(format_, state, replace(mutation, added=mutation.added.slice(0, 0)), env, **named)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writing, "commit", keep)
+        patch.setattr(open_table, "commit", keep)
         table.append(rows(100))
     return kept[0], table.handle.newest().snapshot.location
 
@@ -160,12 +160,12 @@ def test_an_iceberg_commit_that_comes_late_looks_at_its_files(
     table.append(rows(1, 2))
     before = table.version
     known = set(tmp_path.rglob("*.parquet"))
-    original = writing.commit
+    original = open_table.commit
 
     def late(format_: Any, state: Any, mutation: Mutation, env: Env, **named: Any) -> Any:
         return original(format_, state, mutation, replace(env, now_ms=lambda: env.now_ms() + 25 * HOUR_MS), **named)
 
-    monkeypatch.setattr(writing, "commit", late)
+    monkeypatch.setattr(open_table, "commit", late)
     meanwhile(lambda: [path.unlink() for path in set(tmp_path.rglob("*.parquet")) - known])
     with pytest.raises(StagedFilesGone, match="run it again"):
         table.update("id = 1", {"v": "9"})

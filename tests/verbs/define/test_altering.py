@@ -14,6 +14,7 @@ from holdfast import DeltaTable, Invalid
 from holdfast.engines.local.incoming import LocalRows
 from holdfast.env import system
 from holdfast.errors import ConcurrentWrite, ConstraintViolated, TableError, UnknownColumn, Unsupported
+from holdfast.formats.delta.format import DeltaFormat
 from holdfast.formats.delta.state import load
 from holdfast.model.mutation import TableDefinition
 from holdfast.schema.types import LONG, STRING, Field, Struct
@@ -23,8 +24,8 @@ from holdfast.storage.memory import MemoryStore
 from holdfast.verbs.define import alter as altering
 from holdfast.verbs.define import columns as alter_columns
 from holdfast.verbs.define.builder import CreateMode
-from holdfast.verbs.dml.write import WriteOptions, land, make, write
-from holdfast.verbs.open.delta_dialect import DELTA
+from holdfast.verbs.dml.write import WriteOptions, make, write
+from holdfast.verbs.open.delta import open_delta
 from holdfast.verbs.open.delta_handle import DeltaHandle
 from tests.support.faulty import every_fault
 from tests.verbs.harbour import MAPPED, ROWS, features, harbour, ids, last, others_read, rows, state
@@ -182,13 +183,7 @@ def test_two_changes_of_one_table_do_not_both_win(tmp_path: Path) -> None:
     seen = state(tmp_path / "t")
     table.renameColumn("name", "title")
     with pytest.raises(ConcurrentWrite, match="changed the table's schema or properties"):
-        land(
-            seen,
-            seen.snapshot.location,
-            alter_columns.drop_columns(DELTA.shape_of(seen), ["name"]),
-            system(),
-            dialect=DELTA,
-        )
+        open_delta(seen).commit(alter_columns.drop_columns(DeltaFormat.definition_of(seen), ["name"]), system())
     assert "title" in state(tmp_path / "t").snapshot.schema.names
 
 
@@ -241,7 +236,7 @@ def test_a_fault_anywhere_leaves_the_table_before_or_after_a_change() -> None:
     def harbour_in_memory() -> ObjectStore:
         env, store = system(), MemoryStore()
         made = make(Location(store, "t"), shape, env, mode=CreateMode.CREATE, plain=False)
-        write(made, LocalRows(ROWS.select(["id", "name"]), env), WriteOptions(), env, DELTA)
+        write(open_delta(made), LocalRows(ROWS.select(["id", "name"]), env), WriteOptions(), env)
         return store
 
     def run(store: ObjectStore) -> None:

@@ -17,8 +17,7 @@ from holdfast import env as environment
 from holdfast.engines.local.engine import LocalEngine
 from holdfast.engines.local.incoming import LocalRows
 from holdfast.errors import ConcurrentWrite, TableError
-from holdfast.formats.delta.commit.loop import DeltaFormat
-from holdfast.formats.delta.deletion_vectors import load_hidden
+from holdfast.formats.delta.format import DeltaFormat
 from holdfast.formats.delta.state import DeltaState, load
 from holdfast.model.mutation import VersionTaken
 from holdfast.plan.scan.request import Request
@@ -29,8 +28,7 @@ from holdfast.storage.open import open_location
 from holdfast.verbs.define.backfill import restamped, supported
 from holdfast.verbs.define.row_tracking import Progress, Step, enable_row_tracking
 from holdfast.verbs.dml.write import WriteOptions, write
-from holdfast.verbs.open.delta_dialect import DELTA
-from holdfast.verbs.read.open_table import OpenTable
+from holdfast.verbs.open.delta import open_delta
 from tests.support.faulty import Crash, every_fault
 from tests.support.tablesmith import Tablesmith
 
@@ -56,7 +54,7 @@ def varied(where: Location | Path, **asked: Any) -> Tablesmith:
 
 
 def read(location: Location, *metadata: str) -> list[dict[str, Any]]:
-    table = OpenTable(load(location).snapshot, load_hidden).scan(Request(metadata=metadata), LocalEngine())
+    table = open_delta(load(location)).scan(Request(metadata=metadata), LocalEngine())
     return sorted(table.to_pylist(), key=lambda row: (repr(row["p"]), repr(row["id"])))
 
 
@@ -91,7 +89,7 @@ def tracked_rows(location: Location) -> list[dict[str, Any]]:
 
 def append(location: Location, first: int, count: int, state: DeltaState | None = None) -> None:
     table = pa.Table.from_pylist(rows(first, count, "new"), pa.schema([("id", pa.int64()), ("p", pa.string())]))
-    write(state or load(location), LocalRows(table, ENV), WriteOptions(), ENV, DELTA)
+    write(open_delta(state or load(location)), LocalRows(table, ENV), WriteOptions(), ENV)
 
 
 def actions(location: Location, version: int, kind: str) -> list[dict[str, Any]]:
@@ -333,7 +331,7 @@ def test_an_overwrite_that_began_before_says_the_ids_of_what_it_removes() -> Non
     enable(location)
     stamped = load(location)
     one = pa.table({"id": pa.array([1], pa.int64()), "p": ["x"]})
-    written = write(stale, LocalRows(one, ENV), WriteOptions(replace=True), ENV, DELTA)
+    written = write(open_delta(stale), LocalRows(one, ENV), WriteOptions(replace=True), ENV)
     assert (written.version, written.attempts) == (stamped.version + 1, 2)
     removed = actions(location, stamped.version + 1, "remove")
     told = {r["path"]: (r["baseRowId"], r["defaultRowCommitVersion"]) for r in removed}
@@ -354,7 +352,7 @@ def test_a_change_of_schema_does_not_stand_beside_the_flip() -> None:
     enable(location)
     wider = pa.table({"id": [1], "p": ["x"], "more": ["y"]})
     with pytest.raises(ConcurrentWrite, match="protocol"):
-        write(stale, LocalRows(wider, ENV), WriteOptions(add_columns=True), ENV, DELTA)
+        write(open_delta(stale), LocalRows(wider, ENV), WriteOptions(add_columns=True), ENV)
 
 
 def test_a_suspended_table_is_left_alone() -> None:
@@ -427,7 +425,7 @@ def test_support_alone_stamps_new_files_only() -> None:
     location = in_memory()
     smith = varied(location)
     state = load(location)
-    DeltaFormat(location).attempt(state, supported(DELTA.shape_of(state)), ENV)
+    DeltaFormat(location).attempt(state, supported(DeltaFormat.definition_of(state)), ENV)
     append(location, 500, 3)
     bases = load(location).snapshot.files.column("base_row_id").to_pylist()
     assert (bases.count(None), sorted(b for b in bases if b is not None)) == (len(smith.live()), [0])

@@ -35,7 +35,6 @@ from holdfast.verbs.define.builder import CreateMode
 from holdfast.verbs.define.drop_feature import drop_feature_support
 from holdfast.verbs.dml.delete_update import ExecutionContext
 from holdfast.verbs.dml.write import make
-from holdfast.verbs.open.delta_dialect import DELTA
 from holdfast.verbs.open.delta_handle import DeltaHandle
 from holdfast.verbs.open.versions import pin
 from tests.support.depth import examples
@@ -270,7 +269,7 @@ class _Later:
 
 def drop(table: DeltaTable, name: str, clock: _Later, *, truncate: bool = True) -> None:
     drop_feature_support(
-        table.handle.newest(), name, ExecutionContext(LocalEngine(), clock.env(), "UTC", DELTA), truncate=truncate
+        table.handle.newest(), name, ExecutionContext(LocalEngine(), clock.env(), "UTC"), truncate=truncate
     )
 
 

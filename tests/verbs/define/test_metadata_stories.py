@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,14 +13,13 @@ from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
 from holdfast.engines.local.engine import LocalEngine
 from holdfast.formats.delta.deletion_vectors import load_hidden
-from holdfast.formats.delta.state import load
+from holdfast.formats.delta.state import DeltaState, load
 from holdfast.index.pruning import ByRowId
 from holdfast.index.reader import PinnedReader
-from holdfast.model.snapshot import Snapshot
 from holdfast.plan.scan.request import Condition, Request, known_columns
 from holdfast.predicate.parse import parse
 from holdfast.storage.open import open_location
-from holdfast.verbs.read.open_table import OpenTable
+from holdfast.verbs.open.delta import open_delta
 from tests.support.depth import examples
 from tests.support.story import Kind, Story
 from tests.verbs.dml.test_dml_property import Stories, fresh, rows
@@ -192,17 +191,20 @@ class MetadataStories(MetadataSteps):
         self.pinned = self.open(self.story.path)
 
     def without_notes(self, condition: Test, told: list[int]) -> None:
-        snapshot = load(open_location(self.story.path)).snapshot
-        for each in (tagged(snapshot, lambda text: None), tagged(snapshot, lambda text: "1" + text)):
+        state = load(open_location(self.story.path))
+        for spell in (lambda text: None, lambda text: "1" + text):
+            each = replace(state, snapshot=tagged(state.snapshot, spell))
             assert ids_where(each, condition.text) == told
 
 
-def ids_where(snapshot: Snapshot, text: str) -> list[int]:
+def ids_where(state: DeltaState, text: str) -> list[int]:
     """What a scan finds that has no notes to go by."""
+    snapshot = state.snapshot
+    snapshot = state.snapshot
     predicate = parse(text, known_columns(snapshot, METADATA))
     request = Request((), Condition(text, text, predicate), METADATA)
     passes = (ByRowId(lambda: PinnedReader(snapshot, load_hidden)),)
-    found = OpenTable(snapshot, load_hidden, lambda: passes).scan(request, LocalEngine())
+    found = open_delta(state, lambda _, also: passes).scan(request, LocalEngine())
     return sorted(found["_row_id"].to_pylist())
 
 

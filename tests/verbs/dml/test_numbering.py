@@ -20,7 +20,7 @@ from holdfast.storage.memory import MemoryStore
 from holdfast.verbs.define import alter as altering
 from holdfast.verbs.define.builder import CreateMode
 from holdfast.verbs.dml.write import WriteOptions, make, write
-from holdfast.verbs.open.delta_dialect import DELTA
+from holdfast.verbs.open.delta import open_delta
 from holdfast.verbs.open.delta_handle import DeltaHandle
 from tests.support.depth import DEPTH
 
@@ -42,16 +42,16 @@ def numbers(location: Location) -> list[int]:
 
 def test_rows_whose_numbers_are_taken_get_others() -> None:
     location, read = harbour()
-    write(read, ship("a", "b"), WriteOptions(), system(), DELTA)
-    assert write(read, ship("c"), WriteOptions(), system(), DELTA).version == 2
+    write(open_delta(read), ship("a", "b"), WriteOptions(), system())
+    assert write(open_delta(read), ship("c"), WriteOptions(), system()).version == 2
     assert numbers(location) == [1, 2, 3]
 
 
 def test_an_overwrite_is_not_repeated_behind_the_users_back() -> None:
     location, read = harbour()
-    write(read, ship("a"), WriteOptions(), system(), DELTA)
+    write(open_delta(read), ship("a"), WriteOptions(), system())
     with pytest.raises(NumbersTaken, match=r"version 1, a WRITE.*handed out the numbers.*repeat it"):
-        write(read, ship("b"), WriteOptions(replace=True), system(), DELTA)
+        write(open_delta(read), ship("b"), WriteOptions(replace=True), system())
     assert load(location).version == 1
 
 
@@ -60,16 +60,16 @@ def test_rows_that_cannot_be_stored_again_are_a_conflict() -> None:
         repeatable = False
 
     _, read = harbour()
-    write(read, ship("a"), WriteOptions(), system(), DELTA)
+    write(open_delta(read), ship("a"), WriteOptions(), system())
     with pytest.raises(MetadataChanged, match="numbers of identity columns"):
-        write(read, Once(pa.table({"name": ["b"]}), system()), WriteOptions(), system(), DELTA)
+        write(open_delta(read), Once(pa.table({"name": ["b"]}), system()), WriteOptions(), system())
 
 
 def test_who_hands_out_no_numbers_goes_on() -> None:
     location, read = harbour()
-    write(read, ship("a"), WriteOptions(), system(), DELTA)
+    write(open_delta(read), ship("a"), WriteOptions(), system())
     given = LocalRows(pa.table({"n": pa.array([70], pa.int64()), "name": ["z"]}), system())
-    assert write(read, given, WriteOptions(), system(), DELTA).version == 2
+    assert write(open_delta(read), given, WriteOptions(), system()).version == 2
     assert numbers(location) == [1, 70]
     with pytest.raises(MetadataChanged, match="schema or properties"):
         altering.set_properties(read, {"owner": "me"}, system())
@@ -82,7 +82,7 @@ def test_many_at_once_share_no_number() -> None:
     def work() -> None:
         try:
             for _ in range(3 * min(DEPTH, 5)):
-                write(read, ship("a", "b"), WriteOptions(), system(), DELTA)
+                write(open_delta(read), ship("a", "b"), WriteOptions(), system())
         except (TableError, AssertionError) as error:
             failures.append(error)
 

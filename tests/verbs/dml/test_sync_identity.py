@@ -16,7 +16,6 @@ from holdfast.schema.identity import IdentityColumn
 from holdfast.verbs.define.builder import IdentityGenerator
 from holdfast.verbs.dml.delete_update import ExecutionContext
 from holdfast.verbs.dml.identity_columns import sync_identity
-from holdfast.verbs.open.delta_dialect import DELTA
 from tests.support.depth import examples
 
 
@@ -30,7 +29,7 @@ def made(path: Path, start: int, step: int, *values: int) -> DeltaTable:
 
 
 def synced(table: DeltaTable, name: str = "id") -> int | None:
-    sync_identity(table.handle.newest(), name, ExecutionContext(LocalEngine(), system(), "UTC", DELTA))
+    sync_identity(table.handle.newest(), name, ExecutionContext(LocalEngine(), system(), "UTC"))
     column = table.handle.newest().snapshot.schema.find("id")
     assert column is not None
     mark = column.metadata.get("delta.identity.highWaterMark")

@@ -24,7 +24,7 @@ from holdfast.storage.open import open_location
 from holdfast.verbs.define.builder import CreateMode
 from holdfast.verbs.dml.write import WriteOptions, make, write
 from holdfast.verbs.dml.write_mutation import CommitOptions
-from holdfast.verbs.open.delta_dialect import DELTA
+from holdfast.verbs.open.delta import open_delta
 from holdfast.verbs.open.delta_handle import DeltaHandle
 from tests.support.faulty import every_fault
 
@@ -234,9 +234,11 @@ def test_a_fault_anywhere_leaves_the_old_or_the_new_rows() -> None:
     def run(store: ObjectStore) -> None:
         env = system()
         state = make(at(store), shape, env, mode=CreateMode.CREATE, plain=False)
-        write(state, LocalRows(people("a", "b"), env), WriteOptions(), env, DELTA)
-        write(load(at(store)), LocalRows(people("c"), env), WriteOptions(said=CommitOptions()), env, DELTA)
-        write(load(at(store)), LocalRows(people("z"), env), WriteOptions(replace=True), env, DELTA)
+        write(open_delta(state), LocalRows(people("a", "b"), env), WriteOptions(), env)
+        write(
+            open_delta(load(at(store))), LocalRows(people("c"), env), WriteOptions(commit_options=CommitOptions()), env
+        )
+        write(open_delta(load(at(store))), LocalRows(people("z"), env), WriteOptions(replace=True), env)
 
     def check(store: ObjectStore) -> None:
         try:

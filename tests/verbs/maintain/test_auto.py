@@ -19,7 +19,7 @@ from holdfast.plan.maintain.auto import MAX_BYTES, MAX_SECONDS, MIN_FILES, Budge
 from holdfast.storage.open import open_location
 from holdfast.verbs.dml.delete_update import ExecutionContext
 from holdfast.verbs.maintain.optimize import limits_of, run_bins
-from holdfast.verbs.open.delta_dialect import DELTA
+from holdfast.verbs.open.delta import open_delta
 
 IDS = ["_row_id", "_row_commit_version"]
 ON = "delta.autoOptimize.autoCompact"
@@ -111,9 +111,11 @@ def test_bins_begin_only_in_time() -> None:
     bins = table.optimize().plan().bins
     late = iter([False, True])
     state = load(open_location(table.detailArrow().column("location").to_pylist()[0]))
-    done = run_bins(state, bins, ExecutionContext(LocalEngine(), system(), "UTC", DELTA), is_over=lambda: next(late))
+    done = run_bins(
+        open_delta(state), bins, ExecutionContext(LocalEngine(), system(), "UTC"), is_over=lambda: next(late)
+    )
     assert (len(done.versions), done.left) == (1, 1)
-    assert limits_of(state, DELTA).target_rows > 1
+    assert limits_of(open_delta(state)).target_rows > 1
 
 
 def test_a_write_stands_whatever_follows_it() -> None:

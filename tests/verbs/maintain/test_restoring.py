@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from holdfast import DeltaTable
 from holdfast.env import system
 from holdfast.errors import Invalid
+from holdfast.formats.delta.format import DeltaFormat
 from holdfast.formats.delta.metadata import high_water_of
 from holdfast.formats.delta.protocol.features import table_features
 from holdfast.formats.delta.state import DeltaState, load
@@ -24,7 +25,6 @@ from holdfast.schema.properties import COLUMN_MAPPING_MAX_ID
 from holdfast.storage.open import open_location
 from holdfast.verbs.define.alter import commit_shape
 from holdfast.verbs.define.builder import IdentityGenerator
-from holdfast.verbs.open.delta_dialect import DELTA
 from tests.support.depth import examples
 
 _fresh = count()
@@ -78,7 +78,7 @@ STEPS: dict[str, Step] = {
 
 def shape_of(state: DeltaState) -> dict[str, Any]:
     """What a restore brings back, without the numbers that only rise."""
-    shape = DELTA.shape_of(state)
+    shape = DeltaFormat.definition_of(state)
     fields = [
         (f.name, f.type, f.nullable, {k: v for k, v in f.metadata.items() if k != HIGH_WATER})
         for f in shape.schema.fields
@@ -150,7 +150,7 @@ def test_clustering_goes_where_there_was_none() -> None:
 def test_a_check_finds_a_clustering_column_that_is_gone() -> None:
     table = made()
     state = table.handle.newest()
-    shape = DELTA.shape_of(state).__class__(
+    shape = DeltaFormat.definition_of(state).__class__(
         schema=state.snapshot.schema, properties=state.snapshot.properties, clustering_columns=(("nobody",),)
     )
     commit_shape(state, Mutation("CLUSTER BY", shape=shape), system())

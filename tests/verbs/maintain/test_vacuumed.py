@@ -12,6 +12,7 @@ from holdfast.formats.delta.log.file_names import commit_name
 from holdfast.formats.delta.state import load
 from holdfast.verbs.maintain import restore as restoring
 from holdfast.verbs.maintain.vacuum import vacuum
+from holdfast.verbs.open import open_table
 from tests.support.faulty import CountingStore
 from tests.verbs.days import Days, opened, rows_of
 
@@ -78,8 +79,8 @@ def test_files_that_come_back_while_a_vacuum_starts_stay(monkeypatch: pytest.Mon
         other.restoreToVersion(1)
         return real(*given, **named)
 
-    real = vacuum.__globals__["land"]
-    monkeypatch.setitem(vacuum.__globals__, "land", restores)
+    real = open_table.commit
+    monkeypatch.setattr(open_table, "commit", restores)
     done = vacuum(stale, days.env)
     assert done.paths == []
     assert rows_of(opened(days.location.store))[0][0] == 1
@@ -97,7 +98,7 @@ def test_a_restore_yields_to_a_vacuum_that_came_first(monkeypatch: pytest.Monkey
         vacuum(load(days.location), days.env)
         return real(*given, **named)
 
-    real = restoring.land
-    monkeypatch.setattr(restoring, "land", vacuums)
+    real = open_table.commit
+    monkeypatch.setattr(open_table, "commit", vacuums)
     with pytest.raises(ConcurrentDeleteRead, match="deletes files of old versions"):
         restoring.restore(stale, days.env, version=1)

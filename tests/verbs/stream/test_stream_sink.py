@@ -11,7 +11,6 @@ import pytest
 from holdfast.engines.local.engine import LocalEngine
 from holdfast.env import system
 from holdfast.errors import Invalid, SchemaMismatch, Unsupported
-from holdfast.formats.delta.deletion_vectors import load_hidden
 from holdfast.formats.delta.state import load
 from holdfast.model.mutation import TableDefinition
 from holdfast.plan.scan.request import Request
@@ -23,7 +22,7 @@ from holdfast.storage.memory import MemoryStore
 from holdfast.verbs.define import alter as altering
 from holdfast.verbs.define.builder import CreateMode
 from holdfast.verbs.dml.write import make
-from holdfast.verbs.read.open_table import OpenTable
+from holdfast.verbs.open.delta import open_delta
 from holdfast.verbs.stream.sink import StreamSink, StreamWriter, commit, sink_of, store, task_of
 from tests.support.faulty import every_fault
 
@@ -42,7 +41,7 @@ def write(sink: StreamSink, batch: int, *tasks: list[int]) -> int | None:
 
 
 def rows(sink: StreamSink) -> list[int]:
-    found = OpenTable(load(sink.location).snapshot, load_hidden).scan(Request(None, None, ()), LocalEngine())
+    found = open_delta(load(sink.location)).scan(Request(None, None, ()), LocalEngine())
     return sorted(found.column("n").to_pylist())
 
 

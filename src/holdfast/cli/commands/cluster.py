@@ -16,7 +16,7 @@ from holdfast.plan.maintain.compact import Bin
 from holdfast.verbs.define.columns import path_of
 from holdfast.verbs.define.properties import cluster_by
 from holdfast.verbs.maintain.optimize import limits_of
-from holdfast.verbs.open.delta_dialect import DELTA
+from holdfast.verbs.open.delta import open_delta
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,10 @@ def command(
         report_dry_run(answer, "would cluster rows by nothing from now on; no file is rewritten", {"columns": []})
         return
     if dry_run and names:
-        cluster_by(DELTA.shape_of(state), names)  # refuses columns that cannot be
+        planned = open_delta(state)
+        cluster_by(planned.definition, names)  # refuses columns that cannot be
         paths = tuple(path_of(state.snapshot.schema, name) for name in names)
-        limits = limits_of(state, DELTA, most_bytes=max_bytes)
+        limits = limits_of(planned, most_bytes=max_bytes)
         files = state.snapshot.files
         report_bins(answer, _Planned(plan_clustering(files, paths, limits, full=full), len(files)))
         return

@@ -11,11 +11,11 @@ from holdfast.cli.screen import facts
 from holdfast.cli.target import Target
 from holdfast.cli.write_result import report_commit, report_dry_run
 from holdfast.formats.delta.detail import settings_of
+from holdfast.formats.delta.format import DeltaFormat
 from holdfast.formats.delta.protocol.features import check_writable
 from holdfast.formats.delta.state import DeltaState
 from holdfast.schema.requests import requested, spelled
 from holdfast.verbs.define.properties import set_properties, unset_properties
-from holdfast.verbs.open.delta_dialect import DELTA
 
 
 @click.command("properties")
@@ -59,7 +59,7 @@ def command(
 def _refuse_unfit(state: DeltaState, sets: dict[str, str], removed: list[str]) -> None:
     """Refuse properties that the table cannot have, before any commit."""
     check_writable(state.protocol, table=state.snapshot.location.url)
-    shape = DELTA.shape_of(state)
+    shape = DeltaFormat.definition_of(state)
     if sets:
         set_properties(state.snapshot, shape, sets)
     if removed:

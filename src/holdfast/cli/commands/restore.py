@@ -10,12 +10,12 @@ from holdfast.cli.output import Answer
 from holdfast.cli.screen import count_text
 from holdfast.cli.target import Target
 from holdfast.cli.write_result import report_commit, report_dry_run
+from holdfast.formats.delta.format import DeltaFormat
 from holdfast.model.files import FileTable
 from holdfast.plan.dml.arithmetic import live_counts
 from holdfast.terminal import phase
 from holdfast.verbs.dml.write import refuse_append_only
 from holdfast.verbs.maintain.restore_mutation import differing
-from holdfast.verbs.open.delta_dialect import DELTA
 
 
 @click.command("restore")
@@ -36,7 +36,7 @@ def command(target: Target, answer: Answer, version: str | None, at: str | None,
         now = target.delta()
         removed, back = differing(now.snapshot, restored.snapshot)
         if len(removed):
-            refuse_append_only(DELTA.shape_of(now), now.snapshot.location)
+            refuse_append_only(DeltaFormat.definition_of(now), now.snapshot.location)
         wish = {
             "version": restored.version,
             "files_removed": len(removed),

@@ -17,8 +17,9 @@ from holdfast.engines.local.reading import ID, INDEX, RowColumns, files_of
 from holdfast.engines.local.scan import scan_batches
 from holdfast.engines.local.storing import CarriedRows, Pieces, Stores
 from holdfast.env import Env
+from holdfast.model.format import Storing
 from holdfast.plan.changefeed.query import BEFORE, CHANGE_TYPE, DELETE, ChangesPlan
-from holdfast.plan.dml.change import Positions, Storing
+from holdfast.plan.dml.change import Positions
 from holdfast.plan.dml.follow import LocatedRows
 from holdfast.plan.publish.rows import Arriving, ChangedIds, Storage, Whole, coming, going
 from holdfast.rows.columns import ROW_ID

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from holdfast.env import Env
+from holdfast.model.format import Storing
 from holdfast.model.mutation import STAGED
 from holdfast.parquet.carried import CarriedIdNotes
 from holdfast.parquet.write import RowWriter, WriteSpec, file_names
-from holdfast.plan.dml.change import Storing
 from holdfast.schema.types import Field
 from holdfast.storage.location import Location
 from holdfast.storage.sink import open_sink

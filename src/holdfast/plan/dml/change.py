@@ -25,9 +25,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
+from holdfast.model.format import Storing
 from holdfast.model.mutation import STAGED
 from holdfast.model.snapshot import HiddenRows, Snapshot
-from holdfast.parquet.write import WriteSpec
 from holdfast.plan.maintain.curve import Along
 from holdfast.plan.scan.metadata_columns import NO_METADATA, MetadataColumns
 from holdfast.plan.scan.request import ScanPlan, with_metadata
@@ -84,15 +84,6 @@ class Source:
     keys: tuple[Key, ...] = ()  # the equalities that were understood
     alias: str | None = None
     rows: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Storing:
-    """How changed rows are stored."""
-
-    data: WriteSpec  # with the names under which ids and versions are carried, where the table tracks rows
-    feed: WriteSpec | None = None  # change data files: the table's columns and the kind of change; None: no feed
-    properties: Mapping[str, str] = field(default_factory=dict)  # for the constraints they hold
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import Invalid, NoRowIdentity
+from holdfast.model.format import TableState
 from holdfast.model.mutation import AppVersion
 from holdfast.plan.changefeed.query import BEFORE, CHANGE_TYPE, COMMIT_TIMESTAMP, COMMIT_VERSION, DELETE, ChangesPlan
 from holdfast.rows.columns import ROW_ID
@@ -27,8 +28,8 @@ from holdfast.verbs.dml.assignments import Value
 from holdfast.verbs.dml.delete_update import Changed, ExecutionContext
 from holdfast.verbs.dml.merge import DeltaMergeBuilder, Duplicates
 from holdfast.verbs.dml.write_mutation import CommitOptions
-from holdfast.verbs.open.dialect import TableState
 from holdfast.verbs.open.engine import AnyRows
+from holdfast.verbs.open.open_table import OpenTable
 
 if TYPE_CHECKING:
     pass
@@ -40,6 +41,8 @@ class TargetHandle(Protocol):
     """A table that changes are applied to, held open."""
 
     def newest(self) -> TableState: ...
+
+    def open(self) -> OpenTable: ...
 
     def caller(self) -> ExecutionContext: ...
 
@@ -56,16 +59,15 @@ class ApplyTarget(Protocol):
 
 def applied_up_to(target: TargetHandle, source: str) -> int | None:
     """The last version of a source that a table has; None where it has none of it."""
-    state = target.newest()
-    return target.caller().dialect.commits(state.snapshot.location, state).app_version(state, _app(source))
+    return target.open().app_version(_app(source))
 
 
 def apply_rows(
     target: TargetHandle, source: str, version: int, columns: Sequence[str], keys: Sequence[str], rows: AnyRows
 ) -> Changed:
     """Merge net changes up to a version of a source into a table."""
-    caller = replace(target.caller(), alias="t", said=CommitOptions(AppVersion(_app(source), version)))
-    state = target.newest() if keys else _with_source_ids(target)
+    caller = replace(target.caller(), alias="t", commit_options=CommitOptions(AppVersion(_app(source), version)))
+    table = target.open() if keys else _with_source_ids(target)
     sets: dict[str, Value] = {name: f"s.{quoted(name)}" for name in columns}
     if keys:
         on = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in keys)
@@ -74,7 +76,7 @@ def apply_rows(
         on = f"t.{quoted(SOURCE_ROW_ID)} = s.{quoted(SOURCE_ROW_ID)}"
     is_delete = f"s.{quoted(CHANGE_TYPE)} = '{DELETE}'"
     return (
-        DeltaMergeBuilder(lambda: state, _after(rows, with_ids=not keys), on, caller, Duplicates())
+        DeltaMergeBuilder(lambda: table, _after(rows, with_ids=not keys), on, caller, Duplicates())
         .withSchemaEvolution()
         .whenMatchedDelete(is_delete)
         .whenMatchedUpdate(None, sets)
@@ -96,18 +98,18 @@ def _app(source: str) -> str:
     return f"holdfast.changes.{source}"
 
 
-def _with_source_ids(target: TargetHandle) -> TableState:
+def _with_source_ids(target: TargetHandle) -> OpenTable:
     """The target with the column that source ids are kept in."""
     state = target.newest()
     if state.snapshot.schema.find(SOURCE_ROW_ID) is not None:
-        return state
+        return target.open()
     if len(state.snapshot.files):
         raise Invalid(
             f"the table at {state.snapshot.location.url} has rows, but no column {SOURCE_ROW_ID} that says which row "
             "of the source each is: name key columns with keys=[...], or begin with an empty table"
         )
     target.alter.add_columns({SOURCE_ROW_ID: "long"})
-    return target.newest()
+    return target.open()
 
 
 def _after(rows: AnyRows, *, with_ids: bool) -> AnyRows:

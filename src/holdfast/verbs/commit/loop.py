@@ -12,58 +12,32 @@
 5. A transaction that conflicts leaves nothing behind of what its attempts wrote beside its data files.
 6. Who has lost several attempts gets a turn: the others wait for the next one, where the format can make them wait and
    the attempt is short.
-7. What a landed commit makes due (checkpoint, checksum) is told to the caller, and no failure of that undoes a commit.
+7. The format writes what a landed commit calls for (checkpoint, checksum); no failure of that undoes the commit.
 """
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic
 
 from holdfast.env import Env
 from holdfast.errors import CONCURRENT_WRITES, ConcurrentCreate, ConcurrentWrite, Conflict, LimitReached
-from holdfast.model.mutation import AppVersion, Came, Committed, Mutation, Outcome, VersionTaken, joined
+from holdfast.model.format import State, TableFormat
+from holdfast.model.mutation import Came, Committed, Mutation, VersionTaken, joined
 from holdfast.model.snapshot import Snapshot
 from holdfast.plan.dml.rebase import Clash, judge, judge_shape
 from holdfast.schema.properties import ISOLATION_LEVEL, Isolation, isolation
+from holdfast.terminal import phase
 from holdfast.verbs.commit.rebase import Rebased, Redo, Touched, rebased
 from holdfast.verbs.commit.staged import refuse_lost, takes_files
 
-State = TypeVar("State")
 ATTEMPTS = 10_000
 PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.016  # of who lost: longer would only let more come meanwhile
 LOSSES_BEFORE_TURN = 3  # then others wait for one attempt, where a format can make them
 LONGEST_TURN_MS = 1_000  # of the attempt before: nobody waits for one that takes longer
-
-
-class TableFormat(Protocol[State]):
-    """What the loop asks of a table format."""
-
-    def newest(self, state: State | None) -> State | None:
-        """The table as it is now, from an older state at the cost of what came since; None where there is none."""
-
-    def snapshot(self, state: State) -> Snapshot: ...
-
-    def attempt(self, state: State | None, mutation: Mutation, env: Env) -> Outcome:
-        """Try to make a mutation the version after `state`."""
-
-    def since(self, state: State) -> tuple[State, Came]:
-        """The table as it is now and what was committed since, oldest first, at the cost of that."""
-
-    def keeps_ms(self, state: State) -> int:
-        """How long files that nobody refers to stay at least, whoever takes them."""
-
-    def turn(self, mutation: Mutation) -> AbstractContextManager[None]:
-        """Keep others from committing while the transaction makes one attempt, where the format can do that."""
-
-    def app_version(self, state: State, app_id: str) -> int | None:
-        """How far an application has written."""
-
-    def abandon(self, state: State) -> None:
-        """Delete what attempts wrote, none of which landed or ever will; no failure of that is told."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +47,6 @@ class Landed:
     version: int | None
     attempts: int
     metrics: Mapping[str, int] = field(default_factory=dict)  # of what was committed in the end
-    after: Any = field(default=None, repr=False, compare=False)  # the state it came after; None where there was none
 
 
 def commit(
@@ -85,39 +58,46 @@ def commit(
     redo: Redo | None = None,
     level: Isolation | None = None,
 ) -> Landed:
-    """Make a mutation true, or raise what stands in its way. `state` is what the transaction read.
+    """Commit a mutation and do what follows a commit, or raise what stands in its way.
 
-    `redo`: what it did row by row, so that races are judged by rows; `level`: instead of the table's own.
+    `state` is what the transaction read, None where there is no table yet. `redo`: what it did row by row, so that
+    races are judged by rows; `level`: the isolation level, instead of the table's own.
     """
-    if state is None:
-        return _create(format_, mutation, env)
-    judging = _Judging(format_, state, mutation, redo, level)
+    attempts = format_.begin()
+    with phase("committing"):
+        if state is None:
+            landed, before = _create(attempts, mutation, env), None
+        else:
+            landed, before = _commit(attempts, _Judging(attempts, state, mutation, redo, level), env)
+    if landed.version is not None:
+        format_.post_commit(before, landed.version, env)
+    return landed
+
+
+def _commit(format_: TableFormat[State], judging: _Judging[State], env: Env) -> tuple[Landed, State]:
+    """Attempt until the transaction lands or conflicts; gives the state that it landed on."""
+    app, took_ms = judging.mutation.app, 0
     try:
-        return _attempted(format_, judging, env)
+        for attempt in range(1, ATTEMPTS + 1):
+            began_ms = env.now_ms()
+            has_turn = attempt > LOSSES_BEFORE_TURN and took_ms <= LONGEST_TURN_MS
+            with format_.turn(judging.mutation) if has_turn else nullcontext():
+                if attempt > 1 and (conflict := judging.go_on()) is not None:
+                    raise conflict
+                if format_.has_app_version(judging.state, app):
+                    format_.abandon(judging.state)
+                    return Landed(None, attempt - 1), judging.state
+                judging.refuse_lost(env)
+                outcome = format_.attempt(judging.state, judging.mutation, env)
+            match outcome:
+                case Committed(version):
+                    return Landed(version, attempt, judging.mutation.metrics), judging.state
+                case VersionTaken():
+                    took_ms = env.now_ms() - began_ms
+                    env.pause(env.rng.uniform(0, min(attempt * PAUSE_S, LONGEST_PAUSE_S)))
     except Conflict:
         format_.abandon(judging.state)
         raise
-
-
-def _attempted(format_: TableFormat[State], judging: _Judging[State], env: Env) -> Landed:
-    app, took_ms = judging.mutation.app, 0
-    for attempt in range(1, ATTEMPTS + 1):
-        began_ms = env.now_ms()
-        has_turn = attempt > LOSSES_BEFORE_TURN and took_ms <= LONGEST_TURN_MS
-        with format_.turn(judging.mutation) if has_turn else nullcontext():
-            if attempt > 1 and (conflict := judging.go_on()) is not None:
-                raise conflict
-            if has_seen(format_, judging.state, app):
-                format_.abandon(judging.state)
-                return Landed(None, attempt - 1)
-            judging.refuse_lost(env)
-            outcome = format_.attempt(judging.state, judging.mutation, env)
-        match outcome:
-            case Committed(version):
-                return Landed(version, attempt, judging.mutation.metrics, judging.state)
-            case VersionTaken():
-                took_ms = env.now_ms() - began_ms
-                env.pause(env.rng.uniform(0, min(attempt * PAUSE_S, LONGEST_PAUSE_S)))
     raise LimitReached(f"lost {ATTEMPTS} races for a version in a row; try again when fewer writers are at work")
 
 
@@ -128,25 +108,17 @@ def _create(format_: TableFormat[State], mutation: Mutation, env: Env) -> Landed
         case VersionTaken(version):
             newest = format_.newest(None)
             assert newest is not None, f"version {version} is taken, so there is a table"
-            url = format_.snapshot(newest).location.url
+            url = newest.snapshot.location.url
             raise ConcurrentCreate(f"another writer created the table at {url} first", version=0)
-
-
-def has_seen(format_: TableFormat[State], state: State, app: AppVersion | None) -> bool:
-    """Whether a table has what a version of an application wrote; never where nobody names one."""
-    if app is None:
-        return False
-    done = format_.app_version(state, app.app_id)
-    return done is not None and done >= app.version
 
 
 def would_conflict(
     format_: TableFormat[State], read: State, mutation: Mutation, *, redo: Redo | None, level: Isolation | None
 ) -> ConcurrentWrite | None:
     """What `commit` would raise now; None: it would land, or it has."""
-    judging = _Judging(format_, read, mutation, redo, level)
+    judging = _Judging(format_.begin(), read, mutation, redo, level)
     conflict = judging.go_on()
-    return None if has_seen(format_, judging.state, mutation.app) else conflict
+    return None if format_.has_app_version(judging.state, mutation.app) else conflict
 
 
 class _Judging(Generic[State]):
@@ -155,8 +127,8 @@ class _Judging(Generic[State]):
     def __init__(
         self, format_: TableFormat[State], read: State, mutation: Mutation, redo: Redo | None, level: Isolation | None
     ) -> None:
-        self._format, self._read = format_, format_.snapshot(read)
-        self._asked = mutation, redo
+        self._format, self._read = format_, read.snapshot
+        self._original = mutation, redo
         self._level = level or isolation(self._read.properties.get(ISOLATION_LEVEL))
         self._came: list[Came] = []
         self.state, self.mutation, self._redo = read, mutation, redo
@@ -165,17 +137,16 @@ class _Judging(Generic[State]):
     def refuse_lost(self, env: Env) -> None:
         """Refuse to commit files that a vacuum took meanwhile."""
         keeps_ms = self._format.keeps_ms(self.state)
-        snapshot = self._format.snapshot(self.state)
-        refuse_lost(snapshot, self.mutation, env, keeps_ms=keeps_ms, vacuumed=self._vacuumed)
+        refuse_lost(self.state.snapshot, self.mutation, env, keeps_ms=keeps_ms, vacuumed=self._vacuumed)
 
     def go_on(self) -> ConcurrentWrite | None:
         """Stand on what the table is now, or say what makes the transaction wrong."""
         newest, came = self._format.since(self.state)
         self._came.append(came)
         self._vacuumed = self._vacuumed or takes_files(came.winners)
-        verdict = self._judged(self._format.snapshot(self.state), newest, self.mutation, self._redo, came)
+        verdict = self._judged(self.state.snapshot, newest, self.mutation, self._redo, came)
         if isinstance(verdict, Clash) and self._redo is not None and len(self._came) > 1:
-            whole = self._judged(self._read, newest, *self._asked, joined(self._came))
+            whole = self._judged(self._read, newest, *self._original, joined(self._came))
             verdict = verdict if isinstance(whole, Clash) else whole
         if isinstance(verdict, Clash):
             self.state = newest
@@ -194,8 +165,9 @@ class _Judging(Generic[State]):
             return clash or Rebased(mutation, Touched())
         if not came.winners:
             return Rebased(mutation, redo.touched)
-        now = self._format.snapshot(newest)
-        return judge_shape(mutation, came.winners) or rebased(mutation, redo, stands_on, now, came, self._level)
+        return judge_shape(mutation, came.winners) or rebased(
+            mutation, redo, stands_on, newest.snapshot, came, self._level
+        )
 
 
 def _conflict(clash: Clash, mutation: Mutation, snapshot: Snapshot) -> ConcurrentWrite:

@@ -24,9 +24,8 @@ from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
 from holdfast.plan.dml.change import Done, Positions, Work, count
 from holdfast.plan.dml.follow import Followed, LocatedRows, all_but, common, only, place_of, united, without
 from holdfast.plan.dml.rebase import Clash
-from holdfast.plan.dml.write import ENABLE_DELETION_VECTORS
 from holdfast.plan.engine import Engine
-from holdfast.schema.properties import Isolation, truth
+from holdfast.schema.properties import ENABLE_DELETION_VECTORS, Isolation, truth
 
 Looks = Callable[[Snapshot, FileTable, HiddenRows], Work]
 SHOWN_IDS = 10

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.errors import ConcurrentWrite, Invalid, NoRowIdentity
-from holdfast.formats.delta.commit.loop import DeltaFormat
 from holdfast.formats.delta.deletion_vectors import load_hidden
+from holdfast.formats.delta.format import DeltaFormat
 from holdfast.formats.delta.state import DeltaState
 from holdfast.formats.delta.stats.reader import JsonStats
 from holdfast.model.mutation import HANDS_OUT_NUMBERS, KEEPS_ROW_IDS, STAGED, AllRows, Mutation, NoRows
@@ -32,23 +32,22 @@ from holdfast.model.snapshot import Snapshot
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.scan.request import Condition, Request
 from holdfast.schema.identity import advanced
-from holdfast.verbs.commit.loop import would_conflict
 from holdfast.verbs.commit.overlay import Overlay
 from holdfast.verbs.commit.rebase import Redo
 from holdfast.verbs.commit.retry import Retry, retried, retry_of
 from holdfast.verbs.dml import delete_update as changing
 from holdfast.verbs.dml.assignments import Sets, Value, stated_sets
-from holdfast.verbs.dml.delete_update import Changed, ChangePlan, DmlStep, ExecutionContext, no_pruners
+from holdfast.verbs.dml.delete_update import Changed, ChangePlan, DmlStep, ExecutionContext
 from holdfast.verbs.dml.merge import DeltaMergeBuilder, Duplicates
 from holdfast.verbs.dml.strategy import Effect
-from holdfast.verbs.dml.write import WriteOptions, Written, land, store_rows
+from holdfast.verbs.dml.write import WriteOptions, Written, store_rows
 from holdfast.verbs.dml.write_mutation import CommitOptions
 from holdfast.verbs.maintain.post_commit import after
-from holdfast.verbs.open.delta_dialect import DELTA
+from holdfast.verbs.open.delta import open_delta
 from holdfast.verbs.open.delta_handle import DeltaHandle
 from holdfast.verbs.open.engine import LOCAL, AnyRows, on_spark, rows_of
+from holdfast.verbs.open.open_table import OpenTable, opened
 from holdfast.verbs.open.spark_values import stated, stated_or_none, stated_without_spark
-from holdfast.verbs.read.open_table import OpenTable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -130,9 +129,9 @@ class Transaction:
 
     def append(self, rows: AnyRows, *, mergeSchema: bool = False, widenTypes: bool = False) -> Changed:
         """Add rows, as `table.append` does."""
-        state, caller = self._now(), self._asking(None)
+        table, caller = self._now(), self._asking(None)
         how = WriteOptions(add_columns=mergeSchema, widen_types=widenTypes)
-        stored = store_rows(state, rows_of(rows, caller.env, caller.zone), how, caller.env, caller.dialect)
+        stored = store_rows(table, rows_of(rows, caller.env, caller.zone), how, caller.env)
         added: int = pc.sum(stored.staged.column("num_records")).as_py() or 0
         self._grown = self._grown or (stored.shape is not None and not stored.tags)
         effect = Effect(staged=stored.staged, inserted=added)
@@ -165,16 +164,15 @@ class Transaction:
     def toArrow(self, columns: Sequence[str] | None = None, where: str | None = None) -> pa.Table:
         """Rows as the transaction has made them so far. From then on it depends on every row of the table."""
         text = stated_without_spark(where, "toArrow(where=)")
-        snapshot = self._now().snapshot
+        table = self._now()
         self._shown = True
-        request = Request(columns, self._condition(text, snapshot))
-        return OpenTable(snapshot, self._overlay.load_hidden).scan(request, LOCAL)
+        return table.scan(Request(columns, self._condition(text, table.snapshot)), LOCAL)
 
     def toDF(self) -> DataFrame:
         """Rows as the transaction has made them so far. From then on it depends on every row of the table."""
-        snapshot, engine = self._now().snapshot, on_spark(self._caller.engine)
+        table, engine = self._now(), on_spark(self._caller.engine)
         self._shown = True
-        df = OpenTable(snapshot, self._overlay.load_hidden).scan(Request(), engine)
+        df = table.scan(Request(), engine)
         return df.alias(self._caller.alias) if self._caller.alias else df
 
     def wouldConflict(self) -> ConcurrentWrite | None:
@@ -183,35 +181,37 @@ class Transaction:
         if self._overlay.is_nothing:
             return None
         mutation, redo = self._mutation()
-        format_ = DeltaFormat(self._begun.snapshot.location)
-        return would_conflict(format_, self._begun, mutation, redo=redo, level=self._caller.level)
+        return open_delta(self._begun).would_conflict(mutation, redo=redo, level=self._caller.level)
 
-    def _now(self) -> DeltaState:
+    def _now(self) -> OpenTable:
         """The table as the next verb reads it."""
         if not self._open:
             raise Invalid("a transaction works within its block: with table.transaction() as t: ...")
-        return replace(self._begun, snapshot=self._overlay.snapshot)
+        return self._overlaid()
+
+    def _overlaid(self) -> OpenTable:
+        """The table with what the verbs did so far. Rows of the transaction itself are in no index."""
+        state = replace(self._begun, snapshot=self._overlay.snapshot)
+        return opened(DeltaFormat(state.snapshot.location), state, load_hidden=self._overlay.load_hidden)
 
     def _asking(self, mode: str | None) -> ExecutionContext:
         """Only the first verb tells of itself in change files: with another, it is the net effect that is told."""
         return replace(
             self._caller,
             mode=mode,
-            said=CommitOptions(),
-            overlay=self._overlay.load_hidden,
+            commit_options=CommitOptions(),
             feeds=not self._dids,
-            pruners=no_pruners,  # rows of the transaction itself are in no index
         )
 
     def _did(self, step: DmlStep) -> Changed:
         shape = step.shape
         self._grown = self._grown or shape is not None
         if step.done.marks:
-            base = shape or DELTA.shape_of(self._now())
+            base = shape or self._now().definition
             shape = replace(base, schema=advanced(base.schema, step.done.marks))
         self._overlay = self._overlay.after(step.done, shape)
-        said = {name: json.loads(text) for name, text in step.parameters.items()}  # JSON, as commits have them
-        self._dids += (_Did(step.operation, said, step.done, step),)
+        parameters = {name: json.loads(text) for name, text in step.parameters.items()}  # JSON, as commits have them
+        self._dids += (_Did(step.operation, parameters, step.done, step),)
         return Changed(None, step.metrics, strategies=step.done.strategies)
 
     def _committed(self) -> Written:
@@ -220,22 +220,22 @@ class Transaction:
         self._overlay.check()
         mutation, redo = self._mutation()
         mutation = replace(mutation, feed=self._feed())
-        location, env = self._begun.snapshot.location, self._caller.env
-        landed = land(self._begun, location, mutation, env, redo=redo, level=self._caller.level, dialect=DELTA)
+        begun = open_delta(self._begun)
+        landed = begun.commit(mutation, self._caller.env, redo=redo, level=self._caller.level)
         written = Written(landed.version, landed.metrics or mutation.metrics, landed.attempts)
-        return after(self._begun, written, self._caller)
+        return after(begun, written, self._caller)
 
     def _mutation(self) -> tuple[Mutation, Redo | None]:
         """All of it, apart from its change files, and how it is judged by rows; None: by files alone."""
         overlay, steps = self._overlay, [did.step for did in self._dids if did.step is not None]
         parts = [step.touched() for step in steps]
-        known = [part for part in parts if part is not None]
+        traced = [part for part in parts if part is not None]
         redo = None
-        if known and len(known) == len(parts) and not self._shown:
+        if traced and len(traced) == len(parts) and not self._shown:
             # What its change files tell must have happened, so no row of it is left out.
             deletes = "numDeletedRows" if self._is_told_by_files() or self._feed_spec() is None else None
             engine = self._caller.engine
-            touched = overlay.touched(known, [did.effect for did in self._dids], engine, deletes=deletes)
+            touched = overlay.touched(traced, [did.effect for did in self._dids], engine, deletes=deletes)
             redo = Redo(touched, engine, load_hidden)
         tags = {KEEPS_ROW_IDS: "true"} if self._begun.snapshot.identity is not None else {}
         if overlay.shape is not None and not self._grown:
@@ -251,8 +251,8 @@ class Transaction:
             covered=overlay.covered_rows,
             reads=AllRows() if steps or self._shown else NoRows(),
             shape=overlay.shape,
-            app=self._caller.said.app,
-            user_metadata=self._caller.said.user_metadata,
+            app=self._caller.commit_options.app,
+            user_metadata=self._caller.commit_options.user_metadata,
             tags=tags,
         )
         return mutation, redo
@@ -276,8 +276,8 @@ class Transaction:
 
     def _feed_spec(self) -> WriteSpec | None:
         """How change files are written; None: the table has no feed."""
-        now = replace(self._begun, snapshot=self._overlay.snapshot)
-        return DELTA.storing(now, DELTA.shape_of(now)).feed
+        table = self._overlaid()
+        return table.storing(table.definition).feed
 
     def _is_told_by_files(self) -> bool:
         """Whether new files are inserts and what goes is deleted, so that a feed needs no files of its own."""

@@ -14,12 +14,11 @@ import msgspec
 
 from holdfast.env import Env
 from holdfast.errors import ConstraintViolated, Unsupported
-from holdfast.formats.delta.deletion_vectors import load_hidden
+from holdfast.formats.delta.format import DeltaFormat
 from holdfast.formats.delta.protocol.features import WRITABLE, check_writable, reader_features, writer_features
 from holdfast.formats.delta.protocol.upgrade import protocol_for, refuse_lower
 from holdfast.formats.delta.state import DeltaState
 from holdfast.model.mutation import Mutation, TableDefinition
-from holdfast.model.snapshot import Snapshot
 from holdfast.plan.engine import Engine
 from holdfast.plan.scan.request import Condition, Request
 from holdfast.predicate.parse import parse
@@ -31,10 +30,9 @@ from holdfast.verbs.define import properties as alter
 from holdfast.verbs.define.alteration import Columns, TypeLike, new_columns, type_of
 from holdfast.verbs.define.column_order import move_column, moved, set_nullable
 from holdfast.verbs.define.replace_columns import replace_columns as replacing
-from holdfast.verbs.dml.write import Written, land
-from holdfast.verbs.open.delta_dialect import DELTA
+from holdfast.verbs.dml.write import Written
+from holdfast.verbs.open.delta import open_delta
 from holdfast.verbs.open.engine import LOCAL
-from holdfast.verbs.read.open_table import OpenTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,7 @@ class DeltaAlteration:
 def set_properties(state: DeltaState, properties: Mapping[str, str], env: Env) -> Written:
     """Set properties, and have the features asked for among them."""
     rest, versions = least_versions(properties)
-    mutation = alter.set_properties(state.snapshot, DELTA.shape_of(state), rest)
+    mutation = alter.set_properties(state.snapshot, DeltaFormat.definition_of(state), rest)
     assert mutation.shape is not None, "a change of properties is one of shape"
     refuse_lower(protocol_for(mutation.shape, old=state.protocol), versions)
     return commit_shape(state, mutation, env)
@@ -85,16 +83,15 @@ def set_properties(state: DeltaState, properties: Mapping[str, str], env: Env) -
 def unset_properties(state: DeltaState, names: Sequence[str], env: Env, *, if_exists: bool = False) -> Written:
     """Take properties away."""
     listed = [names] if isinstance(names, str) else list(names)
-    return commit_shape(
-        state, alter.unset_properties(state.snapshot, DELTA.shape_of(state), listed, if_exists=if_exists), env
-    )
+    definition = DeltaFormat.definition_of(state)
+    return commit_shape(state, alter.unset_properties(state.snapshot, definition, listed, if_exists=if_exists), env)
 
 
 def add_columns(
     state: DeltaState, columns: Columns, env: Env, places: Mapping[str, str | None] | None = None
 ) -> Written:
     """Add columns that old rows are null in; `places` puts some of them first (None) or after another one."""
-    mutation = alter_columns.add_columns(DELTA.shape_of(state), new_columns(columns), env.new_uuid)
+    mutation = alter_columns.add_columns(DeltaFormat.definition_of(state), new_columns(columns), env.new_uuid)
     assert mutation.shape is not None, "new columns are a change of shape"
     schema = mutation.shape.schema
     for name, after in (places or {}).items():
@@ -104,27 +101,28 @@ def add_columns(
 
 def replace_columns(state: DeltaState, columns: Columns, env: Env) -> Written:
     """Let the table have these columns and no others."""
-    return commit_shape(state, replacing(DELTA.shape_of(state), new_columns(columns), env.new_uuid), env)
+    return commit_shape(state, replacing(DeltaFormat.definition_of(state), new_columns(columns), env.new_uuid), env)
 
 
 def rename_column(state: DeltaState, old: str, new: str, env: Env) -> Written:
     """Give a column another name."""
-    return commit_shape(state, alter_columns.rename_column(DELTA.shape_of(state), old, new), env)
+    return commit_shape(state, alter_columns.rename_column(DeltaFormat.definition_of(state), old, new), env)
 
 
 def drop_columns(state: DeltaState, names: Sequence[str], env: Env) -> Written:
     """Take columns away."""
-    return commit_shape(state, alter_columns.drop_columns(DELTA.shape_of(state), names), env)
+    return commit_shape(state, alter_columns.drop_columns(DeltaFormat.definition_of(state), names), env)
 
 
 def change_column_type(state: DeltaState, name: str, type_: TypeLike, env: Env) -> Written:
     """Widen a column's type."""
-    return commit_shape(state, alter_columns.change_type(DELTA.shape_of(state), name, type_of(name, type_)), env)
+    mutation = alter_columns.change_type(DeltaFormat.definition_of(state), name, type_of(name, type_))
+    return commit_shape(state, mutation, env)
 
 
 def comment_column(state: DeltaState, name: str, text: str | None, env: Env) -> Written:
     """Say what a column is for."""
-    return commit_shape(state, alter_columns.comment_column(DELTA.shape_of(state), name, text), env)
+    return commit_shape(state, alter_columns.comment_column(DeltaFormat.definition_of(state), name, text), env)
 
 
 def redefine_column(
@@ -145,12 +143,12 @@ def redefine_column(
         wishes.append(lambda shape, column: alter_columns.comment_column(shape, column, comment))
     if place is not None:
         wishes.append(lambda shape, column: move_column(shape, column, place.after))
-    return commit_shape(state, alter_columns.redefine_column(DELTA.shape_of(state), name, wishes), env)
+    return commit_shape(state, alter_columns.redefine_column(DeltaFormat.definition_of(state), name, wishes), env)
 
 
 def default_column(state: DeltaState, name: str, expression: str | None, env: Env) -> Written:
     """Say what a column is where rows bring nothing for it."""
-    return commit_shape(state, alter_columns.default_column(DELTA.shape_of(state), name, expression), env)
+    return commit_shape(state, alter_columns.default_column(DeltaFormat.definition_of(state), name, expression), env)
 
 
 def add_constraint(
@@ -163,36 +161,36 @@ def add_constraint(
     engine: Engine[object] = LOCAL,
 ) -> Written:
     """Demand an expression of every row, if those that are there satisfy it."""
-    mutation = alter.add_constraint(DELTA.shape_of(state), name, expression)
+    mutation = alter.add_constraint(DeltaFormat.definition_of(state), name, expression)
     check_writable(state.protocol, table=state.snapshot.location.url)
     if len(state.snapshot.files):
-        refuse_violated(state.snapshot, mutation.parameters["name"], expression, zone, engine)
+        refuse_violated(state, mutation.parameters["name"], expression, zone, engine)
     return commit_shape(state, mutation, env)
 
 
 def drop_constraint(state: DeltaState, name: str, env: Env, *, if_exists: bool = False) -> Written:
     """Demand no more what a constraint said."""
-    return commit_shape(state, alter.drop_constraint(DELTA.shape_of(state), name, if_exists=if_exists), env)
+    return commit_shape(state, alter.drop_constraint(DeltaFormat.definition_of(state), name, if_exists=if_exists), env)
 
 
 def drop_not_null(state: DeltaState, name: str, env: Env) -> Written:
     """Let a column be null."""
-    return commit_shape(state, set_nullable(DELTA.shape_of(state), name, True), env)
+    return commit_shape(state, set_nullable(DeltaFormat.definition_of(state), name, True), env)
 
 
 def set_not_null(state: DeltaState, name: str, env: Env, *, zone: str = "UTC") -> Written:
     """Let a column be null no more, if it never is."""
-    mutation = set_nullable(DELTA.shape_of(state), name, False)
+    mutation = set_nullable(DeltaFormat.definition_of(state), name, False)
     check_writable(state.protocol, table=state.snapshot.location.url)
     path = alter_columns.path_of(state.snapshot.schema, name)
     if len(state.snapshot.files):
-        refuse_violated(state.snapshot, f"NOT NULL of {name}", f"{'.'.join(map(quoted, path))} IS NOT NULL", zone)
+        refuse_violated(state, f"NOT NULL of {name}", f"{'.'.join(map(quoted, path))} IS NOT NULL", zone)
     return commit_shape(state, mutation, env)
 
 
 def cluster_by(state: DeltaState, names: Sequence[str], env: Env) -> Written:
     """Cluster the table by columns, or by none."""
-    return commit_shape(state, alter.cluster_by(DELTA.shape_of(state), names), env)
+    return commit_shape(state, alter.cluster_by(DeltaFormat.definition_of(state), names), env)
 
 
 def add_feature_support(state: DeltaState, name: str, env: Env) -> Written:
@@ -201,7 +199,7 @@ def add_feature_support(state: DeltaState, name: str, env: Env) -> Written:
         close = difflib.get_close_matches(name, WRITABLE, n=1, cutoff=0.6)
         hint = f": did you mean {close[0]}?" if close else f": it writes {', '.join(sorted(WRITABLE))}"
         raise Unsupported(f"Holdfast knows no feature {name!r} that it could write{hint}", features=(name,))
-    shape = DELTA.shape_of(state)
+    shape = DeltaFormat.definition_of(state)
     definition = alter.add_feature(shape, name, {}).shape
     assert definition is not None, "asking for a feature is a change of shape"
     protocol = msgspec.to_builtins(protocol_for(definition, old=state.protocol))
@@ -212,7 +210,7 @@ def commit_shape(state: DeltaState, mutation: Mutation, env: Env) -> Written:
     """Commit a change of what a table is, unless it is true already."""
     location = state.snapshot.location
     check_writable(state.protocol, table=location.url)
-    shape, now = mutation.shape, DELTA.shape_of(state)
+    shape, now = mutation.shape, DeltaFormat.definition_of(state)
     assert shape is not None, "a change of what a table is has a shape"
     has = reader_features(state.protocol) | writer_features(state.protocol)
     if shape.features <= has and replace(shape, features=now.features) == now:
@@ -220,16 +218,17 @@ def commit_shape(state: DeltaState, mutation: Mutation, env: Env) -> Written:
     if shape.clustering_columns == now.clustering_columns:
         # Clustering is not in the metadata: said again after a lost race, it would undo a winner's.
         mutation = replace(mutation, shape=replace(shape, clustering_columns=None))
-    landed = land(state, location, mutation, env, dialect=DELTA)
+    landed = open_delta(state).commit(mutation, env)
     return Written(landed.version, mutation.metrics, landed.attempts)
 
 
-def refuse_violated(snapshot: Snapshot, name: str, expression: str, zone: str, engine: Engine[object] = LOCAL) -> None:
+def refuse_violated(state: DeltaState, name: str, expression: str, zone: str, engine: Engine[object] = LOCAL) -> None:
     """Refuse a constraint that some row breaks; only files whose statistics leave it open are read.
 
     Where Spark alone understands the expression, the engine reads every row.
     """
-    predicate = parse(expression, snapshot.schema, zone=zone)
+    schema = state.snapshot.schema
+    predicate = parse(expression, schema, zone=zone)
     if has_opaque(predicate):
         if not engine.understands(predicate):
             raise Unsupported(
@@ -237,11 +236,11 @@ def refuse_violated(snapshot: Snapshot, name: str, expression: str, zone: str, e
                 "open the table with a session, or compare columns with literals"
             )
         text = f"NOT coalesce(({expression}), false)"
-        broken, columns = engine.condition(text, snapshot.schema), list(references(expression, snapshot.schema))
+        broken, columns = engine.condition(text, schema), list(references(expression, schema))
     else:
         broken = Condition(expression, f"NOT ({expression})", untrue(predicate))
         columns, engine = sorted({column[0] for column in columns_of(predicate)}), LOCAL
-    rows = engine.first_row(*OpenTable(snapshot, load_hidden).plan(Request(columns or None, broken)))
+    rows = engine.first_row(*open_delta(state).plan(Request(columns or None, broken)))
     if rows.num_rows:
         row = ", ".join(f"{k}={'null' if v is None else v}" for k, v in rows.to_pylist()[0].items())
         raise ConstraintViolated(

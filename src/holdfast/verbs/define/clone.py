@@ -8,20 +8,19 @@ from dataclasses import dataclass, replace
 
 from holdfast.env import Env
 from holdfast.errors import Invalid
-from holdfast.formats.delta.commit.loop import DeltaFormat
 from holdfast.formats.delta.commit.relocate import copied_to, pointed_at
 from holdfast.formats.delta.commit.restamp import described, with_counts
 from holdfast.formats.delta.deletion_vectors import load_hidden
+from holdfast.formats.delta.format import DeltaFormat
 from holdfast.formats.delta.protocol.features import check_writable, reader_features, writer_features
 from holdfast.formats.delta.state import DeltaState
 from holdfast.schema.properties import ENABLE_ROW_TRACKING, truth
 from holdfast.schema.requests import requested
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
+from holdfast.verbs.commit.loop import commit
 from holdfast.verbs.define.backfill import row_counts
 from holdfast.verbs.define.clone_mutation import cloned, cloned_shape, copy_files, lacking
-from holdfast.verbs.dml.write import land
-from holdfast.verbs.open.delta_dialect import DELTA
 
 _BY_PATH = re.compile(r"(?:delta\.)?`(.+)`", re.DOTALL)
 _ABOUT_ITSELF = ("delta.", "holdfast.")
@@ -71,8 +70,8 @@ def clone(source: DeltaState, target: Location, options: CloneOptions, env: Env)
     wanted = requested(options.properties)
     listed = source.protocol.min_writer_version >= _LISTED
     features = writer_features(source.protocol) | reader_features(source.protocol) if listed else frozenset[str]()
-    before = None if old is None else DELTA.shape_of(old)
-    shape = cloned_shape(DELTA.shape_of(source), wanted.properties, features | wanted.features, before)
+    before = None if old is None else DeltaFormat.definition_of(old)
+    shape = cloned_shape(DeltaFormat.definition_of(source), wanted.properties, features | wanted.features, before)
     files = described(source.snapshot.files)
     if "rowTracking" in shape.features or truth(shape.properties.get(ENABLE_ROW_TRACKING)):
         files = with_counts(files, row_counts(origin, files, {}))
@@ -93,7 +92,7 @@ def clone(source: DeltaState, target: Location, options: CloneOptions, env: Env)
     )
     same_files = not mutation.removed.num_rows and not mutation.readded.num_rows
     if old is None or shape != before or mutation.domains or not same_files:
-        land(old, target, mutation, env, dialect=DELTA)
+        commit(DeltaFormat(target), old, mutation, env)
     clone_state = format_.newest(old)
     assert clone_state is not None, "the clone was just made"
     return clone_state

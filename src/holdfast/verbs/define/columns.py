@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.errors import Invalid, SchemaMismatch, UnknownColumn
+from holdfast.model.definition import with_schema
 from holdfast.model.mutation import Mutation, TableDefinition
 from holdfast.schema.constraints import DemandKind, pinned, references, stated
 from holdfast.schema.enforce import GENERATION
@@ -30,7 +31,6 @@ from holdfast.schema.stats_leaves import STATS_COLUMNS, stats_leaves
 from holdfast.schema.storable import refuse_partition_columns, refuse_unstorable
 from holdfast.schema.types import DataType, Field, Struct, to_json
 from holdfast.verbs.define.defaults import with_default
-from holdfast.verbs.define.shape import grown
 
 _PART = re.compile(r"`(?:[^`]|``)*`|[^`.]+")
 _NOBODY = "\0"  # a name that no list of columns has
@@ -43,7 +43,7 @@ def add_columns(
     schema, new = with_columns(old.schema, columns)
     added = [{"column": _described(path, f)} for path, f in new]
     refuse_schema(replace(old, schema=schema))
-    return Mutation("ADD COLUMNS", {"columns": json.dumps(added)}, shape=grown(old, schema, new_uuid))
+    return Mutation("ADD COLUMNS", {"columns": json.dumps(added)}, shape=with_schema(old, schema, new_uuid))
 
 
 def with_columns(

@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING
 
 from holdfast.env import Env
 from holdfast.errors import Invalid, Unsupported
-from holdfast.formats.delta.commit.loop import DeltaFormat
+from holdfast.formats.delta.format import DeltaFormat
 from holdfast.formats.delta.state import DeltaState
+from holdfast.model.definition import created
 from holdfast.model.mutation import TableDefinition
-from holdfast.plan.dml.write import write_spec
+from holdfast.model.write_spec import write_spec
 from holdfast.schema.ddl import parse_type
 from holdfast.schema.properties import COLUMN_MAPPING_MODE
 from holdfast.schema.requests import requested
 from holdfast.schema.types import Struct
 from holdfast.storage.location import Location
+from holdfast.verbs.commit.loop import commit
 from holdfast.verbs.define.convert_files import converted, staged, survey
-from holdfast.verbs.define.shape import created
-from holdfast.verbs.dml.write import land
-from holdfast.verbs.open.delta_dialect import DELTA
 from holdfast.verbs.open.spark_values import spark_schema
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def convert(
         plain=plain,
     )
     files = staged(directory, write_spec(shape.schema, shape.partition_columns, shape.properties))
-    land(None, location, converted(directory, files, shape), env, dialect=DELTA)
+    commit(DeltaFormat(location), None, converted(directory, files, shape), env)
     state = format_.newest(None)
     assert state is not None, "the table was just made"
     return state

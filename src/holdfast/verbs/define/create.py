@@ -14,22 +14,22 @@ import pyarrow.compute as pc
 
 from holdfast.env import Env, system
 from holdfast.errors import Invalid, NotATable
-from holdfast.formats.delta.commit.loop import DeltaFormat
+from holdfast.formats.delta.format import DeltaFormat
 from holdfast.formats.delta.protocol.features import check_writable, writer_features
 from holdfast.formats.delta.protocol.upgrade import protocol_for
 from holdfast.formats.delta.state import DeltaState
+from holdfast.model.definition import created
 from holdfast.model.mutation import TableDefinition
-from holdfast.plan.dml.write import write_spec
+from holdfast.model.write_spec import write_spec
 from holdfast.plan.engine import IncomingRows
 from holdfast.schema.constraints import demands
 from holdfast.schema.enforce import fit
 from holdfast.schema.identity import advanced
 from holdfast.storage.location import Location
+from holdfast.verbs.commit.loop import commit
 from holdfast.verbs.define.builder import CreateMode, DeltaTableBuilder, without_plain
-from holdfast.verbs.define.shape import created
-from holdfast.verbs.dml.write import Written, land, make, refuse_append_only
-from holdfast.verbs.dml.write_mutation import CommitOptions, made
-from holdfast.verbs.open.delta_dialect import DELTA
+from holdfast.verbs.dml.write import Written, make, refuse_append_only
+from holdfast.verbs.dml.write_mutation import CommitOptions, created_table
 
 T = TypeVar("T")
 _OPERATIONS = {
@@ -73,7 +73,9 @@ def create_with(
         return Written(None, {}, 0)
     _refuse(location, state, mode)
     old = None if state is None else state.protocol
-    shape = created(definition, env.new_uuid, plain=plain, old=None if state is None else DELTA.shape_of(state))
+    shape = created(
+        definition, env.new_uuid, plain=plain, old=None if state is None else DeltaFormat.definition_of(state)
+    )
     fitted = fit(rows.schema(), shape.schema)
     spec = write_spec(
         shape.schema,
@@ -86,7 +88,7 @@ def create_with(
     if marks:
         shape = replace(shape, schema=advanced(shape.schema, marks))
     commit_options = options or CommitOptions()
-    first = made(shape, None if state is None else state.snapshot)
+    first = created_table(shape, None if state is None else state.snapshot)
     mutation = replace(
         first,
         operation=operation or _OPERATIONS[mode],
@@ -100,7 +102,7 @@ def create_with(
         app=commit_options.app,
         user_metadata=commit_options.user_metadata,
     )
-    landed = land(state, location, mutation, env, dialect=DELTA)
+    landed = commit(DeltaFormat(location), state, mutation, env)
     return Written(landed.version, mutation.metrics, landed.attempts)
 
 
@@ -112,4 +114,4 @@ def _refuse(location: Location, state: DeltaState | None, mode: CreateMode) -> N
     if mode is CreateMode.CREATE:
         raise Invalid(f"there is a table at {location.url} already: append to it, overwrite it, or use another path")
     check_writable(state.protocol, table=location.url)
-    refuse_append_only(DELTA.shape_of(state), location)
+    refuse_append_only(DeltaFormat.definition_of(state), location)

@@ -23,8 +23,9 @@ import pyarrow.compute as pc
 
 from holdfast.errors import Damaged, Invalid, LimitReached, TableError
 from holdfast.formats.delta.checkpoint.writer import write_checkpoint
-from holdfast.formats.delta.commit.loop import DeltaFormat
 from holdfast.formats.delta.commit.restamp import described
+from holdfast.formats.delta.deletion_vectors import load_hidden
+from holdfast.formats.delta.format import DeltaFormat
 from holdfast.formats.delta.history.pins import pins_of
 from holdfast.formats.delta.log.actions import encode_path
 from holdfast.formats.delta.log.cleanup import clean_log
@@ -41,7 +42,7 @@ from holdfast.formats.delta.protocol.features import check_writable
 from holdfast.formats.delta.state import DeltaState, refresh
 from holdfast.index.registry import DOMAIN as INDEX_DOMAIN
 from holdfast.model.files import FileTable
-from holdfast.model.mutation import STAGED, Committed, Mutation, TableDefinition
+from holdfast.model.mutation import STAGED, Mutation, TableDefinition
 from holdfast.model.snapshot import Snapshot
 from holdfast.parquet.pages.footer import columns, read_footer
 from holdfast.plan.maintain.compact import Bin, whole
@@ -60,14 +61,13 @@ from holdfast.schema.properties import (
 from holdfast.storage.arrays import mask
 from holdfast.storage.open import place
 from holdfast.verbs.commit.loop import ATTEMPTS
-from holdfast.verbs.commit.staged import refuse_lost
 from holdfast.verbs.define import drop_feature_commits as drop_feature
 from holdfast.verbs.define import properties as alter
 from holdfast.verbs.define.backfill import BATCH_FILES
 from holdfast.verbs.dml.delete_update import ExecutionContext
 from holdfast.verbs.maintain.compact import rewritten
 from holdfast.verbs.maintain.optimize import limits_of, purge, run_bins
-from holdfast.verbs.open.delta_dialect import DELTA
+from holdfast.verbs.open.delta import open_delta
 
 TRUNCATION_RETENTION = "delta.dropFeatureTruncateHistory.retentionDuration"
 _DEFAULT_RETENTION = "interval 24 hours"
@@ -105,7 +105,7 @@ def drop_feature_support(state: DeltaState, name: str, caller: ExecutionContext,
 
 def _last(state: DeltaState, name: str, caller: ExecutionContext, *, truncates: bool) -> Mutation:
     """The commit that drops a feature of which this version has no trace."""
-    shape, retired = DELTA.shape_of(state), list[str]()
+    shape, retired = DeltaFormat.definition_of(state), list[str]()
     if is_reader_feature(name) and not truncates:
         write_checkpoint(state, caller.env, policy="classic")
         protected = {PROTECTED_BEFORE: str(state.version + 1)}
@@ -151,16 +151,9 @@ class _FeatureDrop:
 
     def attempt(self, mutation: Mutation) -> int | None:
         """Commit on top of the version that was looked at; None where another writer was there first."""
-        location, env = self.state.snapshot.location, self.caller.env
-        format_ = DeltaFormat(location)
-        keeps_ms = format_.keeps_ms(self.state)
-        refuse_lost(self.state.snapshot, mutation, env, keeps_ms=keeps_ms, vacuumed=self.lost)
-        outcome = format_.attempt(self.state, mutation, env)
-        landed = outcome.version if isinstance(outcome, Committed) else None
+        landed = open_delta(self.state).commit_next(mutation, self.caller.env, vacuumed=self.lost)
         self.lost = self.lost or landed is None
-        if landed is not None:
-            self.commits += 1
-            DELTA.tend(location, self.state, landed, env)
+        self.commits += landed is not None
         self.state = refresh(self.state)
         if landed is not None and mutation.drops and self.state.version == landed:
             self._checkpoint()
@@ -177,12 +170,13 @@ class _FeatureDrop:
     def _next(self) -> Deed | None:
         """What has to be done first; None where nothing is left but to drop the feature."""
         state, name = self.state, self.name
-        shape, properties = DELTA.shape_of(state), state.metadata.properties
+        shape, properties = DeltaFormat.definition_of(state), state.metadata.properties
         if (switch := _OFF_BY.get(name)) is not None and switch in properties:
             return alter.unset_properties(state.snapshot, shape, [switch], if_exists=True)
         match name:
             case "deletionVectors" if hides_rows(state):
-                return lambda: purge(state, self.caller, limits_of(state, self.caller.dialect))
+                table = open_delta(state)
+                return lambda: purge(table, self.caller, limits_of(table))
             case "deletionVectors" if keys := dv_files_without_tombstone(state):
                 return drop_feature.entombed(keys, [encode_path(key) for key in keys])
             case "rowTracking" if not truth(properties.get(ROW_TRACKING_SUSPENDED)):
@@ -198,7 +192,7 @@ class _FeatureDrop:
             case "typeWidening" | "typeWidening-preview" if drop_feature.is_widened(shape.schema):
                 bins = self._bins(_of_old_types(state.snapshot))
                 if bins:
-                    return lambda: run_bins(state, bins, self.caller, purges=True)
+                    return lambda: run_bins(open_delta(state), bins, self.caller, purges=True)
                 return drop_feature.unwidened(shape)
             case "checkConstraints" if named := [k.removeprefix(CONSTRAINT) for k in properties if _is_constraint(k)]:
                 raise Invalid(
@@ -219,9 +213,9 @@ class _FeatureDrop:
             self.written, self.written_as = [], new
         self.written = [(each, staged) for each, staged in self.written if _is_there(each, state.snapshot)]
         done = [key for each, _ in self.written for key in each.keys]
-        store = DELTA.storing(state, new)
+        store = DeltaFormat.storing(state, new)
         for each in self._bins(state.snapshot.files.outside(pa.array(done, pa.string()))):
-            staged = rewritten(state.snapshot, each, caller.engine, caller.load_hidden, store)
+            staged = rewritten(state.snapshot, each, caller.engine, load_hidden, store)
             self.written.append((each, staged))
         retired = [domain for domain in state.domains if _is_index(domain)]
         files = pa.concat_tables([STAGED.empty_table(), *(staged for _, staged in self.written)])
@@ -230,7 +224,7 @@ class _FeatureDrop:
     def _bins(self, files: FileTable) -> tuple[Bin, ...]:
         """Every file, in bins; one whose rows the log does not count stands alone."""
         names = [f.physical_name for f in partition_fields(self.state.snapshot)]
-        bins = whole(files, names, limits_of(self.state, self.caller.dialect))
+        bins = whole(files, names, limits_of(open_delta(self.state)))
         taken = [key for each in bins for key in each.keys]
         rest = files.outside(pa.array(taken, pa.string()))
         alone = [rest.filter(mask(np.arange(len(rest)) == at)) for at in range(len(rest))]

@@ -18,7 +18,7 @@ from typing import Any
 from holdfast.errors import Invalid, UnknownColumn, Unsupported
 from holdfast.model.mutation import AllRows, Mutation, NoRows, Reads, TableDefinition
 from holdfast.model.snapshot import Snapshot
-from holdfast.plan.dml.write import write_spec
+from holdfast.model.write_spec import write_spec
 from holdfast.plan.maintain.auto import BUDGET, budget_of
 from holdfast.predicate.parse import unknown_names
 from holdfast.schema.expressions import stored

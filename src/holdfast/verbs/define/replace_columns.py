@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from holdfast.errors import Invalid
+from holdfast.model.definition import with_schema
 from holdfast.model.mutation import Mutation, TableDefinition
 from holdfast.schema.enforce import refuse_doubles
 from holdfast.schema.evolve import overwrite
@@ -22,7 +23,6 @@ from holdfast.schema.identity import identity_of
 from holdfast.schema.show import Path, path_text, type_text
 from holdfast.schema.types import Array, DataType, Field, Map, Struct, to_json
 from holdfast.verbs.define.columns import refuse_drop, refuse_schema
-from holdfast.verbs.define.shape import grown
 
 
 def replace_columns(
@@ -45,7 +45,7 @@ def replace_columns(
     columns_json = [
         {"name": f.name, "type": to_json(f.type), "nullable": True, "metadata": dict(f.metadata)} for f in new.fields
     ]
-    return Mutation("REPLACE COLUMNS", {"columns": json.dumps(columns_json)}, shape=grown(old, schema, new_uuid))
+    return Mutation("REPLACE COLUMNS", {"columns": json.dumps(columns_json)}, shape=with_schema(old, schema, new_uuid))
 
 
 def _said(comment: str | None) -> dict[str, str]:

@@ -15,14 +15,13 @@ from typing import TypeAlias
 
 from holdfast.env import Env
 from holdfast.errors import Invalid, LimitReached
-from holdfast.formats.delta.commit.loop import DeltaFormat
 from holdfast.formats.delta.commit.restamp import Tracking, tracking_of, unstamped, with_counts
+from holdfast.formats.delta.format import DeltaFormat
 from holdfast.formats.delta.protocol.features import check_writable
 from holdfast.formats.delta.state import DeltaState
 from holdfast.model.mutation import Committed, Mutation, VersionTaken
 from holdfast.verbs.commit.loop import ATTEMPTS
 from holdfast.verbs.define.backfill import BATCH_FILES, enabled, restamped, row_counts, supported
-from holdfast.verbs.open.delta_dialect import DELTA
 
 
 class Step(Enum):
@@ -85,7 +84,7 @@ def enable_row_tracking(
             case Committed(version):
                 last, done, commits, lost = version, done + next_.files, commits + 1, 0
                 batches += next_.step is Step.BACKFILL
-                DELTA.tend(location, state, version, env)
+                format_.post_commit(state, version, env)
                 if progress is not None:
                     progress(Progress(next_.step, version, done, next_.left))
             case VersionTaken():
@@ -112,7 +111,9 @@ def _next(
     location = state.snapshot.location
     match tracking_of(state):
         case Tracking.NONE:
-            return _Next(Step.SUPPORT, supported(DELTA.shape_of(state)), left=len(state.snapshot.files)), counts
+            return _Next(
+                Step.SUPPORT, supported(DeltaFormat.definition_of(state)), left=len(state.snapshot.files)
+            ), counts
         case Tracking.SUSPENDED:
             raise Invalid(
                 f"row tracking of {location.url} is suspended (delta.rowTrackingSuspended=true), as it is while the "
@@ -120,7 +121,7 @@ def _next(
             )
     files, missing = unstamped(state, batch_files)
     if not missing:
-        return _Next(Step.ENABLE, enabled(DELTA.shape_of(state))), counts
+        return _Next(Step.ENABLE, enabled(DeltaFormat.definition_of(state))), counts
     counts = row_counts(location, files, counts)
     mutation = restamped(with_counts(files, counts), batch)
     return _Next(Step.BACKFILL, mutation, files.num_rows, missing - files.num_rows), counts

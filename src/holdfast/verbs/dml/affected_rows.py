@@ -18,23 +18,23 @@ from holdfast.plan.dml.change import Positions, TouchedRows
 from holdfast.plan.scan.request import Request, ScanPlan, plan_scan
 from holdfast.rows.columns import ROW_ID
 from holdfast.verbs.dml.strategy import Effect
-from holdfast.verbs.open.dialect import Dialect, TableState
 from holdfast.verbs.open.engine import AnyEngine, AnyRows
+from holdfast.verbs.open.open_table import OpenTable
 
 
-def row_ids(before: TableState, effect: Effect, version: int | None, engine: AnyEngine, dialect: Dialect) -> AnyRows:
+def row_ids(before: OpenTable, effect: Effect, version: int | None, engine: AnyEngine) -> AnyRows:
     """One row per touched row: `_row_id`, and whether it was an update, a delete or an insert."""
-    return engine.touched_ids(touched_rows(before, effect, version, dialect))
+    return engine.touched_ids(touched_rows(before, effect, version))
 
 
-def touched_rows(before: TableState, effect: Effect, version: int | None, dialect: Dialect) -> Sequence[TouchedRows]:
+def touched_rows(before: OpenTable, effect: Effect, version: int | None) -> Sequence[TouchedRows]:
     """The rows that a change touched, as scans of their ids."""
     if before.snapshot.identity is None:
         raise NoRowIdentity(f"the table at {before.snapshot.location.url} does not track rows, so they have no ids")
-    return list(_parts(before, effect, version, dialect))
+    return list(_parts(before, effect, version))
 
 
-def _parts(before: TableState, effect: Effect, version: int | None, dialect: Dialect) -> Iterator[TouchedRows]:
+def _parts(before: OpenTable, effect: Effect, version: int | None) -> Iterator[TouchedRows]:
     old = before.snapshot
     updated, deleted = effect.taken
     for change, positions in (("update", updated), ("delete", deleted)):
@@ -44,9 +44,9 @@ def _parts(before: TableState, effect: Effect, version: int | None, dialect: Dia
     unread = [s.key for s in effect.strategies if s.key not in updated and s.key not in deleted]
     if unread:
         files = old.files.among(unread)
-        yield TouchedRows("delete", _plan(old, files), dialect.load_hidden(old.location, files))
+        yield TouchedRows("delete", _plan(old, files), before.load_hidden(old.location, files))
     if effect.new_keys and version is not None:
-        new = dialect.at(before, version).snapshot
+        new = before.at(version).snapshot
         yield TouchedRows("insert", _plan(new, new.files.among(effect.new_keys)), HiddenRows())
 
 

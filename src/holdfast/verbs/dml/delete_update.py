@@ -1,14 +1,11 @@
-"""DELETE and UPDATE, put together: understand what was asked, carry it out, commit, and tell what was done.
-
-What MERGE shares with them is here too: how rows are stored, how an effect becomes a commit.
-"""
+"""DELETE and UPDATE from call to commit, and what MERGE shares with them: the context of a call and its commit."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import pyarrow.compute as pc
 
@@ -24,13 +21,12 @@ from holdfast.model.mutation import (
     RowsWhere,
     TableDefinition,
 )
-from holdfast.model.snapshot import LoadHidden
 from holdfast.plan.dml.change import Clause, Side
 from holdfast.plan.dml.merge_condition import understand
 from holdfast.plan.dml.metadata_names import metadata_used, refuse_provisional_ids
 from holdfast.plan.dml.repeatable import is_repeatable
 from holdfast.plan.maintain.auto import Auto
-from holdfast.plan.scan.prune import Pruner, Want, pass_detail
+from holdfast.plan.scan.prune import Want, pass_detail
 from holdfast.plan.scan.request import with_metadata
 from holdfast.predicate.records import ALWAYS, Predicate
 from holdfast.schema.identity import advanced
@@ -40,21 +36,10 @@ from holdfast.verbs.commit.rebase import Redo, Touched
 from holdfast.verbs.dml.affected_rows import row_ids
 from holdfast.verbs.dml.assignments import Value, assignments
 from holdfast.verbs.dml.strategy import DmlRequest, Effect, Strategy, effect, preview, touched
-from holdfast.verbs.dml.write import is_seen, land, refuse_append_only
+from holdfast.verbs.dml.write import refuse_append_only
 from holdfast.verbs.dml.write_mutation import CommitOptions
-from holdfast.verbs.open.delta_dialect import DELTA
-from holdfast.verbs.open.dialect import Dialect, TableState
 from holdfast.verbs.open.engine import AnyEngine, AnyRows
-
-if TYPE_CHECKING:
-    pass
-
-Pruners: TypeAlias = Callable[[Any, Predicate], tuple[Pruner, ...]]  # of a state, given what is true of wanted rows
-
-
-def no_pruners(state: Any, also: Predicate) -> tuple[Pruner, ...]:
-    """What a caller offers who has no index."""
-    return ()
+from holdfast.verbs.open.open_table import OpenTable
 
 
 @dataclass(frozen=True)
@@ -67,9 +52,8 @@ class Changed:
     auto: Auto | None = None  # the compaction that followed; None: the table asks for none
     strategies: tuple[Strategy, ...] = ()
     effect: Effect = field(default_factory=Effect, repr=False)
-    before: TableState | None = field(default=None, repr=False)
+    before: OpenTable | None = field(default=None, repr=False)
     engine: AnyEngine | None = field(default=None, repr=False)
-    dialect: Dialect = field(default=DELTA, repr=False)
 
     def rowIds(self) -> AnyRows:
         """The ids of the rows that were touched, with what happened to each (update, delete, insert).
@@ -78,7 +62,7 @@ class Changed:
         """
         if self.before is None or self.engine is None:
             raise Invalid("a change within a transaction has no ids yet: ask changes() once it is committed")
-        return row_ids(self.before, self.effect, self.version, self.engine, self.dialect)
+        return row_ids(self.before, self.effect, self.version, self.engine)
 
 
 @dataclass(frozen=True)
@@ -110,25 +94,17 @@ class ChangePlan:
 
 @dataclass(frozen=True)
 class ExecutionContext:
-    """Who asks, and how."""
+    """How a call of a verb runs."""
 
     engine: AnyEngine
     env: Env
     zone: str
-    dialect: Dialect
     alias: str | None = None
-    said: CommitOptions = field(default_factory=CommitOptions)
+    commit_options: CommitOptions = field(default_factory=CommitOptions)
     mode: str | None = None
     level: Isolation | None = None  # that races are judged by; None: the table's own
-    overlay: LoadHidden | None = None  # what files hide within a transaction; None: what the format says
-    feeds: bool = True  # whether changes tell of themselves in change files, where the table has a feed
-    pruners: Pruners = no_pruners  # what indexes offer to whoever looks for rows
+    feeds: bool = True  # whether changes write change files, where the table has a feed
     reindex: Callable[[], None] | None = None  # brings indexes up to date that ask for it after every write
-
-    @property
-    def load_hidden(self) -> LoadHidden:
-        """What files hide, as the caller sees the table."""
-        return self.overlay or self.dialect.load_hidden
 
 
 @dataclass(frozen=True)
@@ -151,87 +127,89 @@ class DmlStep:
         return touched(self.asked, self.done, deletes=counts)
 
 
-def delete_asked(state: TableState, condition: Value | None, caller: ExecutionContext) -> DmlRequest:
+def delete_asked(table: OpenTable, condition: Value | None, call: ExecutionContext) -> DmlRequest:
     """A DELETE, understood."""
-    shape = caller.dialect.shape_of(state)
-    _writable(state, shape, caller.dialect)
-    metadata = metadata_used([text_of(condition)], state.snapshot, shape.schema, caller.alias)
-    predicate, exact = predicate_of(condition, with_metadata(state.snapshot, shape.schema, metadata), caller)
+    definition = table.definition
+    _check_writable(table, definition)
+    metadata = metadata_used([text_of(condition)], table.snapshot, definition.schema, call.alias)
+    predicate, exact = predicate_of(condition, with_metadata(table.snapshot, definition.schema, metadata), call)
     return DmlRequest(
-        state.snapshot,
+        table.snapshot,
         (Clause(Side.ALONE, condition),),
-        shape.schema,
-        caller.dialect.mode_of(state, caller.mode, "delete"),
-        caller.dialect.storing(state, shape, feeds=caller.feeds),
+        definition.schema,
+        table.dml_mode(call.mode, "delete"),
+        table.storing(definition, feeds=call.feeds),
         predicate=predicate,
         is_exact=exact,
-        alias=caller.alias,
+        alias=call.alias,
         metadata=metadata,
-        more=caller.pruners(state, ALWAYS),
+        more=table.pruners(),
     )
 
 
 def update_asked(
-    state: TableState, condition: Value | None, sets: Mapping[str, Value] | None, caller: ExecutionContext
+    table: OpenTable, condition: Value | None, sets: Mapping[str, Value] | None, call: ExecutionContext
 ) -> DmlRequest:
     """An UPDATE, understood."""
-    shape = caller.dialect.shape_of(state)
-    _writable(state, shape, caller.dialect)
+    definition = table.definition
+    _check_writable(table, definition)
     if not sets:
         raise Invalid("update needs the columns to set and their values, as in update('id = 1', {'name': \"'x'\"})")
     values = [text_of(value) for value in sets.values()]
-    metadata = metadata_used([text_of(condition), *values], state.snapshot, shape.schema, caller.alias)
-    refuse_provisional_ids(values, state.snapshot, metadata, caller.alias)
-    predicate, _ = predicate_of(condition, with_metadata(state.snapshot, shape.schema, metadata), caller)
-    clause = Clause(Side.ALONE, condition, assignments(sets, shape.schema, caller.alias))
+    metadata = metadata_used([text_of(condition), *values], table.snapshot, definition.schema, call.alias)
+    refuse_provisional_ids(values, table.snapshot, metadata, call.alias)
+    predicate, _ = predicate_of(condition, with_metadata(table.snapshot, definition.schema, metadata), call)
+    clause = Clause(Side.ALONE, condition, assignments(sets, definition.schema, call.alias))
     return DmlRequest(
-        state.snapshot,
+        table.snapshot,
         (clause,),
-        shape.schema,
-        caller.dialect.mode_of(state, caller.mode, "update"),
-        caller.dialect.storing(state, shape, feeds=caller.feeds),
+        definition.schema,
+        table.dml_mode(call.mode, "update"),
+        table.storing(definition, feeds=call.feeds),
         predicate=predicate,
-        alias=caller.alias,
+        alias=call.alias,
         metadata=metadata,
-        more=caller.pruners(state, ALWAYS),
+        more=table.pruners(),
     )
 
 
-def delete(state: TableState, condition: Value | None, caller: ExecutionContext) -> Changed:
+def delete(table: OpenTable, condition: Value | None, call: ExecutionContext) -> Changed:
     """Take rows out."""
-    started = caller.env.now_ms()
-    return seen(state, caller) or commit(state, deleted(state, condition, caller), caller, started=started)
+    started = call.env.now_ms()
+    return already_landed(table, call) or commit(table, deleted(table, condition, call), call, started=started)
 
 
-def deleted(state: TableState, condition: Value | None, caller: ExecutionContext) -> DmlStep:
+def deleted(table: OpenTable, condition: Value | None, call: ExecutionContext) -> DmlStep:
     """Take rows out, up to the commit."""
-    asked = delete_asked(state, condition, caller)
-    done = effect(asked, caller.engine, caller.load_hidden, caller.env.now_ms)
+    asked = delete_asked(table, condition, call)
+    done = effect(asked, call.engine, table.load_hidden, call.env.now_ms)
     metrics = {"numDeletedRows": done.deleted, "numCopiedRows": done.copied, **file_metrics(done)}
     return DmlStep("DELETE", _parameters(condition), asked, done, metrics)
 
 
 def update(
-    state: TableState, condition: Value | None, sets: Mapping[str, Value] | None, caller: ExecutionContext
+    table: OpenTable, condition: Value | None, sets: Mapping[str, Value] | None, call: ExecutionContext
 ) -> Changed:
     """Change columns of rows."""
-    started = caller.env.now_ms()
-    return seen(state, caller) or commit(state, updated(state, condition, sets, caller), caller, started=started)
+    started = call.env.now_ms()
+    return already_landed(table, call) or commit(table, updated(table, condition, sets, call), call, started=started)
 
 
 def updated(
-    state: TableState, condition: Value | None, sets: Mapping[str, Value] | None, caller: ExecutionContext
+    table: OpenTable, condition: Value | None, sets: Mapping[str, Value] | None, call: ExecutionContext
 ) -> DmlStep:
     """Change columns of rows, up to the commit."""
-    asked = update_asked(state, condition, sets, caller)
-    done = effect(asked, caller.engine, caller.load_hidden, caller.env.now_ms)
+    asked = update_asked(table, condition, sets, call)
+    done = effect(asked, call.engine, table.load_hidden, call.env.now_ms)
     metrics = {"numUpdatedRows": done.updated, "numCopiedRows": done.copied, **file_metrics(done)}
     return DmlStep("UPDATE", _parameters(condition), asked, done, metrics)
 
 
-def planned(asked: DmlRequest, operation: str, caller: ExecutionContext, *, notes: tuple[str, ...] = ()) -> ChangePlan:
+def planned(
+    table: OpenTable, asked: DmlRequest, operation: str, call: ExecutionContext, *, notes: tuple[str, ...] = ()
+) -> ChangePlan:
     """What a change would do."""
-    found = preview(asked, caller.engine, caller.load_hidden)
+    found = preview(asked, call.engine, table.load_hidden)
     notes = (*notes, *(text for one in asked.more if (text := pass_detail(one, Want(asked.snapshot)))))
     known = {s.key: s for s in found.strategies}
     files = asked.snapshot.files
@@ -259,27 +237,27 @@ def planned(asked: DmlRequest, operation: str, caller: ExecutionContext, *, note
     )
 
 
-def seen(state: TableState, caller: ExecutionContext) -> Changed | None:
-    """The answer to a change that the table has already, as the version of an application says; None: it has not."""
-    if not is_seen(state, caller.said, caller.dialect):
+def already_landed(table: OpenTable, call: ExecutionContext) -> Changed | None:
+    """The result of a call whose application version the table has already; None: it has not."""
+    if not table.has_app_version(call.commit_options.app):
         return None
-    return Changed(None, {}, 0, before=state, engine=caller.engine, dialect=caller.dialect)
+    return Changed(None, {}, 0, before=table, engine=call.engine)
 
 
-def commit(state: TableState, step: DmlStep, caller: ExecutionContext, *, started: int) -> Changed:
+def commit(table: OpenTable, step: DmlStep, call: ExecutionContext, *, started: int) -> Changed:
     """Make what was carried out true."""
     asked, done, shape, metrics = step.asked, step.done, step.shape, step.metrics
-    tags = {KEEPS_ROW_IDS: "true"} if state.snapshot.identity is not None else {}
+    tags = {KEEPS_ROW_IDS: "true"} if table.snapshot.identity is not None else {}
     if done.marks:
         tags |= {HANDS_OUT_NUMBERS: "true"} if shape is None else {}
-        base = shape or caller.dialect.shape_of(state)
+        base = shape or table.definition
         shape = replace(base, schema=advanced(base.schema, done.marks))
     if done.is_nothing and shape is None:
-        return Changed(None, metrics, 0, None, done.strategies, done, state, caller.engine, caller.dialect)
+        return Changed(None, metrics, 0, None, done.strategies, done, table, call.engine)
     times = {
         "scanTimeMs": done.scan_ms,
         "rewriteTimeMs": done.rewrite_ms,
-        "executionTimeMs": caller.env.now_ms() - started,
+        "executionTimeMs": call.env.now_ms() - started,
     }
     reads: Reads = AllRows() if asked.predicate == ALWAYS else RowsWhere(asked.predicate)
     mutation = Mutation(
@@ -292,17 +270,16 @@ def commit(state: TableState, step: DmlStep, caller: ExecutionContext, *, starte
         feed=done.feed,
         reads=reads,
         shape=shape,
-        app=caller.said.app,
-        user_metadata=caller.said.user_metadata,
+        app=call.commit_options.app,
+        user_metadata=call.commit_options.user_metadata,
         tags=tags,
     )
     rows = step.touched()
-    redo = None if rows is None else Redo(rows, caller.engine, caller.dialect.load_hidden)
-    location, dialect = state.snapshot.location, caller.dialect
-    level = caller.level or dialect.level_of(state, step.operation)
-    landed = land(state, location, mutation, caller.env, redo=redo, level=level, dialect=dialect)
+    redo = None if rows is None else Redo(rows, call.engine, table.load_hidden)
+    level = call.level or table.isolation_of(step.operation)
+    landed = table.commit(mutation, call.env, redo=redo, level=level)
     metrics = landed.metrics or mutation.metrics
-    return Changed(landed.version, metrics, landed.attempts, None, done.strategies, done, state, caller.engine, dialect)
+    return Changed(landed.version, metrics, landed.attempts, None, done.strategies, done, table, call.engine)
 
 
 def _is_repeatable(asked: DmlRequest) -> bool:
@@ -346,17 +323,17 @@ def text_of(expression: Value | None) -> str:
     return expression if isinstance(expression, str) else sql_of(expression)
 
 
-def _writable(state: TableState, shape: TableDefinition, dialect: Dialect) -> None:
-    dialect.check_writable(state)
-    refuse_append_only(shape, state.snapshot.location)
+def _check_writable(table: OpenTable, definition: TableDefinition) -> None:
+    table.check_writable()
+    refuse_append_only(definition, table.snapshot.location)
 
 
-def predicate_of(condition: Value | None, schema: Struct, caller: ExecutionContext) -> tuple[Predicate, bool]:
+def predicate_of(condition: Value | None, schema: Struct, call: ExecutionContext) -> tuple[Predicate, bool]:
     """What is understood of a condition, and whether that is all of it."""
     if condition is None:
         return ALWAYS, True
     text = text_of(condition)
-    on = understand(text, schema, Struct(()), caller.alias, None, zone=caller.zone)
+    on = understand(text, schema, Struct(()), call.alias, None, zone=call.zone)
     return on.target_only, on.is_understood and UNREADABLE not in text
 
 

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from holdfast.errors import Invalid
 from holdfast.formats.delta.deletion_vectors import load_hidden
+from holdfast.formats.delta.format import DeltaFormat
 from holdfast.formats.delta.protocol.features import check_writable
 from holdfast.formats.delta.state import DeltaState
 from holdfast.model.files import FileTable
@@ -26,13 +27,12 @@ from holdfast.verbs.define.alter import commit_shape
 from holdfast.verbs.define.columns import path_of
 from holdfast.verbs.dml.delete_update import ExecutionContext
 from holdfast.verbs.dml.write import Written
-from holdfast.verbs.open.delta_dialect import DELTA
 
 
 def sync_identity(state: DeltaState, name: str, caller: ExecutionContext) -> Written:
     """Let a column go on beyond the values it has."""
     check_writable(state.protocol, table=state.snapshot.location.url)
-    shape = DELTA.shape_of(state)
+    shape = DeltaFormat.definition_of(state)
     path = path_of(shape.schema, name)
     column = fields_along(shape.schema, path)[-1]
     identity = identity_of(column)

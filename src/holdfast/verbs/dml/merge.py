@@ -44,11 +44,11 @@ from holdfast.verbs.dml.delete_update import (
     ChangePlan,
     DmlStep,
     ExecutionContext,
+    already_landed,
     commit,
     file_metrics,
     kind_metrics,
     planned,
-    seen,
     text_of,
 )
 from holdfast.verbs.dml.merge_evolution import taken
@@ -56,8 +56,8 @@ from holdfast.verbs.dml.merge_stars import refuse_partial, starred
 from holdfast.verbs.dml.strategy import DmlRequest, effect
 from holdfast.verbs.dml.write import refuse_append_only
 from holdfast.verbs.maintain.post_commit import after
-from holdfast.verbs.open.dialect import TableState
 from holdfast.verbs.open.engine import AnyRows, rows_of
+from holdfast.verbs.open.open_table import OpenTable
 from holdfast.verbs.open.spark_values import stated_or_none
 
 STAGE = "_holdfast/stage"
@@ -84,19 +84,19 @@ class DeltaMergeBuilder:
 
     def __init__(
         self,
-        newest: Callable[[], TableState],
+        newest: Callable[[], OpenTable],
         source: AnyRows,
         condition: Value,
-        caller: ExecutionContext,
+        call: ExecutionContext,
         duplicates: Duplicates,
         retry: Retry = _ONCE,
     ) -> None:
         self._newest = newest
-        self._state = newest()
+        self._table = newest()
         self._retry = retry
         self._source = source
         self._condition = condition
-        self._caller = caller
+        self._call = call
         self._duplicates = duplicates
         self._whens: tuple[MergeWhen, ...] = ()
         self._evolves = False
@@ -145,24 +145,24 @@ class DeltaMergeBuilder:
 
     def execute(self) -> Changed:
         """Carry it out."""
-        if (done := seen(self._state, self._caller)) is not None:
-            return done
-        started = self._caller.env.now_ms()
+        if (landed := already_landed(self._table, self._call)) is not None:
+            return landed
+        started = self._call.env.now_ms()
         with self._pinned() as pinned:
 
             def run() -> Changed:
-                done = commit(self._state, self._step(pinned), self._caller, started=started)
-                return after(self._state, done, self._caller)
+                done = commit(self._table, self._step(pinned), self._call, started=started)
+                return after(self._table, done, self._call)
 
-            return retried(run, self._retry, self._caller.env, anew=self._reread)
+            return retried(run, self._retry, self._call.env, anew=self._reread)
 
     def _reread(self) -> None:
-        self._state = self._newest()
+        self._table = self._newest()
 
     def _step(self, pinned: PinnedSource) -> DmlStep:
-        state, caller = self._state, self._caller
+        table, call = self._table, self._call
         asked, shape = self._asked(pinned)
-        done = effect(asked, caller.engine, caller.load_hidden, caller.env.now_ms)
+        done = effect(asked, call.engine, table.load_hidden, call.env.now_ms)
         assert asked.source is not None, "a merge has a source"
         metrics = {
             "numSourceRows": asked.source.rows,
@@ -180,7 +180,7 @@ class DeltaMergeBuilder:
             asked,
             done,
             metrics,
-            shape=None if shape.schema == state.snapshot.schema else shape,
+            shape=None if shape.schema == table.snapshot.schema else shape,
             rebases=not self._reads_itself(),
         )
 
@@ -192,7 +192,7 @@ class DeltaMergeBuilder:
             rows = sum(n or 0 for n in live_rows(asked.snapshot.files))
             pairs = f"the condition compares no keys: up to {rows * asked.source.rows:,} pairs of rows are looked at"
             notes = () if self._understood(pinned.schema).has_equality else (pairs,)
-            return planned(asked, "MERGE", self._caller, notes=notes)
+            return planned(self._table, asked, "MERGE", self._call, notes=notes)
 
     def _with(self, when: MergeWhen) -> DeltaMergeBuilder:
         stated_or_none(when.condition, "a clause of merge()")
@@ -210,13 +210,13 @@ class DeltaMergeBuilder:
         """The source, written once; gone afterwards."""
         if not self._whens:
             raise Invalid("a merge needs at least one when... clause")
-        state, caller = self._state, self._caller
-        caller.dialect.check_writable(state)
-        caller.dialect.mode_of(state, caller.mode, "merge")  # refuses before anything is written
+        table, call = self._table, self._call
+        table.check_writable()
+        table.dml_mode(call.mode, "merge")  # refuses before anything is written
         if any(w.side is not Side.NEW for w in self._whens):
-            refuse_append_only(caller.dialect.shape_of(state), state.snapshot.location)
-        location = state.snapshot.location
-        pinned = self._rows().pin(STAGE, state.snapshot)
+            refuse_append_only(table.definition, table.snapshot.location)
+        location = table.snapshot.location
+        pinned = self._rows().pin(STAGE, table.snapshot)
         try:
             yield pinned
         finally:
@@ -228,14 +228,14 @@ class DeltaMergeBuilder:
 
     def _reads_itself(self) -> bool:
         """Whether rows of the source come from the table, so that they would be others now."""
-        location = self._state.snapshot.location
+        location = self._table.snapshot.location
         root = location.spark_uri("").rstrip("/") + "/"
-        files = rows_of(self._source, self._caller.env, self._caller.zone).input_files()
+        files = rows_of(self._source, self._call.env, self._call.zone).input_files()
         return any(path.replace("file:///", "file:/").startswith(root) for path in files)
 
     def _rows(self) -> IncomingRows:
         """The source as the engine takes it, with one row per key if the user wants that."""
-        rows = self._caller.engine.source(self._source)
+        rows = self._call.engine.source(self._source)
         if self._duplicates.policy == "error":
             return rows
         columns = rows.names
@@ -248,9 +248,9 @@ class DeltaMergeBuilder:
 
     def _alias_of_source(self, source: Struct) -> str | None:
         """What the user calls the source, from what qualifies names in the texts and is neither target nor column."""
-        target = self._state.snapshot.schema
-        rows = rows_of(self._source, self._caller.env, self._caller.zone)
-        found = source_aliases(list(self._texts()), target, source, self._caller.alias, rows.is_called)
+        target = self._table.snapshot.schema
+        rows = rows_of(self._source, self._call.env, self._call.zone)
+        found = source_aliases(list(self._texts()), target, source, self._call.alias, rows.is_called)
         if len(found) > 1:
             raise Invalid(
                 f"names of the source are qualified by {' and '.join(sorted(found))}: give the source one "
@@ -270,25 +270,25 @@ class DeltaMergeBuilder:
         whens = [when for when in self._whens if when.side is not Side.NEW]
         conditions = [self._condition, *(when.condition for when in whens if when.condition is not None)]
         values = [text_of(value) for when in whens for value in (when.sets or {}).values()]
-        snapshot, alias = self._state.snapshot, self._caller.alias
+        snapshot, alias = self._table.snapshot, self._call.alias
         found = metadata_used([*map(text_of, conditions), *values], snapshot, snapshot.schema, alias, source)
         refuse_provisional_ids(values, snapshot, found, alias, source)
         return found
 
     def _understood(self, source: Struct) -> On:
-        snapshot = self._state.snapshot
+        snapshot = self._table.snapshot
         return understand(
             text_of(self._condition),
             with_metadata(snapshot, snapshot.schema, self._metadata(source)),
             source,
-            self._caller.alias,
+            self._call.alias,
             self._alias_of_source(source),
-            zone=self._caller.zone,
+            zone=self._call.zone,
         )
 
     def _asked(self, pinned: PinnedSource) -> tuple[DmlRequest, TableDefinition]:
-        state, caller = self._state, self._caller
-        old = caller.dialect.shape_of(state)
+        table, call = self._table, self._call
+        old = table.definition
         shape = self._grown(old, pinned.schema)
         alias = self._alias_of_source(pinned.schema)
         on = self._understood(pinned.schema)
@@ -297,21 +297,21 @@ class DeltaMergeBuilder:
                 "the condition of this merge compares no keys (%s): every row meets every row", text_of(self._condition)
             )
         rows = sum(pinned.staged.column("num_records").to_pylist())
-        staged = _as_table(state.snapshot, pinned)
+        staged = _as_table(table.snapshot, pinned)
         source = Source(staged, self._condition, on.keys, alias, rows)
         clauses = tuple(self._clause(when, shape.schema, pinned.schema, alias) for when in self._whens)
         metadata = self._metadata(pinned.schema)
         if taken := [name for name in metadata.canonical if shape.schema.find(name) is not None]:
             raise Invalid(f"the source would add a column {taken[0]}, which here means the metadata column: rename it")
         asked = DmlRequest(
-            state.snapshot,
+            table.snapshot,
             clauses,
             shape.schema,
-            caller.dialect.mode_of(state, caller.mode, "merge"),
-            caller.dialect.storing(state, shape, feeds=caller.feeds),
-            inserts=caller.dialect.storing(state, shape, carried=False, feeds=caller.feeds),
+            table.dml_mode(call.mode, "merge"),
+            table.storing(shape, feeds=call.feeds),
+            inserts=table.storing(shape, carried=False, feeds=call.feeds),
             source=source,
-            alias=caller.alias,
+            alias=call.alias,
             metadata=metadata,
         )
         if any(c.side is Side.ALONE for c in clauses):
@@ -324,10 +324,10 @@ class DeltaMergeBuilder:
         values = gather(scan_batches(plan, HiddenRows()), on.keys, pinned.schema)
 
         def keeps(files: FileTable) -> pa.BooleanArray:
-            return by_keys(files, state.snapshot, values, metadata)
+            return by_keys(files, table.snapshot, values, metadata)
 
-        schema = state.snapshot.schema
-        more = caller.pruners(state, few_keys(values, with_metadata(state.snapshot, schema, metadata)))
+        schema = table.snapshot.schema
+        more = table.pruners(few_keys(values, with_metadata(table.snapshot, schema, metadata)))
         skips = row_group_filter(stored_keys(values, metadata), schema)
         return replace(asked, keeps=keeps, skips=skips, more=more), shape
 
@@ -337,23 +337,22 @@ class DeltaMergeBuilder:
         stars = any(when.sets is None and not when.deletes for when in self._whens)
         nested = {f.name.lower() for f in old.schema.fields if isinstance(f.type, Struct)}
         named = (name for when in self._whens for name in when.sets or ())
-        takes = source.fields if stars else taken(named, old.schema, source, self._caller.alias)
+        takes = source.fields if stars else taken(named, old.schema, source, self._call.alias)
         new = [f for f in takes if old.schema.find(f.name) is None or f.name.lower() in nested]
-        dialect = self._caller.dialect
-        widen = dialect.widens(self._state)
+        widen = self._table.widens_types
         if widen:
             new = list(takes)
         schema = evolve(old.schema, Struct(tuple(new)), add_columns=True, widen_types=widen, partial=True)
         if schema == old.schema:
             return old
-        return dialect.grown(self._state, old, schema, self._caller.env)
+        return self._table.evolved(old, schema, self._call.env)
 
     def _clause(self, when: MergeWhen, schema: Struct, source: Struct, alias: str | None) -> Clause:
         if when.deletes:
             return Clause(when.side, when.condition)
         complete = not (self._evolves if self._like_delta_spark else when.side is Side.NEW)
         if when.sets is not None:
-            sets = assignments(when.sets, schema, self._caller.alias, complete=complete)
+            sets = assignments(when.sets, schema, self._call.alias, complete=complete)
             if when.side is Side.NEW and (inner := next((s for s in sets if len(s.path) > 1), None)):
                 raise Invalid(f"an inserted row sets whole columns, not {'.'.join(inner.path)}")
             return Clause(when.side, when.condition, sets)

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from holdfast.engines.local.scan import scan_batches
 from holdfast.errors import Invalid, UnknownColumn, Unsupported
 from holdfast.model.files import FileTable, NoStats, Slab
+from holdfast.model.format import DmlMode
 from holdfast.model.mutation import AllRows, Mutation, RowsWhere, TableDefinition, staged_files
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.plan.dml.change import Clause, Side, Source
@@ -31,10 +32,10 @@ from holdfast.schema.constraints import quoted
 from holdfast.schema.properties import CHANGE_FEED
 from holdfast.schema.types import Struct
 from holdfast.verbs.dml.delete_update import ExecutionContext
-from holdfast.verbs.dml.strategy import DmlMode, DmlRequest, Effect, effect
-from holdfast.verbs.dml.write import StagedRows, WriteOptions, Written, land_anew, store_rows
+from holdfast.verbs.dml.strategy import DmlRequest, Effect, effect
+from holdfast.verbs.dml.write import StagedRows, WriteOptions, Written, commit_anew, store_rows
 from holdfast.verbs.dml.write_mutation import replaced
-from holdfast.verbs.open.dialect import TableState
+from holdfast.verbs.open.open_table import OpenTable
 
 _LISTED = re.compile(r"\s*(?:`(?:[^`]|``)+`|[^,`\s][^,`]*)")
 _TABLE, _ROWS = "_replaced", "_replacing"  # what the two are called where nobody names them
@@ -81,9 +82,9 @@ def using(columns: str | Sequence[str], table: Struct, rows: Struct) -> Matching
     for name in names:
         for side, schema in (("table", table), ("rows", rows)):
             if schema.find(name) is None:
-                told = ", ".join(schema.names[:20])
+                names_there = ", ".join(schema.names[:20])
                 raise UnknownColumn(
-                    f"replaceUsing names {name!r}, but the columns of the {side} are {told}", column=name
+                    f"replaceUsing names {name!r}, but the columns of the {side} are {names_there}", column=name
                 )
     same = [f"{_TABLE}.{quoted(name)} = {_ROWS}.{quoted(name)}" for name in names]
     return Matching(" AND ".join(same), _TABLE, {"replaceUsingCols": f"({', '.join(names)})"})
@@ -100,38 +101,39 @@ def on(condition: str, alias: str | None) -> Matching:
 
 
 def replace_matched(
-    state: TableState, rows: IncomingRows, how: WriteOptions, matching: Matching, caller: ExecutionContext
+    table: OpenTable, rows: IncomingRows, how: WriteOptions, matching: Matching, call: ExecutionContext
 ) -> Written:
     """Put rows in the place of those they meet."""
-    dialect, env, location = caller.dialect, caller.env, state.snapshot.location
-    mode = dialect.mode_of(state, caller.mode, "merge")
-    if mode is DmlMode.COPY_ON_WRITE and state.snapshot.properties.get(CHANGE_FEED, "false").lower() == "true":
+    env = call.env
+    mode = table.dml_mode(call.mode, "merge")
+    if mode is DmlMode.COPY_ON_WRITE and table.snapshot.properties.get(CHANGE_FEED, "false").lower() == "true":
         raise Unsupported(
-            f"the table at {location.url} has a change data feed and no deletion vectors: set "
+            f"the table at {table.snapshot.location.url} has a change data feed and no deletion vectors: set "
             "delta.enableDeletionVectors=true to replace the rows that others match"
         )
-    stored = store_rows(state, rows, replace(how, replace=True), env, dialect)
+    stored = store_rows(table, rows, replace(how, replace=True), env)
 
-    def mutation_on(at: TableState) -> Mutation:
-        asked = _asked(at, stored, matching, mode, caller)
-        taking = Effect() if asked is None else effect(asked, caller.engine, caller.load_hidden, env.now_ms)
+    def mutation_on(at: OpenTable) -> Mutation:
+        asked = _asked(at, stored, matching, mode, call)
+        taking = Effect() if asked is None else effect(asked, call.engine, at.load_hidden, env.now_ms)
         reads = AllRows() if asked is None or asked.predicate == ALWAYS else RowsWhere(asked.predicate)
-        made = replaced(at.snapshot, stored.staged, taking, matching.told, how.said, reads=reads, shape=stored.shape)
+        made = replaced(
+            at.snapshot, stored.staged, taking, matching.told, how.commit_options, reads=reads, shape=stored.shape
+        )
         return replace(made, tags={**made.tags, **stored.tags})
 
-    return land_anew(state, mutation_on, env, dialect)
+    return commit_anew(table, mutation_on, env)
 
 
 def _asked(
-    state: TableState, stored: StagedRows, matching: Matching, mode: DmlMode, caller: ExecutionContext
+    table: OpenTable, stored: StagedRows, matching: Matching, mode: DmlMode, call: ExecutionContext
 ) -> DmlRequest | None:
     """The change that takes out what is met; None where there is nothing to meet."""
-    snapshot, dialect = state.snapshot, caller.dialect
-    shape = dialect.shape_of(state)
+    snapshot, definition = table.snapshot, table.definition
     count = pc.sum(stored.staged.column("num_records")).as_py() or 0
     if not count or not len(snapshot.files):
         return None
-    source = _as_source(snapshot, stored, shape)
+    source = _as_source(snapshot, stored, definition)
     called = source_aliases([matching.condition], snapshot.schema, source.schema, matching.alias)
     if len(called) > 1:
         raise Invalid(
@@ -139,13 +141,13 @@ def _asked(
             "targetAlias which of them is the table"
         )
     alias = next(iter(called), None)
-    known = understand(matching.condition, snapshot.schema, source.schema, matching.alias, alias, zone=caller.zone)
+    known = understand(matching.condition, snapshot.schema, source.schema, matching.alias, alias, zone=call.zone)
     asked = DmlRequest(
         snapshot,
         (Clause(Side.MATCHED, None),),
         snapshot.schema,
         mode,
-        dialect.storing(state, shape, feeds=False),
+        table.storing(definition, feeds=False),
         predicate=known.target_only,
         source=Source(source, matching.condition, known.keys, alias, count),
         alias=matching.alias,
@@ -158,16 +160,16 @@ def _asked(
     def keeps(files: FileTable) -> pa.BooleanArray:
         return by_keys(files, snapshot, values)
 
-    more = caller.pruners(state, few_keys(values, snapshot.schema))
+    more = table.pruners(few_keys(values, snapshot.schema))
     return replace(asked, keeps=keeps, skips=row_group_filter(values, snapshot.schema), more=more)
 
 
-def _as_source(snapshot: Snapshot, stored: StagedRows, shape: TableDefinition) -> Snapshot:
+def _as_source(snapshot: Snapshot, stored: StagedRows, definition: TableDefinition) -> Snapshot:
     """Files that are not committed yet, as a table of their own."""
     files = staged_files(stored.staged, snapshot.placement)
     return replace(
         snapshot,
-        schema=(stored.shape or shape).schema,
+        schema=(stored.shape or definition).schema,
         files=FileTable((Slab(files, NoStats(files.num_rows)),)),
         identity=None,
         clustering_columns=(),

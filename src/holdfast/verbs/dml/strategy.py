@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from typing import TypeVar
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from pyroaring import BitMap64
 
 from holdfast.errors import AmbiguousMatch, Invalid
 from holdfast.model.files import FileTable, hiding
+from holdfast.model.format import DmlMode, Storing
 from holdfast.model.mutation import STAGED
 from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
 from holdfast.plan.dml.arithmetic import check_rows, live_counts, live_rows
@@ -34,7 +34,6 @@ from holdfast.plan.dml.change import (
     Positions,
     Side,
     Source,
-    Storing,
     Work,
     count,
 )
@@ -61,14 +60,6 @@ from holdfast.verbs.commit.rebase import Recheck, Touched
 Rows = TypeVar("Rows")
 MOSTLY_HIDDEN = 0.5  # of a file's rows: more than that, and reading around them costs more than moving the others
 _SHOWN_COLLISIONS = 3
-
-
-class DmlMode(Enum):
-    """How rows are changed."""
-
-    MERGE_ON_READ = "merge-on-read"
-    COPY_ON_WRITE = "copy-on-write"
-    AUTO = "auto"
 
 
 @dataclass(frozen=True)

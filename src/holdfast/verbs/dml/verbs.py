@@ -15,17 +15,17 @@ from holdfast.verbs.dml.assignments import Sets, stated_sets
 from holdfast.verbs.dml.delete_update import Changed, ChangePlan, ExecutionContext
 from holdfast.verbs.dml.merge import DeltaMergeBuilder, Duplicates
 from holdfast.verbs.dml.replace_matched import Met, replace_matched
-from holdfast.verbs.dml.replace_where import found
-from holdfast.verbs.dml.write import WriteOptions, Written, is_seen
+from holdfast.verbs.dml.replace_where import with_rows_to_replace
+from holdfast.verbs.dml.write import WriteOptions, Written
 from holdfast.verbs.dml.write import write as write_rows
 from holdfast.verbs.dml.write_mutation import CommitOptions
 from holdfast.verbs.maintain.lease import Lease, lease_of
 from holdfast.verbs.maintain.optimize import Compacted, DeltaOptimizeBuilder, limits_of
 from holdfast.verbs.maintain.optimize import purge as purge_files
 from holdfast.verbs.maintain.post_commit import after
-from holdfast.verbs.open.dialect import TableState
 from holdfast.verbs.open.engine import rows_of
 from holdfast.verbs.open.handle import Handle
+from holdfast.verbs.open.open_table import OpenTable
 from holdfast.verbs.open.spark_values import stated, stated_in_text, stated_or_none
 
 if TYPE_CHECKING:
@@ -36,16 +36,16 @@ def write(
     handle: Handle, rows: DataFrame | pa.Table, how: WriteOptions, caller: ExecutionContext, met: Met | None = None
 ) -> Written:
     """Append rows, or put them in the place of others; `met` replaces the rows that they match."""
-    state = handle.newest()
-    if is_seen(state, how.said, caller.dialect):
+    table = handle.open()
+    if table.has_app_version(how.commit_options.app):
         return Written(None, {}, 0)
     incoming = rows_of(rows, caller.env, handle.zone)
-    matching = None if met is None else met.matching(state.snapshot.schema, incoming.schema(), how)
+    matching = None if met is None else met.matching(table.snapshot.schema, incoming.schema(), how)
     if matching is None:
-        written = write_rows(state, incoming, found(state, how, caller), caller.env, caller.dialect)
+        written = write_rows(table, incoming, with_rows_to_replace(table, how, caller), caller.env)
     else:
-        written = replace_matched(state, incoming, how, matching, caller)
-    return after(state, written, caller)
+        written = replace_matched(table, incoming, how, matching, caller)
+    return after(table, written, caller)
 
 
 def overwrite(
@@ -83,7 +83,7 @@ def overwrite(
         add_columns=add_columns,
         widen_types=widen_types,
         replace_schema=replace_schema,
-        said=caller.said,
+        commit_options=caller.commit_options,
     )
     return write(handle, rows, how, caller, Met(replace_using, on, caller.alias))
 
@@ -93,7 +93,7 @@ def delete(
 ) -> Changed:
     """Delete the rows that satisfy a condition."""
     where = stated_or_none(condition, "delete()")
-    return _changed(handle, lambda state: changing.delete(state, where, caller), caller, retry)
+    return _changed(handle, lambda table: changing.delete(table, where, caller), caller, retry)
 
 
 def update(
@@ -105,15 +105,15 @@ def update(
 ) -> Changed:
     """Set columns of the rows that satisfy a condition."""
     where, sets = stated_or_none(condition, "update()"), stated_sets(set, "update()")
-    return _changed(handle, lambda state: changing.update(state, where, sets, caller), caller, retry)
+    return _changed(handle, lambda table: changing.update(table, where, sets, caller), caller, retry)
 
 
 def _changed(
-    handle: Handle, change: Callable[[TableState], Changed], caller: ExecutionContext, retry: int | Retry | None
+    handle: Handle, change: Callable[[OpenTable], Changed], caller: ExecutionContext, retry: int | Retry | None
 ) -> Changed:
     def run() -> Changed:
-        state = handle.newest()
-        return after(state, change(state), caller)
+        table = handle.open()
+        return after(table, change(table), caller)
 
     return retried(run, retry_of(retry), caller.env)
 
@@ -128,7 +128,7 @@ def merge(
 ) -> DeltaMergeBuilder:
     """Begin a merge of a source into the table."""
     on = stated(condition, "merge()")
-    return DeltaMergeBuilder(handle.newest, source, on, caller, duplicates, retry_of(retry))
+    return DeltaMergeBuilder(handle.open, source, on, caller, duplicates, retry_of(retry))
 
 
 def optimize(
@@ -143,22 +143,21 @@ def optimize(
     lease: bool | str | Lease,
 ) -> DeltaOptimizeBuilder:
     """Begin a compaction."""
-    state = handle.newest()
+    table = handle.open()
     limits = limits_of(
-        state,
-        caller.dialect,
+        table,
         target_rows=target_rows,
         target_bytes=target_bytes,
         threshold=threshold,
         most_bytes=max_bytes,
     )
-    return DeltaOptimizeBuilder(state, caller, limits, full, lease=lease_of(lease, caller.env))
+    return DeltaOptimizeBuilder(table, caller, limits, full, lease=lease_of(lease, caller.env))
 
 
 def purge(handle: Handle, caller: ExecutionContext) -> Compacted:
     """Write files that hide rows anew."""
-    state = handle.newest()
-    return purge_files(state, caller, limits_of(state, caller.dialect))
+    table = handle.open()
+    return purge_files(table, caller, limits_of(table))
 
 
 class Plans:
@@ -169,18 +168,19 @@ class Plans:
 
     def delete(self, condition: str | Column | None = None, *, mode: str | None = None) -> ChangePlan:
         """What `delete` with the same arguments would do."""
-        where, caller = stated_or_none(condition, "plan.delete()"), self._handle.caller(self._alias, mode)
-        return changing.planned(changing.delete_asked(self._handle.newest(), where, caller), "DELETE", caller)
+        where = stated_or_none(condition, "plan.delete()")
+        table, caller = self._handle.open(), self._handle.caller(self._alias, mode)
+        return changing.planned(table, changing.delete_asked(table, where, caller), "DELETE", caller)
 
     def update(
         self, condition: str | Column | None = None, set: Sets | None = None, *, mode: str | None = None
     ) -> ChangePlan:
         """What `update` with the same arguments would do."""
         where, sets = stated_or_none(condition, "plan.update()"), stated_sets(set, "plan.update()")
-        caller = self._handle.caller(self._alias, mode)
-        return changing.planned(changing.update_asked(self._handle.newest(), where, sets, caller), "UPDATE", caller)
+        table, caller = self._handle.open(), self._handle.caller(self._alias, mode)
+        return changing.planned(table, changing.update_asked(table, where, sets, caller), "UPDATE", caller)
 
 
-def said(txn: tuple[str, int] | None, user_metadata: str | None) -> CommitOptions:
-    """What a user says of a write beside its rows."""
+def commit_options(txn: tuple[str, int] | None, user_metadata: str | None) -> CommitOptions:
+    """The application version and the text that a user gives a commit."""
     return CommitOptions(None if txn is None else AppVersion(*txn), user_metadata)

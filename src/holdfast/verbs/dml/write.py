@@ -1,8 +1,4 @@
-"""Writes, put together: fit the rows to the table, store them, commit, and do what the commit made due.
-
-This module brings a format, an engine and the commit loop together and decides nothing: `write_mutation` says what a
-write becomes, the engine checks and stores rows.
-"""
+"""Append and overwrite from call to commit: fits the rows to the table, stores them and commits; and table creation."""
 
 from __future__ import annotations
 
@@ -13,8 +9,9 @@ import pyarrow as pa
 
 from holdfast.env import Env
 from holdfast.errors import AppendOnly, ConcurrentWrite, Invalid, NotATable, NumbersTaken
-from holdfast.formats.delta.commit.loop import DeltaFormat
+from holdfast.formats.delta.format import DeltaFormat
 from holdfast.formats.delta.state import DeltaState
+from holdfast.model.definition import created
 from holdfast.model.mutation import HANDS_OUT_NUMBERS, Mutation, RowsWhere, TableDefinition
 from holdfast.plan.engine import IncomingRows
 from holdfast.plan.maintain.auto import Auto
@@ -24,18 +21,20 @@ from holdfast.schema.constraints import Demand, DemandKind, demands, pinned, ref
 from holdfast.schema.enforce import fit
 from holdfast.schema.evolve import evolve, overwrite
 from holdfast.schema.identity import advanced
-from holdfast.schema.properties import Isolation
 from holdfast.schema.types import Struct
 from holdfast.storage.location import Location
-from holdfast.terminal import phase
-from holdfast.verbs.commit.loop import Landed, commit, has_seen
-from holdfast.verbs.commit.rebase import Redo
+from holdfast.verbs.commit.loop import commit
 from holdfast.verbs.define.builder import CreateMode
-from holdfast.verbs.define.shape import created
 from holdfast.verbs.dml.strategy import Effect
-from holdfast.verbs.dml.write_mutation import CommitOptions, appended, made, overwritten, refuse_outside, replaced
-from holdfast.verbs.open.delta_dialect import DELTA
-from holdfast.verbs.open.dialect import Dialect, TableState
+from holdfast.verbs.dml.write_mutation import (
+    CommitOptions,
+    appended,
+    created_table,
+    overwritten,
+    refuse_outside,
+    replaced,
+)
+from holdfast.verbs.open.open_table import OpenTable
 
 REPLACE_WHERE = "replaceWhere"  # what a constraint is called that rows in the place of others are under
 _NUMBERED_AGAIN = 100  # times, before so many writers at once are the user's business
@@ -52,7 +51,7 @@ class WriteOptions:
     add_columns: bool = False
     widen_types: bool = False
     replace_schema: bool = False
-    said: CommitOptions = field(default_factory=CommitOptions)
+    commit_options: CommitOptions = field(default_factory=CommitOptions)
     taking: Effect | None = None  # the rows that `replace_where` names, found; None: whole partitions
     stored_as: Mapping[str, str] = field(default_factory=dict)  # properties that count for these files only
 
@@ -67,21 +66,14 @@ class Written:
     auto: Auto | None = None  # the compaction that followed; None: the table asks for none
 
 
-def is_seen(state: TableState, said: CommitOptions, dialect: Dialect) -> bool:
-    """Whether a table has what is said to be written: asked before rows are, and again by the commit."""
-    return has_seen(dialect.commits(state.snapshot.location, state), state, said.app)
-
-
-def write(state: TableState, rows: IncomingRows, how: WriteOptions, env: Env, dialect: Dialect) -> Written:
+def write(table: OpenTable, rows: IncomingRows, how: WriteOptions, env: Env) -> Written:
     """Append or overwrite; rows appended whose numbers another writer handed out meanwhile get others, if they can."""
     for _ in range(_NUMBERED_AGAIN if rows.repeatable and not how.replace else 0):
         try:
-            return _write(state, rows, how, env, dialect)
+            return _write(table, rows, how, env)
         except NumbersTaken:
-            newest = dialect.commits(state.snapshot.location, state).newest(state)
-            assert newest is not None, "a table does not go away"
-            state = newest
-    return _write(state, rows, how, env, dialect)
+            table = table.newest()
+    return _write(table, rows, how, env)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,96 +86,76 @@ class StagedRows:
     where: Predicate | None  # what `replace_where` says
 
 
-def store_rows(state: TableState, rows: IncomingRows, how: WriteOptions, env: Env, dialect: Dialect) -> StagedRows:
+def store_rows(table: OpenTable, rows: IncomingRows, how: WriteOptions, env: Env) -> StagedRows:
     """Fit rows to a table and write them, up to the commit."""
-    location = state.snapshot.location
-    dialect.check_writable(state)
-    old = dialect.shape_of(state)
+    location = table.snapshot.location
+    table.check_writable()
+    old = table.definition
     incoming = rows.schema()
     schema = _new_schema(old, incoming, how)
-    shape = old if schema is old.schema else dialect.grown(state, old, schema, env)
+    definition = old if schema is old.schema else table.evolved(old, schema, env)
     if how.replace and not how.replace_schema:
         refuse_append_only(old, location)
-    where = None if how.replace_where is None else parse(how.replace_where, shape.schema, zone=how.zone)
-    fitted = fit(incoming, shape.schema)
-    wanted = demands(shape.schema, shape.properties, fitted)
+    where = None if how.replace_where is None else parse(how.replace_where, definition.schema, zone=how.zone)
+    fitted = fit(incoming, definition.schema)
+    constraints = demands(definition.schema, definition.properties, fitted)
     if how.taking is not None and how.replace_where is not None:
-        wanted = (*wanted, _belongs(how.replace_where, shape.schema))
-    stored = replace(shape, properties={**shape.properties, **how.stored_as}) if how.stored_as else shape
-    staged, marks = rows.store(
-        fitted, wanted, dialect.storing(state, stored, carried=False, feeds=False).data, location
-    )
-    tags = {HANDS_OUT_NUMBERS: "true"} if marks and shape is old else {}
+        constraints = (*constraints, _belongs(how.replace_where, definition.schema))
+    stored_as = definition
+    if how.stored_as:
+        stored_as = replace(definition, properties={**definition.properties, **how.stored_as})
+    spec = table.storing(stored_as, carried=False, feeds=False).data
+    staged, marks = rows.store(fitted, constraints, spec, location)
+    tags = {HANDS_OUT_NUMBERS: "true"} if marks and definition is old else {}
     if marks:
-        shape = replace(shape, schema=advanced(shape.schema, marks))
-    return StagedRows(staged, None if shape is old else shape, tags, where)
+        definition = replace(definition, schema=advanced(definition.schema, marks))
+    return StagedRows(staged, None if definition is old else definition, tags, where)
 
 
-def _write(state: TableState, rows: IncomingRows, how: WriteOptions, env: Env, dialect: Dialect) -> Written:
-    stored = store_rows(state, rows, how, env, dialect)
+def _write(table: OpenTable, rows: IncomingRows, how: WriteOptions, env: Env) -> Written:
+    stored = store_rows(table, rows, how, env)
     if how.taking is None:
-        return land_anew(state, lambda at: _mutation(at, stored, how, dialect), env, dialect)
-    mutation = _mutation(state, stored, how, dialect)  # of rows that were found in this version
-    landed = land(state, state.snapshot.location, mutation, env, dialect=dialect)
+        return commit_anew(table, lambda at: _mutation(at, stored, how), env)
+    mutation = _mutation(table, stored, how)  # of rows that were found in this version
+    landed = table.commit(mutation, env)
     return Written(landed.version, mutation.metrics, landed.attempts)
 
 
-def land_anew(state: TableState, mutation_on: Callable[[TableState], Mutation], env: Env, dialect: Dialect) -> Written:
-    """Commit rows that are stored; what they take the place of is asked anew where others only moved rows meanwhile."""
-    location, lost = state.snapshot.location, 0
+def commit_anew(table: OpenTable, mutation_on: Callable[[OpenTable], Mutation], env: Env) -> Written:
+    """Commit rows that are stored; what they replace is looked up anew where others only moved rows meanwhile."""
+    lost = 0
     while True:
-        mutation = mutation_on(state)
+        mutation = mutation_on(table)
         try:
-            landed = land(state, location, mutation, env, dialect=dialect)
+            landed = table.commit(mutation, env)
         except ConcurrentWrite as conflict:
             if not conflict.repeats:
                 raise
-            newest = dialect.commits(location, state).newest(state)
-            assert newest is not None, "a table does not go away"
-            state, lost = newest, lost + 1
+            table, lost = table.newest(), lost + 1
             continue
         return Written(landed.version, mutation.metrics, landed.attempts + lost)
 
 
-def _mutation(state: TableState, stored: StagedRows, how: WriteOptions, dialect: Dialect) -> Mutation:
-    snapshot = state.snapshot
+def _mutation(table: OpenTable, stored: StagedRows, how: WriteOptions) -> Mutation:
+    snapshot, options = table.snapshot, how.commit_options
     staged, shape, where, text = stored.staged, stored.shape, stored.where, how.replace_where or ""
     if not how.replace:
-        made = appended(snapshot, staged, how.said, shape=shape)
+        mutation = appended(snapshot, staged, options, shape=shape)
     elif how.taking is not None and where is not None:
-        told = {"predicate": text}
-        made = replaced(snapshot, staged, how.taking, told, how.said, reads=RowsWhere(where), shape=shape)
+        parameters = {"predicate": text}
+        mutation = replaced(snapshot, staged, how.taking, parameters, options, reads=RowsWhere(where), shape=shape)
     else:
         if where is not None:
             refuse_outside(snapshot, staged, where, text)
-        beside = dialect.beside(state, staged) if how.dynamic else None
-        made = overwritten(snapshot, staged, how.said, shape=shape, where=where, where_text=text, beside=beside)
-    return replace(made, tags={**made.tags, **stored.tags})
+        same = table.same_partitions(staged) if how.dynamic else None
+        mutation = overwritten(
+            snapshot, staged, options, shape=shape, where=where, where_text=text, same_partitions=same
+        )
+    return replace(mutation, tags={**mutation.tags, **stored.tags})
 
 
-def land(
-    state: TableState | None,
-    location: Location,
-    mutation: Mutation,
-    env: Env,
-    *,
-    redo: Redo | None = None,
-    level: Isolation | None = None,
-    dialect: Dialect,
-) -> Landed:
-    """Commit, then do what is due; a failure of the latter is told in the log and undoes nothing.
-
-    `redo` and `level` are for races with others, see `commit`.
-    """
-    with phase("committing"):
-        landed = commit(dialect.commits(location, state), state, mutation, env, redo=redo, level=level)
-    if landed.version is not None:
-        dialect.tend(location, landed.after, landed.version, env)
-    return landed
-
-
-def make(location: Location, asked: TableDefinition, env: Env, *, mode: CreateMode, plain: bool) -> DeltaState:
-    """Create or replace a table, as the mode says."""
+def make(location: Location, request: TableDefinition, env: Env, *, mode: CreateMode, plain: bool) -> DeltaState:
+    """Create or replace a Delta table, as the mode says."""
     format_ = DeltaFormat(location)
     state = format_.newest(None)
     if state is not None and mode is CreateMode.CREATE_IF_NOT_EXISTS:
@@ -194,9 +166,10 @@ def make(location: Location, asked: TableDefinition, env: Env, *, mode: CreateMo
         )
     if state is None and mode is CreateMode.REPLACE:
         raise NotATable(f"there is no table at {location.url} to replace: use create", location=location.url)
-    shape = created(asked, env.new_uuid, plain=plain, old=None if state is None else DELTA.shape_of(state))
+    old = None if state is None else DeltaFormat.definition_of(state)
+    definition = created(request, env.new_uuid, plain=plain, old=old)
     try:
-        land(state, location, made(shape, None if state is None else state.snapshot), env, dialect=DELTA)
+        commit(format_, state, created_table(definition, None if state is None else state.snapshot), env)
     except ConcurrentWrite:
         if mode is not CreateMode.CREATE_IF_NOT_EXISTS:
             raise

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.errors import Invalid, OutsideReplaced
+from holdfast.errors import OutsideReplaced
 from holdfast.model.files import FILES, FileTable, NoStats, Slab
 from holdfast.model.mutation import (
     KEEPS_ROW_IDS,
@@ -28,7 +28,6 @@ from holdfast.model.mutation import (
 from holdfast.model.snapshot import Snapshot
 from holdfast.plan.scan.prune import Want, by_partition, is_partition
 from holdfast.predicate.records import Constant, Predicate, columns_of, has_opaque, pushed
-from holdfast.schema.partition import column
 from holdfast.verbs.dml.strategy import Effect
 
 
@@ -40,8 +39,8 @@ class CommitOptions:
     user_metadata: str | None = None
 
 
-def made(shape: TableDefinition, replaced: Snapshot | None) -> Mutation:
-    """A table without rows, new or in the place of another."""
+def created_table(shape: TableDefinition, replaced: Snapshot | None) -> Mutation:
+    """Create a table without rows, or replace one."""
     removed = FILES.empty_table() if replaced is None else replaced.files.table
     return Mutation(
         "CREATE TABLE" if replaced is None else "REPLACE TABLE",
@@ -59,7 +58,7 @@ def made(shape: TableDefinition, replaced: Snapshot | None) -> Mutation:
 
 
 def appended(
-    snapshot: Snapshot, staged: pa.Table, said: CommitOptions, *, shape: TableDefinition | None = None
+    snapshot: Snapshot, staged: pa.Table, options: CommitOptions, *, shape: TableDefinition | None = None
 ) -> Mutation:
     """Add the staged files."""
     return Mutation(
@@ -68,22 +67,22 @@ def appended(
         _metrics(staged),
         added=staged,
         shape=shape,
-        app=said.app,
-        user_metadata=said.user_metadata,
+        app=options.app,
+        user_metadata=options.user_metadata,
     )
 
 
 def overwritten(
     snapshot: Snapshot,
     staged: pa.Table,
-    said: CommitOptions,
+    options: CommitOptions,
     *,
     shape: TableDefinition | None = None,
     where: Predicate | None = None,
     where_text: str | None = None,
-    beside: pa.BooleanArray | None = None,
+    same_partitions: pa.BooleanArray | None = None,
 ) -> Mutation:
-    """Put the staged files in the place of all others, of those in partitions `where` names, or of those `beside`."""
+    """Replace all files by the staged ones, or those in partitions that `where` names, or `same_partitions`."""
     parameters = {"mode": "Overwrite", "partitionBy": json.dumps(list(snapshot.partition_columns))}
     reads: Reads = AllRows()
     files = snapshot.files
@@ -92,8 +91,8 @@ def overwritten(
         files = files.filter(by_partition(snapshot.files, Want(snapshot, where)))
         reads = RowsWhere(where)
         parameters["predicate"] = where_text or ""
-    elif beside is not None:
-        files = files.filter(beside)
+    elif same_partitions is not None:
+        files = files.filter(same_partitions)
         parameters["isDynamicPartitionOverwrite"] = "true"
     removed = files.table
     return Mutation(
@@ -108,8 +107,8 @@ def overwritten(
         removed=removed,
         reads=reads if removed.num_rows or not isinstance(reads, AllRows) else NoRows(),
         shape=shape,
-        app=said.app,
-        user_metadata=said.user_metadata,
+        app=options.app,
+        user_metadata=options.user_metadata,
     )
 
 
@@ -117,16 +116,16 @@ def replaced(
     snapshot: Snapshot,
     staged: pa.Table,
     taking: Effect,
-    told: Mapping[str, str],
-    said: CommitOptions,
+    parameters: Mapping[str, str],
+    options: CommitOptions,
     *,
     reads: Reads,
     shape: TableDefinition | None,
 ) -> Mutation:
-    """Put the staged files in the place of rows that were found; `told` says by what."""
+    """Put the staged files in the place of rows that were found; `parameters` say by what."""
     return Mutation(
         "WRITE",
-        {"mode": "Overwrite", "partitionBy": json.dumps(list(snapshot.partition_columns)), **told},
+        {"mode": "Overwrite", "partitionBy": json.dumps(list(snapshot.partition_columns)), **parameters},
         {
             **_metrics(staged),
             "numDeletedRows": taking.deleted,
@@ -140,8 +139,8 @@ def replaced(
         hidden=taking.hidden,
         reads=reads,
         shape=shape,
-        app=said.app,
-        user_metadata=said.user_metadata,
+        app=options.app,
+        user_metadata=options.user_metadata,
         tags={KEEPS_ROW_IDS: "true"} if snapshot.identity is not None else {},
     )
 
@@ -161,27 +160,10 @@ def refuse_outside(snapshot: Snapshot, staged: pa.Table, where: Predicate, text:
     mask = by_partition(files, Want(snapshot, where))
     if not pc.all(mask, min_count=0).as_py():
         at = pc.index(mask, False).as_py()
-        found = dict(staged.column("partition_values")[at].as_py())
+        values = dict(staged.column("partition_values")[at].as_py())
         raise OutsideReplaced(
-            f"replaceWhere is {text}, but the rows to write include the partition {found}; filter them first"
+            f"replaceWhere is {text}, but the rows to write include the partition {values}; filter them first"
         )
-
-
-def same_partitions(snapshot: Snapshot, staged: pa.Table) -> pa.BooleanArray:
-    """The files of those partitions that staged files are of."""
-    if not snapshot.partition_columns:
-        raise Invalid("dynamic partition overwrite needs a partitioned table")
-    fields = [snapshot.schema.find(name) for name in snapshot.partition_columns]
-    names = [f.physical_name for f in fields if f is not None]
-    theirs = _joined(staged.column("partition_values"), names)
-    return pc.is_in(_joined(snapshot.files.column("partition_values"), names), value_set=theirs)
-
-
-def _joined(values: pa.ChunkedArray, names: list[str]) -> pa.Array:
-    """One text per file that tells partitions apart; null and empty are the same partition."""
-    parts = [pc.fill_null(column(values, name), "") for name in names]
-    escaped = [pc.replace_substring(part, "\x1f", "\x1f\x1f") for part in parts]
-    return pc.binary_join_element_wise(*escaped, "\x1f|") if len(escaped) > 1 else escaped[0]
 
 
 def _metrics(staged: pa.Table) -> dict[str, int]:

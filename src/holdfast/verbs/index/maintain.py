@@ -29,10 +29,9 @@ from holdfast.model.snapshot import Snapshot
 from holdfast.plan.scan.request import known_columns, refuse_unknown
 from holdfast.schema.types import Field
 from holdfast.verbs.dml.delete_update import ExecutionContext
-from holdfast.verbs.dml.write import land
 from holdfast.verbs.index import build as ops
 from holdfast.verbs.index.pinned_readers import Pin
-from holdfast.verbs.open.delta_dialect import DELTA
+from holdfast.verbs.open.delta import open_delta
 
 SYNCHRONOUS = "synchronous"
 _AGAIN = 20  # times, before so many commits of one index are the user's business
@@ -331,7 +330,7 @@ def _land(state: DeltaState, mutation: Mutation, env: Env, expected: Mapping[str
     """Commit what is said of indexes. What others did to the table does not matter; what they did to these does."""
     for attempt in range(_AGAIN):
         try:
-            land(state, state.snapshot.location, mutation, env, dialect=DELTA)
+            open_delta(state).commit(mutation, env)
             return
         except ConcurrentWrite:
             read, state = indexes_of(state), refresh(state)

@@ -29,7 +29,7 @@ from holdfast.index.vector.rows import LocalVectorRows
 from holdfast.index.vector.worker_rows import WorkerVectorRows, nearest_of, nearest_task
 from holdfast.model.snapshot import Snapshot
 from holdfast.plan.indexing import IndexedFiles
-from holdfast.plan.scan.request import Condition, Request, known_columns, refuse_unknown
+from holdfast.plan.scan.request import Condition, Request, known_columns, plan_scan, refuse_unknown
 from holdfast.predicate.evaluate import matches
 from holdfast.predicate.records import columns_of, conjunction
 from holdfast.rows.columns import ROW_ID
@@ -40,7 +40,6 @@ from holdfast.verbs.open.delta_handle import DeltaHandle
 from holdfast.verbs.open.engine import LOCAL
 from holdfast.verbs.open.handle import Metadata, Timestamp, Version
 from holdfast.verbs.open.spark_values import stated_or_none, stated_without_spark
-from holdfast.verbs.read.open_table import OpenTable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -259,7 +258,8 @@ def _allowed(indexes: Indexes, condition: Condition) -> Numbers:
         rows = reader.take_at(files, positions, sorted({c[0] for c in columns_of(left)}), {ROW_ID: _ID})
         rows = rows.filter(matches(rows, left)) if choice.query.unsettled else rows
     else:
-        rows = OpenTable(reader.snapshot, load_hidden).scan(Request([], condition, {ROW_ID: _ID}), LOCAL)
+        plan = plan_scan(reader.snapshot, Request([], condition, {ROW_ID: _ID}))
+        rows = LOCAL.scan(plan, load_hidden(reader.snapshot.location, plan.files))
     ids: Numbers = np.sort(rows.column(_ID).to_numpy())
     return ids
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from holdfast.index.search import Indexes
 from holdfast.model.snapshot import Snapshot
 from holdfast.verbs.index.maintain import IndexInfo, Verified
-from holdfast.verbs.read.open_table import OpenTable
+from holdfast.verbs.open.open_table import OpenTable
 
 
 class IndexRegistry(Protocol):

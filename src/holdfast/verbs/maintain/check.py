@@ -20,9 +20,9 @@ from holdfast.errors import Damaged, Invalid, LimitReached
 from holdfast.formats.delta.audit.log import LogChecked, check_log
 from holdfast.formats.delta.checkpoint.crc_write import crc_body
 from holdfast.formats.delta.checkpoint.writer import point_hint_to, write_checkpoint
-from holdfast.formats.delta.commit.loop import DeltaFormat
 from holdfast.formats.delta.commit.restamp import described, recounted, with_counts
 from holdfast.formats.delta.deletion_vectors import load_hidden
+from holdfast.formats.delta.format import DeltaFormat
 from holdfast.formats.delta.log.file_names import LAST_CHECKPOINT, LOG, checksum_name
 from holdfast.formats.delta.log.listing import list_all
 from holdfast.formats.delta.log.segment import Checkpoint
@@ -35,7 +35,6 @@ from holdfast.storage.leftovers import delete_one
 from holdfast.verbs.define.backfill import row_counts
 from holdfast.verbs.dml.delete_update import ExecutionContext
 from holdfast.verbs.maintain.check_files import FilesChecked, check_files, letting_go, saying_anew
-from holdfast.verbs.open.delta_dialect import DELTA
 
 ROUNDS = 10  # of checking again because another writer was faster
 
@@ -105,7 +104,7 @@ def check(state: DeltaState, caller: ExecutionContext, *, repair: bool, deep: bo
         format_ = DeltaFormat(location)
         outcome = format_.attempt(checked.state, mutation, caller.env)
         if isinstance(outcome, Committed):
-            DELTA.tend(location, checked.state, outcome.version, caller.env)
+            format_.post_commit(checked.state, outcome.version, caller.env)
             done += [f"{what} (version {outcome.version})" for what in json.loads(mutation.parameters["repairs"])]
         newest = format_.newest(checked.state)
         assert newest is not None, "a table does not go away"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from holdfast.env import Env
 from holdfast.errors import LimitReached
 from holdfast.formats.iceberg.audit.metadata import MetadataChecked, check_metadata
-from holdfast.formats.iceberg.commit.loop import IcebergFormat
+from holdfast.formats.iceberg.format import IcebergFormat
 from holdfast.formats.iceberg.metadata.table_metadata import MAIN
 from holdfast.formats.iceberg.state import IcebergState, time_travel
 from holdfast.model.finding import FindingKind, listed
@@ -49,7 +49,7 @@ class _IcebergChecked:
 
 def check(
     newest: Callable[[], IcebergState],
-    committing: Callable[[IcebergState], IcebergFormat],
+    format_: IcebergFormat,
     engine: Engine[object],
     env: Env,
     *,
@@ -62,7 +62,7 @@ def check(
     checked = _check(newest(), engine, deep=deep, repair=repair)
     if not repair:
         return checked.report(deep=deep)
-    committing(checked.state)  # refuses a table that cannot be committed to
+    format_.check_committable(checked.state)
     done: list[str] = []
     for _ in range(ROUNDS):
         todo = [
@@ -75,7 +75,8 @@ def check(
             return checked.report(deep=deep, repaired=tuple(done))
         for head, branch, mutation in todo:
             state = newest()
-            done += _repair(replace(committing(state), branch=branch), state, head.state, mutation, env)
+            format_.check_committable(state)
+            done += _repair(replace(format_.begin(), branch=branch), state, head.state, mutation, env)
         checked = _check(newest(), engine, deep=deep, repair=True)
     raise LimitReached(f"others wrote to {checked.state.metadata.location} during {ROUNDS} checks: repair it later")
 

@@ -11,25 +11,25 @@ from holdfast.schema.show import path_text, type_text
 from holdfast.schema.stats_leaves import stats_leaves
 from holdfast.schema.storable import is_bounded
 from holdfast.verbs.define.columns import path_of
-from holdfast.verbs.open.dialect import TableState
+from holdfast.verbs.open.open_table import OpenTable
 
 MOST_COLUMNS = 9  # more would leave each of them a handful of ranges
 
 
-def clustered_by(state: TableState) -> Paths:
+def clustered_by(table: OpenTable) -> Paths:
     """The logical paths of the clustering columns; none where the table is not clustered, or not any more."""
-    snapshot = state.snapshot
+    snapshot = table.snapshot
     paths = tuple(logical_path(snapshot.schema, path) for path in snapshot.clustering_columns)
     for path in paths:
         fields_along(snapshot.schema, path)  # raises where the table has lost the column
     return paths
 
 
-def z_ordered_by(state: TableState, names: Sequence[str]) -> Paths:
+def z_ordered_by(table: OpenTable, names: Sequence[str]) -> Paths:
     """The logical paths of columns to put rows in order by, as a user names them."""
-    snapshot = state.snapshot
+    snapshot = table.snapshot
     if snapshot.clustering_columns:
-        shown = ", ".join(path_text(path) for path in clustered_by(state))
+        shown = ", ".join(path_text(path) for path in clustered_by(table))
         raise Invalid(
             f"the table is clustered by {shown}, and that is the order of its rows: use executeCompaction(), or "
             "cluster it by other columns with clusterBy"

@@ -20,11 +20,12 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from holdfast.model.format import Storing
 from holdfast.model.mutation import KEEPS_ROW_IDS, Mutation
 from holdfast.model.snapshot import LoadHidden, Snapshot
 from holdfast.parquet.write import WriteSpec
 from holdfast.plan.dml.arithmetic import check_rows
-from holdfast.plan.dml.change import Storing, Work
+from holdfast.plan.dml.change import Work
 from holdfast.plan.engine import Engine
 from holdfast.plan.maintain.cluster import is_laid_out
 from holdfast.plan.maintain.compact import Bin

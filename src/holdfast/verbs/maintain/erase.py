@@ -51,6 +51,7 @@ from holdfast.verbs.maintain.find_rows import Sought, carriers, holders, ids_whe
 from holdfast.verbs.maintain.optimize import limits_of, run_bins
 from holdfast.verbs.maintain.vacuum import default_retention_ms, layout_of
 from holdfast.verbs.maintain.vacuum_files import listed, listed_behind_links
+from holdfast.verbs.open.delta import open_delta
 from holdfast.verbs.open.delta_handle import DeltaHandle
 from holdfast.verbs.open.spark_values import stated, stated_or_none
 
@@ -67,6 +68,7 @@ def erase(handle: DeltaHandle, condition: str | Column, caller: ExecutionContext
     if condition is None:
         raise Invalid("erase needs a condition: to take out every row, drop the table's directory")
     value, state = stated(condition, "erase()"), handle.newest()
+    table = handle.opened(state)
     location = state.snapshot.location
     if state.snapshot.identity is None:
         raise NoRowIdentity(
@@ -74,16 +76,16 @@ def erase(handle: DeltaHandle, condition: str | Column, caller: ExecutionContext
             "enableRowTracking() first"
         )
     where = understood(state.snapshot, value, caller)
-    deletion = delete_asked(state, value, caller)
+    deletion = delete_asked(table, value, caller)
     started = caller.env.now_ms()
     done = effect(deletion, caller.engine, load_hidden, caller.env.now_ms)
-    ids = caller.engine.touched_bitmap(touched_rows(state, done, None, caller.dialect))
+    ids = caller.engine.touched_bitmap(touched_rows(table, done, None))
     report = Erased(str(caller.env.new_uuid()), started, ops.spans_of(ids))
     ops.save(location, report)  # before anything of the table changes: the ids are known now, and later no more
     metrics = {"numDeletedRows": done.deleted, "numCopiedRows": done.copied, **file_metrics(done)}
     parameters = {"predicate": json.dumps([f"erasure {report.id}"])}
     try:
-        version = commit(state, DmlStep("DELETE", parameters, deletion, done, metrics), caller, started=started).version
+        version = commit(table, DmlStep("DELETE", parameters, deletion, done, metrics), caller, started=started).version
     except Conflict:
         ops.forget(location, report)
         raise
@@ -225,7 +227,8 @@ def _purge(
             break
         some = state.snapshot.files.among(left)
         names = [f.physical_name for f in partition_fields(state.snapshot)]
-        done = run_bins(state, purged(some, names, limits_of(state, caller.dialect)), caller, purges=True)
+        table = open_delta(state)
+        done = run_bins(table, purged(some, names, limits_of(table)), caller, purges=True)
         versions += done.versions
         state = refresh(state)
         if not done.lost:

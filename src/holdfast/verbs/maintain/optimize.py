@@ -34,11 +34,10 @@ from holdfast.storage.arrays import strings
 from holdfast.terminal import phase
 from holdfast.verbs.commit.rebase import Redo, Touched
 from holdfast.verbs.dml.delete_update import ExecutionContext, predicate_of, text_of
-from holdfast.verbs.dml.write import land
 from holdfast.verbs.maintain.clustering import clustered_by, z_ordered_by
 from holdfast.verbs.maintain.compact import compacted, rewritten
 from holdfast.verbs.maintain.lease import Lease, Leases
-from holdfast.verbs.open.dialect import Dialect, TableState
+from holdfast.verbs.open.open_table import OpenTable
 from holdfast.verbs.open.spark_values import stated
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ class CompactionPlan:
 class DeltaOptimizeBuilder:
     """A compaction in the making, as in delta-spark."""
 
-    state: TableState
+    table: OpenTable
     caller: ExecutionContext
     limits: CompactionLimits
     full: bool = False
@@ -90,7 +89,7 @@ class DeltaOptimizeBuilder:
     lease: Lease | None = None
 
     def __post_init__(self) -> None:
-        if self.full and not self.state.snapshot.clustering_columns:
+        if self.full and not self.table.snapshot.clustering_columns:
             raise Invalid("full=True puts all rows of a clustered table in order again, and this one is not clustered")
         if self.full and self.limits.most_bytes is not None:
             raise Invalid("full=True puts all rows in order, however many bytes they have: leave maxBytes out")
@@ -98,13 +97,13 @@ class DeltaOptimizeBuilder:
     def where(self, condition: str | Column) -> DeltaOptimizeBuilder:
         """Only files that may hold rows which satisfy a condition; not of a clustered table."""
         wanted = stated(condition, "optimize().where()")
-        if self.state.snapshot.clustering_columns:
-            shown = ", ".join(path_text(path) for path in clustered_by(self.state))
+        if self.table.snapshot.clustering_columns:
+            shown = ", ".join(path_text(path) for path in clustered_by(self.table))
             raise Invalid(
                 f"the table is clustered by {shown}, and its rows are put in order together: leave where() out, and "
                 "bound what is written with optimize(maxBytes=...)"
             )
-        schema = self.state.snapshot.schema
+        schema = self.table.snapshot.schema
         refuse_unknown(unknown_names(text_of(wanted), schema), schema)
         predicate, _ = predicate_of(wanted, schema, self.caller)
         if predicate == ALWAYS:
@@ -113,15 +112,15 @@ class DeltaOptimizeBuilder:
 
     def plan(self, zOrderBy: Sequence[str] = ()) -> CompactionPlan:
         """What `executeCompaction()` would write, and why; or `executeZOrderBy` with these columns."""
-        snapshot = self.state.snapshot
+        snapshot = self.table.snapshot
         files = prune(snapshot.files, Want(snapshot, self.predicate)).files
         if zOrderBy:
             names = [zOrderBy] if isinstance(zOrderBy, str) else list(zOrderBy)
-            bins = plan_z_order(files, _partitions(self.state), z_ordered_by(self.state, names), self.limits)
-        elif columns := clustered_by(self.state):
+            bins = plan_z_order(files, _partitions(self.table), z_ordered_by(self.table, names), self.limits)
+        elif columns := clustered_by(self.table):
             bins = plan_clustering(files, columns, self.limits, full=self.full)
         else:
-            bins = plan_compaction(files, _partitions(self.state), self.limits)
+            bins = plan_compaction(files, _partitions(self.table), self.limits)
         return CompactionPlan(bins, len(files))
 
     def executeCompaction(self) -> Compacted:
@@ -134,21 +133,21 @@ class DeltaOptimizeBuilder:
     def executeZOrderBy(self, *cols: str | Sequence[str]) -> Compacted:
         """Put rows with near values of some columns into the same files; bins that are ready are one commit."""
         names = [name for col in cols for name in ([col] if isinstance(col, str) else col)]
-        z_ordered_by(self.state, names)
+        z_ordered_by(self.table, names)
         return self._run(self.plan(names).bins)
 
     def _run(self, bins: Sequence[Bin]) -> Compacted:
-        return run_bins(self.state, bins, self.caller, where=self.predicate, full=self.full, lease=self.lease)
+        return run_bins(self.table, bins, self.caller, where=self.predicate, full=self.full, lease=self.lease)
 
 
-def purge(state: TableState, caller: ExecutionContext, limits: CompactionLimits) -> Compacted:
+def purge(table: OpenTable, caller: ExecutionContext, limits: CompactionLimits) -> Compacted:
     """Write every file that hides rows anew, so that no deletion vector is left."""
-    bins = plan_purge(state.snapshot.files, _partitions(state), clustered_by(state), limits)
-    return run_bins(state, bins, caller, purges=True)
+    bins = plan_purge(table.snapshot.files, _partitions(table), clustered_by(table), limits)
+    return run_bins(table, bins, caller, purges=True)
 
 
 def run_bins(
-    state: TableState,
+    table: OpenTable,
     bins: Sequence[Bin],
     caller: ExecutionContext,
     *,
@@ -160,19 +159,17 @@ def run_bins(
     is_over: Callable[[], bool] = lambda: False,
 ) -> Compacted:
     """Write and commit bins, until the time for them is over."""
-    location = state.snapshot.location
-    dialect = caller.dialect
-    dialect.check_writable(state)
-    store = dialect.storing(state, dialect.shape_of(state), feeds=False)
+    table.check_writable()
+    store = table.storing(table.definition, feeds=False)
     engine = caller.engine
     # Where a bar of tasks is shown, it is that of the only bin; bars of several would overwrite each other.
     label = "writing files anew" if len(bins) == 1 else ""
 
-    def write(each: Bin, read: TableState) -> pa.Table:
-        return rewritten(read.snapshot, each, engine, dialect.load_hidden, store, label=label)
+    def write(each: Bin, read: OpenTable) -> pa.Table:
+        return rewritten(read.snapshot, each, engine, table.load_hidden, store, label=label)
 
-    reads = _Reads(state, caller)
-    claims = _Claims(reads, None if lease is None else Leases(location, lease, caller.env))
+    reads = _Reads(table)
+    claims = _Claims(reads, None if lease is None else Leases(table.snapshot.location, lease, caller.env))
 
     def mutation(group: _Group) -> Mutation:
         snapshot, new_uuid = group.read.snapshot, caller.env.new_uuid
@@ -186,8 +183,7 @@ def run_bins(
         touched = Touched(rewritten=frozenset().union(*keys), bins=keys)
         change = mutation(group)
         try:
-            redo = Redo(touched, engine, dialect.load_hidden)
-            done = land(group.read, location, change, caller.env, redo=redo, dialect=dialect)
+            done = group.read.commit(change, caller.env, redo=Redo(touched, engine, table.load_hidden))
         except ConcurrentWrite as conflict:
             if len(group.bins) == 1:
                 lost.append(str(conflict))
@@ -228,7 +224,7 @@ def run_bins(
 class _Group:
     """Bins that are written and committed together, and the version all of them read."""
 
-    read: TableState
+    read: OpenTable
     bins: tuple[Bin, ...]
     staged: tuple[pa.Table, ...]
 
@@ -246,11 +242,11 @@ class _Waiting:
         self._group: _Group | None = None
         self._since_ms = 0
 
-    def goes_with(self, read: TableState) -> bool:
+    def goes_with(self, read: OpenTable) -> bool:
         """Whether a bin can be committed with those that wait."""
         return self._group is None or self._group.read is read
 
-    def put(self, each: Bin, read: TableState, staged: pa.Table) -> None:
+    def put(self, each: Bin, read: OpenTable, staged: pa.Table) -> None:
         if self._group is None:
             self._group, self._since_ms = _Group(read, (), ()), self._env.now_ms()
         self._group = replace(self._group, bins=(*self._group.bins, each), staged=(*self._group.staged, staged))
@@ -270,30 +266,26 @@ class _Waiting:
 class _Reads:
     """What each bin reads: the newest version, unless its files or its settings are not those it was planned with."""
 
-    def __init__(self, planned: TableState, caller: ExecutionContext) -> None:
+    def __init__(self, planned: OpenTable) -> None:
         self._planned = self._newest = planned
-        self._dialect = caller.dialect
         self._is_old = False  # the first bins begin right after the plan
 
     def renew(self) -> None:
         """Bins that begin from here on read what the table is then."""
         self._is_old = True
 
-    def newest(self) -> TableState:
+    def newest(self) -> OpenTable:
         """The table as it is now."""
-        format_ = self._dialect.commits(self._planned.snapshot.location, self._planned)
-        newest: TableState | None = format_.newest(self._newest)
-        assert newest is not None, "a table that was planned for is there"
-        self._newest, self._is_old = newest, False
-        return newest
+        self._newest, self._is_old = self._newest.newest(), False
+        return self._newest
 
-    def of(self, each: Bin) -> TableState:
+    def of(self, each: Bin) -> OpenTable:
         newest = self.newest() if self._is_old else self._newest
-        same = newest is self._planned or self._dialect.shape_of(newest) == self._dialect.shape_of(self._planned)
+        same = newest is self._planned or newest.definition == self._planned.definition
         return newest if same and _as_planned(each, newest) else self._planned
 
 
-def _as_planned(each: Bin, newest: TableState) -> bool:
+def _as_planned(each: Bin, newest: OpenTable) -> bool:
     """Whether a version has a bin's files, and they hide what they hid."""
     files = newest.snapshot.files
     if files is each.files:
@@ -344,15 +336,15 @@ class _Claims:
 
 def _written(
     bins: Sequence[Bin],
-    write: Callable[[Bin, TableState], pa.Table],
+    write: Callable[[Bin, OpenTable], pa.Table],
     reads: _Reads,
     claims: _Claims,
     caller: ExecutionContext,
     is_over: Callable[[], bool],
-) -> Iterator[tuple[Bin, TableState, pa.Table]]:
+) -> Iterator[tuple[Bin, OpenTable, pa.Table]]:
     """Bins, what each read and what was written of it, in their order; on Spark some are written while others wait."""
     at_once = caller.engine.parallel_bins
-    waiting: deque[tuple[Bin, TableState, Future[pa.Table]]] = deque()
+    waiting: deque[tuple[Bin, OpenTable, Future[pa.Table]]] = deque()
     left = deque(bins)
     with ThreadPoolExecutor(at_once) as pool:
         while waiting or left:
@@ -372,8 +364,7 @@ def _written(
 
 
 def limits_of(
-    state: TableState,
-    dialect: Dialect,
+    table: OpenTable,
     *,
     target_rows: int = TARGET_ROWS,
     target_bytes: int | None = None,
@@ -386,9 +377,9 @@ def limits_of(
     if not 0 <= threshold <= 1:
         raise Invalid(f"a share of hidden rows is between 0 and 1, not {threshold}")
     if target_bytes is None:
-        target_bytes = dialect.storing(state, dialect.shape_of(state), carried=False, feeds=False).data.target_bytes
+        target_bytes = table.storing(table.definition, carried=False, feeds=False).data.target_bytes
     return CompactionLimits(target_rows, target_bytes, threshold, most_bytes)
 
 
-def _partitions(state: TableState) -> list[str]:
-    return [f.physical_name for f in partition_fields(state.snapshot)]
+def _partitions(table: OpenTable) -> list[str]:
+    return [f.physical_name for f in partition_fields(table.snapshot)]

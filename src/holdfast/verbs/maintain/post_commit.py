@@ -18,33 +18,32 @@ from holdfast.verbs.dml.delete_update import Changed, ExecutionContext
 from holdfast.verbs.dml.write import Written
 from holdfast.verbs.maintain.clustering import clustered_by
 from holdfast.verbs.maintain.optimize import limits_of, run_bins
-from holdfast.verbs.open.dialect import TableState
+from holdfast.verbs.open.open_table import OpenTable
 
 Done = TypeVar("Done", Written, Changed)
 
 
-def after(state: TableState, done: Done, caller: ExecutionContext) -> Done:
-    """The result of a write, with what followed it; `state` is the one the write began with."""
+def after(table: OpenTable, done: Done, caller: ExecutionContext) -> Done:
+    """The result of a write, with what followed it; `table` is the version that the write read."""
     if done.version is None:
         return done
     if caller.reindex is not None:
         caller.reindex()
     try:
-        followed = _followed(state, caller)
+        followed = _followed(table, caller)
     except (TableError, *caller.engine.failures, ArrowException, OSError) as error:
         followed = Auto(trouble=str(error))
     return done if followed is None else replace(done, auto=followed)
 
 
-def _followed(before: TableState, caller: ExecutionContext) -> Auto | None:
+def _followed(before: OpenTable, caller: ExecutionContext) -> Auto | None:
     budget = budget_of(before.snapshot.properties)
     if budget is None:
         return None
-    state = caller.dialect.commits(before.snapshot.location, before).newest(before)
-    assert state is not None, "a table that was written is there"
-    partitions = [f.physical_name for f in partition_fields(state.snapshot)]
-    bins = due(state.snapshot.files, partitions, clustered_by(state), limits_of(state, caller.dialect), budget)
+    table = before.newest()
+    partitions = [f.physical_name for f in partition_fields(table.snapshot)]
+    bins = due(table.snapshot.files, partitions, clustered_by(table), limits_of(table), budget)
     ends = caller.env.now_ms() + 1000 * budget.max_seconds
-    done = run_bins(state, bins, caller, is_over=lambda: caller.env.now_ms() >= ends, auto=True)
+    done = run_bins(table, bins, caller, is_over=lambda: caller.env.now_ms() >= ends, auto=True)
     trouble = [*done.lost, *([f"{done.left} bins would have begun too late"] if done.left else [])]
     return Auto(done.versions, done.metrics, done.left + len(done.lost), "; ".join(trouble) or None)

@@ -9,6 +9,7 @@ from holdfast.env import Env
 from holdfast.errors import MissingFile
 from holdfast.formats.delta.commit.restamp import described, with_counts
 from holdfast.formats.delta.deletion_vectors import load_hidden
+from holdfast.formats.delta.format import DeltaFormat
 from holdfast.formats.delta.protocol.features import check_writable, reader_features, writer_features
 from holdfast.formats.delta.state import DeltaState, load
 from holdfast.model.files import FileTable
@@ -18,9 +19,9 @@ from holdfast.verbs.commit.retry import retried, retry_of
 from holdfast.verbs.define.backfill import row_counts
 from holdfast.verbs.define.drop_feature_commits import without_ids
 from holdfast.verbs.dml.delete_update import Changed
-from holdfast.verbs.dml.write import land, refuse_append_only
+from holdfast.verbs.dml.write import refuse_append_only
 from holdfast.verbs.maintain.restore_mutation import differing, restored, restored_shape
-from holdfast.verbs.open.delta_dialect import DELTA
+from holdfast.verbs.open.delta import open_delta
 from holdfast.verbs.open.handle import Handle, Timestamp, Version
 from holdfast.verbs.open.versions import refuse_vacuumed
 
@@ -38,12 +39,12 @@ def restore(state: DeltaState, env: Env, *, version: int | None = None, timestam
     refuse_vacuumed(state, then)
     removed, back = differing(state.snapshot, then.snapshot)
     if len(removed):
-        refuse_append_only(DELTA.shape_of(state), location)
+        refuse_append_only(DeltaFormat.definition_of(state), location)
     # Files come back with vectors and columns as they are, so what was dropped that reads them comes back too.
     lacking = reader_features(then.protocol) - reader_features(state.protocol)
-    shape = restored_shape(DELTA.shape_of(state), replace(DELTA.shape_of(then), features=lacking))
+    shape = restored_shape(DeltaFormat.definition_of(state), replace(DeltaFormat.definition_of(then), features=lacking))
     if not len(removed) and not len(back) and shape is None:
-        return Changed(None, {"numRemovedFiles": 0, "numRestoredFiles": 0}, before=state)
+        return Changed(None, {"numRemovedFiles": 0, "numRestoredFiles": 0}, before=open_delta(state))
     _refuse_missing(location, back, then.version)
     load_hidden(location, back)  # vectors come back too: they must be there and whole
     moment = None
@@ -55,8 +56,8 @@ def restore(state: DeltaState, env: Env, *, version: int | None = None, timestam
     if "rowTracking" not in writer_features(state.protocol):
         files = without_ids(files)
     mutation = restored(state.snapshot, then.snapshot, removed, files, shape, parameters)
-    landed = land(state, location, mutation, env, dialect=DELTA)
-    return Changed(landed.version, mutation.metrics, landed.attempts, before=state)
+    landed = open_delta(state).commit(mutation, env)
+    return Changed(landed.version, mutation.metrics, landed.attempts, before=open_delta(state))
 
 
 def _refuse_missing(location: Location, files: FileTable, version: int) -> None:

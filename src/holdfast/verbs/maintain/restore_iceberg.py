@@ -14,15 +14,15 @@ from holdfast.formats.iceberg.state import IcebergState
 from holdfast.model.mutation import AllRows, Mutation
 from holdfast.storage.open import missing
 from holdfast.verbs.dml.delete_update import Changed, ExecutionContext
-from holdfast.verbs.dml.write import land
+from holdfast.verbs.open.open_table import OpenTable
 
 
-def restore(state: IcebergState, then: IcebergState, caller: ExecutionContext) -> Changed:
+def restore(table: OpenTable, state: IcebergState, then: IcebergState, caller: ExecutionContext) -> Changed:
     """Bring an earlier snapshot back."""
     gone, back, paths = files_to_restore(state, then)
     metrics = {"numRemovedFiles": gone, "numRestoredFiles": back}
     if then.version == state.version:
-        return Changed(None, metrics, before=state, dialect=caller.dialect)
+        return Changed(None, metrics, before=table)
     location = state.snapshot.location
     lost = list(missing(location, state.paths.keys(paths).to_pylist()))  # one look per file that comes back
     if lost:
@@ -39,5 +39,5 @@ def restore(state: IcebergState, then: IcebergState, caller: ExecutionContext) -
         reads=AllRows(),
         back_to=then.version,
     )
-    landed = land(state, location, mutation, caller.env, dialect=caller.dialect)
-    return Changed(landed.version, metrics, landed.attempts, before=state, dialect=caller.dialect)
+    landed = table.commit(mutation, caller.env)
+    return Changed(landed.version, metrics, landed.attempts, before=table)

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from holdfast.env import Env
 from holdfast.errors import Invalid, TableError
-from holdfast.formats.delta.commit.loop import DeltaFormat
+from holdfast.formats.delta.format import CHANGE_DIRECTORY, DeltaFormat
 from holdfast.formats.delta.history.pins import pins_of
 from holdfast.formats.delta.history.reachable import FileLifetimes, read_lifetimes, removed_between
 from holdfast.formats.delta.history.retained import Horizon, file_keys, horizon_of, reach
@@ -42,11 +42,10 @@ from holdfast.storage.leftovers import link_targets, through_link
 from holdfast.storage.location import Location
 from holdfast.storage.open import missing
 from holdfast.terminal import phase
-from holdfast.verbs.dml.write import land
 from holdfast.verbs.index.files import of_indexes
 from holdfast.verbs.maintain import vacuum_files as ops
 from holdfast.verbs.maintain.vacuum_files import HOUR_MS, Vacuumed
-from holdfast.verbs.open.delta_dialect import CHANGE_DIRECTORY, DELTA
+from holdfast.verbs.open.delta import open_delta
 
 _NONE = Versions()
 
@@ -152,7 +151,7 @@ def vacuum(
         return _report(survey, retention_ms)
     lost = survey.loss.lost
     start = ops.started(survey.plan, lost, enforced=enforced, asked_ms=specified_ms, default_ms=default_ms)
-    landed = land(state, location, start, env, dialect=DELTA)
+    landed = open_delta(state).commit(start, env)
     assert landed.version is not None, "a vacuum is written for no application"
     files = _still_idle(survey, landed.version)
     return _report(survey, retention_ms, _delete(survey, files, landed.version, env))
@@ -275,13 +274,11 @@ def _delete(survey: _Survey, files: pa.Table, version: int, env: Env) -> _Delete
             count = ops.delete_files(location, keys)
     except TableError:
         with suppress(TableError):
-            land(refresh(survey.state), location, ops.ended(files=0, directories=0, failed=True), env, dialect=DELTA)
+            open_delta(refresh(survey.state)).commit(ops.ended(files=0, directories=0, failed=True), env)
         raise
     directories = ops.remove_directories(location, keys)
     write_info(location, last=survey.horizon.last_before(survey.horizon.moment_ms), unreadable=unreadable)
-    end = land(
-        refresh(survey.state), location, ops.ended(files=count, directories=directories), env, dialect=DELTA
-    ).version
+    end = open_delta(refresh(survey.state)).commit(ops.ended(files=count, directories=directories), env).version
     assert end is not None, "a vacuum is written for no application"
     return _Deleted(files, directories, version, end)
 

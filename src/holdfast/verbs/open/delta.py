@@ -1,15 +1,12 @@
-"""A version of a Delta table, opened to be read."""
+"""Opens a version of a Delta table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from holdfast.formats.delta.deletion_vectors import load_hidden
+from holdfast.formats.delta.format import DeltaFormat
 from holdfast.formats.delta.state import DeltaState
-from holdfast.plan.scan.prune import Pruner
-from holdfast.verbs.read.open_table import OpenTable
+from holdfast.verbs.open.open_table import OpenTable, PrunersOf, opened
 
 
-def open_delta(state: DeltaState, pruners: Callable[[], tuple[Pruner, ...]] = tuple) -> OpenTable:
+def open_delta(state: DeltaState, pruners: PrunersOf[DeltaState] | None = None) -> OpenTable:
     """The table at this version; `pruners` are what its row ids and indexes offer."""
-    return OpenTable(state.snapshot, load_hidden, pruners)
+    return opened(DeltaFormat(state.snapshot.location), state, pruners)

@@ -8,27 +8,23 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from holdfast.errors import Damaged, NoRowIdentity, TableError
-from holdfast.formats.delta.commit.published import changed_since, published_into
 from holdfast.formats.delta.history import commits
 from holdfast.formats.delta.state import DeltaState, load, refresh
 from holdfast.index.pruning import ByIndex, ByRowId
 from holdfast.index.reader import PinnedReader
 from holdfast.index.registry import DOMAIN
 from holdfast.index.search import Indexes
-from holdfast.model.publication import Publication
 from holdfast.plan.changefeed.biography import Biography
 from holdfast.plan.changefeed.query import ChangeQuery
 from holdfast.plan.publish.columns import refuse_types
 from holdfast.plan.scan.prune import Pruner
 from holdfast.predicate.records import ALWAYS, Predicate
-from holdfast.schema.properties import isolation as level_named
 from holdfast.schema.types import PRIMITIVES, Struct
 from holdfast.verbs.changefeed import delta as changefeed
 from holdfast.verbs.changefeed.biography import biography
 from holdfast.verbs.changefeed.change_set import ChangeSet, When
 from holdfast.verbs.define.alter import DeltaAlteration
-from holdfast.verbs.dml.delete_update import Changed, ExecutionContext
-from holdfast.verbs.dml.write_mutation import CommitOptions
+from holdfast.verbs.dml.delete_update import Changed
 from holdfast.verbs.index import maintain as reindexing
 from holdfast.verbs.index.delta import DeltaIndexRegistry
 from holdfast.verbs.index.pinned_readers import Pin, Pins
@@ -36,13 +32,12 @@ from holdfast.verbs.index.registry import Searchable
 from holdfast.verbs.maintain.check import CheckReport, check
 from holdfast.verbs.maintain.restore import restore
 from holdfast.verbs.open.delta import open_delta
-from holdfast.verbs.open.delta_dialect import DELTA
 from holdfast.verbs.open.handle import Handle, Timestamp, Version
 from holdfast.verbs.open.moment import moment_ms
+from holdfast.verbs.open.open_table import OpenTable
 from holdfast.verbs.open.versions import pinned_version, refuse_vacuumed
 from holdfast.verbs.publish.delta import origin_of
 from holdfast.verbs.publish.mutation import Origin
-from holdfast.verbs.read.open_table import OpenTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -140,12 +135,6 @@ class DeltaHandle(Handle):
     def origin(self, upto: int | None) -> Origin:
         return origin_of(self.at(upto, None))
 
-    def published(self) -> Publication | None:
-        return published_into(self.state)
-
-    def changed_since(self, publication: Publication) -> tuple[int, str] | None:
-        return changed_since(self.state, publication)
-
     def refuse_unpublishable(self, schema: Struct) -> None:
         refuse_types(schema, PRIMITIVES, target=self.newest().snapshot.location.url)
 
@@ -158,28 +147,7 @@ class DeltaHandle(Handle):
 
     def opened(self, state: DeltaState) -> OpenTable:
         """A state of this table, to be read."""
-        return open_delta(state, lambda: self.pruners(state))
-
-    def caller(
-        self,
-        alias: str | None = None,
-        mode: str | None = None,
-        said: CommitOptions | None = None,
-        isolation: str | None = None,
-    ) -> ExecutionContext:
-        level = None if isolation is None else level_named(isolation)
-        return ExecutionContext(
-            self.engine,
-            self.env,
-            self.zone,
-            DELTA,
-            alias,
-            said or CommitOptions(),
-            mode,
-            level,
-            pruners=self.pruners,
-            reindex=self.reindex,
-        )
+        return open_delta(state, self.pruners)
 
     def pruners(self, state: DeltaState, also: Predicate = ALWAYS) -> tuple[Pruner, ...]:
         """What ids and indexes offer to whoever reads a version; `also` is true of every row that is wanted."""

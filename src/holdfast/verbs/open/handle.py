@@ -15,12 +15,13 @@ import pyarrow as pa
 
 from holdfast.env import Env, system
 from holdfast.index.reader import PinnedReader
-from holdfast.model.publication import Publication
+from holdfast.model.format import TableState
 from holdfast.model.snapshot import Snapshot
 from holdfast.plan.changefeed.biography import Biography
 from holdfast.plan.changefeed.query import ChangeQuery
 from holdfast.plan.scan.request import Condition, known_columns, refuse_unknown
 from holdfast.predicate.parse import parse, unknown_names
+from holdfast.schema.properties import isolation as level_named
 from holdfast.schema.types import Struct
 from holdfast.verbs.changefeed.change_set import ChangeSet, When
 from holdfast.verbs.define.alteration import Alteration
@@ -28,10 +29,9 @@ from holdfast.verbs.dml.delete_update import Changed, ExecutionContext
 from holdfast.verbs.dml.write_mutation import CommitOptions
 from holdfast.verbs.index.registry import IndexRegistry, Searchable
 from holdfast.verbs.maintain.check import CheckReport
-from holdfast.verbs.open.dialect import TableState
 from holdfast.verbs.open.engine import AnyEngine, engine_of, on_spark, zone_of
+from holdfast.verbs.open.open_table import OpenTable
 from holdfast.verbs.publish.mutation import Origin
-from holdfast.verbs.read.open_table import OpenTable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -63,15 +63,22 @@ class Handle(ABC):
     def open(self, version: Version = None, timestamp: Timestamp = None) -> OpenTable:
         """The table, to be read at a version or moment; as it is now without either."""
 
-    @abstractmethod
     def caller(
         self,
         alias: str | None = None,
         mode: str | None = None,
-        said: CommitOptions | None = None,
+        options: CommitOptions | None = None,
         isolation: str | None = None,
     ) -> ExecutionContext:
-        """How a verb that changes rows runs on this table."""
+        """How a call of a verb runs on this table."""
+        level = None if isolation is None else level_named(isolation)
+        return ExecutionContext(
+            self.engine, self.env, self.zone, alias, options or CommitOptions(), mode, level, reindex=self.reindex
+        )
+
+    @abstractmethod
+    def reindex(self) -> None:
+        """Refresh the indexes that ask for it after every write."""
 
     @abstractmethod
     def is_partitioned(self) -> bool:
@@ -122,14 +129,6 @@ class Handle(ABC):
     @abstractmethod
     def origin(self, upto: int | None) -> Origin:
         """The table as it is published, up to a version."""
-
-    @abstractmethod
-    def published(self) -> Publication | None:
-        """What the newest state that was seen has of another table."""
-
-    @abstractmethod
-    def changed_since(self, publication: Publication) -> tuple[int, str] | None:
-        """A version, and what it did, in which somebody changed rows since they were published."""
 
     @abstractmethod
     def refuse_unpublishable(self, schema: Struct) -> None:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from holdfast.errors import Unsupported
 from holdfast.formats.iceberg.catalog.tables import CatalogTable
-from holdfast.formats.iceberg.commit.published import changed_since, published_into
+from holdfast.formats.iceberg.format import IcebergFormat
 from holdfast.formats.iceberg.history.commit_range import at_sequence_number
 from holdfast.formats.iceberg.history.snapshots import history
 from holdfast.formats.iceberg.history.trail import trail
@@ -18,30 +18,26 @@ from holdfast.index.kinds import Site
 from holdfast.index.reader import PinnedReader
 from holdfast.index.search import Indexes
 from holdfast.model.files import may_lose
-from holdfast.model.publication import Publication
 from holdfast.model.snapshot import Snapshot
 from holdfast.plan.changefeed.biography import Biography
 from holdfast.plan.changefeed.query import ChangeQuery
-from holdfast.schema.properties import isolation as level_named
 from holdfast.schema.types import Struct
 from holdfast.verbs.changefeed.biography import life
 from holdfast.verbs.changefeed.change_set import ChangeSet, When
 from holdfast.verbs.changefeed.iceberg import changes
 from holdfast.verbs.define.iceberg import IcebergAlteration
-from holdfast.verbs.dml.delete_update import Changed, ExecutionContext
-from holdfast.verbs.dml.write_mutation import CommitOptions
+from holdfast.verbs.dml.delete_update import Changed
 from holdfast.verbs.index.iceberg import IcebergIndexRegistry, IndexedSnapshot
 from holdfast.verbs.index.registry import Searchable
 from holdfast.verbs.maintain.check import CheckReport
 from holdfast.verbs.maintain.check_iceberg import check
 from holdfast.verbs.maintain.restore_iceberg import restore
 from holdfast.verbs.open.handle import Handle, Timestamp, Version
-from holdfast.verbs.open.iceberg import open_iceberg, pruners_of
-from holdfast.verbs.open.iceberg_dialect import IcebergDialect
+from holdfast.verbs.open.iceberg import open_iceberg
 from holdfast.verbs.open.moment import moment_ms
+from holdfast.verbs.open.open_table import OpenTable
 from holdfast.verbs.publish.iceberg import origin_of
 from holdfast.verbs.publish.mutation import Origin
-from holdfast.verbs.read.open_table import OpenTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +52,7 @@ class IcebergHandle(Handle):
         super().__init__(spark)
         self.state = state
         self.source = source  # where to ask for a newer state; None: a metadata file, which stays what it says
-        self.dialect = IcebergDialect(source, lambda: self.state)
+        self.format = IcebergFormat(source, lambda: self.state)
         self._reader: PinnedReader | None = None  # of the snapshot that an index was last asked about
 
     def newest(self) -> IcebergState:
@@ -73,7 +69,7 @@ class IcebergHandle(Handle):
 
     def opened(self, state: IcebergState) -> OpenTable:
         """A state of this table, to be read."""
-        return open_iceberg(state)
+        return open_iceberg(state, self.format)
 
     def is_partitioned(self) -> bool:
         state = self.newest()
@@ -91,9 +87,7 @@ class IcebergHandle(Handle):
     @property
     def alter(self) -> IcebergAlteration:
         state = self.newest()
-        self.dialect.commits(state.snapshot.location, state)
-        assert self.source is not None, "a table without a catalog is refused above"
-        return IcebergAlteration(self.source, state, self.env, self._keep)
+        return IcebergAlteration(self.format.catalog_table(state), state, self.env, self._keep)
 
     def reader(self, version: Version = None, timestamp: Timestamp = None) -> PinnedReader:
         state = self.at(version, timestamp)
@@ -102,7 +96,7 @@ class IcebergHandle(Handle):
                 f"rows of {state.metadata.location} are deleted by value, so where a row is does not tell whether it "
                 "is live: purge() the table first, or scan it by _row_id"
             )
-        return PinnedReader(state.snapshot, self.dialect.load_hidden, None)
+        return PinnedReader(state.snapshot, self.format.load_hidden, None)
 
     def searchable(self, version: Version = None, timestamp: Timestamp = None) -> Searchable:
         indexed = IndexedSnapshot.of(self.at(version, timestamp))
@@ -114,65 +108,43 @@ class IcebergHandle(Handle):
     @property
     def registry(self) -> IcebergIndexRegistry:
         def site(snapshot: Snapshot) -> Site:
-            return Site(snapshot, self.dialect.load_hidden, self.env, self.engine.workers)
+            return Site(snapshot, self.format.load_hidden, self.env, self.engine.workers)
 
         return IcebergIndexRegistry(self.newest, lambda: self.alter, self._indexes, site)
 
     def changes(self, start: When | None, end: When | None, query: ChangeQuery, resume: str | None) -> ChangeSet:
-        return changes(self.newest(), start, end, query, resume, self.dialect.load_hidden, engine=self.engine)
+        return changes(self.newest(), start, end, query, resume, self.format.load_hidden, engine=self.engine)
 
     def biography(self, row_id: int) -> Biography:
         state = self.newest()
-        return life(at_sequence_number(state), lambda: trail(state), row_id, self.dialect.load_hidden)
+        return life(at_sequence_number(state), lambda: trail(state), row_id, self.format.load_hidden)
 
     def check(self, *, repair: bool, deep: bool, drop_missing: bool) -> CheckReport:
-        committing, env = self.dialect.committing, self.env
-        return check(self.newest, committing, self.engine, env, repair=repair, deep=deep, drop_missing=drop_missing)
+        return check(
+            self.newest, self.format, self.engine, self.env, repair=repair, deep=deep, drop_missing=drop_missing
+        )
 
     def restore(self, version: Version = None, timestamp: Timestamp = None) -> Changed:
         state = self.newest()
-        self.dialect.check_writable(state)
+        table = self.opened(state)
+        table.check_writable()
         moment = None if timestamp is None else moment_ms(timestamp, zone=self.zone)
-        return restore(state, time_travel(state, version=version, timestamp_ms=moment), self.caller())
+        return restore(table, state, time_travel(state, version=version, timestamp_ms=moment), self.caller())
 
     def origin(self, upto: int | None) -> Origin:
-        return origin_of(self.at(upto, None), self.dialect.load_hidden)
-
-    def published(self) -> Publication | None:
-        return published_into(self.state)
-
-    def changed_since(self, publication: Publication) -> tuple[int, str] | None:
-        return changed_since(self.state)
+        return origin_of(self.at(upto, None), self.format.load_hidden)
 
     def refuse_unpublishable(self, schema: Struct) -> None:
         """Nothing is refused here: the format refuses what it cannot store."""
 
-    def caller(
-        self,
-        alias: str | None = None,
-        mode: str | None = None,
-        said: CommitOptions | None = None,
-        isolation: str | None = None,
-    ) -> ExecutionContext:
-        level = None if isolation is None else level_named(isolation)
-        return ExecutionContext(
-            self.engine,
-            self.env,
-            self.zone,
-            self.dialect,
-            alias,
-            said or CommitOptions(),
-            mode,
-            level,
-            feeds=False,
-            pruners=pruners_of,
-        )
+    def reindex(self) -> None:
+        """Nothing: an index of an Iceberg table is refreshed when its owner says so."""
 
     def _keep(self, state: IcebergState) -> None:
         self.state = state
 
     def _indexes(self, indexed: IndexedSnapshot) -> Indexes:
-        load_hidden, reader, now = self.dialect.load_hidden, self._reader, indexed.snapshot
+        load_hidden, reader, now = self.format.load_hidden, self._reader, indexed.snapshot
         if reader is None or (reader.snapshot.version, reader.snapshot.schema) != (now.version, now.schema):
             reader = self._reader = PinnedReader(now, load_hidden, reader)
         return Indexes(reader, indexed.registered, indexed.table_id, indexed.since, load_hidden)

@@ -20,9 +20,8 @@ from holdfast.formats.delta.history.vacuums import missing_file, who_took
 from holdfast.formats.delta.protocol.features import check_writable
 from holdfast.formats.delta.state import DeltaState, load, refresh
 from holdfast.model.mutation import Mutation
-from holdfast.verbs.dml.write import land
 from holdfast.verbs.maintain.vacuum_files import HOUR_MS, moment
-from holdfast.verbs.open.delta_dialect import DELTA
+from holdfast.verbs.open.delta import open_delta
 
 _PINNED_AGAIN = 100  # times, before so many pins at once are the user's business
 
@@ -51,7 +50,7 @@ def pin(state: DeltaState, version: Any, name: Any, env: Env) -> int:
         refuse_vacuumed(state, then)
         mutation = Mutation("PIN VERSION", {"name": name, "version": str(at)}, domains=_domains({**pins, name: at}))
         with suppress(ConcurrentTransaction):  # another pin came first: the two go together
-            land(state, location, replace(mutation, data_change=False), env, dialect=DELTA)
+            open_delta(state).commit(replace(mutation, data_change=False), env)
             _checkpoint(then, env)
             return at
         state = refresh(state)
@@ -69,7 +68,7 @@ def unpin(state: DeltaState, name: str, env: Env) -> None:
         left = {known: at for known, at in pins.items() if known != name}
         mutation = Mutation("UNPIN VERSION", {"name": name, "version": str(pins[name])}, domains=_domains(left))
         with suppress(ConcurrentTransaction):
-            land(state, location, replace(mutation, data_change=False), env, dialect=DELTA)
+            open_delta(state).commit(replace(mutation, data_change=False), env)
             return
         state = refresh(state)
     raise ConcurrentTransaction(f"others pin versions of {location.url} all the time", version=state.version)

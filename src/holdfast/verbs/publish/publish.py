@@ -11,24 +11,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from holdfast.errors import Conflict, Invalid, LimitReached, NoRowIdentity
-from holdfast.model.mutation import Committed, TableDefinition
+from holdfast.model.mutation import TableDefinition
 from holdfast.model.publication import Publication
 from holdfast.model.snapshot import Snapshot
-from holdfast.plan.dml.write import ENABLE_DELETION_VECTORS
 from holdfast.plan.engine import Engine
 from holdfast.plan.publish.columns import plain, refuse_missing, refuse_renamed
 from holdfast.plan.publish.rows import Storage
 from holdfast.schema.constraints import demands, pinned
 from holdfast.schema.enforce import fit
 from holdfast.schema.evolve import evolve
-from holdfast.schema.properties import truth
+from holdfast.schema.properties import ENABLE_DELETION_VECTORS, truth
 from holdfast.schema.types import Struct
-from holdfast.terminal import phase
-from holdfast.verbs.commit.staged import refuse_lost
 from holdfast.verbs.dml.delete_update import ExecutionContext
 from holdfast.verbs.dml.write import refuse_append_only
-from holdfast.verbs.open.dialect import TableState
 from holdfast.verbs.open.handle import Handle
+from holdfast.verbs.open.open_table import OpenTable
 from holdfast.verbs.publish.mutation import (
     Brought,
     Difference,
@@ -68,29 +65,23 @@ class _Publishing:
     _brought: tuple[Publication | None, Storage, Brought] | None = None  # since what, stored how
 
     def run(self) -> Published:
-        origin, dialect = self.origin, self.caller.dialect
+        origin = self.origin
         for lost in range(_ATTEMPTS):
-            state = self.target.newest()
-            since = None if self.afresh else self._since(state)
+            table = self.target.open()
+            since = None if self.afresh else self._since(table)
             if since is not None and since.version >= origin.last:
                 return Published(None, None)
-            shape, what = self._bring(state, since)
-            snapshot = state.snapshot
-            hidden = located(snapshot, what.gone.all, self.engine, dialect.load_hidden)
-            mutation = mutation_of(origin, since, snapshot, what, hidden, shape)
-            with phase("committing"):
-                format_ = dialect.commits(snapshot.location, state)
-                env, keeps_ms = self.caller.env, format_.keeps_ms(state)
-                refuse_lost(snapshot, mutation, env, keeps_ms=keeps_ms, vacuumed=lost > 0)
-                outcome = format_.attempt(state, mutation, env)
-            if isinstance(outcome, Committed):
-                dialect.tend(snapshot.location, state, outcome.version, self.caller.env)
-                return told(mutation, outcome.version)
+            shape, what = self._bring(table, since)
+            hidden = located(table.snapshot, what.gone.all, self.engine, table.load_hidden)
+            mutation = mutation_of(origin, since, table.snapshot, what, hidden, shape)
+            version = table.commit_next(mutation, self.caller.env, vacuumed=lost > 0)
+            if version is not None:
+                return told(mutation, version)
         raise LimitReached(f"lost {_ATTEMPTS} races in a row; try again when fewer writers are at work")
 
-    def _since(self, state: TableState) -> Publication | None:
+    def _since(self, table: OpenTable) -> Publication | None:
         """What the other table has so far; refused where it is not as it was published."""
-        snapshot, publication = state.snapshot, self.target.published()
+        snapshot, publication = table.snapshot, table.publication
         where, origin = snapshot.location.url, self.origin
         if publication is None:
             if len(snapshot.files) or (snapshot.identity is not None and snapshot.identity.high_water >= 0):
@@ -104,7 +95,7 @@ class _Publishing:
                 f"{where} has the rows of {publication.location}, and {origin.location} is another table, or was "
                 "replaced since: publish into a table of its own, or with afresh=True"
             )
-        changed = self.target.changed_since(publication)
+        changed = table.changed_since(publication)
         if changed is not None:
             raise Conflict(
                 f"version {changed[0]} of {where} ({changed[1]}) changed rows since version {publication.version} of "
@@ -113,36 +104,36 @@ class _Publishing:
             )
         return publication
 
-    def _bring(self, state: TableState, since: Publication | None) -> tuple[TableDefinition | None, Brought]:
+    def _bring(self, table: OpenTable, since: Publication | None) -> tuple[TableDefinition | None, Brought]:
         """What the other table becomes, None where it stays as it is, and the rows as it stores them."""
-        origin, dialect = self.origin, self.caller.dialect
-        dialect.check_writable(state)
-        _refuse_untracked(state.snapshot)
+        origin = self.origin
+        table.check_writable()
+        _refuse_untracked(table.snapshot)
         if self._lacking is None or self._lacking[0] != since:
             self._lacking = since, difference(origin, since)
         lacking = self._lacking[1]
         if lacking.before is not None:
-            refuse_renamed(lacking.before, origin.snapshot.schema, state.snapshot.schema, source=origin.location)
-        incoming, old = plain(origin.snapshot.schema), dialect.shape_of(state)
+            refuse_renamed(lacking.before, origin.snapshot.schema, table.snapshot.schema, source=origin.location)
+        incoming, old = plain(origin.snapshot.schema), table.definition
         self.target.refuse_unpublishable(incoming)
         kept = pinned(old.schema, old.properties)
         schema = evolve(old.schema, incoming, add_columns=True, widen_types=True, pinned=kept)
-        shape = old if schema == old.schema else dialect.grown(state, old, schema, self.caller.env)
-        storage = self._storage(state, shape, incoming)
+        shape = old if schema == old.schema else table.evolved(old, schema, self.caller.env)
+        storage = self._storage(table, shape, incoming)
         if self._brought is None or self._brought[:2] != (since, storage):
             self._brought = since, storage, brought(lacking, storage, self.engine)
         what = self._brought[2]
-        if what.gone.all or (since is None and len(state.snapshot.files)):
+        if what.gone.all or (since is None and len(table.snapshot.files)):
             refuse_append_only(shape, storage.location)
         if what.gone.all:
-            _refuse_unhiding(state.snapshot)
+            _refuse_unhiding(table.snapshot)
         return None if shape is old else shape, what
 
-    def _storage(self, state: TableState, shape: TableDefinition, incoming: Struct) -> Storage:
-        location = state.snapshot.location
+    def _storage(self, table: OpenTable, shape: TableDefinition, incoming: Struct) -> Storage:
+        location = table.snapshot.location
         fitted = fit(incoming, shape.schema)
         refuse_missing(fitted, source=self.origin.location, target=location.url)
-        spec = self.caller.dialect.storing(state, shape, feeds=False).data
+        spec = table.storing(shape, feeds=False).data
         # A row is as new there as the commit that brings it, which is what a row without a version says.
         spec = replace(spec, version_column=None, version_field=None)
         return Storage(fitted, demands(shape.schema, shape.properties, fitted), spec, location)

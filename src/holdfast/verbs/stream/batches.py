@@ -25,8 +25,9 @@ from holdfast.verbs.commit.retry import retry_of
 from holdfast.verbs.dml.delete_update import ExecutionContext
 from holdfast.verbs.dml.merge import DeltaMergeBuilder, Duplicates
 from holdfast.verbs.dml.write_mutation import CommitOptions
-from holdfast.verbs.open.delta_dialect import DELTA
+from holdfast.verbs.open.delta import open_delta
 from holdfast.verbs.open.engine import spark_engine, zone_of
+from holdfast.verbs.open.open_table import OpenTable
 from holdfast.verbs.stream.follow import StreamFollower
 
 Foreach = Callable[[DataFrame, int], Any]
@@ -67,22 +68,20 @@ def merge_batch(
     """Merge a batch, unless the table has it; without clauses, matched rows are updated and others inserted."""
     merging = Merging(**request)
 
-    def newest() -> DeltaState:
-        known = kept.get(merging.path)
-        if known is None:
-            known = load(open_location(merging.path, storage_options=dict(merging.storage) or None))
-        kept[merging.path] = refresh(known)
-        return kept[merging.path]
+    def newest() -> OpenTable:
+        state = kept.get(merging.path)
+        if state is None:
+            state = load(open_location(merging.path, storage_options=dict(merging.storage) or None))
+        kept[merging.path] = refresh(state)
+        return open_delta(kept[merging.path])
 
-    done = newest().txns.get(merging.app)
-    if done is not None and done.version >= batch:
+    if newest().has_app_version(AppVersion(merging.app, batch)):
         return
     spark = rows.sparkSession
     caller = ExecutionContext(
         spark_engine(spark),
         system(),
         zone_of(spark),
-        DELTA,
         merging.alias,
         CommitOptions(AppVersion(merging.app, batch)),
         merging.mode,

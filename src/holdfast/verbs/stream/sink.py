@@ -27,7 +27,7 @@ from holdfast.engines.spark.session.carry import carried
 from holdfast.engines.spark.types import spark_to_struct
 from holdfast.env import system
 from holdfast.errors import Damaged, Invalid, Unsupported
-from holdfast.formats.delta.commit.loop import DeltaFormat
+from holdfast.formats.delta.format import DeltaFormat
 from holdfast.formats.delta.protocol.features import check_writable
 from holdfast.formats.delta.state import DeltaState, is_table, load
 from holdfast.model.mutation import STAGED, AppVersion, TableDefinition
@@ -43,9 +43,9 @@ from holdfast.storage.leftovers import delete_one
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
 from holdfast.verbs.define.builder import CreateMode
-from holdfast.verbs.dml.write import land, make, refuse_append_only
+from holdfast.verbs.dml.write import make, refuse_append_only
 from holdfast.verbs.dml.write_mutation import CommitOptions, appended, overwritten
-from holdfast.verbs.open.delta_dialect import DELTA
+from holdfast.verbs.open.delta import open_delta
 from holdfast.verbs.stream.source import task_writer
 
 _KNOWN = ("path", "checkpointLocation", "txnAppId", "userMetadata")
@@ -108,7 +108,7 @@ def task_of(state: DeltaState, incoming: Struct) -> Task:
     """What tasks must know; refused where rows cannot be stored by tasks that do not know each other."""
     location = state.snapshot.location
     check_writable(state.protocol, table=location.url)
-    shape = DELTA.shape_of(state)
+    shape = DeltaFormat.definition_of(state)
     fitted = fit(incoming, shape.schema)
     numbered = [p.field.name for p in fitted.parts if isinstance(p.how, Numbered)]
     if numbered:
@@ -122,7 +122,7 @@ def task_of(state: DeltaState, incoming: Struct) -> Task:
     )  # refuses what only Spark can check before a query runs
     carried_to = replace(location, store=carried(location.store))
     return Task(
-        carried_to, fitted, wanted, DELTA.storing(state, shape, carried=False, feeds=False).data, _demanded(state)
+        carried_to, fitted, wanted, DeltaFormat.storing(state, shape, carried=False, feeds=False).data, _demanded(state)
     )
 
 
@@ -141,8 +141,7 @@ def commit(sink: StreamSink, messages: Sequence[TaskOutput], batch: int) -> int 
     state = DeltaFormat(sink.location).newest(None)
     if state is None:
         raise Invalid(f"the table at {sink.location.url} is gone: start the query again to make another")
-    done = state.txns.get(sink.app)
-    if done is not None and done.version >= batch:
+    if open_delta(state).has_app_version(AppVersion(sink.app, batch)):
         discard(sink, messages)
         return None
     if any(m.demanded != _demanded(state) for m in messages):
@@ -153,14 +152,14 @@ def commit(sink: StreamSink, messages: Sequence[TaskOutput], batch: int) -> int 
         )
     options = CommitOptions(AppVersion(sink.app, batch), sink.user_metadata)
     if sink.replaces:
-        refuse_append_only(DELTA.shape_of(state), sink.location)
+        refuse_append_only(DeltaFormat.definition_of(state), sink.location)
         mutation = overwritten(state.snapshot, staged, options)
     else:
         mutation = appended(state.snapshot, staged, options)
     mode = "Complete" if sink.replaces else "Append"
     parameters = {"outputMode": mode, "queryId": sink.app, "epochId": str(batch)}
     mutation = replace(mutation, operation="STREAMING UPDATE", parameters=parameters)
-    return land(state, sink.location, mutation, system(), dialect=DELTA).version
+    return open_delta(state).commit(mutation, system()).version
 
 
 def discard(sink: StreamSink, messages: Sequence[TaskOutput | None]) -> None:

@@ -1,4 +1,4 @@
-"""The write settings of a table: from its schema and properties to a `WriteSpec`. Pure."""
+"""How rows of a Delta table are written to Parquet files, from its schema and properties."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from collections.abc import Mapping
 from holdfast.errors import Invalid
 from holdfast.model.snapshot import RowIdentity
 from holdfast.parquet.write import WriteSpec
-from holdfast.schema.properties import ICEBERG_COMPAT, LAYOUT, OPTIMIZE_WRITE, DataLayout, layout, number, truth
+from holdfast.schema.properties import (
+    ENABLE_DELETION_VECTORS,
+    ICEBERG_COMPAT,
+    LAYOUT,
+    OPTIMIZE_WRITE,
+    DataLayout,
+    layout,
+    number,
+    truth,
+)
 from holdfast.schema.stats_leaves import LeafPath, stats_leaves
 from holdfast.schema.types import Struct
 
@@ -16,7 +25,6 @@ TARGET_FILE_SIZE = "delta.targetFileSize"
 CODEC = "delta.parquet.compression.codec"
 FILE_ROWS = "holdfast.maxRecordsPerFile"
 STRING_PREFIX = "delta.dataSkippingStringPrefixLength"
-ENABLE_DELETION_VECTORS = "delta.enableDeletionVectors"
 RANDOM_PREFIXES = "delta.randomizeFilePrefixes"
 RANDOM_PREFIX_LENGTH = "delta.randomPrefixLength"
 STORE_PARTITIONS = ("delta.enableMaterializePartitionColumnsFeature", "delta.writePartitionColumnsToParquet")
