@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.parquet.pages import thrift
-from holdfast.parquet.pages.levels import decoded
+from holdfast.parquet.pages.headers import decoded_levels
 from holdfast.parquet.pages.pagemap import load_page_map, page_locations
 from tests.parquet.taking import stored
 from tests.support.depth import examples
@@ -102,8 +102,8 @@ def test_a_map_that_fits_is_stepped_over() -> None:
 
 @pytest.mark.parametrize("header", [2**62 + 1, 2**63 - 1, 201])
 def test_levels_beyond_their_bytes_are_not_understood(header: int) -> None:
-    assert decoded(thrift.unsigned(header) + bytes(20), 2, 10) is None
-    assert decoded(b"", 1, 0) is None
+    assert decoded_levels(thrift.unsigned(header) + bytes(20), 2, 10) is None
+    assert decoded_levels(b"", 1, 0) is None
 
 
 @examples(100)

@@ -88,8 +88,8 @@ def bitmap_run(batches: Iterable[pa.Table], keys: int) -> EntryRun | None:
     bitmaps: dict[tuple[Any, int], BitMap64] = {}
     samples: list[pa.Table] = []  # a row of each key and version, in the order of `bitmaps`
     for rows in batches:
-        named = rows.rename_columns([*key_names(keys), ROW_ID, VERSION]).combine_chunks()
-        groups = named.group_by([*key_names(keys), VERSION], use_threads=False).aggregate([(ROW_ID, "list")])
+        renamed = rows.rename_columns([*key_names(keys), ROW_ID, VERSION]).combine_chunks()
+        groups = renamed.group_by([*key_names(keys), VERSION], use_threads=False).aggregate([(ROW_ID, "list")])
         lists = groups.column(f"{ROW_ID}_list").combine_chunks()
         if not len(lists):
             continue

@@ -181,10 +181,10 @@ class _PredicateReader:
         return Opaque(node.sql(dialect="spark", unsupported_level=ErrorLevel.IGNORE), columns)
 
     def comparison(self, op: Op, node: exp.Expr) -> Predicate | None:
-        left, right = node.args["this"], node.args["expression"]
-        if (target := self.field(left)) and (literal := self.literal(right)):
+        first, second = node.args["this"], node.args["expression"]
+        if (target := self.field(first)) and (literal := self.literal(second)):
             return self.compare(op, target, literal)
-        if (target := self.field(right)) and (literal := self.literal(left)):
+        if (target := self.field(second)) and (literal := self.literal(first)):
             return self.compare(_MIRRORED.get(op, op), target, literal)
         return None
 

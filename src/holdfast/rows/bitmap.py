@@ -46,10 +46,10 @@ def decode(blob: bytes, *, expected_cardinality: int | None, where: str) -> BitM
     elif magic == NATIVE:
         buckets = list(_native_buckets(blob, where))
     else:
-        raise _damaged(where, 0, "not a bitmap", expected=str(PORTABLE), found=str(magic))
+        raise _damaged(where, 0, "not a bitmap", expected=str(PORTABLE), actual=str(magic))
     end = buckets[-1].end if buckets else (12 if magic == PORTABLE else 8)
     if end != len(blob):
-        raise _damaged(where, end, "bytes follow the bitmap", expected=str(end), found=str(len(blob)))
+        raise _damaged(where, end, "bytes follow the bitmap", expected=str(end), actual=str(len(blob)))
     return _assemble(blob, buckets, expected_cardinality, where)
 
 
@@ -76,14 +76,16 @@ def unframe(data: bytes, *, size: int, where: str) -> bytes:
     if size < 0:
         raise _damaged(where, 0, f"a deletion vector cannot have {size} bytes")
     if len(data) != size + 8:
-        raise _damaged(where, 0, "wrong number of bytes", expected=str(size + 8), found=str(len(data)))
+        raise _damaged(where, 0, "wrong number of bytes", expected=str(size + 8), actual=str(len(data)))
     (stored,) = _FRAME.unpack_from(data)
     if stored != size:
-        raise _damaged(where, 0, "size differs from the descriptor", expected=str(size), found=str(stored))
+        raise _damaged(where, 0, "size differs from the descriptor", expected=str(size), actual=str(stored))
     blob = data[4:-4]
     (crc,) = unpack_from(">I", data, size + 4)
     if crc != zlib.crc32(blob):
-        raise _damaged(where, size + 4, "CRC-32 does not match", expected=f"{crc:08x}", found=f"{zlib.crc32(blob):08x}")
+        raise _damaged(
+            where, size + 4, "CRC-32 does not match", expected=f"{crc:08x}", actual=f"{zlib.crc32(blob):08x}"
+        )
     return blob
 
 
@@ -122,7 +124,7 @@ def _native_buckets(blob: bytes, where: str) -> Iterator[_Bucket]:
         length = _number("<i", blob, at, where)
         bucket = _bucket(blob, key, at + 4, where)
         if bucket.end - bucket.start != length:
-            raise _damaged(where, at, "bucket length", expected=str(length), found=str(bucket.end - bucket.start))
+            raise _damaged(where, at, "bucket length", expected=str(length), actual=str(bucket.end - bucket.start))
         yield bucket
         at = bucket.end
 
@@ -138,7 +140,7 @@ def _bucket(blob: bytes, key: int, start: int, where: str) -> _Bucket:
         flags = blob[start + 4 : start + 4 + (count + 7) // 8]
         at = start + 4 + (count + 7) // 8
     else:
-        raise _damaged(where, start, "not a roaring bitmap", expected=f"{_NO_RUNS} or {_RUNS}", found=str(cookie))
+        raise _damaged(where, start, "not a roaring bitmap", expected=f"{_NO_RUNS} or {_RUNS}", actual=str(cookie))
     has_offsets = not flags or count >= _OFFSETS_FROM
     body = at + 4 * count + (4 * count if has_offsets else 0)
     if count > 65536 or body > len(blob):
@@ -177,9 +179,9 @@ def _assemble(blob: bytes, buckets: list[_Bucket], expected: int | None, where: 
         raise _damaged(where, 4, f"bitmap out of order ({error})") from error
     claimed = sum(bucket.cardinality for bucket in nonempty)
     if len(bitmap) != claimed:
-        raise _damaged(where, 4, "container counts", expected=str(claimed), found=str(len(bitmap)))
+        raise _damaged(where, 4, "container counts", expected=str(claimed), actual=str(len(bitmap)))
     if expected is not None and len(bitmap) != expected:
-        raise _damaged(where, 4, "cardinality", expected=str(expected), found=str(len(bitmap)))
+        raise _damaged(where, 4, "cardinality", expected=str(expected), actual=str(len(bitmap)))
     return bitmap
 
 
@@ -191,7 +193,7 @@ def _number(layout: str, blob: bytes, at: int, where: str) -> int:
     return int(number)
 
 
-def _damaged(where: str, offset: int, what: str, *, expected: str | None = None, found: str | None = None) -> Damaged:
-    facts = "" if expected is None else f": expected {expected}, found {found}"
+def _damaged(where: str, offset: int, what: str, *, expected: str | None = None, actual: str | None = None) -> Damaged:
+    facts = "" if expected is None else f": expected {expected}, found {actual}"
     message = f"deletion vector {where}, byte {offset}: {what}{facts}; restore it or an earlier version of the table"
-    return Damaged(message, path=where, offset=offset, expected=expected, found=found)
+    return Damaged(message, path=where, offset=offset, expected=expected, found=actual)

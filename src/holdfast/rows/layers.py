@@ -39,6 +39,22 @@ def arrange(lows: Numbers, highs: Numbers) -> tuple[IntervalLayer, ...]:
     return tuple(IntervalLayer(lows[numbers], highs[numbers], numbers) for numbers in _disjoint(lows, highs))
 
 
+def overlaps(lows: Numbers, highs: Numbers) -> Numbers:
+    """The index of the earlier range that each one overlaps, of several the one that ends last; -1 for none.
+
+    Ends are exclusive, and ranges are sorted by their start.
+    """
+    into = np.full(len(lows), -1, np.int64)
+    if len(lows) < 2:
+        return into
+    furthest = np.maximum.accumulate(highs)
+    raises = np.concatenate(([True], highs[1:] > furthest[:-1]))
+    holder = np.maximum.accumulate(np.where(raises, np.arange(len(lows)), 0))
+    hit = lows[1:] < furthest[:-1]
+    into[1:][hit] = holder[:-1][hit]
+    return into
+
+
 def _disjoint(lows: Numbers, highs: Numbers) -> Iterator[Numbers]:
     remaining = np.argsort(lows, kind="stable")
     while len(remaining):

@@ -168,15 +168,15 @@ def _concat(one: _Intervals, two: _Intervals) -> _Intervals:
 def _merge_arrays(intervals: _Intervals, segments: tuple[Segment, ...]) -> tuple[_IdRun, _Intervals]:
     """The rows of all array segments as one run, and the other intervals."""
     is_array = np.array([isinstance(segment, IdArray | SortedArray) for segment in segments], np.bool_)
-    taken = np.append(is_array, False)[intervals.segments]  # the last one stands for _PLAIN
-    arrays = [segments[number] for number in intervals.segments[taken].tolist()]
+    merged = np.append(is_array, False)[intervals.segments]  # the last one stands for _PLAIN
+    arrays = [segments[number] for number in intervals.segments[merged].tolist()]
     lengths = np.array([len(segment) for segment in arrays], np.int64)
     ids = np.concatenate([np.zeros(0, np.int64), *(segment.to_numpy() for segment in arrays)])
     order = np.argsort(ids, kind="stable")
     starts = np.cumsum(lengths) - lengths
-    positions = np.arange(len(ids)) + np.repeat(intervals.firsts[taken] - starts, lengths)
-    files = np.repeat(intervals.files[taken], lengths)
-    return _IdRun(ids[order], files[order], positions[order]), intervals.filter(~taken)
+    positions = np.arange(len(ids)) + np.repeat(intervals.firsts[merged] - starts, lengths)
+    files = np.repeat(intervals.files[merged], lengths)
+    return _IdRun(ids[order], files[order], positions[order]), intervals.filter(~merged)
 
 
 def _groups(numbers: Numbers) -> Iterator[tuple[int, Numbers]]:

@@ -87,8 +87,8 @@ def wider(source: DataType, other: DataType) -> DataType | None:
 
 
 def _candidates(source: DataType, other: DataType) -> tuple[DataType, ...]:
-    together = _decimals_together(_as_decimal(source, _WIDENED_DIGITS), _as_decimal(other, _DIGITS))
-    return (other, *((together,) if together else ()), Primitive("double"))
+    common = _decimals_together(_as_decimal(source, _WIDENED_DIGITS), _as_decimal(other, _DIGITS))
+    return (other, *((common,) if common else ()), Primitive("double"))
 
 
 def _decimals_together(a: Decimal | None, b: Decimal | None) -> Decimal | None:

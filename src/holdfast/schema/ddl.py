@@ -143,9 +143,9 @@ class _DdlReader:
         self.at += 1
         return token
 
-    def expect(self, wanted: str) -> None:
-        if (token := self.take()).lower() != wanted:
-            raise self.wrong(f"{wanted!r} is expected where {token!r} is")
+    def expect(self, expected: str) -> None:
+        if (token := self.take()).lower() != expected:
+            raise self.wrong(f"{expected!r} is expected where {token!r} is")
 
     def end(self) -> None:
         if rest := self.peek():

@@ -31,12 +31,12 @@ def refuse_unstorable(schema: Struct, *, mapped: bool) -> None:
 
 def refuse_feed_columns(schema: Struct, properties: Mapping[str, str | None], *, recorded: bool = False) -> None:
     """Refuse columns named like the change data feed's, where the table has a feed; `recorded`: it had one before."""
-    taken = [f.name for f in schema.fields if f.name.lower() in FEED_COLUMNS]
-    if not taken or not truth(properties.get(CHANGE_FEED)):
+    conflicting = [f.name for f in schema.fields if f.name.lower() in FEED_COLUMNS]
+    if not conflicting or not truth(properties.get(CHANGE_FEED)):
         return
     raise Invalid(
         f"the change data feed has columns of its own named {', '.join(sorted(FEED_COLUMNS))}, so a table with "
-        f"{CHANGE_FEED}=true cannot have {', '.join(taken)}: rename it, drop it, or leave the feed off"
+        f"{CHANGE_FEED}=true cannot have {', '.join(conflicting)}: rename it, drop it, or leave the feed off"
     ).named("RESERVED_CDC_COLUMNS_ON_WRITE" if recorded else "DELTA_TABLE_ALREADY_CONTAINS_CDC_COLUMNS")
 
 

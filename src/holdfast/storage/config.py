@@ -126,13 +126,13 @@ class StoreConfig:
 
 
 def _short(scheme: str, name: str) -> str:
-    known = _KNOWN.get(scheme)
-    if known is None:
+    names = _KNOWN.get(scheme)
+    if names is None:
         raise Invalid(f"storage option {name}: {scheme}:// takes no storage options")
     lower = name.lower()
     for prefix in ("", *_PREFIXES[scheme]):
         short = lower.removeprefix(prefix)
         short = _ALIASES[scheme].get(short, short)
-        if short in known:
+        if short in names:
             return short
     raise Invalid(f"storage option {name} is not one that {scheme}:// understands; see docs/storage.md")

@@ -1,4 +1,4 @@
-"""Output files that Arrow writes into, which appear whole or not at all.
+"""Output files that Arrow writes into, and copies of objects; both appear whole or not at all.
 
 A sink belongs to one table's directory and opens outputs by file key. It can be pickled into tasks.
 
@@ -6,6 +6,8 @@ A sink belongs to one table's directory and opens outputs by file key. It can be
 2. No output replaces an object of a local or memory store; names in a remote one are expected to be fresh.
 3. A local file is streamed to disk and a remote object uploaded in parts, so neither is held in memory whole. Any other
    store is given the object in one put.
+4. Within one bucket the server copies; otherwise bytes pass through this process in pieces of 8 MiB. An object of the
+   same size at the target counts as the copy, because a failed attempt may have made it and objects never change.
 """
 
 from __future__ import annotations
@@ -17,14 +19,17 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import obstore
 import pyarrow as pa
 
-from holdfast.errors import Unavailable
-from holdfast.storage.base import ObjectStore
+from holdfast.errors import Invalid, MissingFile, Unavailable
+from holdfast.storage.base import NotFound, ObjectStore
 from holdfast.storage.error_mapping import file_system
 from holdfast.storage.local import TEMPORARY, LocalStore, make_directory, sync_entry, take_name
 from holdfast.storage.location import Location
 from holdfast.storage.remote import RemoteStore, Upload
+
+_COPY_BYTES = 8 << 20
 
 
 class OutputFile(Protocol):
@@ -72,6 +77,41 @@ def put(sink: FileSink, key: str, pieces: Iterable[bytes]) -> None:
     except BaseException:
         output.abort()
         raise
+
+
+def copy(source: ObjectStore, key: str, target: Location, file_key: str, now_ms: Callable[[], int]) -> int:
+    """Copy an object below a directory; gives its size."""
+    try:
+        size = source.head(key).size
+    except NotFound as error:
+        path = f"{source.url}/{key}"
+        raise MissingFile(f"{path} is not there, so it cannot be copied; restore it", path=path) from error
+    if _has_copy(target, file_key, size):
+        return size
+    if (
+        isinstance(source, RemoteStore)
+        and isinstance(target.store, RemoteStore)
+        and source.config == target.store.config
+    ):
+        with source.translating_errors("write", target.key(file_key)):
+            obstore.copy(source.client, key, target.key(file_key))
+        return size
+    pieces = (source.get_range(key, start, min(_COPY_BYTES, size - start)) for start in range(0, size, _COPY_BYTES))
+    put(open_sink(target, now_ms), file_key, pieces)
+    return size
+
+
+def _has_copy(target: Location, file_key: str, size: int) -> bool:
+    try:
+        actual = target.store.head(target.key(file_key)).size
+    except NotFound:
+        return False
+    if actual != size:
+        raise Invalid(
+            f"{target.file_url(file_key)} is there already, with {actual} bytes instead of {size}: another file has "
+            "its name; choose an empty directory"
+        )
+    return True
 
 
 @dataclass(frozen=True, slots=True)

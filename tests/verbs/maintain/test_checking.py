@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from holdfast import DeltaTable, Invalid
 from holdfast.errors import TableError
 from holdfast.model.finding import LISTED, Finding, FindingKind, listed
-from holdfast.rows.ranges import overlaps
+from holdfast.rows.layers import overlaps
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.memory import MemoryStore
 from holdfast.verbs.maintain.check import CheckReport

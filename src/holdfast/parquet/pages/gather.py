@@ -17,8 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from holdfast.parquet.pages.footer import Node
-from holdfast.parquet.pages.headers import bytes_at, plain_headers
-from holdfast.parquet.pages.levels import are_full
+from holdfast.parquet.pages.headers import are_full, bytes_at, plain_headers
 from holdfast.parquet.pages.pagemap import Leaf, PageMap
 from holdfast.parquet.pages.window import Window
 from holdfast.schema.arrow import is_list

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 
 from holdfast.parquet.pages import thrift
 from holdfast.parquet.pages.footer import Node
-from holdfast.parquet.pages.headers import plain_header, plain_headers
-from holdfast.parquet.pages.levels import decoded
+from holdfast.parquet.pages.headers import decoded_levels, plain_header, plain_headers
 from holdfast.parquet.pages.pagemap import Leaf, PageMap
 from holdfast.parquet.pages.window import Window
 from holdfast.storage.arrays import positions
@@ -211,7 +210,7 @@ def _levels(
             starts.append(len(prefix))
             continue
         at = _WIDTH + int.from_bytes(body[:_WIDTH], "little")
-        definition = decoded(bytes(body[_WIDTH:at]), 1, count)
+        definition = decoded_levels(bytes(body[_WIDTH:at]), 1, count)
         if definition is None:
             return None
         starts.append(at)

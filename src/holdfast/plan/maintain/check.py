@@ -20,7 +20,7 @@ from holdfast.model.files import FileTable
 from holdfast.model.finding import Finding, FindingKind
 from holdfast.model.snapshot import HiddenRows
 from holdfast.parquet.inspect import FooterRequest
-from holdfast.rows.ranges import overlaps
+from holdfast.rows.layers import overlaps
 from holdfast.storage.base import ObjectStore
 
 _MOST_NAMED = 20  # duplicates for which the other file is searched

@@ -24,9 +24,9 @@ from holdfast.schema.properties import (
     MATERIALIZED_ROW_COMMIT_VERSION,
     MATERIALIZED_ROW_ID,
 )
-from holdfast.storage.copying import copy
 from holdfast.storage.location import Location
 from holdfast.storage.open import place
+from holdfast.storage.sink import copy
 
 _FOR_LIFE = (MATERIALIZED_ROW_ID, MATERIALIZED_ROW_COMMIT_VERSION)  # a table's own names, from first to last
 _OWN = (*_FOR_LIFE, IN_COMMIT_TIMESTAMP_VERSION, IN_COMMIT_TIMESTAMP_TIME)  # what each table says for itself

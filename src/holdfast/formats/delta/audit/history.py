@@ -24,7 +24,7 @@ from holdfast.formats.delta.metadata import ROW_TRACKING_DOMAIN
 from holdfast.formats.delta.stats.reader import JsonStats
 from holdfast.model.files import FileTable
 from holdfast.model.finding import LISTED, Finding, FindingKind
-from holdfast.rows.ranges import overlaps
+from holdfast.rows.layers import overlaps
 from holdfast.storage.arrays import strings
 from holdfast.storage.location import Location
 
