@@ -1,11 +1,11 @@
-"""A table's metadata checked against itself: snapshots, lists, manifests, and what they say of each other.
+"""Checks a table's metadata for contradictions between snapshots, manifest lists and manifests.
 
-1. Every snapshot that is kept is looked at; a manifest that several share is read once.
-2. Nothing is written, and what cannot be read is a finding that costs the others nothing. Files that only history
-   names (old metadata, statistics, files of older snapshots) may be anywhere: nobody opens them here.
-3. What other engines may leave without being wrong (deletes that apply to nothing, totals in summaries that do not add
-   up) is only worth knowing. But a list with fewer files than the summary says may have lost a manifest: that is wrong
-   until somebody looked. It is no reason to refuse the table, because DuckDB and others count wrong.
+1. Every snapshot in the metadata is checked; a manifest that several share is read once.
+2. Nothing is written, and an unreadable file is a finding that does not stop the check. Files that only the history
+   names (old metadata, statistics, files of older snapshots) may lie anywhere: they are not opened.
+3. What other engines leave behind without harm (deletes that apply to nothing, totals in summaries that do not add up)
+   is reported as such. But a manifest list with fewer files than the summary says may have lost a manifest: that is an
+   error until somebody has looked. The table is still read, because DuckDB and others count wrong.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _DIGITS = 20  # that a count has at most
 
 @dataclass(frozen=True, slots=True)
 class MetadataChecked:
-    """What was found in metadata; `spoken_of` are the keys of every file that some snapshot refers to."""
+    """Findings in the metadata; `spoken_of` are the keys of all files that some snapshot refers to."""
 
     findings: tuple[Finding, ...]
     spoken_of: pa.Array
@@ -54,7 +54,7 @@ class MetadataChecked:
 
 @dataclass(frozen=True, slots=True)
 class HeadChecked:
-    """What was found in a snapshot that a branch or a tag points to."""
+    """Findings in a snapshot that a branch or a tag points to."""
 
     findings: tuple[Finding, ...]
     is_readable: bool  # whether its files can be listed
@@ -64,41 +64,41 @@ class HeadChecked:
 
 
 def check_metadata(state: IcebergState) -> MetadataChecked:
-    """Check what leads to the files of a table, for every snapshot it keeps."""
-    found = list(_against_itself(state.metadata))
+    """Checks the metadata, manifest lists and manifests of all snapshots."""
+    findings = list(_check_fields(state.metadata))
     keys = [strings(sorted(_metadata_keys(state)))]
-    seen = dict(state.contents.read)
+    read = dict(state.contents.read)
     for entry in state.metadata.snapshots:
-        for finding, spoken in _snapshot(state, entry, seen):
-            found += [] if finding is None else [finding]
-            keys.append(spoken)
-    return MetadataChecked(tuple(found), pc.unique(pa.concat_arrays(keys)))
+        for finding, files in _snapshot(state, entry, read):
+            findings += [] if finding is None else [finding]
+            keys.append(files)
+    return MetadataChecked(tuple(findings), pc.unique(pa.concat_arrays(keys)))
 
 
 def check_head(state: IcebergState, *, footers: bool) -> HeadChecked:
-    """Check what the snapshot of a state says of its files; `footers` lets it open data files."""
-    found: list[Finding] = []
+    """Checks the summary, partition values and deletes of a state's snapshot; `footers` allows opening data files."""
+    findings: list[Finding] = []
     is_readable, tuples, wrong = True, PartitionCheck(), 0
     try:
         if state.entry is not None:
-            found += _totals(state)
+            findings += _totals(state)
             tuples = check_partition_values(state, footers=footers)
             wrong = sum(count_mismatch(one) is not None for one in state.contents.listed)
-            found += tuples.findings
-            found += _deletes(state)
+            findings += tuples.findings
+            findings += _deletes(state)
     except Damaged as error:
         is_readable = False
         kind = FindingKind.MISSING_COMMIT if isinstance(error, MissingFile) else FindingKind.BAD_COMMIT
-        found.append(Finding(kind, str(error), file=error.path, version=state.version))
-    totals_wrong = any(finding.kind in (FindingKind.WRONG_SUMMARY, FindingKind.LOST_FILES) for finding in found)
-    return HeadChecked(tuple(found), is_readable, tuples, totals_wrong, wrong)
+        findings.append(Finding(kind, str(error), file=error.path, version=state.version))
+    totals_wrong = any(finding.kind in (FindingKind.WRONG_SUMMARY, FindingKind.LOST_FILES) for finding in findings)
+    return HeadChecked(tuple(findings), is_readable, tuples, totals_wrong, wrong)
 
 
-def _against_itself(metadata: TableMetadata) -> Iterator[Finding]:
-    """What the metadata file alone shows to be wrong."""
-    known = {entry.snapshot_id for entry in metadata.snapshots}
+def _check_fields(metadata: TableMetadata) -> Iterator[Finding]:
+    """Contradictions within the metadata file."""
+    snapshots = {entry.snapshot_id for entry in metadata.snapshots}
     for name, ref in metadata.refs.items():
-        if ref.snapshot_id not in known:
+        if ref.snapshot_id not in snapshots:
             what = f"the {ref.type} {name} points to snapshot {ref.snapshot_id}, which the metadata does not have"
             yield Finding(FindingKind.MISSING_COMMIT, what, version=ref.snapshot_id)
     schemas = {int(schema.get("schema-id", 0)) for schema in metadata.schemas}
@@ -123,22 +123,22 @@ def _against_itself(metadata: TableMetadata) -> Iterator[Finding]:
 
 def _metadata_keys(state: IcebergState) -> Iterator[str]:
     metadata = state.metadata
-    told = [
+    paths = [
         state.metadata_path,
         *(entry.get("metadata-file") for entry in metadata.metadata_log),
         *(entry.get("statistics-path") for entry in (*metadata.statistics, *metadata.partition_statistics)),
         *(entry.manifest_list for entry in metadata.snapshots),
         f"{metadata.location.rstrip('/')}/metadata/version-hint.text",
     ]
-    for path in told:
+    for path in paths:
         if isinstance(path, str) and path:
             yield state.paths.anywhere.key(path)
 
 
 def _snapshot(
-    state: IcebergState, entry: SnapshotEntry, seen: dict[str, ManifestEntries]
+    state: IcebergState, entry: SnapshotEntry, read: dict[str, ManifestEntries]
 ) -> Iterator[tuple[Finding | None, pa.Array]]:
-    """What is wrong with the manifests of a snapshot, and the keys of the files they list; `seen` are read already."""
+    """Findings in the manifests of a snapshot, and the keys of their files; `read` are manifests read before."""
     nothing = strings([])
     heads = {ref.snapshot_id for ref in state.metadata.refs.values() if ref.type == "branch"}
     try:
@@ -147,16 +147,16 @@ def _snapshot(
         yield _unreadable(error, entry), nothing
         return
     for manifest in manifests:
-        known = seen.get(manifest.path)
-        if known is None or manifest != known.manifest:
+        entries = read.get(manifest.path)
+        if entries is None or manifest != entries.manifest:
             try:
-                known = seen[manifest.path] = read_manifest(state.paths, manifest)
+                entries = read[manifest.path] = read_manifest(state.paths, manifest)
             except (Damaged, Invalid) as error:
                 yield _unreadable(error, entry), nothing
                 continue
         yield None, strings([state.paths.key(manifest.path)])
-        yield None, state.paths.anywhere.keys(known.entries["file_path"].combine_chunks())
-        wrong = count_mismatch(known)
+        yield None, state.paths.anywhere.keys(entries.entries["file_path"].combine_chunks())
+        wrong = count_mismatch(entries)
         if wrong is not None:
             what = f"the list of snapshot {entry.snapshot_id} says that {manifest.path} has {wrong}"
             repair = "counts anew in a new snapshot" if entry.snapshot_id in heads else None
@@ -170,29 +170,30 @@ def _unreadable(error: Damaged | Invalid, entry: SnapshotEntry) -> Finding:
 
 
 def _deletes(state: IcebergState) -> Iterator[Finding]:
-    """What is wrong with the delete files of a snapshot."""
+    """Findings in the delete files of a snapshot."""
     deletes = state.contents.deletes
     files = state.snapshot.files.table
     if not len(deletes):
         return
-    for row in deletes.equality.to_pylist():  # one per file of deletes by value
-        if (wrong := _absent(state, row)) is not None:
-            yield wrong
-    loose: set[str] = set(deletes.table["file_path"].to_pylist())
+    for row in deletes.equality.to_pylist():  # one per equality delete file
+        if (finding := _check_equality_file(state, row)) is not None:
+            yield finding
+    idle: set[str] = set(deletes.table["file_path"].to_pylist())
     if len(files):
-        about = referenced_files(deletes.table)
-        lost = np.asarray(pc.is_valid(about)) & (path_indices(files["path"].combine_chunks(), about) < 0)
-        single = deletes.table.filter(pa.array(lost))["file_path"].to_pylist()
-        loose = {*dangling(files, deletes).to_pylist(), *single}
-    if loose:
+        referenced = referenced_files(deletes.table)
+        lost = np.asarray(pc.is_valid(referenced)) & (path_indices(files["path"].combine_chunks(), referenced) < 0)
+        of_lost = deletes.table.filter(pa.array(lost))["file_path"].to_pylist()
+        idle = {*dangling(files, deletes).to_pylist(), *of_lost}
+    if idle:
         what = (
-            f"{len(loose)} delete files apply to no file of the table, such as "
-            f"{', '.join(sorted(loose)[:_EXAMPLES])}: compactions of other engines leave them"
+            f"{len(idle)} delete files apply to no file of the table, such as "
+            f"{', '.join(sorted(idle)[:_EXAMPLES])}: compactions of other engines leave them"
         )
-        yield Finding(FindingKind.IDLE_DELETES, what, file=min(loose), count=len(loose))
+        yield Finding(FindingKind.IDLE_DELETES, what, file=min(idle), count=len(idle))
 
 
-def _absent(state: IcebergState, row: Mapping[str, Any]) -> Finding | None:
+def _check_equality_file(state: IcebergState, row: Mapping[str, Any]) -> Finding | None:
+    """What is wrong with an equality delete file, if anything."""
     path = row["file_path"]
     store, key = place(state.paths.location, state.paths.key(path))
     try:
@@ -203,11 +204,6 @@ def _absent(state: IcebergState, row: Mapping[str, Any]) -> Finding | None:
     if size != row["file_size_in_bytes"]:
         what = f"{path} has {size} bytes where its manifest has {row['file_size_in_bytes']}: it was overwritten"
         return Finding(FindingKind.WRONG_SIZE, what, file=path)
-    return _blind(state, row)
-
-
-def _blind(state: IcebergState, row: Mapping[str, Any]) -> Finding | None:
-    """Deletes by value that lack a column they compare, which is then compared as null."""
     source, task = open_delete_file(state.paths, row)
     try:
         nodes, rows = columns_and_rows(source, task)
@@ -216,10 +212,10 @@ def _blind(state: IcebergState, row: Mapping[str, Any]) -> Finding | None:
     if rows != task.rows:
         what = f"{task.uri} has {rows} rows to delete by value, and its manifest says {task.rows}"
         return Finding(FindingKind.WRONG_COUNT, what, file=task.uri)
-    known = {node.field_id for node in nodes}
-    absent = sorted(set(row["equality_ids"] or ()) - known) if known - {None} else []
+    field_ids = {node.field_id for node in nodes}
+    absent = sorted(set(row["equality_ids"] or ()) - field_ids) if field_ids - {None} else []
     if not absent:
-        return None
+        return None  # a compared column that the file lacks would be compared as null
     what = (
         f"{task.uri} deletes by the fields {', '.join(map(str, absent))}, which it does not have: it takes rows where "
         "they are null, and no others"
@@ -248,7 +244,7 @@ def _totals(state: IcebergState) -> Iterator[Finding]:
     yield Finding(FindingKind.LOST_FILES, what, state.entry.manifest_list, state.version, repair)
 
 
-def _number(said: object) -> int:
-    """What a summary says as a number; 0 where it says none."""
-    text = str(said)
+def _number(total: object) -> int:
+    """A total of a summary as a number; 0 where it is none."""
+    text = str(total)
     return int(text) if text.isdecimal() and text.isascii() and len(text) < _DIGITS else 0

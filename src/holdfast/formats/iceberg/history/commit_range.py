@@ -1,8 +1,8 @@
-"""A stretch of snapshots as change queries see it: what each did to files, and the table before and after.
+"""Reads a range of snapshots for change queries: the files that each added and removed, and the table before and after.
 
-1. Versions are sequence numbers, which is what rows say they were last changed in.
-2. A file whose deletes changed left as it was and came back as it is.
-3. Rows are followed by their ids only where all of them have some: a stretch does not reach back beyond version 3.
+1. Versions are sequence numbers, as in the rows' last updated sequence number.
+2. A file whose deletes changed is removed with the old deletes and added with the new ones.
+3. Rows are followed by their ids only where all of them have one: a range does not begin before version 3.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.model.snapshot import Snapshot
 
 
 def read_commit_range(newest: IcebergState, start: int, end: int | None) -> CommitRange:
-    """The snapshots from one to another, both included, both of one line of descent."""
+    """The snapshots from `start` to `end`, both included; `end` must descend from `start`."""
     entries = _chain(newest, start, newest.version if end is None else end)
     parent = entries[0].parent_snapshot_id
     if parent is not None and newest.metadata.snapshot(parent) is None:
@@ -39,12 +39,12 @@ def read_commit_range(newest: IcebergState, start: int, end: int | None) -> Comm
         changed = first is None or at is None or described != _described(at)
         first = first or described
         facts.append(_facts(entry, described if changed else None, state))
-        came, left = _moves(at, state, entry)
-        added.append(came)
-        removed.append(left)
+        files_added, files_removed = _moves(at, state, entry)
+        added.append(files_added)
+        removed.append(files_removed)
         at = state
-    assert at is not None, "a stretch has a snapshot"
-    assert first is not None, "a stretch has a snapshot"
+    assert at is not None, "a range has a snapshot"
+    assert first is not None, "a range has a snapshot"
     return CommitRange(
         None if before is None else at_sequence_number(before),
         at_sequence_number(at),
@@ -81,12 +81,12 @@ def _refuse(state: IcebergState) -> None:
 
 
 def _moves(before: IcebergState | None, after: IcebergState, entry: SnapshotEntry) -> tuple[pa.Table, pa.Table]:
-    """The files that came with a snapshot, and those that left, with the columns of MOVED."""
+    """The files that a snapshot added and those that it removed, with the columns of MOVED."""
     if before is None:
         every = np.ones(len(after.snapshot.files), np.bool_)
         return _moved(after, every, entry), MOVED.empty_table()
-    left, came = changed_files(before, after)
-    return _moved(after, came, entry), _moved(before, left, entry)
+    removed, added = changed_files(before, after)
+    return _moved(after, added, entry), _moved(before, removed, entry)
 
 
 def _moved(state: IcebergState, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]], entry: SnapshotEntry) -> pa.Table:
@@ -95,11 +95,11 @@ def _moved(state: IcebergState, chosen: np.ndarray[tuple[int], np.dtype[np.bool_
     if not len(files) or not chosen.any():
         return MOVED.empty_table()
     count = int(chosen.sum())
-    told = files.table.select(["path", "format"]).filter(mask)
-    if (other := pc.index(pc.equal(told["format"], "parquet"), False).as_py()) >= 0:
+    formats = files.table.select(["path", "format"]).filter(mask)
+    if (other := pc.index(pc.equal(formats["format"], "parquet"), False).as_py()) >= 0:
         raise Unsupported(
-            f"{told['path'][other]} is an {told['format'][other]} file, of which changes are not read: compact the "
-            "table and begin with a later snapshot"
+            f"{formats['path'][other]} is an {formats['format'][other]} file, of which changes are not read: compact "
+            "the table and begin with a later snapshot"
         )
     columns = [
         *files.table.select(FILES.names).filter(mask).columns,
@@ -127,7 +127,7 @@ def _described(state: IcebergState) -> Described:
 
 
 def at_sequence_number(state: IcebergState) -> Snapshot:
-    """A state by its sequence number; its files hold all columns, so where they are placed does not matter."""
+    """The snapshot of a state, with its sequence number as version and without partition values."""
     sequence = 0 if state.entry is None else state.entry.sequence_number
     slabs = tuple(Slab(slab.files.select(FILES.names), slab.stats) for slab in state.snapshot.files.slabs)
     return replace(state.snapshot, version=sequence, placement=None, files=FileTable(slabs))

@@ -1,8 +1,8 @@
-"""Whether rows that were gone came back between a snapshot and a later one, as their summaries tell.
+"""Decides from snapshot summaries whether deleted rows may have come back since a sequence number.
 
-1. None means: the later one descends from the earlier, every commit in between is known, and each is one of ours that
-   never brings rows back.
-2. Anything else is the reason why that cannot be said; of what other engines did it cannot.
+1. None means that no row came back: the state descends from the snapshot with the sequence number, and every commit
+   since is one of ours that never brings rows back.
+2. Otherwise the result is the reason; commits of other engines may always have brought rows back.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _NEVER_BACK = frozenset({"WRITE", "DELETE", "UPDATE", "MERGE", "OPTIMIZE", "REOR
 
 
 def why_rows_may_be_back(after: IcebergState, sequence: int) -> str | None:
-    """Why rows may have come back since a sequence number; None where none did."""
+    """Why deleted rows may have come back since a sequence number; None where none did."""
     for entry in after.metadata.ancestry(after.entry):
         if entry.sequence_number == sequence:
             return None

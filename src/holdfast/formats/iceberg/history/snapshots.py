@@ -1,4 +1,4 @@
-"""The snapshots of a table, newest first."""
+"""The history of a table: its snapshots, newest first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HISTORY = pa.schema(
 
 
 def history(metadata: TableMetadata, *, limit: int | None = None) -> pa.Table:
-    """What the metadata tells of each snapshot."""
+    """The snapshots in the metadata, as a table."""
     ancestors: set[int] = set()
     at = metadata.current_snapshot_id
     while at is not None and at not in ancestors and (entry := metadata.snapshot(at)) is not None:

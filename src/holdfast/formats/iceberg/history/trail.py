@@ -1,8 +1,8 @@
-"""The snapshots that led to the newest as touches of files, one after another: what a row's biography is told from.
+"""The history of a table as changes of files, one snapshot after another, for the biography of a row.
 
-1. Versions are sequence numbers, which is what rows say they were last changed in.
-2. A trail begins where rows have ids: with the table itself, or with the first snapshot left since it is of version 3.
-3. A snapshot is read when it is asked for; manifests it shares with others are read once.
+1. Versions are sequence numbers, as in the rows' last updated sequence number.
+2. A trail begins where rows have ids: with the table's first snapshot, or the first remaining one of version 3.
+3. A snapshot is read when the caller reaches it; manifests that snapshots share are read once.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from holdfast.model.touch import Touch, Trail
 
 
 def trail(newest: IcebergState) -> Trail:
-    """What is left of the commits of a table whose rows have ids."""
-    line = newest.metadata.ancestry(newest.entry)
-    entries = list(takewhile(lambda entry: _has_ids(time_travel(newest, version=entry.snapshot_id)), line))[::-1]
+    """The remaining snapshots of a table whose rows have ids."""
+    snapshots = newest.metadata.ancestry(newest.entry)
+    entries = list(takewhile(lambda entry: _has_ids(time_travel(newest, version=entry.snapshot_id)), snapshots))[::-1]
     if not entries or entries[0].parent_snapshot_id is None:
         return Trail(None, FileTable(), _touches(newest, None, entries))
     first = time_travel(newest, version=entries[0].snapshot_id)
-    return Trail(entries[0].sequence_number, told(first), _touches(newest, first, entries[1:]))
+    return Trail(entries[0].sequence_number, _files(first), _touches(newest, first, entries[1:]))
 
 
-def told(state: IcebergState, chosen: NDArray[np.bool_] | None = None) -> FileTable:
-    """Files of a state as a trail has them: a vector has one name as long as it is the same."""
+def _files(state: IcebergState, chosen: NDArray[np.bool_] | None = None) -> FileTable:
+    """Files of a state; an unchanged deletion vector keeps its name from snapshot to snapshot."""
     files = state.snapshot.files if chosen is None else state.snapshot.files.filter(pa.array(chosen))
     return FileTable(
-        tuple(Slab(_named(slab.files.select([*FILES.names, "format"])), slab.stats) for slab in files.slabs)
+        tuple(Slab(_with_stable_names(slab.files.select([*FILES.names, "format"])), slab.stats) for slab in files.slabs)
     )
 
 
 def _has_ids(state: IcebergState) -> bool:
-    """Whether every data manifest has given its rows ids."""
+    """Whether every data manifest has a first row id."""
     return all(m.first_row_id is not None for m in state.contents.manifests if m.content == DATA)
 
 
@@ -64,10 +64,10 @@ def _touch(before: IcebergState | None, after: IcebergState, entry: SnapshotEntr
         )
     operation = entry.summary.get(OPERATION, entry.operation)
     if before is None:
-        added, removed = told(after), FILES.empty_table()
+        added, removed = _files(after), FILES.empty_table()
     else:
-        left, came = changed_files(before, after)
-        added, removed = told(after, came), told(before, left).table
+        was_removed, was_added = changed_files(before, after)
+        added, removed = _files(after, was_added), _files(before, was_removed).table
     vectors = pc.struct_field(removed["dv"].combine_chunks(), "id")
     return Touch(
         entry.sequence_number,
@@ -79,11 +79,11 @@ def _touch(before: IcebergState | None, after: IcebergState, entry: SnapshotEntr
     )
 
 
-def _named(files: pa.Table) -> pa.Table:
-    """Position deletes are named after the snapshot they were looked at in; here it does not matter which."""
+def _with_stable_names(files: pa.Table) -> pa.Table:
+    """Names position deletes without the snapshot that they were read at."""
     vectors = files["dv"].combine_chunks()
     by_position = pc.fill_null(pc.equal(pc.struct_field(vectors, "storage"), POSITIONS), False)
     names = pc.if_else(by_position, POSITIONS, pc.struct_field(vectors, "id"))
     parts = [names, *(pc.struct_field(vectors, f.name) for f in list(DV)[1:])]
-    again = pa.StructArray.from_arrays(parts, fields=list(DV), mask=vectors.is_null())
-    return files.set_column(files.column_names.index("dv"), "dv", again)
+    renamed = pa.StructArray.from_arrays(parts, fields=list(DV), mask=vectors.is_null())
+    return files.set_column(files.column_names.index("dv"), "dv", renamed)
