@@ -1,4 +1,4 @@
-"""What a table works by and who can open it, as it tells users."""
+"""The details of a table: its settings, and which readers can open it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.formats.delta.detail import describe, detail, settings_of
 from holdfast.formats.delta.log import cleanup
 from holdfast.formats.delta.log.actions import Protocol
 from holdfast.formats.delta.log.tombstones import file_retention_ms
-from holdfast.formats.delta.protocol.reader_compatibility import DELTA_LAKE, FEATURES, VERSION_1, VERSION_2, readers_of
+from holdfast.formats.delta.protocol.features import DELTA_LAKE, FEATURES, VERSION_1, VERSION_2, readers_of
 from holdfast.formats.delta.state import load
 from holdfast.model.mutation import TableDefinition
 from holdfast.model.write_spec import write_spec
@@ -90,17 +90,17 @@ def test_a_table_tells_its_own_settings_and_the_rest() -> None:
     ],
 )
 def test_who_opens_a_table(protocol: Protocol, old: str, mapped: str, listed: str, release: str) -> None:
-    told = readers_of(protocol)
-    assert told[VERSION_1].split(":")[0] == old
-    assert told[VERSION_2].split(":")[0] == mapped
-    assert told[FEATURES] == listed
-    assert told[DELTA_LAKE] == release
+    readers = readers_of(protocol)
+    assert readers[VERSION_1].split(":")[0] == old
+    assert readers[VERSION_2].split(":")[0] == mapped
+    assert readers[FEATURES] == listed
+    assert readers[DELTA_LAKE] == release
 
 
 def test_a_description_reads_well() -> None:
     location = Location(MemoryStore(), "t")
-    asked = TableDefinition(Struct((Field("id", LONG),)), (), {"delta.checkpointInterval": "5"}, (("id",),))
-    state = make(location, asked, system(), mode=CreateMode.CREATE, plain=False)
+    definition = TableDefinition(Struct((Field("id", LONG),)), (), {"delta.checkpointInterval": "5"}, (("id",),))
+    state = make(location, definition, system(), mode=CreateMode.CREATE, plain=False)
     text = str(describe(state))
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert lines[0].startswith("table memory:")

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.formats.delta.protocol.features import table_features
-from holdfast.formats.delta.protocol.reader_compatibility import readers_of
+from holdfast.formats.delta.protocol.features import readers_of, table_features
 from holdfast.formats.delta.state import DeltaState
 from holdfast.model.files import STRINGS
 from holdfast.schema.properties import DEFAULTS

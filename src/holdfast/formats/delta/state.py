@@ -49,6 +49,10 @@ class DeltaState:
     file_counts: RunningFileCounts = field(compare=False)
 
     @property
+    def settings(self) -> TableSettings:
+        return TableSettings(self.protocol, self.metadata, self.txns, self.domains)
+
+    @property
     def version(self) -> int:
         return self.snapshot.version
 
@@ -107,10 +111,9 @@ def _refreshed(state: DeltaState, commits: list[Sequence[Line]] | None) -> Delta
         return _read_again(state, replaced=False)
     if not deltas:
         return state
-    old = TableSettings(state.protocol, state.metadata, state.txns, state.domains)
     try:
         lines = _recording(read_lines(location, tuple(deltas)), commits)
-        settings, layers, last = apply_deltas(location, lines, old, state.layers, files=True)
+        settings, layers, last = apply_deltas(location, lines, state.settings, state.layers, files=True)
     except Damaged:
         if commits is not None:
             commits.clear()

@@ -34,7 +34,7 @@ from holdfast.formats.delta.log.file_names import LAST_CHECKPOINT, LOG, checksum
 from holdfast.formats.delta.log.listing import list_all, log_url, read_bytes
 from holdfast.formats.delta.log.replay import ActionLayer, LiveFiles, layer_from, push_layer
 from holdfast.formats.delta.log.segment import Checkpoint, LogListing
-from holdfast.formats.delta.log.settings import CompleteSettings, TableSettings, fold
+from holdfast.formats.delta.log.settings import TableSettings, complete, fold
 from holdfast.formats.delta.log.stated_counts import count, hint_miscounts
 from holdfast.formats.delta.log.tombstones import tombstones
 from holdfast.formats.delta.state import DeltaState
@@ -265,8 +265,8 @@ def _checksum(state: DeltaState, listing: LogListing) -> Iterator[Finding]:
     if isinstance(checksum, str):
         yield Finding(FindingKind.BAD_CHECKSUM, f"{file} {checksum}", file, version, "writes it anew")
         return
-    settings = CompleteSettings(state.protocol, state.metadata, state.txns, state.domains)
-    differences = [*miscounts(checksum, count(state.snapshot.files)), *contradictions(checksum, settings)]
+    wrong_settings = contradictions(checksum, complete(state.settings))
+    differences = [*miscounts(checksum, count(state.snapshot.files)), *wrong_settings]
     if differences:
         message = f"the checksum of version {version} says {' and '.join(differences)}"
         yield Finding(FindingKind.BAD_CHECKSUM, message, file, version, "writes it anew")

@@ -70,7 +70,7 @@ def read_range(before: DeltaState | None, after: DeltaState, *, start: int) -> C
     times = file_times(listing)
     settings = TableSettings()
     if before is not None or start > 0:  # a log that begins after version 0 begins with a checkpoint
-        settings = _settings(before or load(location, version=start))
+        settings = (before or load(location, version=start)).settings
     commits: list[CommitFacts] = []
     first: Described | None = None
     added, removed, change_files = _Actions(), _Actions(), _Actions()
@@ -125,10 +125,6 @@ def _last(location: Location, newest: int, end: Point) -> int:
     if version is None:
         raise UnknownVersion(f"nothing was committed to {location.url} at or before the end: {times.range_text()}")
     return version
-
-
-def _settings(state: DeltaState) -> TableSettings:
-    return TableSettings(state.protocol, state.metadata, state.txns, state.domains)
 
 
 def _described(settings: CompleteSettings, location: Location) -> Described:

@@ -59,38 +59,28 @@ def history(location: Location, *, limit: int | None = None) -> pa.Table:
 
 def _row(version: int, written_ms: int, info: Mapping[str, Any]) -> dict[str, Any]:
     timestamp_ms = info.get("inCommitTimestamp")
-    return {
-        "version": version,
-        "timestamp": (timestamp_ms if isinstance(timestamp_ms, int) else written_ms) * 1000,
-        "userId": _text(info.get("userId")),
-        "userName": _text(info.get("userName")),
-        "operation": _text(info.get("operation")),
-        "operationParameters": _texts(info.get("operationParameters")),
-        "job": _struct(info.get("job"), _JOB),
-        "notebook": _struct(info.get("notebook"), _NOTEBOOK),
-        "clusterId": _text(info.get("clusterId")),
-        "readVersion": _whole(info.get("readVersion")),
-        "isolationLevel": _text(info.get("isolationLevel")),
-        "isBlindAppend": info.get("isBlindAppend") if isinstance(info.get("isBlindAppend"), bool) else None,
-        "operationMetrics": _texts(info.get("operationMetrics")),
-        "userMetadata": _text(info.get("userMetadata")),
-        "engineInfo": _text(info.get("engineInfo")),
-    }
+    if not isinstance(timestamp_ms, int):
+        timestamp_ms = written_ms
+    stored = {field.name: _value(info.get(field.name), field.type) for field in list(HISTORY)[2:]}
+    return {"version": version, "timestamp": timestamp_ms * 1000, **stored}
+
+
+def _value(value: object, type_: pa.DataType) -> object:
+    """A field of a commitInfo as a value of its column; null where it has another type."""
+    if type_ == pa.string():
+        return _text(value)
+    if type_ == pa.int64():
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if type_ == pa.bool_():
+        return value if isinstance(value, bool) else None
+    if not isinstance(value, dict):
+        return None
+    if type_ == STRINGS:
+        return [(name, _text(inner)) for name, inner in value.items()]
+    return {field.name: _text(value.get(field.name)) for field in type_}
 
 
 def _text(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return msgspec.json.encode(value).decode()
-
-
-def _texts(value: object) -> list[tuple[str, str | None]] | None:
-    return [(name, _text(inner)) for name, inner in value.items()] if isinstance(value, dict) else None
-
-
-def _struct(value: object, names: tuple[str, ...]) -> dict[str, str | None] | None:
-    return {name: _text(value.get(name)) for name in names} if isinstance(value, dict) else None
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -99,18 +99,20 @@ class StatedCounts:
         return Mismatch(self._checksum_says(checkpoint.version, differences), checkpoint.files, bool(wrong_counts))
 
     def _with_hint(self, checkpoint: Checkpoint, contents: CheckpointContents) -> Mismatch | None:
-        for difference in hint_miscounts(self.hint, checkpoint, contents):
-            statement = f"{log_url(self.location)}/{LAST_CHECKPOINT} says {difference} in {checkpoint.name}"
-            return Mismatch(statement, checkpoint.files, is_fatal=False)
-        return None
+        difference = next(hint_miscounts(self.hint, checkpoint, contents), None)
+        if difference is None:
+            return None
+        statement = f"{log_url(self.location)}/{LAST_CHECKPOINT} says {difference} in {checkpoint.name}"
+        return Mismatch(statement, checkpoint.files, is_fatal=False)
 
     def _with_columns(
         self, checkpoint: Checkpoint, contents: CheckpointContents, settings: CompleteSettings
     ) -> Mismatch | None:
-        for field in _missing_columns(contents, settings):
-            statement = f"the checkpoint {checkpoint.name} of {self.location.url} has no column add.{field}"
-            return Mismatch(statement, checkpoint.files, is_fatal=False)
-        return None
+        field = next(_missing_columns(contents, settings), None)
+        if field is None:
+            return None
+        statement = f"the checkpoint {checkpoint.name} of {self.location.url} has no column add.{field}"
+        return Mismatch(statement, checkpoint.files, is_fatal=False)
 
     def _checksum_says(self, version: int, differences: list[str]) -> str:
         return f"{log_url(self.location)}/{checksum_name(version)} says {' and '.join(differences)}"

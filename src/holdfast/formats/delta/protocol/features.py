@@ -1,11 +1,14 @@
-"""The table features that Holdfast supports, and checks whether it can read or write a table.
+"""Table features: which ones Holdfast supports, and which readers and writers can use a table.
 
 1. Reading needs the reader version and reader features only; writing needs the writer features too.
 2. An error names every unsupported feature, the table and what to do.
 3. An unknown feature is refused like a known one that is not supported.
+4. Which other readers can open a table does not depend on the features that Holdfast supports.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from holdfast.errors import Damaged, Unsupported
 from holdfast.formats.delta.log.actions import Protocol
@@ -42,20 +45,22 @@ _WRITABLE_WRITER_ONLY = frozenset(
         "checkpointProtection",
     )
 )
-WRITER_ONLY = _WRITABLE_WRITER_ONLY | {
-    "liquid",
-    "inCommitTimestamp-preview",
-    "icebergCompatV1",
-    "icebergCompatV2",
-    "icebergCompatV3",
-    "icebergWriterCompatV1",
-    "materializePartitionColumns",
-    "collations",
-    "collations-preview",
-    "columnMappingUsageTracking",
-    "coordinatedCommits-preview",
-    "redirectWriterOnly-preview",
-}
+WRITER_ONLY = _WRITABLE_WRITER_ONLY | frozenset(
+    (
+        "liquid",
+        "inCommitTimestamp-preview",
+        "icebergCompatV1",
+        "icebergCompatV2",
+        "icebergCompatV3",
+        "icebergWriterCompatV1",
+        "materializePartitionColumns",
+        "collations",
+        "collations-preview",
+        "columnMappingUsageTracking",
+        "coordinatedCommits-preview",
+        "redirectWriterOnly-preview",
+    )
+)
 LARGEST_WRITER = 7
 WRITABLE = (READABLE - {"variantShredding", "variantShredding-preview"}) | _WRITABLE_WRITER_ONLY
 # Holdfast writes tables that have these features, but never enables them.
@@ -78,6 +83,22 @@ IMPLIED_BY_WRITER = (
     (5, ("columnMapping",)),
     (6, ("identityColumns",)),
 )
+
+# Kinds of readers, and the releases of Delta Lake that its documentation names for each feature.
+VERSION_1 = "readers of protocol version 1"
+VERSION_2 = "readers of protocol version 2"
+FEATURES = "readers of table features"
+DELTA_LAKE = "Delta Lake for Spark"
+
+_FEATURE_LISTS_SINCE = (2, 3, 0)
+_SINCE = {
+    "columnMapping": (1, 2, 0),
+    "deletionVectors": (2, 3, 0),
+    "timestampNtz": (2, 4, 0),
+    "v2Checkpoint": (3, 0, 0),
+    "typeWidening-preview": (3, 2, 0),
+    "typeWidening": (4, 0, 0),
+}
 
 
 def reader_features(protocol: Protocol) -> frozenset[str]:
@@ -146,3 +167,25 @@ def check_writable(protocol: Protocol, *, table: str) -> None:
             "it can",
             features=unsupported,
         )
+
+
+def readers_of(protocol: Protocol) -> Mapping[str, str]:
+    """Whether each kind of reader can open the table, or under which condition; only reader features count."""
+    version = protocol.min_reader_version
+    needed = sorted(reader_features(protocol) - WRITER_ONLY)
+    too_old = f"no: the table asks for reader version {version}"
+    return {
+        VERSION_1: "yes" if version == 1 else too_old,
+        VERSION_2: "yes" if version <= 2 else too_old,
+        FEATURES: f"yes, those that know {', '.join(needed)}" if needed else "yes",
+        DELTA_LAKE: _release(version, needed),
+    }
+
+
+def _release(version: int, needed: list[str]) -> str:
+    releases = [_SINCE[name] for name in needed if name in _SINCE]
+    if version >= 3:
+        releases.append(_FEATURE_LISTS_SINCE)
+    release = f"yes, {'.'.join(map(str, max(releases)))} and newer" if releases else "yes"
+    unknown = [name for name in needed if name not in _SINCE]
+    return f"{release}, in releases that know {', '.join(unknown)}" if unknown else release
