@@ -1,4 +1,4 @@
-"""Logs written by hand, action by action, in memory: what a test says is in the log is all that is in it."""
+"""Logs in memory that a test writes action by action."""
 
 from __future__ import annotations
 
@@ -92,40 +92,40 @@ CHECKPOINT = pa.schema(
 
 
 def protocol(reader: int = 1, writer: int = 2, rf: Iterable[str] = (), wf: Iterable[str] = ()) -> Action:
-    found: Action = {"minReaderVersion": reader, "minWriterVersion": writer}
+    action: Action = {"minReaderVersion": reader, "minWriterVersion": writer}
     if reader >= 3:
-        found["readerFeatures"] = list(rf)
+        action["readerFeatures"] = list(rf)
     if writer >= 7:
-        found["writerFeatures"] = [*rf, *wf]
-    return {"protocol": found}
+        action["writerFeatures"] = [*rf, *wf]
+    return {"protocol": action}
 
 
 def metadata(schema: str | None = SCHEMA, partitions: Iterable[str] = (), **configuration: str) -> Action:
-    found: Action = {
+    action: Action = {
         "id": "5f54ef5f",
         "format": {"provider": "parquet", "options": {}},
         "partitionColumns": list(partitions),
         "configuration": {k.replace("__", "."): v for k, v in configuration.items()},
         "createdTime": 1,
     }
-    return {"metaData": found if schema is None else found | {"schemaString": schema}}
+    return {"metaData": action if schema is None else action | {"schemaString": schema}}
 
 
 def vector(name: str, *, offset: int | None = 1, cardinality: int = 1) -> Action:
-    found: Action = {"storageType": "u", "pathOrInlineDv": name, "sizeInBytes": 34, "cardinality": cardinality}
-    return found if offset is None else found | {"offset": offset}
+    action: Action = {"storageType": "u", "pathOrInlineDv": name, "sizeInBytes": 34, "cardinality": cardinality}
+    return action if offset is None else action | {"offset": offset}
 
 
 def add(path: str, *, dv: Action | None = None, rows: int | None = 3, **more: Any) -> Action:
-    found = {"path": path, "partitionValues": {}, "size": 10, "modificationTime": 5, "dataChange": True} | more
+    action = {"path": path, "partitionValues": {}, "size": 10, "modificationTime": 5, "dataChange": True} | more
     if rows is not None:
-        found["stats"] = json.dumps({"numRecords": rows})
-    return {"add": found if dv is None else found | {"deletionVector": dv}}
+        action["stats"] = json.dumps({"numRecords": rows})
+    return {"add": action if dv is None else action | {"deletionVector": dv}}
 
 
 def remove(path: str, *, dv: Action | None = None, **more: Any) -> Action:
-    found = {"path": path, "deletionTimestamp": 7, "dataChange": True} | more
-    return {"remove": found if dv is None else found | {"deletionVector": dv}}
+    action = {"path": path, "deletionTimestamp": 7, "dataChange": True} | more
+    return {"remove": action if dv is None else action | {"deletionVector": dv}}
 
 
 def domain(name: str, configuration: Any, *, removed: bool = False) -> Action:
@@ -139,7 +139,7 @@ def lines(actions: Iterable[Action]) -> bytes:
 def parquet(actions: Iterable[Action], schema: pa.Schema = CHECKPOINT) -> bytes:
     """A checkpoint file: one row per action."""
     sink = io.BytesIO()
-    rows = [{kind: _maps_as_pairs(found, schema.field(kind).type) for kind, found in a.items()} for a in actions]
+    rows = [{kind: _maps_as_pairs(action, schema.field(kind).type) for kind, action in a.items()} for a in actions]
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), sink)
     return sink.getvalue()
 
@@ -170,9 +170,9 @@ class HandLog:
         self.put("_last_checkpoint", json.dumps(fields).encode())
 
 
-def _maps_as_pairs(found: Any, type_: pa.DataType) -> Any:
+def _maps_as_pairs(value: Any, type_: pa.DataType) -> Any:
     if pa.types.is_map(type_):
-        return list(found.items()) if found is not None else None
-    if pa.types.is_struct(type_) and found is not None:
-        return {f.name: _maps_as_pairs(found.get(f.name), f.type) for f in type_}
-    return found
+        return list(value.items()) if value is not None else None
+    if pa.types.is_struct(type_) and value is not None:
+        return {f.name: _maps_as_pairs(value.get(f.name), f.type) for f in type_}
+    return value

@@ -1,4 +1,4 @@
-"""Random histories of hand-made tables, and what a state says, in a form that can be compared."""
+"""Random histories of tables, and the contents of a state in a form that can be compared."""
 
 from __future__ import annotations
 
@@ -183,9 +183,9 @@ def _files(state: DeltaState, *, stats: bool) -> list[str]:
     rows = [_by_name(r) for r in files.table.to_pylist()]
     if stats:
         paths = {tuple(f.physical_name for f in path): t for path, t in leaves(state.snapshot.schema) if t != VOID}
-        found = files.stats(paths)
-        columns: dict[str, list[Any]] = {"records": found.num_records.to_pylist(), "tight": found.tight.to_pylist()}
-        for leaf, bounds in found.bounds.items():
+        stats = files.stats(paths)
+        columns: dict[str, list[Any]] = {"records": stats.num_records.to_pylist(), "tight": stats.tight.to_pylist()}
+        for leaf, bounds in stats.bounds.items():
             columns[f"{leaf}"] = list(
                 zip(_listed(bounds.low), _listed(bounds.high), bounds.null_count.to_pylist(), strict=True)
             )
@@ -196,8 +196,8 @@ def _files(state: DeltaState, *, stats: bool) -> list[str]:
 
 def _listed(values: pa.Array) -> list[Any]:
     """Values as a list; moments as numbers, because Python's end with the year 9999."""
-    found: list[Any] = (values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values).to_pylist()
-    return found
+    items: list[Any] = (values.cast(pa.int64()) if pa.types.is_timestamp(values.type) else values).to_pylist()
+    return items
 
 
 def _by_name(row: dict[str, Any]) -> dict[str, Any]:

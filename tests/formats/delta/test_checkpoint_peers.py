@@ -1,4 +1,4 @@
-"""Checkpoints written here beside those of other engines: another reads ours, and we write theirs anew."""
+"""Checkpoints and other engines: another engine reads ours, and ours have the contents of theirs."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def here(path: Path) -> Location:
 
 
 def peer_rows(path: Path) -> list[str]:
-    found = pa.table(QueryBuilder().register("t", DeltaTable(str(path))).execute('select id, "text" from t'))
-    return sorted(map(repr, found.to_pylist()))
+    rows = pa.table(QueryBuilder().register("t", DeltaTable(str(path))).execute('select id, "text" from t'))
+    return sorted(map(repr, rows.to_pylist()))
 
 
 def our_rows(smith: Tablesmith) -> list[str]:
@@ -94,8 +94,8 @@ def logs_only(path: Path) -> Location:
 
 
 def said(state: DeltaState) -> dict[str, Any]:
-    told = facts(state)
-    return {k: v for k, v in told.items() if k not in ("timestamp", "removed")}
+    expected = facts(state)
+    return {k: v for k, v in expected.items() if k not in ("timestamp", "removed")}
 
 
 @pytest.mark.golden
@@ -112,10 +112,10 @@ def test_golden_tables_say_the_same_through_our_checkpoints(path: Path) -> None:
         configuration = {**(state.metadata.configuration or {}), **EVERYTHING, **STATS[stats]}
         for limiting in ("delta.dataSkippingStatsColumns", "delta.setTransactionRetentionDuration"):
             configuration.pop(limiting, None)
-        wanted = replace(state, metadata=msgspec.structs.replace(state.metadata, configuration=configuration))
+        configured = replace(state, metadata=msgspec.structs.replace(state.metadata, configuration=configuration))
         copy = Location(MemoryStore(env=fixed()), "t", allow_outside=True)
         copy.store.put(state.commit.key, location.store.get(state.commit.key))
-        moved = replace(wanted, snapshot=replace(wanted.snapshot, location=copy))
+        moved = replace(configured, snapshot=replace(configured.snapshot, location=copy))
         with pytest.MonkeyPatch.context() as patch:
             removed = tombstones(state)
             patch.setattr(
@@ -123,7 +123,7 @@ def test_golden_tables_say_the_same_through_our_checkpoints(path: Path) -> None:
             )
             written = write_checkpoint(moved, env(), policy=_policy(state, stats))
         assert written.created
-        assert said(load(copy)) == said(wanted)
+        assert said(load(copy)) == said(configured)
 
 
 def _policy(state: DeltaState, stats: str) -> Policy:
@@ -135,17 +135,17 @@ def test_columns_have_the_names_and_types_other_engines_give_them(tmp_path: Path
     smith = smith_of(here(tmp_path), HISTORY, properties=STATS["both"], partition_by=("part",))
     assert smith.version > 0
     ours = _fields(checkpoint_schema(load(here(tmp_path))).everything)
-    seen: set[tuple[str, str]] = set()
+    fields_of_peers: set[tuple[str, str]] = set()
     for path in CHECKPOINTS:
         try:
             theirs = _fields(pq.read_schema(path))
         except (pa.ArrowException, OSError):
             continue
         for name in theirs.keys() & ours.keys():
-            seen.add(name)
+            fields_of_peers.add(name)
             if not name[1].endswith("_parsed"):
                 assert _plain(theirs[name]) <= _plain(ours[name]), (path, name)
-    assert seen == ours.keys()
+    assert fields_of_peers == ours.keys()
 
 
 def _fields(schema: pa.Schema) -> dict[tuple[str, str], pa.DataType]:

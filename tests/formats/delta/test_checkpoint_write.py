@@ -1,4 +1,4 @@
-"""Checkpoints written here: what is read through them is what the commits say."""
+"""Writing checkpoints: a state read from a checkpoint equals that of the commits."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def forget(location: Location, before: int) -> None:
 
 
 def hint(location: Location) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(location.store.get(location.key("_delta_log", LAST_CHECKPOINT)))
-    return found
+    contents: dict[str, Any] = json.loads(location.store.get(location.key("_delta_log", LAST_CHECKPOINT)))
+    return contents
 
 
 def names(location: Location) -> list[str]:
@@ -114,12 +114,12 @@ def test_expired_removals_and_applications_are_left_out() -> None:
     smith = smith_of(location, [], properties={"delta.setTransactionRetentionDuration": "interval 1 hour"})
     smith.append([row(n) for n in range(4)], files=4)
     start = 1_700_000_000_000
-    for app, said in (("old", {"lastUpdated": start}), ("silent", {}), ("new", {"lastUpdated": start + week})):
-        smith.commit([{"txn": {"appId": app, "version": 1, **said}}])
+    for app, optional in (("old", {"lastUpdated": start}), ("silent", {}), ("new", {"lastUpdated": start + week})):
+        smith.commit([{"txn": {"appId": app, "version": 1, **optional}}])
     paths = [add["path"] for add in smith.live()]
     for path, when in zip(paths, (None, 1_700_000_000_000, 1_700_000_000_000 + 2 * hour), strict=False):
-        said = {} if when is None else {"deletionTimestamp": when}
-        smith.commit([{"remove": {"path": path, "dataChange": True, **said}}])
+        optional = {} if when is None else {"deletionTimestamp": when}
+        smith.commit([{"remove": {"path": path, "dataChange": True, **optional}}])
     write_checkpoint(loaded(location), fixed(start_ms=1_700_000_000_000 + week + hour // 2))
     forget(location, smith.version)
     state = loaded(location)
@@ -132,14 +132,14 @@ def test_the_hint_of_a_classic_checkpoint() -> None:
     location = at(store())
     smith = smith_of(location, HISTORY)
     written = write_checkpoint(loaded(location), env())
-    said = hint(location)
+    hinted = hint(location)
     key = location.key("_delta_log", written.names[0])
-    assert list(said) == ["version", "size", "sizeInBytes", "numOfAddFiles", "checksum"]
-    assert said["version"] == smith.version
-    assert said["size"] == written.actions == pq.read_metadata(_reader(location, key)).num_rows
-    assert said["sizeInBytes"] == location.store.head(key).size
-    assert said["numOfAddFiles"] == len(smith.live())
-    assert said["checksum"] == canonical_md5(location.store.get(location.key("_delta_log", LAST_CHECKPOINT)))
+    assert list(hinted) == ["version", "size", "sizeInBytes", "numOfAddFiles", "checksum"]
+    assert hinted["version"] == smith.version
+    assert hinted["size"] == written.actions == pq.read_metadata(_reader(location, key)).num_rows
+    assert hinted["sizeInBytes"] == location.store.head(key).size
+    assert hinted["numOfAddFiles"] == len(smith.live())
+    assert hinted["checksum"] == canonical_md5(location.store.get(location.key("_delta_log", LAST_CHECKPOINT)))
 
 
 def test_the_hint_and_the_files_of_a_v2_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ def test_the_hint_and_the_files_of_a_v2_checkpoint(monkeypatch: pytest.MonkeyPat
     top, *sidecars = written.names
     lines = [json.loads(line) for line in location.store.get(location.key("_delta_log", top)).splitlines()]
     kinds = [next(iter(line)) for line in lines]
-    said = hint(location)
+    hinted = hint(location)
     rows = [pq.read_table(_reader(location, location.key("_delta_log", name))) for name in sidecars]
     assert top.endswith(".json")
     assert kinds[0] == "checkpointMetadata"
@@ -158,14 +158,14 @@ def test_the_hint_and_the_files_of_a_v2_checkpoint(monkeypatch: pytest.MonkeyPat
     assert [table.num_rows for table in rows[:-1]] == [3] * (len(rows) - 1)
     assert rows[0].column_names == ["add", "remove"]
     actions = sum(table.num_rows for table in rows)
-    assert said["size"] == written.actions == actions + len(lines)
-    assert said["numOfAddFiles"] == len(smith.live()) == int(lines[0]["checkpointMetadata"]["tags"]["numOfAddFiles"])
-    assert said["sizeInBytes"] == sum(location.store.head(location.key("_delta_log", n)).size for n in written.names)
-    assert said["v2Checkpoint"]["path"] == top
-    assert [s["path"] for s in said["v2Checkpoint"]["sidecarFiles"]] == [
+    assert hinted["size"] == written.actions == actions + len(lines)
+    assert hinted["numOfAddFiles"] == len(smith.live()) == int(lines[0]["checkpointMetadata"]["tags"]["numOfAddFiles"])
+    assert hinted["sizeInBytes"] == sum(location.store.head(location.key("_delta_log", n)).size for n in written.names)
+    assert hinted["v2Checkpoint"]["path"] == top
+    assert [s["path"] for s in hinted["v2Checkpoint"]["sidecarFiles"]] == [
         n.removeprefix(f"{SIDECARS}/") for n in sidecars
     ]
-    assert list(said)[-2:] == ["v2Checkpoint", "checksum"]
+    assert list(hinted)[-2:] == ["v2Checkpoint", "checksum"]
     assert facts(loaded(location))["files"]
 
 
@@ -231,8 +231,8 @@ def test_writers_at_once_leave_one_state(policy: Policy) -> None:
         return write_checkpoint(state, fixed(start_ms=1_700_000_500_000 + seed, seed=seed), policy=policy)
 
     with ThreadPoolExecutor(4) as pool:
-        done = list(pool.map(write, range(8)))
-    assert any(one.created for one in done)
+        written = list(pool.map(write, range(8)))
+    assert any(one.created for one in written)
     forget(location, smith.version)
     assert facts(loaded(location)) == before
 
@@ -297,10 +297,10 @@ def test_no_fault_changes_what_the_table_holds(policy: Policy, stats: str, monke
     def run(faulty: ObjectStore) -> None:
         write_checkpoint(load(at(faulty)), env(), policy=policy)
 
-    def check(left: ObjectStore) -> None:
-        assert facts(load(at(left)), stats=False) == lean
-        write_checkpoint(load(at(left)), fixed(start_ms=1_700_000_600_000, seed=1), policy=policy)
-        state = loaded(at(left))
+    def check(store_after: ObjectStore) -> None:
+        assert facts(load(at(store_after)), stats=False) == lean
+        write_checkpoint(load(at(store_after)), fixed(start_ms=1_700_000_600_000, seed=1), policy=policy)
+        state = loaded(at(store_after))
         assert state.segment.deltas == ()
         assert facts(state) == expected
 

@@ -1,4 +1,4 @@
-"""Expired log files: what goes, what stays, and that nothing anybody may read goes with them."""
+"""Log cleanup: which files it deletes and keeps, and that every version within the retention stays readable."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class Days:
 
 def names(location: Location) -> list[str]:
     """Names in the log, uuids and leading zeros left out."""
-    found = [meta.key.removeprefix("t/_delta_log/") for meta in location.store.list_all("t/_delta_log")]
-    return sorted(re.sub(r"\.[0-9a-f-]{36}\.", ".U.", re.sub(r"(^|/|\.)0+(?=\d)", r"\1", name)) for name in found)
+    names = [meta.key.removeprefix("t/_delta_log/") for meta in location.store.list_all("t/_delta_log")]
+    return sorted(re.sub(r"\.[0-9a-f-]{36}\.", ".U.", re.sub(r"(^|/|\.)0+(?=\d)", r"\1", name)) for name in names)
 
 
 def test_the_cutoff_is_a_midnight() -> None:
@@ -188,11 +188,11 @@ def test_sidecars_go_with_their_last_checkpoint_and_not_before_a_day_is_over() -
 @given(st.lists(st.booleans(), min_size=3, max_size=14), st.integers(0, 6), st.sampled_from(["classic", "v2"]))
 def test_every_version_within_the_retention_reads_as_before(checkpoints: list[bool], days: int, policy: str) -> None:
     table = Days(policy=policy, properties={"delta.logRetentionDuration": f"interval {days} days"})
-    made = {0: table.now}
+    commit_times = {0: table.now}
     for checkpoint in checkpoints:
         table.day(checkpoint=checkpoint)
-        made[table.smith.version] = table.now
-    young = [v for v, when in made.items() if when >= table.now - days * DAY_MS]
+        commit_times[table.smith.version] = table.now
+    young = [v for v, when in commit_times.items() if when >= table.now - days * DAY_MS]
     before = {v: facts(load(table.location, version=v)) for v in young}
     for _ in range(2):
         clean_log(table.state, table.env)
@@ -210,21 +210,21 @@ def test_no_fault_changes_what_the_table_holds(policy: str) -> None:
     held = [(meta, table.store.get(meta.key)) for meta in table.store.list_all("")]
 
     def make() -> ObjectStore:
-        then = 0
-        copy = MemoryStore(env=Env(now_ms=lambda: then, new_uuid=fixed().new_uuid))
+        copied_ms = 0
+        copy = MemoryStore(env=Env(now_ms=lambda: copied_ms, new_uuid=fixed().new_uuid))
         for meta, data in held:
-            then = meta.modified_ms
+            copied_ms = meta.modified_ms
             copy.put(meta.key, data)
         return copy
 
     def run(faulty: ObjectStore) -> None:
         clean_log(load(at(faulty)), table.env)
 
-    def check(left: ObjectStore) -> None:
-        assert {v: facts(load(at(left), version=v)) for v in versions} == expected
-        clean_log(load(at(left)), table.env)
-        assert facts(loaded(at(left))) == expected[7]
-        assert not [name for name in names(at(left)) if name.split(".")[0] in ("0", "1", "2")]
+    def check(store_after: ObjectStore) -> None:
+        assert {v: facts(load(at(store_after), version=v)) for v in versions} == expected
+        clean_log(load(at(store_after)), table.env)
+        assert facts(loaded(at(store_after))) == expected[7]
+        assert not [name for name in names(at(store_after)) if name.split(".")[0] in ("0", "1", "2")]
 
     assert every_fault(run, check, make=make) > 3 * 12
 
@@ -233,12 +233,12 @@ def test_what_is_due_follows_the_version() -> None:
     location = at(MemoryStore(env=fixed()))
     smith = Tablesmith(location, schema=[("id", "long")], properties={"delta.checkpointInterval": "3"})
     assert due(loaded(location)) == (Due.CRC,)
-    found = []
+    tasks = []
     for n in range(6):
         smith.append([{"id": row(n)["id"]}])
-        found.append(due(loaded(location)))
+        tasks.append(due(loaded(location)))
     both = (Due.CRC, Due.CHECKPOINT, Due.CLEANUP)
-    assert found == [(Due.CRC,), (Due.CRC,), both, (Due.CRC,), (Due.CRC,), both]
+    assert tasks == [(Due.CRC,), (Due.CRC,), both, (Due.CRC,), (Due.CRC,), both]
     smith.evolve(delta__enableExpiredLogCleanup="false", delta__checkpointInterval="1")
     assert due(loaded(location)) == (Due.CRC, Due.CHECKPOINT)
     smith.evolve(delta__checkpointInterval="0")

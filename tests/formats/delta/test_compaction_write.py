@@ -1,4 +1,4 @@
-"""Log compactions written here: read instead of their commits, they say the same."""
+"""Writing log compactions: a state read from them equals that of their commits."""
 
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ def test_no_fault_changes_what_the_table_holds() -> None:
     make = copies(table)
     expected = facts(loaded(at(make())))
 
-    def check(left: ObjectStore) -> None:
-        assert facts(load(at(left))) == expected
-        write_log_compaction(at(left), 1, 5)
-        assert facts(loaded(at(left))) == expected
+    def check(store_after: ObjectStore) -> None:
+        assert facts(load(at(store_after))) == expected
+        write_log_compaction(at(store_after), 1, 5)
+        assert facts(loaded(at(store_after))) == expected
 
     assert every_fault(lambda faulty: write_log_compaction(at(faulty), 1, 5), check, make=make) >= 3 * 7

@@ -1,4 +1,4 @@
-"""Tables that other engines promised to keep readable as Iceberg, or that have shredded variants, are written on."""
+"""Writing tables of other engines that have IcebergCompat or shredded variants."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def rows(*ids: int) -> pa.Table:
 def promised(place: Path, version: int, *, active: bool = True, **properties: str) -> DeltaTable:
     """A table with a feature that Holdfast does not turn on, as another engine leaves it."""
     builder = DeltaTable.create(None).location(place).addColumns(SCHEMA).partitionedBy("p")
-    wanted = {
+    properties = {
         "delta.columnMapping.mode": "name",
         "delta.enableDeletionVectors": str(version == 3).lower(),
         **properties,
     }
-    for name, value in wanted.items():
+    for name, value in properties.items():
         builder = builder.property(name, value)
     builder.execute()
     log = place / "_delta_log"
@@ -45,8 +45,8 @@ def promised(place: Path, version: int, *, active: bool = True, **properties: st
     metadata["schemaString"] = json.dumps(schema)
     features = protocol["protocol"]
     features["minWriterVersion"] = 7
-    known = {*features.get("writerFeatures", ()), "columnMapping", f"icebergCompatV{version}"}
-    features["writerFeatures"] = sorted(known - ({"deletionVectors"} if version < 3 else set()))
+    supported = {*features.get("writerFeatures", ()), "columnMapping", f"icebergCompatV{version}"}
+    features["writerFeatures"] = sorted(supported - ({"deletionVectors"} if version < 3 else set()))
     lines = [{"commitInfo": {"operation": "UPGRADE"}}, protocol, first]
     (log / commit_name(1)).write_text("\n".join(map(json.dumps, lines)))
     return DeltaTable.forPath(None, place)
@@ -102,7 +102,7 @@ def test_what_would_break_the_promise_is_refused_until_it_ends(tmp_path: Path, v
     table = promised(tmp_path / "t", version, **{"delta.universalFormat.enabledFormats": "iceberg"}, **tracking)
     table.append(rows(1, 2))
     table.append(rows(3))
-    said = f"promises icebergCompatV{version}"
+    message = f"promises icebergCompatV{version}"
     more = rows(4).append_column("m", pa.array([{"k": 1}], pa.struct([("k", pa.int32())])))
     for break_it in (
         lambda: table.append(more, mergeSchema=True),
@@ -112,10 +112,10 @@ def test_what_would_break_the_promise_is_refused_until_it_ends(tmp_path: Path, v
         lambda: table.setProperties({"delta.enableChangeDataFeed": "true"}),
         lambda: table.setProperties({"delta.columnMapping.mode": "id"}),
     ):
-        with pytest.raises((Unsupported, Invalid), match=f"{said}|columnMapping"):
+        with pytest.raises((Unsupported, Invalid), match=f"{message}|columnMapping"):
             break_it()
     table.overwrite(rows(9))
-    with pytest.raises(Unsupported, match=rf"{said}.*files of an earlier version.*universalFormat.enabledFormats"):
+    with pytest.raises(Unsupported, match=rf"{message}.*files of an earlier version.*universalFormat.enabledFormats"):
         table.restoreToVersion(2)
     table.setProperties({"mine": "x", f"delta.enableIcebergCompatV{version}": "true"})
     table.unsetProperties([f"delta.enableIcebergCompatV{version}", "delta.universalFormat.enabledFormats"])

@@ -1,4 +1,4 @@
-"""Version checksums written here: they agree with the replay, and with what another engine wrote."""
+"""Writing checksum files: they agree with the replayed state, and with those of other engines."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ def test_a_checksum_says_what_the_commits_say(steps: list[Step], table: dict[str
     smith = smith_of(location, steps, **table)
     name = write_crc(loaded(location), txn_id="t")
     assert name == checksum_name(smith.version)
-    said = json.loads(location.store.get(location.key("_delta_log", name)))
+    body = json.loads(location.store.get(location.key("_delta_log", name)))
     expected = json.loads(json.dumps(checksum(smith.replay(), smith.log[-1][0]["commitInfo"].get("inCommitTimestamp"))))
-    by_name = {key: _sorted(value) for key, value in said.items() if key in expected}
+    by_name = {key: _sorted(value) for key, value in body.items() if key in expected}
     assert by_name == {key: _sorted(value) for key, value in expected.items()}
     live = smith.live()
-    assert said["txnId"] == "t"
-    assert sum(said["fileSizeHistogram"]["fileCounts"]) == len(live)
-    assert sum(said["fileSizeHistogram"]["totalBytes"]) == said["tableSizeBytes"]
-    assert sum(said["deletedRecordCountsHistogramOpt"]["deletedRecordCounts"]) == len(live)
+    assert body["txnId"] == "t"
+    assert sum(body["fileSizeHistogram"]["fileCounts"]) == len(live)
+    assert sum(body["fileSizeHistogram"]["totalBytes"]) == body["tableSizeBytes"]
+    assert sum(body["deletedRecordCountsHistogramOpt"]["deletedRecordCounts"]) == len(live)
     expected_files = [{**add, "dataChange": False} for add in live]
     if len(live) <= 50:
-        assert _sorted(said["allFiles"]) == _sorted(expected_files)
+        assert _sorted(body["allFiles"]) == _sorted(expected_files)
     assert facts(loaded(location))["version"] == smith.version
 
 
@@ -63,9 +63,9 @@ def test_long_lists_are_left_out() -> None:
     smith.commit(
         [{"domainMetadata": {"domain": f"d{n}", "configuration": "", "removed": False}} for n in range(10)]
     )  # and that of row tracking
-    said = crc_body(loaded(location))
-    assert said["numFiles"] == 51
-    assert not {"allFiles", "setTransactions", "domainMetadata", "txnId"} & said.keys()
+    body = crc_body(loaded(location))
+    assert body["numFiles"] == 51
+    assert not {"allFiles", "setTransactions", "domainMetadata", "txnId"} & body.keys()
 
 
 def test_a_checksum_is_written_once_and_only_of_a_commit() -> None:
@@ -91,7 +91,7 @@ def test_the_bins_are_those_of_other_engines() -> None:
 def test_checksums_of_other_engines_say_the_same(path: Path) -> None:
     if isinstance(read_checksum(path.read_bytes()), str):
         pytest.skip("a checksum file that is broken on purpose")
-    said = json.loads(path.read_text())
+    body = json.loads(path.read_text())
     status = json.loads((path.parents[2] / "case.json").read_text())["status"]
     if status not in ("readable", "log-only"):
         pytest.skip("not a table that must be read")
@@ -103,16 +103,16 @@ def test_checksums_of_other_engines_say_the_same(path: Path) -> None:
         pytest.skip("made by hand, of no commit")
     ours = json.loads(json.dumps(crc_body(state)))
     for key in _OURS:
-        if key in said:
-            assert ours.get(key) == said[key], key
-    told = said.get("fileSizeHistogram") or said.get("histogramOpt")
-    if told is not None and len(told["sortedBinBoundaries"]) == 95:
-        assert ours["fileSizeHistogram"] == told
+        if key in body:
+            assert ours.get(key) == body[key], key
+    histogram = body.get("fileSizeHistogram") or body.get("histogramOpt")
+    if histogram is not None and len(histogram["sortedBinBoundaries"]) == 95:
+        assert ours["fileSizeHistogram"] == histogram
     for key in _COUNTED:
-        if key in said and key in ours:
-            assert ours[key] == said[key], key
-    if "allFiles" in said:
-        assert [a["path"] for a in _sorted(ours["allFiles"])] == [a["path"] for a in _sorted(said["allFiles"])]
+        if key in body and key in ours:
+            assert ours[key] == body[key], key
+    if "allFiles" in body:
+        assert [a["path"] for a in _sorted(ours["allFiles"])] == [a["path"] for a in _sorted(body["allFiles"])]
 
 
 def test_no_fault_changes_what_the_table_holds() -> None:
@@ -121,9 +121,9 @@ def test_no_fault_changes_what_the_table_holds() -> None:
     make = copies(table)
     expected = facts(loaded(at(make())))
 
-    def check(left: ObjectStore) -> None:
-        assert facts(loaded(at(left))) == expected
-        write_crc(loaded(at(left)))
-        assert facts(loaded(at(left))) == expected
+    def check(store_after: ObjectStore) -> None:
+        assert facts(loaded(at(store_after))) == expected
+        write_crc(loaded(at(store_after)))
+        assert facts(loaded(at(store_after))) == expected
 
     assert every_fault(lambda faulty: write_crc(load(at(faulty))), check, make=make) >= 6

@@ -1,4 +1,4 @@
-"""Which tables are read, and how the others are refused."""
+"""Which tables Holdfast reads, and the errors for the others."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def test_an_unknown_writer_feature_stops_no_reader() -> None:
 
 
 def test_a_refusal_names_features_table_and_remedy() -> None:
-    wanted = ("deletionVectors", "holograms", "geospatial")
+    features = ("deletionVectors", "holograms", "geospatial")
     with pytest.raises(Unsupported) as caught:
-        check_readable(Protocol(3, 7, wanted, wanted), table="file:///t")
+        check_readable(Protocol(3, 7, features, features), table="file:///t")
     assert caught.value.features == ("geospatial", "holograms")
     for fact in ("file:///t", "readers", "geospatial (geometry and geography columns)", "holograms", "DROP FEATURE"):
         assert fact in str(caught.value)

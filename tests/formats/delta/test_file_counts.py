@@ -1,4 +1,4 @@
-"""Counts of live files: however a version was reached they say the same, and an append costs what it adds."""
+"""Counts of live files: they do not depend on how a version was read, and an append counts only its own files."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def action(name: str, size: int, hidden: int | None, **more: Any) -> dict[str, A
 @st.composite
 def commits(draw: st.DrawFn) -> list[list[dict[str, Any]]]:
     """Appends of new files, rewrites, and additions of files that are there already."""
-    made: list[list[dict[str, Any]]] = []
+    commits: list[list[dict[str, Any]]] = []
     kinds = st.lists(st.sampled_from(["append", "append", "again", "remove"]), min_size=1, max_size=8)
     for number, kind in enumerate(draw(kinds)):
         files = draw(st.lists(FILES, min_size=1, max_size=3, unique_by=lambda f: f[0]))
         if kind == "append":
-            made.append([BLIND, *(action(f"{name}-{number}", size, hidden) for name, size, hidden in files)])
+            commits.append([BLIND, *(action(f"{name}-{number}", size, hidden) for name, size, hidden in files)])
         elif kind == "again":
-            made.append([BLIND, *(action(*file, dataChange=False) for file in files)])
+            commits.append([BLIND, *(action(*file, dataChange=False) for file in files)])
         else:
-            made.append([remove(name) for name, *_ in files])
-    return made
+            commits.append([remove(name) for name, *_ in files])
+    return commits
 
 
 @examples(25)
@@ -63,15 +63,15 @@ def test_after_a_blind_append_only_its_files_are_counted(monkeypatch: pytest.Mon
     log = HandLog()
     log.create(add("a"))
     state = load(log.location)
-    seen: list[int] = []
-    whole = file_counts.count_files
-    monkeypatch.setattr(file_counts, "count_files", lambda files: seen.append(files.num_rows) or whole(files))
+    rows: list[int] = []
+    original = file_counts.count_files
+    monkeypatch.setattr(file_counts, "count_files", lambda files: rows.append(files.num_rows) or original(files))
     for version in range(1, 6):
         log.commit(version, BLIND, add(f"new-{version}", size=version))
         # As a writer does it: what a commit led to is looked at and dropped, and found again by the next write.
         assert crc_body(refresh(state))["tableSizeBytes"] == 10 + version * (version + 1) // 2
         state = refresh(state)
-    assert seen == [1], "the files that were there at first"
+    assert rows == [1], "the files that were there at first"
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_after_any_other_commit_all_files_are_counted(
     assert counted(state).files == 1
     log.commit(1, *commit)
     new = refresh(state)
-    seen: list[int] = []
-    whole = file_counts.count_files
-    monkeypatch.setattr(file_counts, "count_files", lambda files: seen.append(files.num_rows) or whole(files))
+    rows: list[int] = []
+    original = file_counts.count_files
+    monkeypatch.setattr(file_counts, "count_files", lambda files: rows.append(files.num_rows) or original(files))
     assert counted(new).files == len(new.snapshot.files)
-    assert seen == [len(new.snapshot.files)]
+    assert rows == [len(new.snapshot.files)]

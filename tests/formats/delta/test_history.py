@@ -1,4 +1,4 @@
-"""What was done to a table, and the table in one row."""
+"""DESCRIBE HISTORY and DESCRIBE DETAIL."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def test_commits_newest_first_with_the_columns_of_describe_history() -> None:
     log.create()
     log.commit(1, {"commitInfo": info}, add("a"))
     log.commit(2, {"commitInfo": {"inCommitTimestamp": 5}})
-    found = history(log.location)
-    assert found.schema == HISTORY
-    newest, middle, oldest = found.to_pylist()
+    rows = history(log.location)
+    assert rows.schema == HISTORY
+    newest, middle, oldest = rows.to_pylist()
     assert (newest["version"], newest["timestamp"]) == (2, datetime.fromtimestamp(0.005, UTC))
     assert middle | {"timestamp": None} == {
         "version": 1,
@@ -107,9 +107,9 @@ def test_a_table_in_one_row() -> None:
     clustered = domain("delta.clustering", {"clusteringColumns": [["col-1"], ["gone", "deep"]]})
     log.commit(0, protocol(3, 7, rf=["columnMapping"], wf=wf), mapped, clustered, add("a"), add("b"))
     state = load(log.location)
-    found = detail(state)
-    assert found.schema == DETAIL
-    assert found.drop_columns(["settings", "readers"]).to_pylist() == [
+    row = detail(state)
+    assert row.schema == DETAIL
+    assert row.drop_columns(["settings", "readers"]).to_pylist() == [
         {
             "format": "delta",
             "id": "5f54ef5f",

@@ -1,4 +1,4 @@
-"""Loading a version from a log written by hand."""
+"""Loading a version from a handwritten log."""
 
 from __future__ import annotations
 
@@ -266,15 +266,15 @@ def test_rows_have_an_identity_while_tracking_is_enabled() -> None:
     log.commit(2, domain("delta.rowTracking", {"rowIdHighWaterMark": 9, "domainName": "delta.rowTracking"}))
     log.commit(3, metadata(delta__enableRowTracking="true", delta__rowTrackingSuspended="true", **names))
     log.commit(4, protocol(1, 7), metadata(delta__enableRowTracking="true", **names))
-    found = [load(log.location, version=v).snapshot.identity for v in range(5)]
-    assert found[0] is None
-    assert found[1] is not None
-    assert (found[1].id_column, found[1].version_column) == ("_row-id-col-1", "_row-commit-version-col-1")
-    assert found[1].high_water == -1
-    assert found[2] is not None
-    assert found[2].high_water == 9
-    assert found[3] is None
-    assert found[4] is None
+    identities = [load(log.location, version=v).snapshot.identity for v in range(5)]
+    assert identities[0] is None
+    assert identities[1] is not None
+    assert (identities[1].id_column, identities[1].version_column) == ("_row-id-col-1", "_row-commit-version-col-1")
+    assert identities[1].high_water == -1
+    assert identities[2] is not None
+    assert identities[2].high_water == 9
+    assert identities[3] is None
+    assert identities[4] is None
 
 
 def test_a_high_water_mark_that_is_no_number_is_damage() -> None:

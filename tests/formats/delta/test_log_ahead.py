@@ -1,4 +1,4 @@
-"""Fetching ahead: in order, near or far."""
+"""Prefetching: results are in order, for local and remote stores."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def test_far_results_come_in_order_and_overlap() -> None:
         second_started.set()
         return n * n
 
-    wanted = list(range(3 * AHEAD))
-    assert list(each(FarStore(), fetch, wanted)) == [n * n for n in wanted]
+    numbers = list(range(3 * AHEAD))
+    assert list(each(FarStore(), fetch, numbers)) == [n * n for n in numbers]
 
 
 def test_near_results_come_from_the_same_thread() -> None:
@@ -37,10 +37,10 @@ def test_near_results_come_from_the_same_thread() -> None:
 
 @pytest.mark.parametrize("store", [FarStore(), MemoryStore()])
 def test_an_error_comes_where_its_result_would_have(store: MemoryStore) -> None:
-    found = each(store, lambda n: 1 // n, [1, 1, 0, 1])
-    assert [next(found), next(found)] == [1, 1]
+    results = each(store, lambda n: 1 // n, [1, 1, 0, 1])
+    assert [next(results), next(results)] == [1, 1]
     with pytest.raises(ZeroDivisionError):
-        next(found)
+        next(results)
 
 
 def test_nothing_wanted_is_nothing_fetched() -> None:

@@ -1,4 +1,4 @@
-"""Checkpoints in all their shapes, and the ways around a broken one."""
+"""Reading checkpoints of every kind, and other segments where one is broken."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def state_at_3() -> list[Action]:
 
 @pytest.fixture
 def log() -> HandLog:
-    found = HandLog()
-    found.create({"txn": {"appId": "x", "version": 8}}, add("a"))
-    found.commit(1, domain("d", {"n": 1}), remove("a"), add("b", dv=vector("v", cardinality=2), baseRowId=3))
-    found.commit(2, add("c", partitionValues={"day": "x"}))
-    found.commit(3, add("d", rows=None))
-    found.commit(4, add("e"), remove("c"))
-    return found
+    log = HandLog()
+    log.create({"txn": {"appId": "x", "version": 8}}, add("a"))
+    log.commit(1, domain("d", {"n": 1}), remove("a"), add("b", dv=vector("v", cardinality=2), baseRowId=3))
+    log.commit(2, add("c", partitionValues={"day": "x"}))
+    log.commit(3, add("d", rows=None))
+    log.commit(4, add("e"), remove("c"))
+    return log
 
 
 def forget_commits(log: HandLog, versions: range = range(4)) -> None:
@@ -110,16 +110,16 @@ SHAPES = [
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_shape_says_the_same_as_the_commits(log: HandLog, shape: str) -> None:
-    wanted = load(log.location)
+    expected = load(log.location)
     put_shape(log, shape)
     forget_commits(log)
     state = load(log.location)
     assert state.segment.checkpoint is not None
     assert state.snapshot.notes == ()
     assert (state.version, live(state)) == (4, ["b", "d", "e"])
-    assert state.txns == wanted.txns
-    assert state.domains == wanted.domains
-    assert state.snapshot.schema == wanted.snapshot.schema
+    assert state.txns == expected.txns
+    assert state.domains == expected.domains
+    assert state.snapshot.schema == expected.snapshot.schema
     rows = {row["key"]: row for row in state.snapshot.files.table.to_pylist()}
     assert rows["b"]["dv"]["id"] == "uv@1"
     assert rows["b"]["dv"]["cardinality"] == 2

@@ -1,4 +1,4 @@
-"""The checks a log carries on itself."""
+"""The checksum in `_last_checkpoint`, and checksum files."""
 
 from __future__ import annotations
 
@@ -54,5 +54,7 @@ def test_what_cannot_be_read_is_told_in_words(data: bytes) -> None:
 
 
 def test_a_checksum_file_is_read_for_what_we_compare() -> None:
-    told = read_checksum(b'{"numFiles": 3, "tableSizeBytes": 9, "inCommitTimestampOpt": 5, "histogramOpt": {"x": []}}')
-    assert told == VersionChecksum(table_size_bytes=9, num_files=3, in_commit_timestamp_opt=5)
+    checksum = read_checksum(
+        b'{"numFiles": 3, "tableSizeBytes": 9, "inCommitTimestampOpt": 5, "histogramOpt": {"x": []}}'
+    )
+    assert checksum == VersionChecksum(table_size_bytes=9, num_files=3, in_commit_timestamp_opt=5)

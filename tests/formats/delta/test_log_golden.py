@@ -1,4 +1,4 @@
-"""Every golden table, as far as its log goes."""
+"""The logs of all golden tables."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def _check(case: dict[str, Any], location: Location) -> None:
     assert len(snapshot.files) == (0 if case["id"] in RECONCILED_BY_SPELLING else case["active_files"])
     assert len(vectors) - vectors.null_count == case["dv_files"]
     assert (pc.sum(pc.struct_field(vectors, "cardinality")).as_py() or 0) == case["dv_rows"]
-    wanted = case["protocol"]
-    assert (state.protocol.min_reader_version, state.protocol.min_writer_version) == (wanted["r"], wanted["w"])
-    assert set(state.protocol.reader_features or ()) == set(wanted["rf"] or ())
-    assert set(state.protocol.writer_features or ()) == set(wanted["wf"] or ())
+    expected = case["protocol"]
+    assert (state.protocol.min_reader_version, state.protocol.min_writer_version) == (expected["r"], expected["w"])
+    assert set(state.protocol.reader_features or ()) == set(expected["rf"] or ())
+    assert set(state.protocol.writer_features or ()) == set(expected["wf"] or ())
     for version in case.get("expected_rows_by_version") or {}:
         assert load(location, version=int(version)).version == int(version)

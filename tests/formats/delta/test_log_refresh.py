@@ -1,4 +1,4 @@
-"""Refreshing an open table, and the layers that make it cheap."""
+"""Refreshing an open table, and the layers of file actions."""
 
 from __future__ import annotations
 
@@ -142,8 +142,8 @@ def histories(draw: st.DrawFn) -> list[list[tuple[bool, tuple[str, str | None]]]
 
 def action(is_add: bool, file: tuple[str, str | None]) -> dict[str, Any]:
     path, dv = file
-    found = None if dv is None else vector(dv, offset=None)
-    return add(path, dv=found) if is_add else remove(path, dv=found)
+    descriptor = None if dv is None else vector(dv, offset=None)
+    return add(path, dv=descriptor) if is_add else remove(path, dv=descriptor)
 
 
 @examples(25)

@@ -1,4 +1,4 @@
-"""Time travel: which version a moment means."""
+"""Time travel: the version at a time."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def test_versions_cleaned_up_are_no_answer() -> None:
     for version in (1, 2, 3):
         log.commit(version)
     log.checkpoint(2, protocol(), metadata())
-    gone = written(log, 1)
+    removed_time = written(log, 1)
     for version in (0, 1):
         log.delete(f"{version:020d}.json")
     with pytest.raises(UnknownVersion, match="versions 2 to 3"):
-        version_at(log.location, gone)
+        version_at(log.location, removed_time)
 
 
 def test_times_in_commits_count_from_when_they_were_enabled() -> None:
@@ -114,8 +114,8 @@ def test_a_checkpoint_leaves_the_time_in_the_commit() -> None:
 @examples(100)
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=20))
 def test_file_times_rise_and_are_never_early(written_ms: list[int]) -> None:
-    found = [ObjectMeta(f"{v:020d}.json", 1, t) for v, t in enumerate(written_ms)]
-    times = file_times(read_listing(found, directory="d"))
+    files = [ObjectMeta(f"{v:020d}.json", 1, t) for v, t in enumerate(written_ms)]
+    times = file_times(read_listing(files, directory="d"))
     expected = []
     for t in written_ms:
         expected.append(max(t, expected[-1] + 1) if expected else t)

@@ -1,4 +1,4 @@
-"""What opening a table drags in."""
+"""Which modules opening a table imports."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_opening_and_refreshing_load_neither_pandas_nor_spark(tmp_path: Path) ->
     (log / f"{1:020d}.json").write_text("".join(json.dumps(a) + "\n" for a in (remove("day=0/a0"), add("x%20y/b"))))
     newest = tmp_path / "2.json"
     newest.write_text(json.dumps(add("c", dv=vector("c"))) + "\n" + json.dumps(remove("day=2/a2")) + "\n")
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", OPEN, str(tmp_path / "t"), str(newest)], capture_output=True, text=True, check=True
     )
-    assert found.stdout.split(maxsplit=3) == ["4", "4", "2", "[]\n"]
+    assert process.stdout.split(maxsplit=3) == ["4", "4", "2", "[]\n"]

@@ -25,14 +25,14 @@ def _logical(files: pa.Table) -> list[tuple[str, str | None]]:
 
 
 def _loadable(location: Location, last: int) -> list[int]:
-    found = []
+    versions = []
     for version in range(last + 1):
         try:
             load(location, version=version)
         except TableError:
             continue
-        found.append(version)
-    return found
+        versions.append(version)
+    return versions
 
 
 @examples(25)

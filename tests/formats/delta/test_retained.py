@@ -1,4 +1,4 @@
-"""What must stay is told by a few files of a log as it is by all of its commits."""
+"""The files that a vacuum keeps, from a few files of the log, equal those from all commits."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def _carry_out(smith: Tablesmith, steps: list[Step]) -> None:
     """Steps, and two more: a change file that a later commit names, and files of an earlier version that come back."""
     staged: list[str] = []
     for step in steps:
-        known = {add["path"] for add in smith.live()}
-        gone = [add for add in smith.live(step.number % (smith.version + 1)) if add["path"] not in known]
+        live_paths = {add["path"] for add in smith.live()}
+        removed = [add for add in smith.live(step.number % (smith.version + 1)) if add["path"] not in live_paths]
         if step.verb == "stage":
             staged.append(f"_change_data/{len(staged)}-{step.number}.parquet")
             smith.put(staged[-1], b"x")
-        elif step.verb == "restore" and gone:
-            smith.commit([{"add": add} for add in gone])
+        elif step.verb == "restore" and removed:
+            smith.commit([{"add": add} for add in removed])
         else:
             take(smith, step)
         if staged and step.number % 3 == 0:
@@ -65,9 +65,9 @@ def _needed_by_commits(state: DeltaState, horizon_ms: int) -> set[str]:
         max(row["deleted_ms"] or 0, times[row["version"]]) >= horizon_ms
         for row in removed.select(["deleted_ms", "version"]).to_pylist()
     ]
-    known = with_dv_keys(location, tombstones(state))
-    dated = [(moment or 0) >= horizon_ms for moment in known.column("deleted_ms").to_pylist()]
-    files = [removed.filter(pa.array(late, pa.bool_())), known.filter(pa.array(dated, pa.bool_()))]
+    removed_files = with_dv_keys(location, tombstones(state))
+    dated = [(moment or 0) >= horizon_ms for moment in removed_files.column("deleted_ms").to_pylist()]
+    files = [removed.filter(pa.array(late, pa.bool_())), removed_files.filter(pa.array(dated, pa.bool_()))]
     changes = zip(*(past.changes.column(name).to_pylist() for name in ("key", "version")), strict=True)
     fed = {key for key, version in changes if times[version] >= horizon_ms}
     return fed | {key for some in files for key in all_keys(some).to_pylist()}

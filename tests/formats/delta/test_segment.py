@@ -1,4 +1,4 @@
-"""Names of a log, and the ways to a version they offer."""
+"""Names of log files, and the segments of a version."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def test_names_we_make_are_names_we_know(version: int) -> None:
 
 
 def listing(*names: str) -> LogListing:
-    found = [ObjectMeta(f"t/_delta_log/{name}", 1, n) for n, name in enumerate(sorted(names))]
-    return read_listing(found, directory="memory:///t/_delta_log")
+    files = [ObjectMeta(f"t/_delta_log/{name}", 1, n) for n, name in enumerate(sorted(names))]
+    return read_listing(files, directory="memory:///t/_delta_log")
 
 
 def commits(*versions: int) -> list[str]:
@@ -109,29 +109,29 @@ def logs(draw: st.DrawFn) -> list[str]:
 @examples(150)
 @given(logs(), st.integers(0, 9))
 def test_every_way_covers_every_version_once(names: list[str], at: int) -> None:
-    found = listing(*names)
-    ways = list(segments_from(found, at=at))
+    log_listing = listing(*names)
+    ways = list(segments_from(log_listing, at=at))
     for way in ways:
         assert covered(way) == list(range(at + 1))
         assert way.checkpoint is None or way.checkpoint.version <= at
     checkpoints = [w.checkpoint.version if w.checkpoint else -1 for w in ways]
     assert checkpoints == sorted(checkpoints, reverse=True)
-    if at in readable_versions(found):
+    if at in readable_versions(log_listing):
         assert ways
-    if not ways and found.latest is not None:
-        assert isinstance(missing_commit(found, at=at), Damaged | UnknownVersion)
+    if not ways and log_listing.latest is not None:
+        assert isinstance(missing_commit(log_listing, at=at), Damaged | UnknownVersion)
 
 
 @examples(50)
 @given(logs(), st.integers(0, 8), st.data())
 def test_dropping_a_file_leaves_the_ways_that_never_needed_it(names: list[str], at: int, data: st.DataObject) -> None:
-    found = listing(*names)
-    ways = list(segments_from(found, at=at))
+    log_listing = listing(*names)
+    ways = list(segments_from(log_listing, at=at))
     if not ways:
         return
     first = [*(ways[0].checkpoint.files if ways[0].checkpoint else ()), *ways[0].deltas]
     bad = data.draw(st.sampled_from([meta.name for meta in first]))
-    for way in segments_from(without(found, {bad}), at=at):
+    for way in segments_from(without(log_listing, {bad}), at=at):
         used = [*(way.checkpoint.files if way.checkpoint else ()), *way.deltas]
         assert bad not in [meta.name for meta in used]
         assert covered(way) == list(range(at + 1))
@@ -151,18 +151,18 @@ def test_a_compaction_that_reaches_into_a_hole_gives_way_to_commits() -> None:
 
 
 def test_what_is_readable_is_said_in_ranges() -> None:
-    found = listing(*commits(0, 1, 3, 4, 6), f"{3:020d}.checkpoint.parquet")
-    assert readable_versions(found) == [0, 1, 3, 4]
-    assert not [*segments_from(found), *segments_from(found, at=7)]
+    log_listing = listing(*commits(0, 1, 3, 4, 6), f"{3:020d}.checkpoint.parquet")
+    assert readable_versions(log_listing) == [0, 1, 3, 4]
+    assert not [*segments_from(log_listing), *segments_from(log_listing, at=7)]
     with pytest.raises(Damaged, match=r"version 5 is missing .* versions 0 to 1, 3 to 4 can still be read"):
-        raise missing_commit(found)
+        raise missing_commit(log_listing)
     with pytest.raises(UnknownVersion, match="readable are versions 0 to 1, 3 to 4"):
-        raise missing_commit(found, at=7)
+        raise missing_commit(log_listing, at=7)
 
 
 def test_cleaned_up_versions_are_unknown_not_damaged() -> None:
-    found = listing(*commits(5, 6, 7), f"{5:020d}.checkpoint.parquet")
-    assert next(segments_from(found)).version == 7
-    assert not list(segments_from(found, at=4))
+    log_listing = listing(*commits(5, 6, 7), f"{5:020d}.checkpoint.parquet")
+    assert next(segments_from(log_listing)).version == 7
+    assert not list(segments_from(log_listing, at=4))
     with pytest.raises(UnknownVersion, match="readable are versions 5 to 7"):
-        raise missing_commit(found, at=4)
+        raise missing_commit(log_listing, at=4)

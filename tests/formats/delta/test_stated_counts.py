@@ -1,4 +1,4 @@
-"""What a log states about itself, and checkpoints that lost something of it."""
+"""Counts that the log states, and checkpoints that lost files."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ STATE: list[Action] = [
 @pytest.fixture
 def log() -> HandLog:
     """Versions 0 to 4, and a checkpoint of version 3."""
-    made = HandLog()
-    made.commit(0, DVS, metadata(), add("gone"), add("f0"))
-    made.commit(1, remove("gone"), add("f1"), add("f2"))
-    made.commit(2, add("f3"), add("hidden", dv=vector("v", cardinality=2)))
-    made.commit(3, add("f4"))
-    made.commit(4, add("last"))
-    made.checkpoint(3, *STATE)
-    return made
+    log = HandLog()
+    log.commit(0, DVS, metadata(), add("gone"), add("f0"))
+    log.commit(1, remove("gone"), add("f1"), add("f2"))
+    log.commit(2, add("f3"), add("hidden", dv=vector("v", cardinality=2)))
+    log.commit(3, add("f4"))
+    log.commit(4, add("last"))
+    log.checkpoint(3, *STATE)
+    return log
 
 
 def live(state: DeltaState) -> list[str]:
@@ -171,9 +171,9 @@ def test_a_checkpoint_that_lost_what_a_checksum_counts_is_read_around_or_refused
     assert ".checkpoint" in caught.value.path
     assert f"{of:020d}.crc says" in str(caught.value)
     log.delete(f"{of:020d}.crc")
-    left = load(log.location)
-    assert left.segment.checkpoint is not None
-    assert "last" in live(left), "the checkpoint is read as it is, as the error says, and the commit after it"
+    state = load(log.location)
+    assert state.segment.checkpoint is not None
+    assert "last" in live(state), "the checkpoint is read as it is, as the error says, and the commit after it"
 
 
 def test_a_checkpoint_written_over_one_that_lost_files_replaces_it(log: HandLog) -> None:

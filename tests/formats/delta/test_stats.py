@@ -1,4 +1,4 @@
-"""Statistics of both shapes: exact where the text says so, silent where it does not, never narrower than the rows."""
+"""Statistics as texts and structs: exact values, nulls where unknown, and bounds that cover all rows."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def read(texts: list[str | None], type_: DataType) -> tuple[FileStats, Bounds]:
 
 
 def limits(texts: list[str | None], type_: DataType) -> list[tuple[Any, Any]]:
-    _, found = read(texts, type_)
-    return list(zip(found.low.to_pylist(), found.high.to_pylist(), strict=True))
+    _, column = read(texts, type_)
+    return list(zip(column.low.to_pylist(), column.high.to_pylist(), strict=True))
 
 
 def number(literal: str) -> str:
@@ -45,13 +45,13 @@ def number(literal: str) -> str:
 
 
 def test_a_plain_text_reads_exactly() -> None:
-    stats, found = read([text(1, 9, 2), text(-3, 2**62 + 1, 0)], LONG)
+    stats, column = read([text(1, 9, 2), text(-3, 2**62 + 1, 0)], LONG)
     assert stats.num_records.to_pylist() == [5, 5]
     assert stats.tight.to_pylist() == [True, True]
-    assert found.low.to_pylist() == [1, -3]
-    assert found.high.to_pylist() == [9, 2**62 + 1]
-    assert found.null_count.to_pylist() == [2, 0]
-    assert (found.low.type, found.null_count.type, stats.num_records.type) == (pa.int64(), pa.int64(), pa.int64())
+    assert column.low.to_pylist() == [1, -3]
+    assert column.high.to_pylist() == [9, 2**62 + 1]
+    assert column.null_count.to_pylist() == [2, 0]
+    assert (column.low.type, column.null_count.type, stats.num_records.type) == (pa.int64(), pa.int64(), pa.int64())
 
 
 SILENT = [
@@ -72,9 +72,9 @@ SILENT = [
 
 @pytest.mark.parametrize("odd", SILENT)
 def test_a_text_that_is_no_object_says_nothing_and_moves_nothing(odd: str | None) -> None:
-    stats, found = read([text(1, 2), odd, text(3, 4)], LONG)
+    stats, column = read([text(1, 2), odd, text(3, 4)], LONG)
     assert stats.num_records.to_pylist() == [5, None, 5]
-    assert found.low.to_pylist() == [1, None, 3]
+    assert column.low.to_pylist() == [1, None, 3]
     assert stats.tight.to_pylist() == [True, True, True]
 
 
@@ -97,9 +97,9 @@ def test_a_wrong_value_costs_only_itself() -> None:
         (None, 3),
         (None, None),
     ]
-    stats, found = read([text(1, 2, nulls=-1, records=-5), text(1, 2, nulls="0", records=1.0)], LONG)
+    stats, column = read([text(1, 2, nulls=-1, records=-5), text(1, 2, nulls="0", records=1.0)], LONG)
     assert stats.num_records.to_pylist() == [None, 1]
-    assert found.null_count.to_pylist() == [None, None]
+    assert column.null_count.to_pylist() == [None, None]
 
 
 def test_the_last_of_repeated_keys_counts() -> None:
@@ -238,8 +238,8 @@ def test_the_last_microsecond_does_not_wrap() -> None:
 
 def test_kinds_without_limits_still_count_nulls() -> None:
     for type_ in (Primitive("binary"), Array(LONG), Primitive("void"), Primitive("variant")):
-        _, found = read([text("a", "b", 3)], type_)
-        assert (found.low.to_pylist(), found.high.to_pylist(), found.null_count.to_pylist()) == ([None], [None], [3])
+        _, column = read([text("a", "b", 3)], type_)
+        assert (column.low.to_pylist(), column.high.to_pylist(), column.null_count.to_pylist()) == ([None], [None], [3])
     assert limits([text(False, True), text(0, 1)], Primitive("boolean")) == [(False, True), (None, None)]
 
 
@@ -247,16 +247,16 @@ def test_names_may_be_anything_and_nest() -> None:
     path, other = ("a.b", "c d", "é😀"), ("a.b", "x")
     raw = {"numRecords": 1, "minValues": {"a.b": {"c d": {"é😀": 7}, "x": "s"}}, "nullCount": {"a.b": None}}
     for spelled in (json.dumps(raw), json.dumps(raw, ensure_ascii=False)):
-        found = JsonStats(pa.array([spelled, '{"minValues":{"a.b":5}}'])).read({path: LONG, other: STRING}).bounds
-        assert found[path].low.to_pylist() == [7, None]
-        assert found[other].low.to_pylist() == ["s", None]
+        columns = JsonStats(pa.array([spelled, '{"minValues":{"a.b":5}}'])).read({path: LONG, other: STRING}).bounds
+        assert columns[path].low.to_pylist() == [7, None]
+        assert columns[other].low.to_pylist() == ["s", None]
 
 
 def test_a_text_longer_than_a_slice() -> None:
     raw = json.dumps({"numRecords": 3, "pad": "x" * 3_000_000, "minValues": {"c": 4}})
-    stats, found = read([text(1, 2), raw, text(5, 6)], LONG)
+    stats, column = read([text(1, 2), raw, text(5, 6)], LONG)
     assert stats.num_records.to_pylist() == [5, 3, 5]
-    assert found.low.to_pylist() == [1, 4, 5]
+    assert column.low.to_pylist() == [1, 4, 5]
 
 
 values = st.one_of(
@@ -275,17 +275,17 @@ objects = st.fixed_dictionaries({}, optional={"numRecords": values, "minValues":
 @examples(25)
 def test_texts_together_read_as_each_alone(texts: list[str | None]) -> None:
     for type_ in (LONG, STRING, DOUBLE, Decimal(12, 3), TIMESTAMP):
-        stats, found = read(texts, type_)
+        stats, column = read(texts, type_)
         for i, one in enumerate(texts):
             alone, bounds = read([one], type_)
             assert stats.num_records[i].as_py() == alone.num_records[0].as_py()
-            assert found.low[i].as_py() == bounds.low[0].as_py()
+            assert column.low[i].as_py() == bounds.low[0].as_py()
 
 
 def test_many_slices_keep_their_order() -> None:
     count = 30_000
-    stats, found = read([text(i, i + 1) if i % 7 else None for i in range(count)], LONG)
-    assert found.low.to_pylist() == [i if i % 7 else None for i in range(count)]
+    stats, column = read([text(i, i + 1) if i % 7 else None for i in range(count)], LONG)
+    assert column.low.to_pylist() == [i if i % 7 else None for i in range(count)]
     assert len(stats.num_records) == count
 
 
@@ -334,10 +334,10 @@ WIDENED = [
 
 @pytest.mark.parametrize(("stored", "type_", "want"), WIDENED)
 def test_structs_of_an_older_type(stored: pa.Array, type_: DataType, want: Any) -> None:
-    found = struct({"numRecords": [1], "minValues": {"c": stored}}).read({("c",): type_}).bounds[("c",)]
-    assert found.low.to_pylist() == [want]
-    assert found.high.to_pylist() == [None]
-    assert found.null_count.to_pylist() == [None]
+    column = struct({"numRecords": [1], "minValues": {"c": stored}}).read({("c",): type_}).bounds[("c",)]
+    assert column.low.to_pylist() == [want]
+    assert column.high.to_pylist() == [None]
+    assert column.null_count.to_pylist() == [None]
 
 
 def test_a_text_answers_where_the_struct_is_silent() -> None:

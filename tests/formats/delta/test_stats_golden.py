@@ -1,4 +1,4 @@
-"""Statistics and vectors of tables by other engines: every live row lies within the bounds its log claims."""
+"""Statistics and deletion vectors of golden tables: every live row lies within its bounds."""
 
 from __future__ import annotations
 

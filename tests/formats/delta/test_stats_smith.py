@@ -1,4 +1,4 @@
-"""Statistics and vectors of hand-made tables through the log, whatever shape the checkpoint gives them."""
+"""Statistics and deletion vectors of generated tables, for every kind of checkpoint."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def test_bounds_hold_and_are_close(tmp_path: Path, kind: str, stats: str, mappin
     smith.forget(2)
     snapshot = state.load(Location(LocalStore(), str(tmp_path).lstrip("/"))).snapshot
     names = {path[0].name: tuple(p.physical_name for p in path) for path, _ in leaves(snapshot.schema)}
-    found = snapshot.files.stats({tuple(p.physical_name for p in path): t for path, t in leaves(snapshot.schema)})
+    stats = snapshot.files.stats({tuple(p.physical_name for p in path): t for path, t in leaves(snapshot.schema)})
     keys = snapshot.files.column("key").to_pylist()
-    assert found.num_records.to_pylist() == [4, 4]
-    assert dict(zip(keys, found.tight.to_pylist(), strict=True)) == dict(
+    assert stats.num_records.to_pylist() == [4, 4]
+    assert dict(zip(keys, stats.tight.to_pylist(), strict=True)) == dict(
         zip(dict.fromkeys(r["_file"] for r in smith.rows()), [True, False], strict=True)
     )
     hidden = load_hidden(snapshot.location, snapshot.files).positions
@@ -68,13 +68,13 @@ def test_bounds_hold_and_are_close(tmp_path: Path, kind: str, stats: str, mappin
         at = keys.index(live["_file"])
         for name, leaf in names.items():
             value = live[name]["a.b"] if name == "s" and live[name] else live[name]
-            low, high = found.bounds[leaf].low[at].as_py(), found.bounds[leaf].high[at].as_py()
+            low, high = stats.bounds[leaf].low[at].as_py(), stats.bounds[leaf].high[at].as_py()
             assert value is None or low <= value, (name, low, value)
             assert value is None or high is None or value <= high, (name, high, value)
             assert high is not None or name == "text"
-    whole = found.bounds[names["id"]]
-    assert sorted(whole.low.to_pylist()) == [2**62, 2**62 + 4]
-    lowest = sorted(found.bounds[names["d"]].low.to_pylist())
+    ids = stats.bounds[names["id"]]
+    assert sorted(ids.low.to_pylist()) == [2**62, 2**62 + 4]
+    lowest = sorted(stats.bounds[names["d"]].low.to_pylist())
     assert all(math.isclose(bound, value, rel_tol=1e-6) for bound, value in zip(lowest, (-0.7, -0.3), strict=True))
 
 

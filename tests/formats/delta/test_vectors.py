@@ -1,4 +1,4 @@
-"""Vectors in storage: every way of storing one loads alike, and nothing that is wrong with one goes unnoticed."""
+"""Deletion vectors: all storage types load alike, and every error is detected."""
 
 from __future__ import annotations
 
@@ -122,8 +122,8 @@ def test_vectors_packed_together_come_apart_again(sets: list[set[int]], rng: ran
     bitmaps = [BitMap64(s) for s in sets]
     vectors = save(here, pack(bitmaps, uuid=UUID_A))
     chosen = rng.sample(range(len(bitmaps)), rng.randint(1, len(bitmaps)))
-    got = load_hidden(here, table({str(i): vectors[i] for i in chosen}))
-    assert got.positions == {str(i): bitmaps[i] for i in chosen}
+    hidden = load_hidden(here, table({str(i): vectors[i] for i in chosen}))
+    assert hidden.positions == {str(i): bitmaps[i] for i in chosen}
     assert len(store.fetched) == 1
 
 
@@ -131,8 +131,8 @@ def test_what_lies_far_apart_is_not_fetched(here: Location, store: Counting) -> 
     scattered = BitMap64(range(0, 2**24, 2))  # two megabytes in bitmap containers
     vectors = save(here, pack([BitMap64([1]), scattered, BitMap64([2]), BitMap64([3])], uuid=UUID_A))
     assert vectors[1].size_in_bytes > CLOSE_BYTES
-    got = load_hidden(here, table({"a": vectors[0], "c": vectors[2], "d": vectors[3]}))
-    assert got.positions == {"a": BitMap64([1]), "c": BitMap64([2]), "d": BitMap64([3])}
+    hidden = load_hidden(here, table({"a": vectors[0], "c": vectors[2], "d": vectors[3]}))
+    assert hidden.positions == {"a": BitMap64([1]), "c": BitMap64([2]), "d": BitMap64([3])}
     assert [start for _, start, _ in store.fetched] == [0, vectors[2].offset]
     assert sum(length for _, _, length in store.fetched) < 1000
 
@@ -232,7 +232,7 @@ def test_all_golden_vectors() -> None:
             hidden = load_hidden(here, table(vectors)).positions
         except MissingFile:
             continue
-        assert {key: len(found) for key, found in hidden.items()} == {
+        assert {key: len(positions) for key, positions in hidden.items()} == {
             v.unique_id: v.cardinality for v in vectors.values()
         }
         loaded += len(hidden)
@@ -244,6 +244,6 @@ def _vectors_named(log: Path) -> Iterator[DeletionVector]:
         for line in commit.read_bytes().splitlines():
             with suppress(msgspec.DecodeError):  # some golden logs are damaged on purpose
                 raw = msgspec.json.decode(line)
-                found = raw.get("add", {}).get("deletionVector")
-                if found and found["storageType"] != "p":
-                    yield msgspec.convert(found, DeletionVector)
+                descriptor = raw.get("add", {}).get("deletionVector")
+                if descriptor and descriptor["storageType"] != "p":
+                    yield msgspec.convert(descriptor, DeletionVector)
