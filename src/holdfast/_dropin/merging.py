@@ -117,6 +117,6 @@ class DeltaMergeBuilder:
     def _named(self, expression: Expression) -> Expression:
         if not isinstance(expression, Column) or not is_bound(expression):
             begun = self._begun
-            return with_metadata_columns(expression, lambda: begun._table.snapshot.schema, begun._call.alias)
+            return with_metadata_columns(expression, begun.target_schema, begun.target_alias)
         columns = spark_to_struct(self._source.schema, where="the source")
-        return by_name(expression, called=self._begun._alias_of_source(columns))
+        return by_name(expression, called=self._begun.alias_of_source(columns))

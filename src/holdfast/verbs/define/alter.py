@@ -114,12 +114,6 @@ def drop_columns(state: DeltaState, names: Sequence[str], env: Env) -> Written:
     return commit_shape(state, alter_columns.drop_columns(DeltaFormat.definition_of(state), names), env)
 
 
-def change_column_type(state: DeltaState, name: str, type_: TypeLike, env: Env) -> Written:
-    """Widen a column's type."""
-    mutation = alter_columns.change_type(DeltaFormat.definition_of(state), name, type_of(name, type_))
-    return commit_shape(state, mutation, env)
-
-
 def comment_column(state: DeltaState, name: str, text: str | None, env: Env) -> Written:
     """Say what a column is for."""
     return commit_shape(state, alter_columns.comment_column(DeltaFormat.definition_of(state), name, text), env)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
 from holdfast.errors import Invalid
 from holdfast.formats.iceberg.catalog.create import create_table
-from holdfast.formats.iceberg.catalog.tables import CatalogTable, catalog_table
+from holdfast.formats.iceberg.catalog.tables import CatalogLike, CatalogTable, catalog_table
 from holdfast.schema.ddl import parse_type
 from holdfast.schema.from_arrow import struct_of
 from holdfast.schema.types import Struct
@@ -23,7 +23,7 @@ SchemaLike: TypeAlias = "Struct | pa.Schema | StructType | str"
 
 
 def create(
-    catalog: Any,
+    catalog: CatalogLike,
     identifier: str | tuple[str, ...],
     schema: SchemaLike,
     partitioned_by: Sequence[str],

@@ -246,7 +246,16 @@ class DeltaMergeBuilder:
         keys = [(k.source, k.null_safe) for k in on.keys]
         return rows.one_per_key(keys, self._duplicates.column(columns), last=self._duplicates.policy == "last")
 
-    def _alias_of_source(self, source: Struct) -> str | None:
+    def target_schema(self) -> Struct:
+        """The columns of the table, for Holdfast's own packages."""
+        return self._table.snapshot.schema
+
+    @property
+    def target_alias(self) -> str | None:
+        """The name that conditions call the table by, for Holdfast's own packages."""
+        return self._call.alias
+
+    def alias_of_source(self, source: Struct) -> str | None:
         """What the user calls the source, from what qualifies names in the texts and is neither target nor column."""
         target = self._table.snapshot.schema
         rows = rows_of(self._source, self._call.env, self._call.zone)
@@ -282,7 +291,7 @@ class DeltaMergeBuilder:
             with_metadata(snapshot, snapshot.schema, self._metadata(source)),
             source,
             self._call.alias,
-            self._alias_of_source(source),
+            self.alias_of_source(source),
             zone=self._call.zone,
         )
 
@@ -290,7 +299,7 @@ class DeltaMergeBuilder:
         table, call = self._table, self._call
         old = table.definition
         shape = self._grown(old, pinned.schema)
-        alias = self._alias_of_source(pinned.schema)
+        alias = self.alias_of_source(pinned.schema)
         on = self._understood(pinned.schema)
         if not on.has_equality:
             _log.warning(

@@ -140,7 +140,12 @@ def opened(pin: Pin, newest: DeltaState | None = None) -> Indexes:
 
 
 def create(
-    state: DeltaState, columns: Sequence[str], name: str | None, kind: str, params: Any, caller: ExecutionContext
+    state: DeltaState,
+    columns: Sequence[str],
+    name: str | None,
+    kind: str,
+    params: Mapping[str, Any],
+    caller: ExecutionContext,
 ) -> Index:
     """Make an index, and register it."""
     refuse_unable(state)

@@ -15,7 +15,6 @@ import math
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -176,7 +175,7 @@ def default_retention_ms(state: DeltaState) -> int:
     return DeltaFormat(state.snapshot.location).keeps_ms(state)
 
 
-def _retention(state: DeltaState, hours: Any, *, enforced: bool) -> tuple[int | None, int]:
+def _retention(state: DeltaState, hours: object, *, enforced: bool) -> tuple[int | None, int]:
     default_ms = default_retention_ms(state)
     if hours is None:
         return None, default_ms

@@ -42,7 +42,7 @@ class Missing(Enum):
     SKIP = "skip"
 
     @classmethod
-    def of(cls, name: Any) -> Missing:
+    def of(cls, name: str) -> Missing:
         choices = {choice.value: choice for choice in cls}
         if name not in choices:
             raise Invalid(f"missing= is one of {', '.join(choices)}, not {name!r}")
