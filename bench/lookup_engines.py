@@ -50,7 +50,7 @@ def _more(before: dict[Path, int], after: dict[Path, int]) -> int:
 
 
 def holdfast() -> dict[str, Callable[..., Any]]:
-    """The point layout, a btree on the number and a vector index, on the local runner."""
+    """The point layout, a btree on the number and a vector index, on the local engine."""
     import numpy as np
     import pyarrow as pa
 

@@ -1,6 +1,6 @@
 """Tables written by other engines, and what each must read as, whoever reads it.
 
-A check takes a case and a way to read; it knows no runner. `Read` gives a table at a version, with the asked columns
+A check takes a case and a way to read; it knows no engine. `Read` gives a table at a version, with the asked columns
 and metadata columns; `Describe` gives what the log alone says.
 """
 

@@ -86,7 +86,7 @@ def test_content(case: Case | None, tmp_path: Path, read: Read) -> None:
 
 @each([case for case in READABLE if case.says.get("expected_rows_by_version")][:: 1 if DEPTH > 1 else 20])
 def test_counts_by_version(case: Case | None, tmp_path: Path, read: Read) -> None:
-    """A sample of the tables at ordinary depth: the local runner counts all of them, and the log is the same."""
+    """A sample of the tables at ordinary depth: the local engine counts all of them, and the log is the same."""
     case, path = prepared(case, tmp_path)
     check_counts(case, path, read)
 

@@ -86,7 +86,7 @@ def test_no_server(options: dict[str, str], smith: Tablesmith) -> None:
 
 @pytest.mark.on_disk
 @pytest.mark.parametrize("fate", [pytest.param("missing", marks=pytest.mark.everywhere), "empty", "torn"])
-def test_a_bad_data_file_is_named_on_both_runners(
+def test_a_bad_data_file_is_named_on_both_engines(
     spark: SparkSession, options: dict[str, str], smith: Tablesmith, fate: str
 ) -> None:
     file = unquote(smith.live()[1]["path"])

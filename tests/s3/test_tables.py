@@ -1,4 +1,4 @@
-"""Whole tables in S3, read by both runners. Spark has no file system for S3 here, so its tasks read with Arrow."""
+"""Whole tables in S3, read by both engines. Spark has no file system for S3 here, so its tasks read with Arrow."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def hostile(spark: SparkSession) -> Iterator[SparkSession]:
             spark.conf.set(key, before)
 
 
-class TestLocalRunner:
+class TestLocalEngine:
     def test_every_spelling_of_place_and_options_reads_every_row(self, s3: S3Server, whole: Tablesmith) -> None:
         by_hadoop = whole.url.replace("s3://", "s3a://")
         for table in (

@@ -1,4 +1,4 @@
-"""A table that demands much of its rows, for tests of both runners."""
+"""A table that demands much of its rows, for tests of both engines."""
 
 from __future__ import annotations
 

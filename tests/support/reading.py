@@ -1,4 +1,4 @@
-"""Read a table on either runner, as plain rows."""
+"""Read a table on either engine, as plain rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def local_rows(path: Path | str, **asked: Any) -> list[dict[str, Any]]:
 
 
 def both(spark: SparkSession, path: Path | str, **asked: Any) -> list[dict[str, Any]]:
-    """What both runners give, after making sure that it is the same."""
+    """What both engines give, after making sure that it is the same."""
     on_spark = sorted_rows(spark_rows(spark, path, **asked))
     assert on_spark == sorted_rows(local_rows(path, **asked))
     return on_spark

@@ -27,7 +27,7 @@ from tests.support.sayings import Row, Said, When, only_deletes, shown, takers
 COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("d", pa.float64()), ("p", pa.string())])
 MODES = ("merge-on-read", "copy-on-write", "auto")
 
-Open: TypeAlias = Callable[[str], DeltaTable]  # a table by its path, on some runner
+Open: TypeAlias = Callable[[str], DeltaTable]  # a table by its path, on some engine
 Known: TypeAlias = dict[int, tuple[int, Row]]  # by id: the version of the row, and its values
 
 

@@ -1,4 +1,4 @@
-"""The columns that say where a row is and who it is, on both runners: what proved hard for others, one by one."""
+"""The columns that say where a row is and who it is, on both engines: what proved hard for others, one by one."""
 
 from __future__ import annotations
 

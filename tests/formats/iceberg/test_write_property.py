@@ -99,7 +99,7 @@ def test_stories_of_iceberg_tables(machine: type[IceStories]) -> None:
 
 
 def test_a_story_on_spark(spark: SparkSession, tmp_path: Path) -> None:
-    """The same steps and the same model, on the other runner."""
+    """The same steps and the same model, on the other engine."""
     rng = random.Random(DEPTH)
     kind = IceKind(partitioned_by=("bucket(3, k)",))
     story = IceStory(str(tmp_path), Stories.open, kind, spark=spark)

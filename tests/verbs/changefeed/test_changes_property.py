@@ -136,7 +136,7 @@ def test_every_stretch_of_stories_shared_with_another_engine() -> None:
 
 
 @pytest.mark.parametrize("vectors", [True, False])
-def test_both_runners_tell_the_same(spark: SparkSession, tmp_path: Path, vectors: bool) -> None:
+def test_both_engines_tell_the_same(spark: SparkSession, tmp_path: Path, vectors: bool) -> None:
     rng = random.Random(DEPTH)
     story = Story(
         str(tmp_path / "table"), lambda path: DeltaTable.forPath(None, path), Kind(vectors, not vectors, vectors)

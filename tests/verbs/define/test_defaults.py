@@ -1,4 +1,4 @@
-"""Column defaults: said when a table is made or later, and used by both runners."""
+"""Column defaults: said when a table is made or later, and used by both engines."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def without_x(table: DeltaTable) -> list[dict[str, Any]]:
 
 
 @pytest.mark.everywhere
-def test_both_runners_fill_in_the_same(spark: SparkSession, tmp_path: Path) -> None:
+def test_both_engines_fill_in_the_same(spark: SparkSession, tmp_path: Path) -> None:
     table = made(tmp_path, spark)
     table.append(spark.sql("select 1L as id"))
     table.append(pa.table({"id": pa.array([2], pa.int64())}))

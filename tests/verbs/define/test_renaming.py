@@ -1,4 +1,4 @@
-"""Partition columns under another name, read by both runners and by others."""
+"""Partition columns under another name, read by both engines and by others."""
 
 from __future__ import annotations
 

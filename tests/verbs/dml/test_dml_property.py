@@ -101,7 +101,7 @@ all_clauses = st.tuples(
 
 
 class Stories(RuleBasedStateMachine):
-    """Steps on one table; subclasses say which runner carries them out."""
+    """Steps on one table; subclasses say which engine carries them out."""
 
     story: Story
 
@@ -204,7 +204,7 @@ def test_stories_shared_with_another_engine() -> None:
 
 @pytest.mark.parametrize("vectors", [True, False])
 def test_a_story_on_spark(spark: SparkSession, tmp_path: Path, vectors: bool) -> None:
-    """The same steps and the same model, on the other runner."""
+    """The same steps and the same model, on the other engine."""
     rng = random.Random(DEPTH)
     kind = Kind(partitioned=vectors, mapped=not vectors, vectors=vectors, feed=not vectors)
     story = Story(str(tmp_path / "table"), lambda path: DeltaTable.forPath(spark, path), kind)

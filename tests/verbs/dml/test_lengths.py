@@ -17,7 +17,7 @@ AS_TYPE = spark_types.VarcharType(3)
 
 
 @pytest.mark.everywhere
-def test_both_runners_hold_the_limit(spark: SparkSession, tmp_path: Path) -> None:
+def test_both_engines_hold_the_limit(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable.create(spark).location(tmp_path).addColumn("s", AS_TEXT).execute()
     table.append(spark.sql("select * from values ('äöü'), (null), ('') as t(s)"))
     table.append(pa.table({"s": ["äöü", None, ""]}))

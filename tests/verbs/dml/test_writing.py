@@ -225,7 +225,7 @@ def test_plain_tables_for_old_readers(tmp_path: Path) -> None:
 
 
 def test_a_fault_anywhere_leaves_the_old_or_the_new_rows() -> None:
-    """The real verbs on the local runner, over a checkpoint; every storage operation fails once, in three ways."""
+    """The real verbs on the local engine, over a checkpoint; every storage operation fails once, in three ways."""
     shape = TableDefinition(Struct((Field("id", LONG), Field("name", STRING))), (), {"delta.checkpointInterval": "2"})
 
     def at(store: ObjectStore) -> Location:

@@ -132,7 +132,7 @@ def test_without_spark(smith: Tablesmith) -> None:
         table.toArrow(where="upper(v) = 'A'")
 
 
-def test_both_runners_refuse_the_same_way(spark: SparkSession, smith: Tablesmith) -> None:
+def test_both_engines_refuse_the_same_way(spark: SparkSession, smith: Tablesmith) -> None:
     for asked in ({"columns": ["nope"]}, {"metadata": ["nope"]}, {"version": 99}, {"columns": ["id", "ID"]}):
         with pytest.raises(TableError) as on_spark:
             spark_rows(spark, smith.url, **asked)

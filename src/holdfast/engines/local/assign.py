@@ -1,10 +1,10 @@
-"""Rows as clauses make them: what is assigned, converted; everything else as it was, or as a new row has it.
+"""Computes the new values of rows that a clause updates, copies or inserts, with Arrow.
 
 1. The result has the columns of the table once the change is committed, in their order.
 2. A value is converted to its column's type as an assignment in SQL is, and computed only for rows its clause takes.
-3. What the table demands of rows holds for rows that are changed or new; rows that are copied are not asked again.
+3. Constraints are checked for changed and new rows, and not again for copied rows.
 4. A field of a struct is set and its neighbours kept; where the struct is null, they are null.
-5. Identity numbers of changed rows stay; a generated column that would have to be computed again is Spark's.
+5. Identity numbers of changed rows stay; only Spark computes a generated column again.
 """
 
 from __future__ import annotations
@@ -73,17 +73,17 @@ def updated(
         if value is not None:
             columns.append((f, value))
     plain = Struct(tuple(_holding(f) for f in schema.fields))
-    made = fit(_incoming(columns), plain, assignment=Assignment.ANSI)
+    fitted = fit(_incoming(columns), plain, assignment=Assignment.ANSI)
     kept = {f.name for f in schema.fields if GENERATION in f.metadata and (f.name,) not in values}
-    wanted = [d for d in demands(schema, properties, made) if not (d.kind is DemandKind.GENERATED and d.name in kept)]
-    return _ready(columns, made, wanted, zone)
+    wanted = [d for d in demands(schema, properties, fitted) if not (d.kind is DemandKind.GENERATED and d.name in kept)]
+    return _ready(columns, fitted, wanted, zone)
 
 
 def inserted(sets: Sequence[Set], source: Scope, schema: Struct, properties: Mapping[str, str], *, zone: str) -> Recipe:
     """New rows: what is not set has its default, its number, or null."""
     values = _values(sets, [source], schema, zone)
-    made = [(f, _made(f, (f.name,), values, None, zone)) for f in schema.fields]
-    columns = tuple((f, value) for f, value in made if value is not None)
+    values_by_field = [(f, _made(f, (f.name,), values, None, zone)) for f in schema.fields]
+    columns = tuple((f, value) for f, value in values_by_field if value is not None)
     fitted = fit(_incoming(columns), schema, assignment=Assignment.ANSI)
     return _ready(columns, fitted, demands(schema, properties, fitted), zone)
 
@@ -139,11 +139,11 @@ def _assigned(value: Evaluable, type_: DataType, zone: str) -> Evaluable:
 
 
 def _field(struct: Evaluable | None, name: str) -> Evaluable | None:
-    found = struct.type.find(name) if struct is not None and isinstance(struct.type, Struct) else None
-    if struct is None or found is None:
+    field = struct.type.find(name) if struct is not None and isinstance(struct.type, Struct) else None
+    if struct is None or field is None:
         return None
-    run, step = struct.run, found.name
-    return Evaluable(found.type, struct.columns, lambda batch: pc.struct_field(run(batch), [step]), struct.text)
+    run, step = struct.run, field.name
+    return Evaluable(field.type, struct.columns, lambda batch: pc.struct_field(run(batch), [step]), struct.text)
 
 
 def _column(relation: Scope, f: Field) -> Evaluable:

@@ -1,10 +1,10 @@
-"""Change queries in this process, with Arrow: rows that went and rows that came, paired, and what became of each.
+"""Runs change queries in this process: pairs the rows of removed and added files, and labels each change.
 
-Of rows that may merely have moved, ids and versions are read first, and values only of those that did not.
+Of rows that another file may hold unchanged, ids and versions are read first, and values only of the others.
 
 1. Changes come in the order of their commits, then of row ids or key columns; the row before an update precedes the
    row after it.
-2. Two rows of one side that key columns do not tell apart are refused, never settled.
+2. Two rows of one side with the same key columns are an error.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def _places(plan: ChangesPlan, readings: Sequence[Reading]) -> pa.Table:
         rows = scan_table(scan_of(plan, reading, ()), reading.hidden)
         which = _which(reading, rows)
         commits, _ = _labels(reading, which)
-        told = rows.select([ID, ROW_VERSION, INDEX]).append_column(_COMMIT, commits)
-        parts.append(told.append_column(_LABEL, pa.array(which + first)))
+        places = rows.select([ID, ROW_VERSION, INDEX]).append_column(_COMMIT, commits)
+        parts.append(places.append_column(_LABEL, pa.array(which + first)))
         first += sum(map(len, reading.labels))
     return pa.concat_tables(parts)
 
@@ -112,8 +112,8 @@ def _recorded(plan: ChangesPlan, reading: Reading) -> pa.Table:
     commits, _ = _labels(reading, _which(reading, rows))
     ids = pa.nulls(rows.num_rows, pa.int64())
     types = rows.column(CHANGE_TYPE)
-    made = _table(plan, rows, types, commits, ids)
-    return made.filter(pc.is_in(types, value_set=pa.array(sorted(plan.shows))))
+    table = _table(plan, rows, types, commits, ids)
+    return table.filter(pc.is_in(types, value_set=pa.array(sorted(plan.shows))))
 
 
 def _which(reading: Reading, rows: pa.Table) -> Rows:
@@ -163,9 +163,9 @@ def _pairs(left: pa.Table, arrived: pa.Table, names: Sequence[str], *, nulls: bo
         return [rows.column(name).combine_chunks() for name in (_COMMIT, *names)]
 
     safe = [True, *([nulls] * len(names))]
-    found = list(index(keys(left), safe, left.num_rows).pairs(keys(arrived), np.arange(arrived.num_rows)))
-    before = np.concatenate([np.zeros(0, np.int64), *(b for _, b in found)])
-    after = np.concatenate([np.zeros(0, np.int64), *(a for a, _ in found)])
+    pairs = list(index(keys(left), safe, left.num_rows).pairs(keys(arrived), np.arange(arrived.num_rows)))
+    before = np.concatenate([np.zeros(0, np.int64), *(b for _, b in pairs)])
+    after = np.concatenate([np.zeros(0, np.int64), *(a for a, _ in pairs)])
     return before, after
 
 
@@ -181,17 +181,17 @@ def _paired(plan: ChangesPlan, left: pa.Table, arrived: pa.Table) -> list[pa.Tab
             carried |= _same(old, new, plan.fields)
     went, came = np.ones(left.num_rows, bool), np.ones(arrived.num_rows, bool)
     went[before], came[after] = False, False
-    made = []
+    parts = []
     if DELETE in plan.shows:
-        made.append(_shown(plan, left.filter(pa.array(went)), DELETE))
+        parts.append(_shown(plan, left.filter(pa.array(went)), DELETE))
     if INSERT in plan.shows:
-        made.append(_shown(plan, arrived.filter(pa.array(came)), INSERT))
+        parts.append(_shown(plan, arrived.filter(pa.array(came)), INSERT))
     changed = pa.array(~carried)
     if BEFORE in plan.shows:
-        made.append(_shown(plan, old.filter(changed), BEFORE))
+        parts.append(_shown(plan, old.filter(changed), BEFORE))
     if AFTER in plan.shows:
-        made.append(_shown(plan, new.filter(changed), AFTER))
-    return made
+        parts.append(_shown(plan, new.filter(changed), AFTER))
+    return parts
 
 
 def _refuse_doubled(plan: ChangesPlan, left: pa.Table, arrived: pa.Table) -> None:
@@ -261,9 +261,9 @@ def _shown(plan: ChangesPlan, rows: pa.Table, change: str) -> pa.Table:
 
 
 def _table(plan: ChangesPlan, rows: pa.Table, types: pa.Array, commits: pa.Array, ids: pa.Array) -> pa.Table:
-    made = np.array(plan.times.made_ms or (0,), np.int64)[np.asarray(commits) - plan.times.first]
+    times_ms = np.array(plan.times.made_ms or (0,), np.int64)[np.asarray(commits) - plan.times.first]
     columns = [rows.column(f.name) for f in plan.fields]
-    columns += [types, commits, pa.array(made * 1000).cast(_MOMENT)]
+    columns += [types, commits, pa.array(times_ms * 1000).cast(_MOMENT)]
     return pa.table([*columns, ids] if plan.with_ids else columns, schema=_outputs(plan))
 
 
@@ -274,8 +274,8 @@ def _outputs(plan: ChangesPlan) -> pa.Schema:
     return schema.append(pa.field(ROW_ID, pa.int64())) if plan.with_ids else schema
 
 
-def _ordered(plan: ChangesPlan, made: pa.Table) -> pa.Table:
-    who = [made.column(name) for name in plan.keys or ((ROW_ID,) if plan.with_ids else ())]
-    ranks = pc.index_in(made.column(CHANGE_TYPE), value_set=pa.array(_IN_ORDER))
-    by = pa.table([made.column(COMMIT_VERSION), *who, ranks], names=[str(n) for n in range(len(who) + 2)])
-    return made.take(pc.sort_indices(by, sort_keys=[(name, "ascending") for name in by.column_names]))
+def _ordered(plan: ChangesPlan, changes: pa.Table) -> pa.Table:
+    who = [changes.column(name) for name in plan.keys or ((ROW_ID,) if plan.with_ids else ())]
+    ranks = pc.index_in(changes.column(CHANGE_TYPE), value_set=pa.array(_IN_ORDER))
+    by = pa.table([changes.column(COMMIT_VERSION), *who, ranks], names=[str(n) for n in range(len(who) + 2)])
+    return changes.take(pc.sort_indices(by, sort_keys=[(name, "ascending") for name in by.column_names]))

@@ -1,6 +1,6 @@
-"""Rows along a curve, or by their ids, with Arrow: all of them in memory, sorted once, and cut into parts of the curve.
+"""Sorts rows along a curve, or by row id, in memory, and cuts them into the parts of the curve.
 
-1. The curve is that of `spark.cluster`, from a sample where there are many rows.
+1. The curve is that of `engines.spark.dml.cluster`, from a sample where there are many rows.
 2. Rows with the same place stay in the order in which they came.
 """
 

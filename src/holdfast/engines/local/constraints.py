@@ -1,11 +1,11 @@
-"""Rows as a table demands them, made and checked with Arrow in this process.
+"""Converts rows to a table's columns and checks its constraints, with Arrow.
 
-The counterpart of `spark.constraints` for small writes: the same fit, the same demands, the same errors. What only
-Spark can evaluate is refused by name before a row is looked at.
+It gives the same rows and the same errors as `engines.spark.dml.constraints`. What only Spark can evaluate is refused
+before a row is read.
 
 1. The result has the table's columns, in the table's order, with the types of `schema.arrow`, nullable at every depth.
-2. A row that breaks a demand is an error that names the demand and shows the row's values.
-3. Defaults are literals; generated columns are Spark's.
+2. The error about a row that breaks a constraint names the constraint and shows the row's values.
+3. Defaults are literals; only Spark computes generated columns.
 """
 
 from __future__ import annotations
@@ -143,9 +143,9 @@ def _value(how: How, array: pa.Array, type_: DataType, where: str) -> pa.Array:
             return _stored(array, to, where)
         case Fields(parts):
             assert isinstance(type_, Struct), "fields make a struct"
-            made = [_field(part, array, where) for part in parts]
+            fields = [_field(part, array, where) for part in parts]
             target = _nullable(arrow_type(type_))
-            return pa.StructArray.from_arrays(made, fields=list(target.fields), mask=pc.is_null(array))
+            return pa.StructArray.from_arrays(fields, fields=list(target.fields), mask=pc.is_null(array))
         case Elements(each):
             assert isinstance(type_, Array), "elements make a list"
             array = _plain_list(array)
@@ -248,8 +248,8 @@ def _null_rows(array: pa.Array, type_: DataType, steps: tuple[str, ...]) -> np.n
         case _:
             raise AssertionError(f"{type_text(type_)} has nothing inside")
     inner_type = dict(_children(type_))[step]
-    found = np.flatnonzero(pc.is_null(inner)) if not below else _null_rows(inner, inner_type, tuple(below))
-    return rows[found]
+    nulls = np.flatnonzero(pc.is_null(inner)) if not below else _null_rows(inner, inner_type, tuple(below))
+    return rows[nulls]
 
 
 def _entries(array: pa.MapArray, step: str) -> pa.Array:

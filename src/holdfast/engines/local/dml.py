@@ -1,8 +1,7 @@
-"""Change rows in this process, with Arrow and nothing else: the counterpart of `spark.change` for small tables.
+"""Runs DELETE, UPDATE, MERGE and compaction in this process, with Arrow.
 
-1. Files are read one after the other, in the plan's order; a file's rows are written in their order, changed and copied
-   ones in each other's midst.
-2. In memory are the rows of one file that are written, and the source; all rows that are put in order.
+1. Files are read in the plan's order; changed and copied rows of a file are written together, in their order.
+2. Memory holds the source and the rows to write of one file; all rows where they are sorted.
 3. What only Spark can evaluate, convert or check is refused before anything is read or written.
 """
 
@@ -35,7 +34,7 @@ from holdfast.engines.local.reading import (
     files_of,
     pool_of,
 )
-from holdfast.engines.local.storing import CarriedRows, Pieces, Stores, Told
+from holdfast.engines.local.storing import CarriedRows, ChangeRows, Pieces, Stores
 from holdfast.env import Env
 from holdfast.model.mutation import STAGED
 from holdfast.plan.dml.change import Clause, Done, Inserted, Insertion, Side, Work
@@ -103,11 +102,11 @@ def insert(work: Insertion, env: Env, zone: str) -> Inserted:
             takes = np.ones(len(rows), bool) if holding is None else holding.holds(batch)
             # Made again, because numbers go on where the clause before it ended.
             recipe = inserted(clause.sets or (), relation, schema, properties, zone=zone)
-            made = recipe.made(batch.filter(pa.array(takes)))
-            told = Told(made.table, pa.repeat(_INSERT, made.table.num_rows))
-            stores.write([Pieces(CarriedRows(made.table), told)])
-            marks |= made.marks
-            schema, rows = advanced(schema, made.marks), rows[~takes]
+            new = recipe.made(batch.filter(pa.array(takes)))
+            changes = ChangeRows(new.table, pa.repeat(_INSERT, new.table.num_rows))
+            stores.write([Pieces(CarriedRows(new.table), changes)])
+            marks |= new.marks
+            schema, rows = advanced(schema, new.marks), rows[~takes]
         return Inserted(*stores.closed(), marks)
 
 
@@ -156,11 +155,13 @@ class _Recipes:
         stays = [(left, self.copied.made(batch.take(pa.array(left))).table)] if len(left) else []
         return Pieces(
             data=_in_order(batch, [*after, *stays], taken.clause, provisional=self.provisional),
-            feed=self._told(batch, taken, after) if self.feeds else None,
+            feed=self._change_rows(batch, taken, after) if self.feeds else None,
             copied=len(left),
         )
 
-    def _told(self, batch: pa.RecordBatch, taken: TakenRows, after: Sequence[tuple[Rows, pa.Table]]) -> Told | None:
+    def _change_rows(
+        self, batch: pa.RecordBatch, taken: TakenRows, after: Sequence[tuple[Rows, pa.Table]]
+    ) -> ChangeRows | None:
         """What was there before, and what is there now, row by row."""
         changed = np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in after)])
         gone = np.setdiff1d(np.flatnonzero(taken.clause >= 0), changed)
@@ -169,23 +170,23 @@ class _Recipes:
             for rows, kind in ((changed, _BEFORE), (gone, _DELETE))
             if len(rows)
         ]
-        told = [*before, *((rows, table, _AFTER) for rows, table in after)]
-        if not told:
+        parts = [*before, *((rows, table, _AFTER) for rows, table in after)]
+        if not parts:
             return None
-        order = pa.array(np.argsort(np.concatenate([rows for rows, *_ in told]), kind="stable"))
-        kinds = pa.concat_arrays([pa.repeat(kind, len(rows)) for rows, _, kind in told])
-        return Told(pa.concat_tables([table for _, table, _ in told]).take(order), kinds.take(order))
+        order = pa.array(np.argsort(np.concatenate([rows for rows, *_ in parts]), kind="stable"))
+        kinds = pa.concat_arrays([pa.repeat(kind, len(rows)) for rows, _, kind in parts])
+        return ChangeRows(pa.concat_tables([table for _, table, _ in parts]).take(order), kinds.take(order))
 
 
 def _recipes(work: Work, zone: str) -> _Recipes:
     assert work.store is not None, "rows are made where they are stored"
     properties = work.store.properties
-    made = [
+    updates = [
         None if c.sets is None else updated(c.sets, relations_of(work, c.side), work.schema, properties, zone=zone)
         for c in work.clauses
     ]
     feeds, provisional = work.store.feed is not None, work.has_provisional
-    return _Recipes(copied(target_relation(work), work.schema), tuple(made), work.keep, feeds, provisional)
+    return _Recipes(copied(target_relation(work), work.schema), tuple(updates), work.keep, feeds, provisional)
 
 
 def _setting(clauses: Sequence[Clause], taken: Rows) -> NDArray[np.bool_]:
@@ -196,8 +197,8 @@ def _setting(clauses: Sequence[Clause], taken: Rows) -> NDArray[np.bool_]:
 
 def _mark(positions: dict[str, BitMap64], key: str, batch: pa.RecordBatch, chosen: NDArray[np.bool_]) -> None:
     if chosen.any():
-        found = BitMap64(batch.column(INDEX).to_numpy()[chosen].astype(np.uint64))
-        positions[key] = positions.get(key, BitMap64()) | found
+        marked = BitMap64(batch.column(INDEX).to_numpy()[chosen].astype(np.uint64))
+        positions[key] = positions.get(key, BitMap64()) | marked
 
 
 def _only_deletes(clauses: Sequence[Clause]) -> bool:
@@ -207,15 +208,15 @@ def _only_deletes(clauses: Sequence[Clause]) -> bool:
 
 
 def _in_order(
-    batch: pa.RecordBatch, made: Sequence[tuple[Rows, pa.Table]], clause: Rows, *, provisional: bool
+    batch: pa.RecordBatch, parts: Sequence[tuple[Rows, pa.Table]], clause: Rows, *, provisional: bool
 ) -> CarriedRows | None:
     """Rows in the order of the batch, with the identity they keep."""
-    if not made:
+    if not parts:
         return None
-    rows = np.concatenate([rows for rows, _ in made])
+    rows = np.concatenate([rows for rows, _ in parts])
     order = np.argsort(rows)
     at = pa.array(rows[order])
-    table = pa.concat_tables([table for _, table in made]).take(pa.array(order))
+    table = pa.concat_tables([table for _, table in parts]).take(pa.array(order))
     if ID not in batch.schema.names:
         return CarriedRows(table)
     changed = pa.array(clause[rows[order]] >= 0)

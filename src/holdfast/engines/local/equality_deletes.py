@@ -1,4 +1,4 @@
-"""Delete files read into memory: the rows that other rows are compared with."""
+"""Reads equality delete files into memory."""
 
 from __future__ import annotations
 

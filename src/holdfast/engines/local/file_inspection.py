@@ -1,4 +1,4 @@
-"""Look at many data files from this process."""
+"""Reads the footers of many data files in this process."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _THREADS = 16  # footers are small and far away
 def inspect_files(asks: Asks) -> pa.Table:
     """What the files say, with the columns of INSPECTED."""
 
-    def one(asked: tuple[ObjectStore, FooterRequest]) -> dict[str, object]:
-        store, ask = asked
+    def one(request: tuple[ObjectStore, FooterRequest]) -> dict[str, object]:
+        store, ask = request
         return asdict(inspect_file(store, ask, asks.id_column))
 
     with ThreadPoolExecutor(_THREADS) as pool:

@@ -1,9 +1,9 @@
-"""Which rows of a target the clauses of a change take, batch by batch.
+"""Finds the rows of a target to which the clauses of a change apply, batch by batch.
 
-1. A row is taken by the first clause of its side whose condition is true; sides are told apart by the whole condition
-   of the MERGE, of which keys are only the part that finds candidates.
-2. A row that several rows of the source take counts as doubled, and is given to the first of them.
-3. Everything is made ready, and refused if need be, before a row is read.
+1. The first clause of its side whose condition is true applies to a row. The whole condition of a MERGE decides whether
+   a row is matched; its keys only find candidates.
+2. A row that several rows of the source change counts as doubled, and gets the values of the first.
+3. Expressions are bound, and refused if need be, before a row is read.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ class Finder:
     @cached_property
     def _tested(self) -> frozenset[str]:
         """The columns that conditions on matches look at."""
-        found = [holds.columns for _, holds in self._of(Side.MATCHED) if holds is not None]
-        return frozenset[str]().union(*found)
+        columns = [holds.columns for _, holds in self._of(Side.MATCHED) if holds is not None]
+        return frozenset[str]().union(*columns)
 
     def _possible(self, batch: pa.RecordBatch) -> Rows:
         """The rows that may be taken at all."""
@@ -146,12 +146,12 @@ class Finder:
     def _matches(self, batch: pa.RecordBatch, rows: Rows) -> tuple[Rows, Rows]:
         assert self._on is not None, "only a source has matches"
         part = batch.take(pa.array(rows))
-        found = [(_NONE, _NONE)]
+        matches = [(_NONE, _NONE)]
         for ours, theirs in self._index.pairs([key(part) for _, key, _ in self._keys], rows):
             self._count(len(ours))
             held = self._on.holds(self.paired(batch, ours, theirs, self._on.columns))
-            found.append((ours[held], theirs[held]))
-        return np.concatenate([a for a, _ in found]), np.concatenate([b for _, b in found])
+            matches.append((ours[held], theirs[held]))
+        return np.concatenate([a for a, _ in matches]), np.concatenate([b for _, b in matches])
 
     @cached_property
     def _index(self) -> KeyIndex:

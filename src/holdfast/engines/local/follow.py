@@ -1,5 +1,6 @@
-"""Look for rows in other files by id and version, with Arrow and numpy. In memory are four numbers per row looked for
-and per row of one file looked into.
+"""Finds rows in other files by row id and row commit version, with numpy.
+
+1. Memory holds four numbers per row to find, and per row of the file that is searched.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ def follow(old: LocatedRows, new: LocatedRows) -> Followed:
     moved, altered = np.zeros(len(ids), bool), np.zeros(len(ids), bool)
     to: dict[str, BitMap64] = {}
     for key, there, their_ids, their_versions in _identities(new):
-        found = np.minimum(np.searchsorted(ids, their_ids), len(ids) - 1)
-        known = ids[found] == their_ids
-        same = known & (versions[found] == their_versions)
-        moved[found[same]] = True
-        altered[found[known & ~same]] = True
+        places = np.minimum(np.searchsorted(ids, their_ids), len(ids) - 1)
+        known = ids[places] == their_ids
+        same = known & (versions[places] == their_versions)
+        moved[places[same]] = True
+        altered[places[known & ~same]] = True
         if same.any():
             to[key] = BitMap64(there[same].astype(np.uint64))
     return Followed(_positions(keys, of, at, moved), to, _positions(keys, of, at, altered))
@@ -41,8 +42,8 @@ def follow(old: LocatedRows, new: LocatedRows) -> Followed:
 
 def ids(place: LocatedRows, limit: int) -> Sequence[int]:
     """The smallest ids of rows."""
-    found = [some for _, _, some, _ in _identities(place)]
-    smallest: list[int] = np.sort(np.concatenate([np.empty(0, np.int64), *found]))[:limit].tolist()
+    parts = [some for _, _, some, _ in _identities(place)]
+    smallest: list[int] = np.sort(np.concatenate([np.empty(0, np.int64), *parts]))[:limit].tolist()
     return smallest
 
 
@@ -60,5 +61,5 @@ def _identities(place: LocatedRows) -> Iterator[tuple[str, Numbers, Numbers, Num
 
 
 def _positions(keys: Sequence[str], of: Numbers, at: Numbers, chosen: NDArray[np.bool_]) -> dict[str, BitMap64]:
-    found = {key: BitMap64(at[chosen & (of == n)].astype(np.uint64)) for n, key in enumerate(keys)}
-    return {key: rows for key, rows in found.items() if rows}
+    positions = {key: BitMap64(at[chosen & (of == n)].astype(np.uint64)) for n, key in enumerate(keys)}
+    return {key: rows for key, rows in positions.items() if rows}

@@ -1,4 +1,4 @@
-"""Rows for an index, read in this process: keys, row ids and row commit versions."""
+"""Reads rows that are to be indexed, or are not indexed yet, in this process."""
 
 from __future__ import annotations
 

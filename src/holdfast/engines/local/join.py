@@ -1,4 +1,4 @@
-"""Which rows of a source may match which rows of a target: pairs with equal keys, or all pairs where there are no keys.
+"""Pairs rows of a source and a target that have equal keys; all rows where there are no keys.
 
 Each key column of the source is numbered by value, and several keys by the combinations that occur, so that looking a
 row up costs a hash per column and a binary search per further key.
@@ -56,8 +56,8 @@ class KeyIndex:
         for key, values, safe, known in zip(keys, self.values, self.null_safe, self.combinations, strict=True):
             combined = _combined(codes, key, values, safe)
             at = np.searchsorted(known, combined)
-            found = (combined >= 0) & (known[np.minimum(at, len(known) - 1)] == combined) if len(known) else at < 0
-            codes = np.where(found, at, -1)
+            is_known = (combined >= 0) & (known[np.minimum(at, len(known) - 1)] == combined) if len(known) else at < 0
+            codes = np.where(is_known, at, -1)
         return codes
 
 
@@ -99,8 +99,8 @@ def _places(keys: pa.Array, values: pa.Array) -> Rows:
     """Where each key is among the values; -1 for nowhere."""
     if not pa.types.is_integer(values.type) or keys.type != values.type or not len(values):
         hashed = pc.fill_null(pc.index_in(keys, value_set=values), -1)
-        found: Rows = hashed.to_numpy(zero_copy_only=False).astype(np.int64)
-        return found
+        places: Rows = hashed.to_numpy(zero_copy_only=False).astype(np.int64)
+        return places
     # A hash of all values would be made anew for every batch of keys.
     ours, known = keys.fill_null(0).to_numpy(zero_copy_only=False), values.to_numpy(zero_copy_only=False)
     at = np.minimum(np.searchsorted(known, ours), len(known) - 1)

@@ -1,4 +1,4 @@
-"""Publish rows from this process, with Arrow: a few batches at a time for a whole table, all of them for a change."""
+"""Publishes rows in this process: a whole table a few batches at a time, a net change at once."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from holdfast.rows.columns import ROW_ID
 
 def changed_ids(plan: ChangesPlan) -> ChangedIds:
     """The ids of rows that a net change updates or deletes."""
-    told = changes(going(plan))
-    updated, deleted = (_ids(told.filter(pc.equal(told.column(CHANGE_TYPE), kind))) for kind in (BEFORE, DELETE))
+    rows = changes(going(plan))
+    updated, deleted = (_ids(rows.filter(pc.equal(rows.column(CHANGE_TYPE), kind))) for kind in (BEFORE, DELETE))
     return ChangedIds(updated, deleted)
 
 
 def locate(place: LocatedRows, ids: BitMap64) -> Positions:
     """Where the live rows with these ids are."""
     wanted = np.array(ids.to_array(), np.int64)
-    found: dict[str, BitMap64] = {}
+    by_file: dict[str, BitMap64] = {}
     if not len(wanted):
-        return found
+        return by_file
     for key, batches in files_of(place.plan, place.hidden, RowColumns("", (), identity=True)):
         here = [_positions(batch, wanted) for batch in batches]
         positions = BitMap64(np.concatenate([np.empty(0, np.uint64), *here]))
         if positions:
-            found[key] = positions
-    return found
+            by_file[key] = positions
+    return by_file
 
 
 def publish(rows: Arriving, storage: Storage, env: Env, zone: str) -> pa.Table:
@@ -51,8 +51,8 @@ def publish(rows: Arriving, storage: Storage, env: Env, zone: str) -> pa.Table:
     with ExitStack() as stack:
         stores = Stores(Storing(storage.spec), storage.location, env, stack)
         for part in _parts(rows):
-            made = prepare(part, storage.fit, storage.demands, zone=zone).table
-            stores.write([Pieces(CarriedRows(made, part.column(ROW_ID).combine_chunks()))])
+            table = prepare(part, storage.fit, storage.demands, zone=zone).table
+            stores.write([Pieces(CarriedRows(table, part.column(ROW_ID).combine_chunks()))])
         return stores.closed()[0]
 
 
@@ -64,8 +64,8 @@ def _parts(rows: Arriving) -> Iterable[pa.Table]:
             return (changes(coming(rows)),)
 
 
-def _ids(told: pa.Table) -> BitMap64:
-    return BitMap64(told.column(ROW_ID).to_numpy().astype(np.uint64))
+def _ids(rows: pa.Table) -> BitMap64:
+    return BitMap64(rows.column(ROW_ID).to_numpy().astype(np.uint64))
 
 
 def _positions(batch: pa.RecordBatch, wanted: NDArray[np.int64]) -> NDArray[np.uint64]:

@@ -1,4 +1,4 @@
-"""Rows with their addresses: the columns of one side of a change, and where each row lies.
+"""Reads the columns of one side of a change, with the file and position of each row.
 
 1. A column has its side's prefix before its name, so that two sides fit into one batch, and so does a metadata column
    that clauses name; INDEX, ID and VERSION have none.
@@ -49,11 +49,11 @@ class RowColumns:
     @property
     def beside(self) -> dict[str, str]:
         """Columns that files do not store as such: what they are called, and their canonical names."""
-        asked = {self.prefix + name: canonical for name, canonical in self.metadata.canonical.items()}
+        named = {self.prefix + name: canonical for name, canonical in self.metadata.canonical.items()}
         return {
             INDEX: ROW_INDEX,
             **({ID: ROW_ID, VERSION: ROW_COMMIT_VERSION} if self.identity else {}),
-            **{name: canonical for name, canonical in asked.items() if name in self.columns},
+            **{name: canonical for name, canonical in named.items() if name in self.columns},
         }
 
 
@@ -62,8 +62,8 @@ def files_of(plan: ScanPlan, hidden: HiddenRows, wanted: RowColumns) -> Iterator
     fields = tuple(f for f in plan.snapshot.schema.fields if wanted.prefix + f.name in wanted.columns)
     beside = wanted.beside
     once = list(dict.fromkeys(beside.values()))  # a column that goes by several names is read once
-    asked = replace(plan, columns=fields, metadata=MetadataColumns({name: name for name in once}), where=None)
-    spec = read_spec(asked, gone=gone_rows(hidden))
+    scan = replace(plan, columns=fields, metadata=MetadataColumns({name: name for name in once}), where=None)
+    spec = read_spec(scan, gone=gone_rows(hidden))
     labels = [*(wanted.prefix + f.name for f in fields), *beside]
     places = [*range(len(fields)), *(len(fields) + once.index(name) for name in beside.values())]
 
@@ -95,11 +95,11 @@ class Pool:
 
     def addresses(self, chosen: NDArray[np.bool_]) -> Positions:
         """The positions of some rows, by file."""
-        found = {
+        by_file = {
             key: BitMap64(np.flatnonzero(chosen[start:end]).astype(np.uint64))
             for key, start, end in zip(self.keys, self.starts[:-1], self.starts[1:], strict=True)
         }
-        return {key: positions for key, positions in found.items() if positions}
+        return {key: positions for key, positions in by_file.items() if positions}
 
     def unmet(self, met: Mapping[str, BitMap64]) -> NDArray[np.int64]:
         """The rows that are not among these."""

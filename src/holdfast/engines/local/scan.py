@@ -1,8 +1,8 @@
-"""Run a scan in this process, with Arrow and nothing else.
+"""Scans a table in this process with Arrow.
 
 1. Every planned file is read, or the scan raises; files follow one another in the plan's order, rows in stored order.
-2. Hidden positions are gone before the condition sees a row; a limit counts rows that satisfy it.
-3. The output has the asked columns in the asked order, then metadata columns, with the types of `schema.arrow`.
+2. Hidden rows are left out before the condition is evaluated; a limit counts rows that satisfy it.
+3. The output has the requested columns in the requested order, then metadata columns, with the types of `schema.arrow`.
 4. At most `threads` files are open at a time, each a few batches ahead of what was consumed; a scan that is given up
    stops reading.
 """

@@ -1,8 +1,8 @@
-"""Files that are read side by side, a few of them and a few batches ahead of whoever takes their rows.
+"""Reads several files at the same time, each a few batches ahead of the consumer.
 
 1. Files come in the order in which they were planned, rows in the order in which they are stored.
 2. A file that cannot be read raises where its next row would have come.
-3. Whoever gives up stops the reading.
+3. A consumer that stops early stops the reading.
 """
 
 from __future__ import annotations
@@ -36,41 +36,41 @@ def side_by_side(
         try:
             while True:
                 while len(files) < threads and (planned := next(tasks, None)) is not None:
-                    made: queue.Queue[_Item] = queue.Queue(_AHEAD)
-                    files.append((planned, pool.submit(_produce, location, spec, planned, made, stop), made))
+                    batches: queue.Queue[_Item] = queue.Queue(_AHEAD)
+                    files.append((planned, pool.submit(_produce, location, spec, planned, batches, stop), batches))
                 if not files:
                     return
-                planned, reading, made = files[0]
-                yield planned, _taken(reading, made)
+                planned, reading, batches = files[0]
+                yield planned, _taken(reading, batches)
                 files.popleft()
         finally:
             stop.set()
 
 
-def _taken(reading: Future[None], made: queue.Queue[_Item]) -> Iterator[pa.RecordBatch]:
-    while (batch := made.get()) is not None:
+def _taken(reading: Future[None], batches: queue.Queue[_Item]) -> Iterator[pa.RecordBatch]:
+    while (batch := batches.get()) is not None:
         yield batch
     reading.result()  # raises what ended the file early
 
 
 def _produce(
-    location: Location, spec: ReadSpec, planned: PlannedFile, made: queue.Queue[_Item], stop: threading.Event
+    location: Location, spec: ReadSpec, planned: PlannedFile, batches: queue.Queue[_Item], stop: threading.Event
 ) -> None:
     """Read one file into its queue, and say when it ends."""
     try:
         store, key = place(location, planned.key)
         for batch in read_batches(open_source(store, key, planned.task.size), spec, planned.task):
-            if not _offered(made, batch, stop):
+            if not _offered(batches, batch, stop):
                 return
     finally:
-        _offered(made, None, stop)
+        _offered(batches, None, stop)
 
 
-def _offered(made: queue.Queue[_Item], item: _Item, stop: threading.Event) -> bool:
+def _offered(batches: queue.Queue[_Item], item: _Item, stop: threading.Event) -> bool:
     """Whether the item was taken before the reading was given up."""
     while not stop.is_set():
         try:
-            made.put(item, timeout=0.05)
+            batches.put(item, timeout=0.05)
         except queue.Full:
             continue
         return True

@@ -1,4 +1,4 @@
-"""Where changed rows go: data files, and change data files where the table keeps a feed.
+"""Writes changed rows into data files, and into change data files where the table has a change data feed.
 
 1. Rows are written in the order they come, but partition by partition within what is handed over at once.
 2. Nothing refers to the files yet; one that was begun when something failed is not there.
@@ -32,8 +32,8 @@ class CarriedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Rows of a table, and the kind of change each tells of."""
+class ChangeRows:
+    """Rows of the change data feed, and the kind of change of each."""
 
     rows: pa.Table
     kinds: pa.Array
@@ -44,7 +44,7 @@ class Pieces:
     """What is written together; `copied` of the rows are as they were."""
 
     data: CarriedRows | None = None
-    feed: Told | None = None
+    feed: ChangeRows | None = None
     copied: int = 0
 
 
@@ -67,9 +67,9 @@ class Stores:
         data = [piece.data for piece in pieces if piece.data is not None]
         _write(self._rows, self._data, [_columns(self._data.fields, s.rows, _carried(self._data, s)) for s in data])
         if self._changes is not None and self._feed is not None:
-            told = [piece.feed for piece in pieces if piece.feed is not None]
+            changes = [piece.feed for piece in pieces if piece.feed is not None]
             fields = self._feed.fields[:-1]  # the last is the kind of change
-            _write(self._changes, self._feed, [_columns(fields, t.rows, [t.kinds]) for t in told])
+            _write(self._changes, self._feed, [_columns(fields, t.rows, [t.kinds]) for t in changes])
 
     def write_parts(self, parts: Iterable[CarriedRows]) -> None:
         """Store rows, each part in files of its own."""

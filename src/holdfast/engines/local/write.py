@@ -1,4 +1,4 @@
-"""Write rows into data files of a table from this process.
+"""Writes rows into data files of a table from this process.
 
 1. Rows of a table are written partition by partition, in the order they came; of a stream of batches, batch by batch.
 2. Nothing refers to the files yet: an error leaves files nobody knows of.

@@ -115,8 +115,8 @@ def _labelled(spark: SparkSession, plan: ChangesPlan, reading: Reading, rows: Da
     unknown = "cast(raise_error('a row of a file that no commit moved was read') AS int)"
     which = look_up(_MOVES, INDEX, width)
     number = f"CASE WHEN {_JOINED} IS NULL THEN {unknown} WHEN {_WHOLE} THEN 1 ELSE {which} END"
-    found = joined.withColumn(_MOVE, F.expr(number)).where((F.col(_MOVE) > 0) & facts.barrier())
-    return _with_label(found, labels, f"{_START} + {_MOVE} - 1")
+    moved = joined.withColumn(_MOVE, F.expr(number)).where((F.col(_MOVE) > 0) & facts.barrier())
+    return _with_label(moved, labels, f"{_START} + {_MOVE} - 1")
 
 
 def _paired(spark: SparkSession, plan: ChangesPlan) -> DataFrame:
@@ -168,8 +168,8 @@ def _refusing_doubled(plan: ChangesPlan, rows: DataFrame, prefix: str) -> DataFr
     names = [f"{prefix}_key_{n}" for n in range(len(plan.keys))]
     many = F.count("*").over(Window.partitionBy(prefix + _COMMIT, *names))
     counted = rows.withColumn("__hf_many", many)
-    told = f"keys=[{', '.join(plan.keys)}] do not identify a row: add columns. Several in one version have "
-    shown = F.concat(F.lit(told), F.to_json(F.struct(*names)))
+    message = f"keys=[{', '.join(plan.keys)}] do not identify a row: add columns. Several in one version have "
+    shown = F.concat(F.lit(message), F.to_json(F.struct(*names)))
     kept = F.when(F.col("__hf_many") > 1, F.raise_error(shown).cast("boolean")).otherwise(F.lit(True))
     return counted.where(kept).drop("__hf_many")
 
@@ -227,9 +227,9 @@ def _event(plan: ChangesPlan, types: Sequence[tuple[str, str]], side: str) -> st
 
 def _given(plan: ChangesPlan, change: str, row_id: Column) -> list[Column]:
     """What changes are given with, beside the table's columns."""
-    made = [F.col(change).alias(CHANGE_TYPE), F.col(_COMMIT).alias(COMMIT_VERSION)]
-    made.append(F.expr(_time_text(plan, _COMMIT)).alias(COMMIT_TIMESTAMP))
-    return [*made, row_id.alias(ROW_ID)] if plan.with_ids else made
+    columns = [F.col(change).alias(CHANGE_TYPE), F.col(_COMMIT).alias(COMMIT_VERSION)]
+    columns.append(F.expr(_time_text(plan, _COMMIT)).alias(COMMIT_TIMESTAMP))
+    return [*columns, row_id.alias(ROW_ID)] if plan.with_ids else columns
 
 
 def _time_text(plan: ChangesPlan, commit: str) -> str:
@@ -242,6 +242,6 @@ def _text(name: str) -> str:
 
 
 def _outputs(plan: ChangesPlan) -> list[Field]:
-    made = [*plan.fields, Field(CHANGE_TYPE, STRING), Field(COMMIT_VERSION, LONG)]
-    made.append(Field(COMMIT_TIMESTAMP, Primitive("timestamp")))
-    return [*made, Field(ROW_ID, LONG)] if plan.with_ids else made
+    fields = [*plan.fields, Field(CHANGE_TYPE, STRING), Field(COMMIT_VERSION, LONG)]
+    fields.append(Field(COMMIT_TIMESTAMP, Primitive("timestamp")))
+    return [*fields, Field(ROW_ID, LONG)] if plan.with_ids else fields

@@ -54,29 +54,29 @@ def _is_bound(node: Any) -> bool:
         return any(map(_is_bound, node))
     if type(node).__module__ != "pyspark.sql.connect.expressions":
         return False
-    found = vars(node)
-    return found.get("_plan_id") is not None or any(_is_bound(part) for part in found.values())
+    held = vars(node)
+    return held.get("_plan_id") is not None or any(_is_bound(part) for part in held.values())
 
 
 def _connect(node: Any, bound: str | None) -> str:
-    found = vars(node)
+    held = vars(node)
     match type(node).__name__:
         case "UnresolvedFunction":
-            return _call(str(found.get("_name")), found.get("_args", ()), partial(_connect, bound=bound))
-        case "ColumnReference" if found.get("_plan_id") is None:
-            return str(found["_unparsed_identifier"])
+            return _call(str(held.get("_name")), held.get("_args", ()), partial(_connect, bound=bound))
+        case "ColumnReference" if held.get("_plan_id") is None:
+            return str(held["_unparsed_identifier"])
         case "ColumnReference" if bound is not None:
-            parts = _PART.findall(found["_unparsed_identifier"])
+            parts = _PART.findall(held["_unparsed_identifier"])
             return ".".join(map(_quoted, (bound, *(quoted.replace("``", "`") or plain for quoted, plain in parts))))
-        case "CastExpression" if found.get("_eval_mode") is None:
-            type_ = found["_data_type"]
-            return f"CAST({_connect(found['_expr'], bound)} AS {getattr(type_, 'simpleString', lambda: type_)()})"
+        case "CastExpression" if held.get("_eval_mode") is None:
+            type_ = held["_data_type"]
+            return f"CAST({_connect(held['_expr'], bound)} AS {getattr(type_, 'simpleString', lambda: type_)()})"
         case "CaseWhen":
-            return _case(found["_branches"], found["_else_value"], partial(_connect, bound=bound))
+            return _case(held["_branches"], held["_else_value"], partial(_connect, bound=bound))
         case "SQLExpression":
-            return f"({found['_expr']})"
+            return f"({held['_expr']})"
         case "LiteralExpression":
-            return _connect_literal(found.get("_value"), type(found.get("_dataType")).__name__)
+            return _connect_literal(held.get("_value"), type(held.get("_dataType")).__name__)
         case _:
             return UNREADABLE
 

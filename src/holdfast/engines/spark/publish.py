@@ -36,8 +36,8 @@ def changed_ids(spark: SparkSession, plan: ChangesPlan) -> ChangedIds:
     rows = changes(spark, going(plan)).select(CHANGE_TYPE, names.ROW_ID)
     gather = by_value(_gathered, ("pyarrow", "numpy", "pyroaring"), work="gather row ids")
     with tasks(spark, "looking for rows that changed"):
-        told = rows.mapInArrow(gather, "kind string, bits binary").toArrow()  # two bitmaps per task
-    return ChangedIds(*(_united(told, kind) for kind in (BEFORE, DELETE)))
+        bitmaps = rows.mapInArrow(gather, "kind string, bits binary").toArrow()  # two bitmaps per task
+    return ChangedIds(*(_united(bitmaps, kind) for kind in (BEFORE, DELETE)))
 
 
 def locate(spark: SparkSession, place: LocatedRows, ids: BitMap64) -> Positions:
@@ -47,10 +47,10 @@ def locate(spark: SparkSession, place: LocatedRows, ids: BitMap64) -> Positions:
     metadata = MetadataColumns({_FILE: names.FILE_NUMBER, _POSITION: names.ROW_INDEX, _ID: names.ROW_ID})
     rows = scan_frame(spark, replace(place.plan, metadata=metadata), place.hidden)
     keep = by_value(_among(ids.serialize()), ("pyarrow", "numpy", "pyroaring"), work="find rows by their ids")
-    found = rows.select(_FILE, _POSITION, _ID).mapInArrow(keep, f"{_FILE} long, {_POSITION} long")
+    places = rows.select(_FILE, _POSITION, _ID).mapInArrow(keep, f"{_FILE} long, {_POSITION} long")
     with tasks(spark, "finding rows by their ids"):
-        told = bits_of(found, _FILE, _POSITION).toArrow()  # a bit per row of the files
-    return positions_of(told, _FILE, place.plan.files.column("key"))
+        bits = bits_of(places, _FILE, _POSITION).toArrow()  # a bit per row of the files
+    return positions_of(bits, _FILE, place.plan.files.column("key"))
 
 
 def publish(spark: SparkSession, rows: Arriving, storage: Storage) -> pa.Table:
@@ -69,17 +69,17 @@ def publish(spark: SparkSession, rows: Arriving, storage: Storage) -> pa.Table:
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    found: dict[str, BitMap64] = {}
+    ids_by_kind: dict[str, BitMap64] = {}
     for batch in batches:
         for kind in pc.unique(batch.column(0)).to_pylist():
             ids = batch.column(1).filter(pc.equal(batch.column(0), kind)).to_numpy(zero_copy_only=False)
-            found[kind] = found.get(kind, BitMap64()) | BitMap64(ids.astype(np.uint64))
-    told = [{"kind": kind, "bits": ids.serialize()} for kind, ids in found.items()]
-    yield pa.RecordBatch.from_pylist(told, schema=_GONE)
+            ids_by_kind[kind] = ids_by_kind.get(kind, BitMap64()) | BitMap64(ids.astype(np.uint64))
+    bitmaps = [{"kind": kind, "bits": ids.serialize()} for kind, ids in ids_by_kind.items()]
+    yield pa.RecordBatch.from_pylist(bitmaps, schema=_GONE)
 
 
-def _united(told: pa.Table, kind: str) -> BitMap64:
-    texts = told.filter(pc.equal(told.column("kind"), kind)).column("bits").to_pylist()
+def _united(bitmaps: pa.Table, kind: str) -> BitMap64:
+    texts = bitmaps.filter(pc.equal(bitmaps.column("kind"), kind)).column("bits").to_pylist()
     return BitMap64.union(BitMap64(), *map(BitMap64.deserialize, texts))
 
 
@@ -90,7 +90,7 @@ def _among(ids: bytes) -> TaskFunction:
         wanted = BitMap64.deserialize(ids)
         for batch in batches:
             mine = batch.column(2).to_numpy(zero_copy_only=False).astype(np.uint64)
-            found = np.array((BitMap64(mine) & wanted).to_array(), np.uint64)
-            yield batch.select([0, 1]).filter(pa.array(np.isin(mine, found)))
+            common = np.array((BitMap64(mine) & wanted).to_array(), np.uint64)
+            yield batch.select([0, 1]).filter(pa.array(np.isin(mine, common)))
 
     return keep

@@ -98,8 +98,8 @@ def refuse_time(session: SparkSession, fields: Iterable[Field]) -> None:
 
 def _has(name: str, type_: DataType) -> bool:
     match type_:
-        case Primitive(found):
-            return found == name
+        case Primitive(primitive):
+            return primitive == name
         case Struct(fields):
             return any(_has(name, f.type) for f in fields)
         case Array(element, _):

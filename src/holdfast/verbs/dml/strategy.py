@@ -7,7 +7,7 @@
 1. Files in which every row goes are removed unread, where that can be proven, and hidden whole where it shows.
 2. Rows before, less those deleted, and those inserted are the rows after: checked before anything is committed.
 3. A second pass that takes other rows than the first is refused, never committed.
-4. Nothing here writes but through the runner, and nothing it wrote is part of the table until the mutation lands.
+4. Nothing here writes but through the engine, and nothing it wrote is part of the table until the mutation lands.
 """
 
 from __future__ import annotations

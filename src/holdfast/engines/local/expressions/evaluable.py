@@ -1,4 +1,4 @@
-"""An expression that is ready to run on Arrow batches, and the simplest of them: constants and conversions.
+"""Defines expressions that are bound to columns and run on Arrow batches, with constants and conversions.
 
 1. Running one on a batch gives an array of its type, a value per row.
 2. A row for which Spark would raise makes it raise Invalid, with the text of the whole expression.

@@ -1,9 +1,9 @@
-"""Expressions of Spark SQL, evaluated on Arrow batches: the part of the language that needs no Spark.
+"""Evaluates Spark SQL expressions on Arrow batches.
 
-Column references, literals, arithmetic, comparisons, logic, CASE and a handful of functions. An expression is made
-ready once, against the columns it may name, and then run on any number of batches.
+It knows column references, literals, arithmetic, comparisons, logic, CASE and a handful of functions. An expression is
+bound once to the columns it may name, and then run on any number of batches.
 
-1. What is not understood for certain is refused by name when it is made ready, before a row is read.
+1. What it does not understand for certain is refused when the expression is bound, before a row is read.
 2. Three-valued logic and types as Spark has them in ANSI mode, whatever the session's settings.
 3. An operand that Spark would not look at for a row (behind AND, OR, CASE, IF, COALESCE) is not computed for that row.
 4. Names resolve without regard to case; a name before a dot is an alias if it can be one, else a struct.
@@ -93,10 +93,10 @@ def evaluable(expression: Any, relations: Sequence[Scope], *, zone: str = "UTC")
 
 def condition(expression: Any, relations: Sequence[Scope], *, zone: str = "UTC") -> Evaluable:
     """Make an expression ready that has a truth value."""
-    made = evaluable(expression, relations, zone=zone)
-    if made.type not in (BOOLEAN, VOID):
-        raise Invalid(f"`{made.text}` is {type_text(made.type)}, where a condition must be true or false")
-    return conversion(made, BOOLEAN, zone) or made
+    value = evaluable(expression, relations, zone=zone)
+    if value.type not in (BOOLEAN, VOID):
+        raise Invalid(f"`{value.text}` is {type_text(value.type)}, where a condition must be true or false")
+    return conversion(value, BOOLEAN, zone) or value
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,18 +179,18 @@ class _Maker:
         return self.made(node)
 
     def truth(self, node: exp.Expr) -> Evaluable:
-        made = self.made(node)
-        if made.type not in (BOOLEAN, VOID):
-            raise Invalid(f"{type_text(made.type)} is neither true nor false, in `{self.text}`")
-        return self.converted(made, BOOLEAN)
+        value = self.made(node)
+        if value.type not in (BOOLEAN, VOID):
+            raise Invalid(f"{type_text(value.type)} is neither true nor false, in `{self.text}`")
+        return self.converted(value, BOOLEAN)
 
     def converted(self, value: Evaluable, type_: DataType) -> Evaluable:
-        made = conversion(value, type_, self.zone)
-        if made is None:
+        result = conversion(value, type_, self.zone)
+        if result is None:
             raise Unsupported(
                 f"only Spark can convert {type_text(value.type)} to {type_text(type_)}, as in `{self.text}`"
             )
-        return made
+        return result
 
     def together(self, parts: Sequence[Evaluable]) -> list[Evaluable]:
         """Values of several types in the one they meet in."""
@@ -204,10 +204,10 @@ class _Maker:
         return [self.converted(part, meeting) for part in parts]
 
     def common(self, a: DataType, b: DataType) -> DataType:
-        found = ops.common(a, b)
-        if found is None:
+        type_ = ops.common(a, b)
+        if type_ is None:
             raise Unsupported(f"only Spark can bring {type_text(a)} and {type_text(b)} together, as in `{self.text}`")
-        return found
+        return type_
 
     def spelled(self, text: Evaluable, type_: DataType) -> Evaluable:
         assert text.literal is not None, "only a literal is known beforehand"
@@ -221,17 +221,17 @@ class _Maker:
     def moment(self, text: str, type_: DataType) -> Evaluable:
         """A date or time as a literal, where every setting gives the text one meaning."""
         time = timestamp_of(text)
-        made: datetime.date | None = None
+        value: datetime.date | None = None
         match type_:
             case Primitive("date"):
-                made = date_of(text)
+                value = date_of(text)
             case Primitive("timestamp"):
-                made = None if time is None else instant_of(time, self.zone)
+                value = None if time is None else instant_of(time, self.zone)
             case _:
-                made = time if time is not None and time.tzinfo is None else None
-        if made is None:
+                value = time if time is not None and time.tzinfo is None else None
+        if value is None:
             raise Unsupported(f"only Spark can read {text!r} as {type_text(type_)}, as in `{self.text}`")
-        return constant(pa.scalar(made, arrow_type(type_)), type_, self.text)
+        return constant(pa.scalar(value, arrow_type(type_)), type_, self.text)
 
     def column(self, node: exp.Expr) -> Evaluable:
         names = name_parts(node)
@@ -258,12 +258,12 @@ class _Maker:
     def resolved(self, names: list[str]) -> tuple[Scope, list[str]]:
         first = names[0].lower()
         called = [r for r in self.relations if r.alias is not None and r.alias.lower() == first and len(names) > 1]
-        found = [(r, names[1:]) for r in called if r.schema.find(names[1]) is not None]
-        found = found or [(r, names) for r in self.relations if r.schema.find(names[0]) is not None]
-        if len(found) == 1:
-            return found[0]
+        candidates = [(r, names[1:]) for r in called if r.schema.find(names[1]) is not None]
+        candidates = candidates or [(r, names) for r in self.relations if r.schema.find(names[0]) is not None]
+        if len(candidates) == 1:
+            return candidates[0]
         written = ".".join(names)
-        if found:
+        if candidates:
             raise Invalid(f"{written} may be a column of either side, in `{self.text}`: put an alias before it")
         wanted, known = (names[1], called) if called else (names[0], self.relations)
         near = difflib.get_close_matches(wanted, [name for r in known for name in r.schema.names], n=3)
@@ -305,10 +305,10 @@ class _Maker:
         return self.derived(inner.type, [inner], pc.negate_checked)
 
     def number(self, node: exp.Expr) -> Evaluable:
-        made = self.operand(node)
-        if ops.as_decimal(made.type) is None and made.type not in (Primitive("float"), DOUBLE):
-            raise Unsupported(f"only Spark can calculate with {type_text(made.type)}, as in `{self.text}`")
-        return made
+        value = self.operand(node)
+        if ops.as_decimal(value.type) is None and value.type not in (Primitive("float"), DOUBLE):
+            raise Unsupported(f"only Spark can calculate with {type_text(value.type)}, as in `{self.text}`")
+        return value
 
     def calculation(self, operator: str, node: exp.Expr) -> Evaluable:
         left, right = (self.number(part) for part in (node.this, node.args["expression"]))
@@ -370,8 +370,8 @@ class _Maker:
         if subject.type != STRING or pattern.literal is None or pattern.type != STRING:
             raise self.refusal(node)
         text = str(pattern.literal.value)
-        found = self.derived(BOOLEAN, [subject], lambda x: pc.match_like(x, text))
-        return self.derived(BOOLEAN, [found], pc.invert) if node.args.get("negate") else found
+        matches = self.derived(BOOLEAN, [subject], lambda x: pc.match_like(x, text))
+        return self.derived(BOOLEAN, [matches], pc.invert) if node.args.get("negate") else matches
 
     def case(self, node: exp.Case) -> Evaluable:
         branches = []
@@ -387,12 +387,12 @@ class _Maker:
         whens = [when for when, _ in branches]
 
         def run(rows: pa.RecordBatch) -> pa.Array:
-            left, parts = np.arange(rows.num_rows), []
+            left, pieces = np.arange(rows.num_rows), []
             for when, value in zip(whens, values, strict=True):
                 taken = np.asarray(pc.fill_null(when.on(rows, left), False))
-                parts.append((left[taken], value.on(rows, left[taken])))
+                pieces.append((left[taken], value.on(rows, left[taken])))
                 left = left[~taken]
-            return ops.placed([*parts, (left, last.on(rows, left))], rows.num_rows, arrow_type(last.type))
+            return ops.placed([*pieces, (left, last.on(rows, left))], rows.num_rows, arrow_type(last.type))
 
         columns = frozenset[str]().union(*(part.columns for part in (*whens, *values, last)))
         return Evaluable(last.type, columns, run, self.text)
@@ -401,13 +401,13 @@ class _Maker:
         values = self.together(parts)
 
         def run(rows: pa.RecordBatch) -> pa.Array:
-            left, made = np.arange(rows.num_rows), []
+            left, pieces = np.arange(rows.num_rows), []
             for value in values:
                 got = value.on(rows, left)
                 there = np.asarray(got.is_valid())
-                made.append((left[there], got.filter(pa.array(there))))
+                pieces.append((left[there], got.filter(pa.array(there))))
                 left = left[~there]
-            return ops.placed(made, rows.num_rows, arrow_type(values[0].type))
+            return ops.placed(pieces, rows.num_rows, arrow_type(values[0].type))
 
         return Evaluable(values[0].type, frozenset[str]().union(*(v.columns for v in values)), run, self.text)
 
@@ -433,10 +433,10 @@ class _Maker:
             precision, scale = (*map(int, params), *(10, 0)[len(params) :])
             if scale <= precision <= LARGEST_PRECISION:
                 return Decimal(precision, scale)
-        found = _CASTS.get(node.to.this)
-        if found is None or params:
+        type_ = _CASTS.get(node.to.this)
+        if type_ is None or params:
             raise self.refusal(node)
-        return found
+        return type_
 
 
 def _refusal(text: str) -> Unsupported:

@@ -1,4 +1,4 @@
-"""Spark's operators on Arrow arrays: how values compare, what a sum is, what a cast gives, in ANSI mode.
+"""Computes Spark's operators and casts on Arrow arrays, as in ANSI mode.
 
 1. Null in, null out, except where an operator is about nulls.
 2. NaN equals itself and is greater than every other number; -0.0 equals 0.0.
@@ -112,9 +112,9 @@ def calculated(operator: str, left: pa.Array, right: pa.Array) -> pa.Array:
 
 def is_member(values: pa.Array, wanted: pa.Array) -> pa.BooleanArray:
     """Whether each value is among the wanted ones; null for a null, and where a wanted null might have been it."""
-    found = pc.is_in(canonical(values), value_set=canonical(wanted.drop_null()))
-    known = values.is_valid() if not wanted.null_count else pc.and_(values.is_valid(), found)
-    return pc.if_else(known, found, pa.scalar(None, pa.bool_()))
+    is_in = pc.is_in(canonical(values), value_set=canonical(wanted.drop_null()))
+    known = values.is_valid() if not wanted.null_count else pc.and_(values.is_valid(), is_in)
+    return pc.if_else(known, is_in, pa.scalar(None, pa.bool_()))
 
 
 def canonical(values: pa.Array) -> pa.Array:
@@ -231,8 +231,8 @@ def _remainder(left: pa.Array, right: pa.Array) -> pa.Array:
     one = pa.scalar(1, left.type)
     dividend, divisor = (pc.if_else(valid, x, one).to_numpy(zero_copy_only=False) for x in (left, right))
     with np.errstate(invalid="ignore"):  # of an infinity it is NaN, as it should be
-        found = np.fmod(dividend, divisor)
-    return pa.array(found, left.type, mask=np.asarray(pc.invert(valid)))
+        remainder = np.fmod(dividend, divisor)
+    return pa.array(remainder, left.type, mask=np.asarray(pc.invert(valid)))
 
 
 def _as_decimals(values: pa.Array, source: DataType, target: Decimal) -> pa.Array:

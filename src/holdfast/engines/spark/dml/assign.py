@@ -64,7 +64,7 @@ def assigned(
         rest = [one for one in sets if one not in joined]
         flat = alone.select(*(named(name) for name in flat.columns), *_values(rest, clause))
     # A column that is set in every row that is written need not be read.
-    made = {
+    values = {
         f.name: named(before[f.name])
         if work.keep or any(f.name not in columns for _, columns in sets)
         else F.lit(None).cast(spark_type(f.type))
@@ -77,8 +77,8 @@ def assigned(
         for name, parts in columns.items():
             f = _field(work.schema, name)
             value = _new_value(f, parts, places, types, before[name])
-            made[name] = F.when(named(clause) == number, value).otherwise(made[name])
-    frame = flat.select(*own, *(named(b) for b in before.values()), *(made[f.name].alias(f.name) for f in fields))
+            values[name] = F.when(named(clause) == number, value).otherwise(values[name])
+    frame = flat.select(*own, *(named(b) for b in before.values()), *(values[f.name].alias(f.name) for f in fields))
     frame = _generated(frame, work.schema, sets, clause, does)
     wanted = demands(work.schema, work.store.properties)
     return Assigned(checked(frame, fields, wanted, only=does == UPDATED), before)
@@ -87,9 +87,9 @@ def assigned(
 def refuse_lacking(sets: Sequence[Set], schema: Struct, given: Mapping[tuple[str, ...], Field | None]) -> None:
     """Refuse values that lack fields of what they are for, unless they may; `given` has the columns they are in."""
     for one in sets:
-        found = given[one.path]
-        if one.complete and found is not None:
-            refuse_incomplete(found.type, fields_along(schema, one.path)[-1].type, one.path)
+        field = given[one.path]
+        if one.complete and field is not None:
+            refuse_incomplete(field.type, fields_along(schema, one.path)[-1].type, one.path)
 
 
 def _values(sets: Sequence[tuple[int, Mapping[str, Sequence[Set]]]], clause: str) -> list[Column]:
@@ -129,17 +129,17 @@ def _struct(
     f: Field, path: tuple[str, ...], places: Mapping[tuple[str, ...], str], types: Struct, old: Column
 ) -> Column:
     assert isinstance(f.type, Struct), "only a struct has fields to set"
-    made = []
+    fields = []
     for inner in f.type.fields:
         here = (*path, inner.name)
         was = old.getField(inner.name)
         if here in places:
-            made.append(_fitted(inner, places[here], types).alias(inner.name))
+            fields.append(_fitted(inner, places[here], types).alias(inner.name))
         elif any(p[: len(here)] == here for p in places):
-            made.append(_struct(inner, here, places, types, was).alias(inner.name))
+            fields.append(_struct(inner, here, places, types, was).alias(inner.name))
         else:
-            made.append(was.alias(inner.name))
-    return F.struct(*made)
+            fields.append(was.alias(inner.name))
+    return F.struct(*fields)
 
 
 def _grown(value: Column, was: Field, f: Field) -> Column:
@@ -175,22 +175,22 @@ def _generated(
     if not computed or not sets:
         return frame
     refuse_shadowed(frame.sparkSession, list(computed.values()))
-    made = []
+    selected = []
     for name in frame.columns:
         if name not in computed:
-            made.append(named(name))
+            selected.append(named(name))
             continue
         given = [number for number, columns in sets if name in columns]
         again = (does == UPDATED) & (~named(clause).isin(given) if given else F.lit(True))
         value = F.expr(computed[name].sql).cast(spark_type(_field(schema, name).type))
-        made.append(F.when(again, value).otherwise(named(name)).alias(name))
-    return frame.select(*made)
+        selected.append(F.when(again, value).otherwise(named(name)).alias(name))
+    return frame.select(*selected)
 
 
 def _field(schema: Struct, name: str) -> Field:
-    found = schema.find(name)
-    assert found is not None, f"{name} is a column of the table"
-    return found
+    field = schema.find(name)
+    assert field is not None, f"{name} is a column of the table"
+    return field
 
 
 def value_of(expression: Any) -> Column:

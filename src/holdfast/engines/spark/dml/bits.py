@@ -21,18 +21,18 @@ def bits_of(rows: DataFrame, file: str, position: str, *by: str) -> DataFrame:
     return rows.groupBy(*by, file, chunk).agg(bits, F.count("*").alias(ROWS))
 
 
-def positions_of(told: pa.Table, file: str, keys: pa.ChunkedArray) -> dict[str, BitMap64]:
+def positions_of(bits: pa.Table, file: str, keys: pa.ChunkedArray) -> dict[str, BitMap64]:
     """The bits of each file as a bitmap; `keys` are the files by number, and a stretch comes once."""
-    return {keys[number].as_py(): rows for number, rows in bitmaps_of(told, file).items()}
+    return {keys[number].as_py(): rows for number, rows in bitmaps_of(bits, file).items()}
 
 
-def bitmaps_of(told: pa.Table, file: str) -> dict[int, BitMap64]:
+def bitmaps_of(bits: pa.Table, file: str) -> dict[int, BitMap64]:
     """The bits of each file as a bitmap, by the file's number; a stretch comes once."""
-    told = told.sort_by(file)
-    files, numbers = told.column(file).to_numpy(), told.column(CHUNK).to_numpy()
-    found = {}
+    bits = bits.sort_by(file)
+    files, numbers = bits.column(file).to_numpy(), bits.column(CHUNK).to_numpy()
+    bitmaps = {}
     for part in np.split(np.arange(len(files)), np.flatnonzero(np.diff(files)) + 1):
         if len(part):
-            chunks = np.frombuffer(b"".join(told.column(BITS).take(part).to_pylist()), np.uint8)
-            found[int(files[part[0]])] = of_bitsets(numbers[part], chunks.reshape(len(part), -1))
-    return found
+            chunks = np.frombuffer(b"".join(bits.column(BITS).take(part).to_pylist()), np.uint8)
+            bitmaps[int(files[part[0]])] = of_bitsets(numbers[part], chunks.reshape(len(part), -1))
+    return bitmaps

@@ -83,19 +83,19 @@ def change(spark: SparkSession, work: Work) -> Done:
     """Find rows, and store what becomes of them."""
     if not len(work.target.files):
         return Done()
-    found = looked(spark, work)
-    work = found.work
+    look = looked(spark, work)
+    work = look.work
     if not len(work.target.files):
         return Done()
     matched = matches(spark, work)
     does = _does(work)
     addresses, only = _addresses(work, does)
     if work.store is None and only is not None and sum(n or 0 for n in live_rows(work.target.files)) <= BITS_AT_MOST:
-        return _found(spark, matched.rows, only, work)
+        return _positions_only(spark, matched.rows, only, work)
     if work.store is None:
         return _run(spark, matched.rows.select(*addresses), task.BatchLayout(only=only), work.target.snapshot, work)
     beside = named_metadata(work)
-    made = assigned(matched.rows, work, alias=alias_of_target(work), clause=CLAUSE, does=does, beside=beside)
+    assignment = assigned(matched.rows, work, alias=alias_of_target(work), clause=CLAUSE, does=does, beside=beside)
     spec = _without_void(work.store.data)
     stored = [
         *(named(f.name) for f in spec.fields),
@@ -103,14 +103,20 @@ def change(spark: SparkSession, work: Work) -> Done:
         *([F.when(does == task.COPIED, _stored(work, T_VERSION))] if spec.version_column else []),
     ]
     feed = None if work.store.feed is None else _without_void(work.store.feed)
-    before = [] if feed is None else [named(made.before[f.name]) for f in feed.fields[:-1]]
+    before = [] if feed is None else [named(assignment.before[f.name]) for f in feed.fields[:-1]]
     columns = [c.alias(f"c{i}") for i, c in enumerate((*stored, *before))]
     if work.order is not None:
-        out = in_order(made.frame, work.order, sum(n or 0 for n in live_rows(work.target.files)))
+        out = in_order(assignment.frame, work.order, sum(n or 0 for n in live_rows(work.target.files)))
         out = out.select(*columns, *addresses)
     else:
-        placed = work.keep or matched.gathered or _is_dense(work, found.rows)
-        out = made.frame.coalesce(1) if work.together else made.frame if placed else _placed(spark, made.frame, spec)
+        placed = work.keep or matched.gathered or _is_dense(work, look.rows)
+        out = (
+            assignment.frame.coalesce(1)
+            if work.together
+            else assignment.frame
+            if placed
+            else _placed(spark, assignment.frame, spec)
+        )
         out = _by_partition(out.select(*columns, *addresses), spec, by_id=work.by_id)
     notes = None if spec.id_column is None else CarriedIdNotes
     return _run(spark, out, task.BatchLayout(spec, feed, len(stored), only, notes), work.target.snapshot, work)
@@ -151,16 +157,16 @@ def colliding(spark: SparkSession, work: Work, limit: int) -> Sequence[str]:
     texts = rows.select(named(T_FILE), named(T_POSITION), F.to_json(F.struct(*shown)).alias("row"))
     grouped = texts.groupBy(T_FILE, T_POSITION).agg(F.count("*").alias("n"), F.collect_list("row").alias("rows"))
     with jobs():
-        found = grouped.where("n > 1").select(F.slice("rows", 1, 3).alias("rows")).limit(limit).toArrow()
-    return [" and ".join(texts) for texts in found.column("rows").to_pylist()]
+        collisions = grouped.where("n > 1").select(F.slice("rows", 1, 3).alias("rows")).limit(limit).toArrow()
+    return [" and ".join(texts) for texts in collisions.column("rows").to_pylist()]
 
 
-def _found(spark: SparkSession, rows: DataFrame, does: int, work: Work) -> Done:
+def _positions_only(spark: SparkSession, rows: DataFrame, does: int, work: Work) -> Done:
     """Which rows these are, where nothing else becomes of them: Spark sets the bits by itself."""
     with tasks(spark, work.label):
-        told = bits_of(rows, T_FILE, T_POSITION).toArrow()  # a bit per row of the files
-    positions = positions_of(told, T_FILE, work.target.files.column("key"))
-    again = (pc.sum(told.column(ROWS)).as_py() or 0) - sum(map(len, positions.values()))
+        bits = bits_of(rows, T_FILE, T_POSITION).toArrow()  # a bit per row of the files
+    positions = positions_of(bits, T_FILE, work.target.files.column("key"))
+    again = (pc.sum(bits.column(ROWS)).as_py() or 0) - sum(map(len, positions.values()))
     done = Done(updated=positions) if does == task.UPDATED else Done(deleted=positions)
     return replace(done, doubled=again)
 
@@ -235,12 +241,12 @@ def _done(answer: pa.Table, work: Work | None) -> Done:
 
 def _united(answer: pa.Table, kind: str, keys: Sequence[str]) -> tuple[dict[str, BitMap64], int]:
     """Bitmaps of all tasks by file key, and how many rows they were made of."""
-    told = answer.filter(pc.equal(answer.column("kind"), kind)).select(["file", "bits", "rows"])
-    found: dict[str, BitMap64] = {}
-    for row in told.to_pylist():  # one per file and task
+    answers = answer.filter(pc.equal(answer.column("kind"), kind)).select(["file", "bits", "rows"])
+    bitmaps: dict[str, BitMap64] = {}
+    for row in answers.to_pylist():  # one per file and task
         key, bits = keys[row["file"]], BitMap64.deserialize(row["bits"])
-        found[key] = found[key] | bits if key in found else bits
-    return found, pc.sum(told.column("rows")).as_py() or 0
+        bitmaps[key] = bitmaps[key] | bits if key in bitmaps else bits
+    return bitmaps, pc.sum(answers.column("rows")).as_py() or 0
 
 
 def _does(work: Work) -> Column:

@@ -43,8 +43,8 @@ def _curve(frame: DataFrame, columns: list[Column], order: Order, rows: int) -> 
     if rows > SAMPLE_ROWS:
         sample = sample.sample(fraction=_MORE * SAMPLE_ROWS / rows, seed=_SEED)
     with jobs():
-        found = sample.limit(2 * SAMPLE_ROWS).toArrow()  # whatever the log says of how many rows there are
-    return curve_of([c.combine_chunks() for c in found.columns], order.along, order.parts)
+        values = sample.limit(2 * SAMPLE_ROWS).toArrow()  # whatever the log says of how many rows there are
+    return curve_of([c.combine_chunks() for c in values.columns], order.along, order.parts)
 
 
 def _placed(frame: DataFrame, columns: list[Column], curve: Curve) -> DataFrame:

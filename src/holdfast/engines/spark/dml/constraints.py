@@ -66,8 +66,8 @@ class PreparedFrame:
         """The furthest number handed out per identity column; only after the frame's one job is done."""
         if self.observed is None:
             return {}
-        found = self.observed.get
-        reached = {identity.name: found[_mark_name(i)] for i, identity in enumerate(self.identities)}
+        observed = self.observed.get
+        reached = {identity.name: observed[_mark_name(i)] for i, identity in enumerate(self.identities)}
         return {name: mark for name, mark in reached.items() if mark is not None}
 
 
@@ -135,27 +135,29 @@ def violation_of(error: BaseException) -> TableError | None:
         if at < 0:
             continue
         try:
-            said, end = json.JSONDecoder().raw_decode(text, at + len(_MARK))
-            return _said(said, text, end)
+            refusal, end = json.JSONDecoder().raw_decode(text, at + len(_MARK))
+            return _error_of(refusal, text, end)
         except (ValueError, KeyError, TypeError):  # somebody else's words after all
             continue
     return None
 
 
-def _said(said: Mapping[str, Any], text: str, end: int) -> TableError:
-    if "overflow" in said:
-        return LimitReached(str(said["overflow"]))
-    if "too_many" in said:
+def _error_of(refusal: Mapping[str, Any], text: str, end: int) -> TableError:
+    if "overflow" in refusal:
+        return LimitReached(str(refusal["overflow"]))
+    if "too_many" in refusal:
         return Invalid(
-            f"more than {said['tasks']} tasks number the column {said['too_many']}: coalesce the DataFrame first"
+            f"more than {refusal['tasks']} tasks number the column {refusal['too_many']}: coalesce the DataFrame first"
         )
-    if "misfit" in said:
-        return Invalid(f"a value of the column {said['misfit']} does not fit {said['type']}: cast it before writing")
+    if "misfit" in refusal:
+        return Invalid(
+            f"a value of the column {refusal['misfit']} does not fit {refusal['type']}: cast it before writing"
+        )
     row = json.JSONDecoder().raw_decode(text, end)[0]
     shown = ", ".join(f"{name}={'null' if value is None else value}" for name, value in row.items())
     return ConstraintViolated(
-        f"the {said['broken']} ({said['expression']}) is broken by the row {shown}; nothing was written",
-        constraint=str(said["name"]),
+        f"the {refusal['broken']} ({refusal['expression']}) is broken by the row {shown}; nothing was written",
+        constraint=str(refusal["name"]),
         row=shown,
     )
 
@@ -193,12 +195,12 @@ def converted(how: How, value: Column, field: Field, where: str) -> Column:
         case MapEntries(key, item):
             assert isinstance(field.type, Map), "entries make a map"
             keys, items = Field("key", field.type.key), Field("value", field.type.value)
-            made = value
+            result = value
             if not isinstance(key, Same):
-                made = F.transform_keys(made, lambda k, _: converted(key, k, keys, f"{where}.key"))
+                result = F.transform_keys(result, lambda k, _: converted(key, k, keys, f"{where}.key"))
             if not isinstance(item, Same):
-                made = F.transform_values(made, lambda _, v: converted(item, v, items, f"{where}.value"))
-            return made
+                result = F.transform_values(result, lambda _, v: converted(item, v, items, f"{where}.value"))
+            return result
         case Null():
             return F.lit(None).cast(spark_type(field.type))
         case Default(expression):
@@ -228,12 +230,12 @@ def _numbers(identity: IdentityColumn, tasks: int) -> Column:
     turn = F.when(F.spark_partition_id() < tasks, F.spark_partition_id().cast("bigint"))
     unique = row * F.lit(tasks).cast("bigint") + F.coalesce(turn, _refusal({"too_many": identity.name, "tasks": tasks}))
     step, first = F.lit(identity.step).cast("bigint"), F.lit(identity.next_value).cast("bigint")
-    made = F.try_add(first, F.try_multiply(unique, step))
-    return F.coalesce(made, _refusal({"overflow": str(overflow(identity))}))
+    number = F.try_add(first, F.try_multiply(unique, step))
+    return F.coalesce(number, _refusal({"overflow": str(overflow(identity))}))
 
 
-def _refusal(said: Mapping[str, str | int]) -> Column:
-    return F.raise_error(F.lit(_MARK + json.dumps(said)))
+def _refusal(refusal: Mapping[str, str | int]) -> Column:
+    return F.raise_error(F.lit(_MARK + json.dumps(refusal)))
 
 
 def _mark_name(position: int) -> str:

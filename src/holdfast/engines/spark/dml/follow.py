@@ -42,12 +42,12 @@ def follow(spark: SparkSession, old: LocatedRows, new: LocatedRows) -> Followed:
     both = pairs.select(same.alias("same"), F.explode(F.array(_address("old", "o_"), _address("new", "n_"))).alias("a"))
     flat = both.select("same", "a.side", "a.file", "a.position")
     with tasks(spark, "following rows that moved"):
-        told = bits_of(flat, "file", "position", "same", "side").toArrow()  # a bit per row of the files
+        bits = bits_of(flat, "file", "position", "same", "side").toArrow()  # a bit per row of the files
 
     def told_of(side: str, is_same: bool) -> dict[str, BitMap64]:
-        mask = pc.and_(pc.equal(told.column("side"), side), pc.equal(told.column("same"), is_same))
+        mask = pc.and_(pc.equal(bits.column("side"), side), pc.equal(bits.column("same"), is_same))
         keys = (old if side == "old" else new).plan.files.column("key")
-        return positions_of(told.filter(mask), "file", keys)
+        return positions_of(bits.filter(mask), "file", keys)
 
     return Followed(told_of("old", True), told_of("new", True), told_of("old", False))
 
@@ -57,8 +57,8 @@ def ids(spark: SparkSession, place: LocatedRows, limit: int) -> Sequence[int]:
     if not len(place.plan.files):
         return []
     with jobs():
-        found = _rows(spark, place, "").select("id").limit(limit).toArrow()
-    return sorted(found.column("id").to_pylist())
+        rows = _rows(spark, place, "").select("id").limit(limit).toArrow()
+    return sorted(rows.column("id").to_pylist())
 
 
 def _rows(spark: SparkSession, place: LocatedRows, prefix: str) -> DataFrame:

@@ -72,9 +72,9 @@ def looked(spark: SparkSession, work: Work) -> Looked:
     if work.source is not None:
         partners = source_rows(spark, work.source, {}).alias(work.source.alias or SOURCE_ALIAS)
         rows = rows.join(F.broadcast(partners), value_of(work.source.on), "inner")
-    found = taken(rows, work).groupBy(T_FILE).agg(F.count("*").alias("rows"))
+    counts = taken(rows, work).groupBy(T_FILE).agg(F.count("*").alias("rows"))
     with tasks(spark, "finding rows"):
-        counted = found.toArrow()  # a row per file
+        counted = counts.toArrow()  # a row per file
     keep = pc.is_in(pa.array(range(len(work.target.files)), pa.int64()), value_set=counted.column(T_FILE))
     target = replace(work.target, files=work.target.files.filter(keep))
     return Looked(replace(work, target=target), pc.sum(counted.column("rows")).as_py() or 0)
@@ -107,15 +107,15 @@ def matches(spark: SparkSession, work: Work) -> Matches:
         return Matches(taken(target.join(rows, on, how), work), gathered=True)
     order = [f.name for f in source.snapshot.schema.fields]
     first = rows.select(*(named(n) for n in order if n in finding), named(S_FILE), named(S_POSITION)).alias(alias)
-    found = taken(target.join(F.broadcast(first), on, how), work)
+    joined = taken(target.join(F.broadcast(first), on, how), work)
     rest = [n for n in order if n not in finding]
     if not rest:
-        return Matches(found, gathered=False)
+        return Matches(joined, gathered=False)
     again = source_rows(spark, source, {}).select(
         *(named(n) for n in rest), named(S_FILE).alias("__hf_r_file"), named(S_POSITION).alias("__hf_r_position")
     )
     same = (named(S_FILE) == named("__hf_r_file")) & (named(S_POSITION) == named("__hf_r_position"))
-    return Matches(found.join(again.alias(alias), same, how), gathered=size > BROADCAST_BYTES)
+    return Matches(joined.join(again.alias(alias), same, how), gathered=size > BROADCAST_BYTES)
 
 
 def taken(rows: DataFrame, work: Work) -> DataFrame:
@@ -165,29 +165,29 @@ def named_metadata(work: Work) -> list[Column]:
 
 
 def _target_metadata(work: Work) -> Mapping[str, str]:
-    asked = {names.FILE_NUMBER: T_FILE, names.ROW_INDEX: T_POSITION}
+    metadata = {names.FILE_NUMBER: T_FILE, names.ROW_INDEX: T_POSITION}
     if work.store is not None and work.store.data.id_column is not None:
-        asked[names.ROW_ID] = T_ID
+        metadata[names.ROW_ID] = T_ID
     if work.store is not None and work.store.data.version_column is not None:
-        asked[names.ROW_COMMIT_VERSION] = T_VERSION
-    return {**{canonical: f"__hf_m{canonical}" for canonical in work.metadata.canonical.values()}, **asked}
+        metadata[names.ROW_COMMIT_VERSION] = T_VERSION
+    return {**{canonical: f"__hf_m{canonical}" for canonical in work.metadata.canonical.values()}, **metadata}
 
 
 def _reads_more(work: Work) -> bool:
     """Whether storing rows takes columns of the target that finding them does not, and some files may have none."""
     if work.store is None or (work.store.feed is None and _sets_all(work)):
         return False
-    asked = [c.condition for c in work.clauses]
+    expressions = [c.condition for c in work.clauses]
     if work.source is not None:
         if work.source.rows > 2 * len(work.target.files) or any(c.side is Side.ALONE for c in work.clauses):
             return False
-        asked = [work.source.on, *(c for c in asked if c is not None)]
+        expressions = [work.source.on, *(c for c in expressions if c is not None)]
     named_here: frozenset[str] = frozenset()
-    for expression in asked:
-        found = None if expression is None else _references(expression, work.target.snapshot.schema, work.alias)
-        if found is None:
+    for expression in expressions:
+        columns = None if expression is None else _references(expression, work.target.snapshot.schema, work.alias)
+        if columns is None:
             return False
-        named_here |= found
+        named_here |= columns
     return 2 * len(named_here) <= len(work.schema.fields)
 
 
@@ -204,10 +204,10 @@ def _with_alone(target: DataFrame, work: Work) -> DataFrame:
     """
     for i, clause in enumerate(work.clauses):
         if clause.side is Side.ALONE and clause.condition is not None:
-            asked = value_of(clause.condition)
+            holds = value_of(clause.condition)
             if MET in target.columns:
-                asked = F.when(named(MET).isNull(), asked)
-            target = target.withColumn(_alone(i), F.coalesce(asked, F.lit(False)))
+                holds = F.when(named(MET).isNull(), holds)
+            target = target.withColumn(_alone(i), F.coalesce(holds, F.lit(False)))
     return target
 
 
@@ -234,14 +234,14 @@ def _finding_columns(work: Work) -> frozenset[str] | None:
     """The columns of the source that decide which rows are taken; None where that cannot be read."""
     assert work.source is not None, "asked only of a source"
     source = work.source
-    found: frozenset[str] = frozenset()
+    columns: frozenset[str] = frozenset()
     matched = [c.condition for c in work.clauses if c.side is Side.MATCHED and c.condition is not None]
     for expression in (source.on, *matched):
         named_here = _references(expression, source.snapshot.schema, source.alias)
         if named_here is None:
             return None
-        found |= named_here
-    return found
+        columns |= named_here
+    return columns
 
 
 def _references(expression: str | Column, schema: Struct, alias: str | None) -> frozenset[str] | None:

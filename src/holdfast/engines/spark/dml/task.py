@@ -78,10 +78,10 @@ class _Told:
             self._add(int(files[part[0]]), positions[part])
 
     def _add(self, file: int, positions: NDArray[np.int64]) -> None:
-        found = BitMap64(positions.astype(np.uint64))
-        known = self.positions.setdefault(file, found)
-        if known is not found:
-            known |= found
+        added = BitMap64(positions.astype(np.uint64))
+        known = self.positions.setdefault(file, added)
+        if known is not added:
+            known |= added
         self.rows[file] = self.rows.get(file, 0) + len(positions)
 
     def answers(self, kind: str) -> Iterator[dict[str, object]]:
@@ -109,9 +109,9 @@ def changing(layout: BatchLayout, sink: FileSink) -> TaskFunction:
             )
             for batch in batches:
                 does = batch.column(DOES).to_numpy() if layout.only is None else np.full(batch.num_rows, layout.only)
-                for told, which in ((updated, UPDATED), (deleted, DELETED), (seen, MET)):
+                for positions, which in ((updated, UPDATED), (deleted, DELETED), (seen, MET)):
                     if (mask := does == which).any():
-                        told.add(_addresses(batch, ADDRESS)[mask])
+                        positions.add(_addresses(batch, ADDRESS)[mask])
                 if PARTNER in batch.schema.names:
                     met.add(_addresses(batch, PARTNER))
                 copied += int((does == COPIED).sum())
@@ -124,7 +124,7 @@ def changing(layout: BatchLayout, sink: FileSink) -> TaskFunction:
                     writer.close()
                     yield _answer([{"kind": kind, **file} for file in writer.taken().to_pylist()])  # one per file
         kinds = {ROWS_UPDATED: updated, ROWS_DELETED: deleted, ROWS_SEEN: seen, ROWS_MET: met}
-        answers = [answer for kind, told in kinds.items() for answer in told.answers(kind)]
+        answers = [answer for kind, positions in kinds.items() for answer in positions.answers(kind)]
         yield _answer([*answers, {"kind": ROWS_COPIED, "rows": copied}])
 
     return run
@@ -145,8 +145,8 @@ def _write_feed(feed: RowWriter, layout: BatchLayout, batch: pa.RecordBatch, doe
 
 def _addresses(batch: pa.RecordBatch, name: str) -> NDArray[np.int64]:
     """A row without a partner has no address of one."""
-    found: NDArray[np.int64] = batch.column(name).drop_null().to_numpy()
-    return found
+    addresses: NDArray[np.int64] = batch.column(name).drop_null().to_numpy()
+    return addresses
 
 
 def _chosen(batch: pa.RecordBatch, mask: NDArray[np.bool_], columns: int) -> pa.RecordBatch:

@@ -69,8 +69,8 @@ def write_frame(df: DataFrame, spec: WriteSpec, location: Location) -> pa.Table:
 
 def as_session_says(spec: WriteSpec, spark: SparkSession) -> WriteSpec:
     """A spec with what a session says of the rows of a file, where nothing else does."""
-    said = spark.conf.get(_FILE_ROWS, "0") if spec.file_rows is None else None
-    return replace(spec, file_rows=int(said)) if said and said.isdigit() else spec
+    rows = spark.conf.get(_FILE_ROWS, "0") if spec.file_rows is None else None
+    return replace(spec, file_rows=int(rows)) if rows and rows.isdigit() else spec
 
 
 def gathered(df: DataFrame, spec: WriteSpec) -> DataFrame:

@@ -70,17 +70,17 @@ def flagged(
     by = [_value(i) for i in range(len(values))] + ([] if gone.everywhere else [_OF])
     newest = rows.groupBy(*by).agg(F.max(_SINCE).alias(_SINCE))
     joined = df.join(newest, _equal(gone, values, place), "left")
-    told = F.coalesce(named(_SINCE) > place.sequence, F.lit(False))
-    return joined.withColumn(flag, told).drop(*by, _SINCE)
+    is_deleted = F.coalesce(named(_SINCE) > place.sequence, F.lit(False))
+    return joined.withColumn(flag, is_deleted).drop(*by, _SINCE)
 
 
 def in_memory(spark: SparkSession, gone: GoneByValue, scan: Scan, scratch: Scratch) -> EqualityDeleteRows:
     """The rows to delete, for tasks that read files themselves; they grow with the deletes."""
     with jobs():
-        found = rows_of(spark, gone, scan, scratch).toArrow()
+        rows = rows_of(spark, gone, scan, scratch).toArrow()
     fields = gone.deletes.schema.fields
     return EqualityDeleteRows(
-        fields, found.rename_columns([*(f.name for f in fields), SEQUENCE, GROUP]), gone.everywhere
+        fields, rows.rename_columns([*(f.name for f in fields), SEQUENCE, GROUP]), gone.everywhere
     )
 
 

@@ -113,17 +113,17 @@ def _listed(files: Sequence[ListedFile], scratch: Scratch, *, numbered: bool = F
 def _prove(named: Sequence[str], files: Sequence[ListedFile]) -> None:
     """Compare what Spark says it will read with what it must read; grows with the files, never with rows."""
     wanted = {f.uri for f in files}
-    found = {re.sub("^file:///", "file:/", uri) for uri in named}
-    if found == wanted:
+    read = {re.sub("^file:///", "file:/", uri) for uri in named}
+    if read == wanted:
         return
-    missing = sorted(wanted - found)
+    missing = sorted(wanted - read)
     if missing:
         raise Damaged(
             f"Spark would not read {len(missing)} of {len(wanted)} files of the table, such as {missing[0]}; "
             "check that it exists and that Spark can reach it",
             path=missing[0],
         )
-    extra = sorted(found - wanted)
+    extra = sorted(read - wanted)
     raise Damaged(f"Spark would read {extra[0]}, which is not a file of the table", path=extra[0])
 
 

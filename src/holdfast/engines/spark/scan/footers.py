@@ -80,9 +80,9 @@ def spellings(
     groups: dict[tuple[_Spelled, bool], list[int]] = {}
     keys = files.column("key").to_pylist()
     for i, (key, nodes) in enumerate(zip(keys, _footers(snapshot, files), strict=True)):
-        found = _spell(fields, _with_ids(nodes, key, snapshot) if strict else nodes, by_id)
+        spelling = _spell(fields, _with_ids(nodes, key, snapshot) if strict else nodes, by_id)
         by_arrow = by_id and any(_is_foreign(f, nodes, filled) for f in fields)
-        groups.setdefault((found, by_arrow), []).append(i)
+        groups.setdefault((spelling, by_arrow), []).append(i)
     for (spelled, by_arrow), places in groups.items():
         mask = np.zeros(len(keys), np.bool_)
         mask[places] = True
@@ -156,8 +156,8 @@ def _footers(snapshot: Snapshot, files: FileTable) -> list[tuple[Node, ...]]:
         store, name = place(location, key)
         known = _REMEMBERED.get(file := (f"{store.url}/{name}", size))
         if known is None:
-            found = read_orc(store, name, size) if is_orc else read(store, name, size)
-            _REMEMBERED[file] = known = _ALIKE.setdefault(found, found)
+            footer = read_orc(store, name, size) if is_orc else read(store, name, size)
+            _REMEMBERED[file] = known = _ALIKE.setdefault(footer, footer)
         return known
 
     def read(store: ObjectStore, name: str, size: int) -> tuple[Node, ...]:
@@ -192,12 +192,12 @@ def _with_ids(nodes: tuple[Node, ...], key: str, snapshot: Snapshot) -> tuple[No
 
 
 def _spell(fields: Sequence[Field], nodes: Sequence[Node], by_id: bool) -> _Spelled:
-    made = []
+    names = []
     for f in fields:
         by_its_id = by_id and f.field_id is not None
-        found = _named(f, nodes, by_its_id)
-        made.append((f.physical_name, found.name, found.type, _find(f, nodes, by_its_id) is not None))
-    return tuple(made)
+        node = _named(f, nodes, by_its_id)
+        names.append((f.physical_name, node.name, node.type, _find(f, nodes, by_its_id) is not None))
+    return tuple(names)
 
 
 def _named(f: Field, nodes: Sequence[Node], by_id: bool) -> Field:

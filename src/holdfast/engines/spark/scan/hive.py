@@ -35,8 +35,8 @@ def directories_agree(location: Location, files: FileTable, partitions: tuple[Fi
     if any(part is None for part in expected):
         return False
     joined = pc.binary_join_element_wise(*expected, "/") if len(expected) > 1 else expected[0]
-    found = pc.replace_substring_regex(files.column("key"), r"/?[^/]*$", "")
-    return bool(pc.all(pc.equal(found, joined)).as_py())
+    directories = pc.replace_substring_regex(files.column("key"), r"/?[^/]*$", "")
+    return bool(pc.all(pc.equal(directories, joined)).as_py())
 
 
 def _directories(files: FileTable, field: Field) -> pa.Array | None:

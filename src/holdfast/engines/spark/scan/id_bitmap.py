@@ -24,7 +24,7 @@ def id_bitmap(ids: DataFrame, column: str) -> BitMap64:
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    found = BitMap64()
+    ids = BitMap64()
     for batch in batches:
-        found |= BitMap64(batch.column(0).to_numpy())
-    yield pa.RecordBatch.from_arrays([pa.array([found.serialize()], pa.binary())], schema=_ANSWER)
+        ids |= BitMap64(batch.column(0).to_numpy())
+    yield pa.RecordBatch.from_arrays([pa.array([ids.serialize()], pa.binary())], schema=_ANSWER)

@@ -31,10 +31,10 @@ def packed(files: Sequence[Sequence[BitMap64]], width: int) -> pa.Array:
     present: list[bool] = []
     for slices in files:
         at = 0
-        for number, made in sorted(_chunks(slices, width).items()):
+        for number, chunk in sorted(_chunks(slices, width).items()):
             present += [False] * (number - at) + [True]
-            chunk_ends += [chunk_ends[-1]] * (number - at) + [chunk_ends[-1] + len(made)]
-            numbers.append(made)
+            chunk_ends += [chunk_ends[-1]] * (number - at) + [chunk_ends[-1] + len(chunk)]
+            numbers.append(chunk)
             at = number + 1
         ends.append(len(present))
     flat = np.concatenate(numbers) if numbers else np.zeros(0, np.int64)
@@ -54,14 +54,14 @@ def look_up(chunks: str, position: str, width: int) -> str:
 
 def _chunks(slices: Sequence[BitMap64], width: int) -> dict[int, NDArray[np.int64]]:
     """The words of each chunk of a file that has a number."""
-    found: dict[int, NDArray[np.uint64]] = defaultdict(lambda: np.zeros(CHUNK_ROWS, np.uint64))
+    sets: dict[int, NDArray[np.uint64]] = defaultdict(lambda: np.zeros(CHUNK_ROWS, np.uint64))
     for bit, chosen in enumerate(slices):
         for number, bits in words(chosen):
             set_ = np.unpackbits(bits.view(np.uint8), bitorder="little").astype(np.uint64)
-            found[number][: len(set_)] |= set_ << np.uint64(bit)
+            sets[number][: len(set_)] |= set_ << np.uint64(bit)
     shifts = np.arange(64 // width, dtype=np.uint64) * np.uint64(width)
-    made = {}
-    for number, rows in found.items():
+    chunks = {}
+    for number, rows in sets.items():
         whole = np.bitwise_or.reduce(rows.reshape(-1, 64 // width) << shifts, axis=1).view(np.int64)
-        made[number] = whole[: int(np.flatnonzero(whole)[-1]) + 1]
-    return made
+        chunks[number] = whole[: int(np.flatnonzero(whole)[-1]) + 1]
+    return chunks

@@ -198,21 +198,21 @@ class _NativeScan:
     def _compared(self, gone: tuple[GoneByValue, ...]) -> list[Field]:
         """Columns that are read only to be compared, because the table has them no more."""
         own = {f.field_id for f in self.plan.snapshot.schema.fields}
-        found = {f.field_id: f for g in gone for f in g.deletes.schema.fields if f.field_id not in own}
-        return list(found.values())
+        fields = {f.field_id: f for g in gone for f in g.deletes.schema.fields if f.field_id not in own}
+        return list(fields.values())
 
     def _lot(self, lot: Lot) -> DataFrame:
         location = self.plan.snapshot.location
         hive = directories_agree(location, lot.files, self.plan.partition_fields)
         table = self._facts(lot, hive)
-        asked = self.plan.metadata.outputs.keys()
-        numbered = self.scratch.is_free and (table is not None or bool(asked & _PER_FILE) or bool(lot.gone))
+        metadata = self.plan.metadata.outputs.keys()
+        numbered = self.scratch.is_free and (table is not None or bool(metadata & _PER_FILE) or bool(lot.gone))
         stored = [f for f in map(solid, (*self._stored_fields(), *self._compared(lot.gone))) if f is not None]
         read_as = [Field(lot.spelling.top(f), lot.spelling.type(f)) for f in stored]
         if hive:
             read_as += [Field(f.physical_name, f.type) for f in self.plan.partition_fields]
         # Asked for as a column, positions cost no struct per row, as a second field of `_metadata` would.
-        indexed = lot.hides or bool(asked & {names.ROW_ID, names.ROW_INDEX})
+        indexed = lot.hides or bool(metadata & {names.ROW_ID, names.ROW_INDEX})
         index = [Field(facts.STORED_INDEX, LONG)] if indexed else []
         df = read_files(
             self.spark,
@@ -227,14 +227,14 @@ class _NativeScan:
 
         source = df.metadataColumn("_metadata")
         extra = [file_number(source).alias(facts.NUMBER)] if numbered else []
-        shows_path = names.FILE in asked and self.plan.snapshot.placement is None
+        shows_path = names.FILE in metadata and self.plan.snapshot.placement is None
         if shows_path or (table is not None and not numbered):
             extra.append(source["file_path"].alias(facts.PATH))
-        extra += [source[name.removeprefix("_")].alias(_BLOCKS[name]) for name in _BLOCKS if name in asked]
+        extra += [source[name.removeprefix("_")].alias(_BLOCKS[name]) for name in _BLOCKS if name in metadata]
         extra += [F.col(facts.STORED_INDEX).alias(facts.INDEX)] if indexed else []
         if extra:
             df = df.select(*(named(f.name) for f in read_as), *extra)
-        live_only = lot.hides and names.DELETED not in asked
+        live_only = lot.hides and names.DELETED not in metadata
         keeps_from_reader = not live_only and self.plan.may_lose_rows(lot.files)
         if lot.hides or keeps_from_reader:
             df = self._skip_row_groups(df, lot)
@@ -315,19 +315,19 @@ class _NativeScan:
         location = self.plan.snapshot.location
         url = location.file_url(key)
         try:
-            found = location.store.head(location.store_key(key))
+            stored = location.store.head(location.store_key(key))
         except NotFound as error:
             raise MissingFile(f"{url} is not there, but the table refers to it; restore it", path=url) from error
-        if found.size == 0:
+        if stored.size == 0:
             raise Damaged(f"{url} is empty, which is no Parquet file; restore it", path=url, found="0 bytes")
-        return found.size
+        return stored.size
 
     def _facts(self, lot: Lot, hive: bool) -> pa.Table | None:
         """What the rows of this lot must be told of their files; None when nothing."""
-        asked = self.plan.metadata.outputs.keys()
+        metadata = self.plan.metadata.outputs.keys()
         files = lot.files.table
         more = self._more_facts(lot, hive)
-        joins_ids = bool(asked & _PER_FILE) and not self._looks_up_ids(lot)
+        joins_ids = bool(metadata & _PER_FILE) and not self._looks_up_ids(lot)
         if not (lot.hides or more or joins_ids):
             return None
         location = self.plan.snapshot.location
@@ -335,11 +335,11 @@ class _NativeScan:
         numbers = np.arange(len(keys)) if self.scratch.is_free else facts.hashed(list(map(location.spark_uri, keys)))
         return facts.facts_table(
             numbers,
-            base=known_of(self.plan, files, "base_row_id") if joins_ids and asked & _NEED_BASE else None,
+            base=known_of(self.plan, files, "base_row_id") if joins_ids and metadata & _NEED_BASE else None,
             version=known_of(self.plan, files, "default_row_commit_version")
-            if joins_ids and asked & _NEED_VERSION
+            if joins_ids and metadata & _NEED_VERSION
             else None,
-            place=self._places(lot) if joins_ids and names.FILE_NUMBER in asked else None,
+            place=self._places(lot) if joins_ids and names.FILE_NUMBER in metadata else None,
             more={name: values for name, (values, _) in more.items()},
             hidden=[self._positions(key) for key in keys] if lot.hides else None,
         )
@@ -371,14 +371,14 @@ class _NativeScan:
 
     def _outputs(self, lot: Lot, hive: bool, numbered: bool) -> list[Column]:
         positions = {name: i for i, name in enumerate(self.plan.snapshot.partition_columns)}
-        made = []
+        columns = []
         for f in self.plan.snapshot.schema.fields:
             if f.name in positions:
-                made.append(self._partition_value(f, positions[f.name], hive, numbered).alias(f.name))
+                columns.append(self._partition_value(f, positions[f.name], hive, numbered).alias(f.name))
             else:
-                made.append(logical(f, lot.spelling).alias(f.name))
-        asked = self.plan.metadata.outputs.items()
-        return [*made, *(self._metadata(name, lot, hive, numbered).alias(out) for name, out in asked)]
+                columns.append(logical(f, lot.spelling).alias(f.name))
+        metadata = self.plan.metadata.outputs.items()
+        return [*columns, *(self._metadata(name, lot, hive, numbered).alias(out) for name, out in metadata)]
 
     def _partition_value(self, f: Field, position: int, hive: bool, numbered: bool) -> Column:
         return named(f.physical_name) if hive else facts.known(partition_name(position), numbered=numbered)
@@ -438,5 +438,5 @@ class _NativeScan:
             stored = identity.version_stored
         if stored is None:
             return fresh
-        found = F.coalesce(named(lot.spelling.top(stored)), fresh)
-        return F.when(base.isNotNull(), found) if identity.has_gaps else found
+        value = F.coalesce(named(lot.spelling.top(stored)), fresh)
+        return F.when(base.isNotNull(), value) if identity.has_gaps else value

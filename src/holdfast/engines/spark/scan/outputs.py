@@ -48,5 +48,5 @@ def needed(plan: ScanPlan) -> tuple[Field, ...]:
     used = {column[0] for column in columns_of(plan.where.predicate)}
     if has_opaque(plan.where.predicate):
         used |= set(plan.snapshot.schema.names)
-    asked = {f.name for f in plan.columns}
-    return (*plan.columns, *(f for f in plan.snapshot.schema.fields if f.name in used - asked))
+    output = {f.name for f in plan.columns}
+    return (*plan.columns, *(f for f in plan.snapshot.schema.fields if f.name in used - output))

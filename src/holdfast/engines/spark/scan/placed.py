@@ -25,23 +25,27 @@ def more_facts(plan: ScanPlan, files: FileTable, *, hive: bool, loses: bool, loo
 
     `loses`: rows are gone by value, so sequences and groups are asked for; `looks_up`: whole numbers are not joined.
     """
-    table, asked, placement = files.table, plan.metadata.outputs.keys(), plan.snapshot.placement
-    found: Facts = {} if looks_up else _joined(table, [each for name, each in _OF_FILES.items() if name in asked])
+    table, metadata, placement = files.table, plan.metadata.outputs.keys(), plan.snapshot.placement
+    facts_by_name: Facts = (
+        {} if looks_up else _joined(table, [each for name, each in _OF_FILES.items() if name in metadata])
+    )
     if placement is None:
         texts, where = table.column("partition_values"), plan.snapshot.location.url
         for i, f in enumerate(() if hive else plan.partition_fields):
-            found[partition_name(i)] = (typed(column(texts, f.physical_name), f.type, where=where), f.type)
-        return found
-    if names.FILE in asked:
-        found[facts.SHOWN] = (table.column("path").combine_chunks(), STRING)
-    if names.PARTITION in asked:
+            facts_by_name[partition_name(i)] = (typed(column(texts, f.physical_name), f.type, where=where), f.type)
+        return facts_by_name
+    if names.FILE in metadata:
+        facts_by_name[facts.SHOWN] = (table.column("path").combine_chunks(), STRING)
+    if names.PARTITION in metadata:
         tuples = table.column(PARTITION).combine_chunks()
-        found |= {partition_name(i): (tuples.field(i), f.type) for i, f in enumerate(placement.tuple_type.fields)}
+        facts_by_name |= {
+            partition_name(i): (tuples.field(i), f.type) for i, f in enumerate(placement.tuple_type.fields)
+        }
     if not looks_up:
-        wanted = [(facts.SPEC, "spec_id")] if names.SPEC_ID in asked else []
+        wanted = [(facts.SPEC, "spec_id")] if names.SPEC_ID in metadata else []
         wanted += [(facts.SEQUENCE, "sequence"), (facts.GROUP, "group")] if loses else []
-        found |= _joined(table, wanted)
-    return found
+        facts_by_name |= _joined(table, wanted)
+    return facts_by_name
 
 
 def _joined(files: pa.Table, wanted: list[tuple[str, str]]) -> Facts:

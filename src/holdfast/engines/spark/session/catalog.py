@@ -65,10 +65,10 @@ class View:
 def split(text: str) -> tuple[str, ...]:
     """The parts of a name; backquotes keep what is between them together."""
     parts, at = list[str](), 0
-    while found := _PART.match(text, at):
-        parts.append(found[1].replace("``", "`") if found[1] else found[2])
-        at = found.end()
-        if found[3] == "":
+    while match := _PART.match(text, at):
+        parts.append(match[1].replace("``", "`") if match[1] else match[2])
+        at = match.end()
+        if match[3] == "":
             return tuple(parts)
     raise Invalid(f"{text!r} is no name of a table: write it as table, database.table or delta.`/path`")
 
@@ -80,8 +80,8 @@ def quoted(parts: Sequence[str]) -> str:
 
 def find(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | None:
     """The table that a name means; None where there is none, or where the name is a view's."""
-    found = look(spark, parts)
-    return found if isinstance(found, CatalogEntry) else None
+    entry = look(spark, parts)
+    return entry if isinstance(entry, CatalogEntry) else None
 
 
 def look(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | View | None:
@@ -91,10 +91,10 @@ def look(spark: SparkSession, parts: Sequence[str]) -> CatalogEntry | View | Non
         return None
     place = "" if database is None else f" IN {quoted([database])}"
     rows = plain_sql(spark, f"SHOW TABLE EXTENDED{place} LIKE {_literal(_pattern(name))}").collect()  # of one name
-    found = [row for row in rows if row.tableName.lower() == name.lower()]
-    if database is None and any(row.isTemporary for row in found):
+    tables = [row for row in rows if row.tableName.lower() == name.lower()]
+    if database is None and any(row.isTemporary for row in tables):
         return None
-    for row in found:
+    for row in tables:
         facts = dict(_FACT.findall(row.information))
         if not row.isTemporary and facts.get("Type") in ("MANAGED", "EXTERNAL") and "Location" in facts:
             return CatalogEntry(
@@ -182,8 +182,8 @@ def _pattern(name: str) -> str:
 
 def _column(f: StructField) -> str:
     comment = f.metadata.get("comment")
-    told = "" if comment is None else f" COMMENT {_literal(str(comment))}"
-    return f"{quoted([f.name])} {_type_text(f.dataType)}{told}"
+    comment_text = "" if comment is None else f" COMMENT {_literal(str(comment))}"
+    return f"{quoted([f.name])} {_type_text(f.dataType)}{comment_text}"
 
 
 def _type_text(type_: DataType) -> str:

@@ -59,15 +59,15 @@ def failure_of(error: BaseException) -> TableError | None:
     if (violation := violation_of(error)) is not None:
         return violation
     for text in texts_of(error):
-        if found := _SAID.search(text):
-            kind, message = found[1], found[2].strip()
+        if match := _SAID.search(text):
+            kind, message = match[1], match[2].strip()
             if kind in _PLAIN:
                 return _PLAIN[kind](message)
             if kind in _OF_FILES:
                 path = _PATH.search(message)
                 return _OF_FILES[kind](message, path=path[0] if path else "")
-        if found := _UNREAD.search(text):
-            condition, file = found[1], found[2]
+        if match := _UNREAD.search(text):
+            condition, file = match[1], match[2]
             if condition == "FILE_NOT_EXIST":
                 return MissingFile(f"{file} is not there, but it is to be read; restore it", path=file)
             return Damaged(f"{file} cannot be read by Spark ({condition}); restore it", path=file)

@@ -21,13 +21,13 @@ def two_sparks(ours: str, environ: Mapping[str, str] = os.environ) -> str:
     home = environ.get("SPARK_HOME")
     if not home:
         return ""
-    found = _release(Path(home))
-    if found is None:
+    release = _release(Path(home))
+    if release is None:
         return f"SPARK_HOME is {home}, where no Spark is: unset it, and PySpark {ours} takes its own"
-    if found.split(".")[:2] == ours.split(".")[:2]:
+    if release.split(".")[:2] == ours.split(".")[:2]:
         return ""
-    or_else = f", or pip install 'pyspark=={found}'" if found.startswith("4.") else ""
-    return f"SPARK_HOME is {home}, a Spark {found}, and this Python has PySpark {ours}: unset SPARK_HOME{or_else}"
+    or_else = f", or pip install 'pyspark=={release}'" if release.startswith("4.") else ""
+    return f"SPARK_HOME is {home}, a Spark {release}, and this Python has PySpark {ours}: unset SPARK_HOME{or_else}"
 
 
 def _release(home: Path) -> str | None:

@@ -70,10 +70,10 @@ def _homes(environ: Mapping[str, str]) -> Iterator[Path]:
 
 def _version(home: Path) -> str | None:
     try:
-        asked = subprocess.run(
+        answer = subprocess.run(
             [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=30, check=True
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    told = re.search(r'version "(\d[^"]*)"', asked.stderr)
-    return told[1] if told else None
+    version = re.search(r'version "(\d[^"]*)"', answer.stderr)
+    return version[1] if version else None

@@ -23,7 +23,7 @@ _SENTENCE = (
     "spark.table, spark.read, df.write, spark.sql, or a temporary view of the DataFrame"
 )
 _KNOWN = "DATA_SOURCE_ALREADY_EXISTS"
-_told: WeakSet[SparkSession] = WeakSet()
+_registered_in: WeakSet[SparkSession] = WeakSet()
 
 
 class Refusal(DataSource):
@@ -51,7 +51,7 @@ class Refusal(DataSource):
 
 def let_hold(spark: Any) -> None:
     """Make the provider known to a session."""
-    if spark in _told:
+    if spark in _registered_in:
         return
     try:
         spark.dataSource.register(Refusal)
@@ -62,4 +62,4 @@ def let_hold(spark: Any) -> None:
         # DataFrame makes this one active.
         spark.createDataFrame([], "nothing INT")
         spark.dataSource.register(Refusal)
-    _told.add(spark)
+    _registered_in.add(spark)

@@ -41,12 +41,12 @@ def _shown(spark: SparkSession, what: str) -> Iterator[None]:
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
     number = bar.add_task(what, total=None)
 
-    def told(stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+    def show(stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
         known = list(stages or ())
         total = sum(stage.num_tasks for stage in known)
         bar.update(number, total=total or None, completed=sum(stage.num_completed_tasks for stage in known))
 
-    handler: Any = told  # PySpark declares a class and calls a function
+    handler: Any = show  # PySpark declares a class and calls a function
     spark.registerProgressHandler(handler)
     try:
         with shown_late(bar):

@@ -19,12 +19,12 @@ IN_FRONT = "__holdfast__"  # what a function is marked by that stands in front o
 
 def plain(method: Callable[..., Any]) -> Callable[..., Any]:
     """A method without what stands in front of it."""
-    found: Callable[..., Any] = unwrap(method, stop=lambda each: not hasattr(each, IN_FRONT))
-    return found
+    original: Callable[..., Any] = unwrap(method, stop=lambda each: not hasattr(each, IN_FRONT))
+    return original
 
 
 def plain_sql(spark: SparkSession, text: str, args: Any = None, **more: Any) -> DataFrame:
     """Run a statement as Spark understands it."""
     run = plain(type(spark).sql)
-    found: DataFrame = run(spark, text, **more) if args is None else run(spark, text, args, **more)
-    return found
+    frame: DataFrame = run(spark, text, **more) if args is None else run(spark, text, args, **more)
+    return frame
