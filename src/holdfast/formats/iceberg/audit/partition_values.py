@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from holdfast.errors import Damaged, Unsupported
 from holdfast.formats.iceberg.deletes.reader import read_position_deletes
 from holdfast.formats.iceberg.deletes.scope import referenced_files
-from holdfast.formats.iceberg.metadata.fetch import each
 from holdfast.formats.iceberg.metadata.manifests import DELETES, EQUALITY_DELETES, POSITION_DELETES, ManifestEntries
 from holdfast.formats.iceberg.metadata.metrics import metric_of
 from holdfast.formats.iceberg.metadata.partition_spec import PartitionField
@@ -39,6 +38,7 @@ from holdfast.schema.types import Primitive
 from holdfast.storage.arrays import strings
 from holdfast.storage.error_mapping import parsing
 from holdfast.storage.open import place
+from holdfast.storage.prefetch import each
 
 _TYPES = {name: Primitive(name) for name in ("float", "double")}
 _REPAIR = "says the exact value in the manifest"
@@ -313,7 +313,9 @@ def _with_footers(
         return values
     entries = one.entries.select(["file_path", "file_size_in_bytes"]).take(pa.array(chosen)).to_pylist()
     completed = values.to_numpy(zero_copy_only=False).copy()
-    completed[chosen] = [np.nan if value is None else value for value in each(paths.location, read_value, entries)]
+    completed[chosen] = [
+        np.nan if value is None else value for value in each(paths.location.store, read_value, entries)
+    ]
     return pa.array(completed, mask=np.isnan(completed))
 
 

@@ -31,13 +31,13 @@ from holdfast.formats.iceberg.avro.reader import read_container, read_same_schem
 from holdfast.formats.iceberg.avro.writer import SYNC_BYTES, AvroSchema, write_container
 from holdfast.formats.iceberg.commit.avro_schemas import entry_schema, list_schema
 from holdfast.formats.iceberg.commit.drafts import Drafts, ManifestRow
-from holdfast.formats.iceberg.metadata.fetch import each
 from holdfast.formats.iceberg.metadata.manifests import DATA, DELETES, ManifestEntries, ManifestFile, fetch_file
 from holdfast.formats.iceberg.metadata.partition_spec import PartitionSpec
 from holdfast.formats.iceberg.metadata.table_metadata import ROW_IDS_SINCE
 from holdfast.formats.iceberg.state import IcebergState
 from holdfast.parquet.partition_transforms import shortest
 from holdfast.storage.open import place
+from holdfast.storage.prefetch import each
 
 EXISTING, ADDED, DELETED = 0, 1, 2  # statuses of an entry
 _LAYOUTS = {"int": "<i", "long": "<q", "float": "<f", "double": "<d"}  # of bounds
@@ -159,7 +159,7 @@ class ManifestWriter:
     ) -> tuple[Mapping[str, Any], list[dict[str, Any]]] | None:
         """The tuple schema and the live entries of manifests with the same writer schema; None: read each by itself."""
         paths = self.state.paths
-        read = read_same_schema(list(each(paths.location, lambda one: fetch_file(paths, one.path), manifests)))
+        read = read_same_schema(list(each(paths.location.store, lambda one: fetch_file(paths, one.path), manifests)))
         if read is None or "status" not in read[0].records.type.names:
             return None
         records, entries = iter(read[0].records.to_pylist()), []

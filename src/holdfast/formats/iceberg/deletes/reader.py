@@ -27,7 +27,6 @@ from holdfast.errors import Damaged, MissingFile, Unsupported
 from holdfast.formats.iceberg.deletes.equality_deletes import equality_delete_set
 from holdfast.formats.iceberg.deletes.scope import POSITIONS, PUFFIN, equality_sets, referenced_files
 from holdfast.formats.iceberg.metadata.contents import SnapshotContents
-from holdfast.formats.iceberg.metadata.fetch import each
 from holdfast.formats.iceberg.metadata.paths import Paths, path_indices
 from holdfast.model.files import FileTable, may_lose
 from holdfast.model.snapshot import GoneByValue, HiddenRows, Snapshot
@@ -39,6 +38,7 @@ from holdfast.storage.base import NotFound
 from holdfast.storage.error_mapping import parsing
 from holdfast.storage.location import Location
 from holdfast.storage.open import place
+from holdfast.storage.prefetch import each
 
 _FRAME_BYTES = 8  # the length before a blob and the checksum after it, which the manifest entry includes
 _CLOSE_BYTES = 1 << 20  # reading so many unneeded bytes is cheaper than another request
@@ -84,7 +84,7 @@ class DeleteReader:
         """Equality deletes, grouped by the columns that they compare."""
         sets = equality_sets(self.contents.deletes)
         entries = [entry for _, _, files in sets for entry in files.to_pylist()]  # one per delete file
-        for _ in each(self.paths.location, self._check_row_count, entries):
+        for _ in each(self.paths.location.store, self._check_row_count, entries):
             pass
         return tuple(
             equality_delete_set(self.snapshot, self.schemas, ids, everywhere, files, self.paths)
@@ -120,7 +120,7 @@ class DeleteReader:
             by_file.setdefault(dv["path"], []).append(
                 _Vector(key, dv["path"], dv["offset"], dv["size"], dv["cardinality"], count)
             )
-        for fetched in each(self.paths.location, self._fetch, list(by_file.values())):
+        for fetched in each(self.paths.location.store, self._fetch, list(by_file.values())):
             yield from fetched
 
     def _fetch(self, vectors: list[_Vector]) -> list[tuple[str, BitMap64]]:
@@ -148,7 +148,7 @@ class DeleteReader:
         )
         bitmaps = [BitMap64() for _ in range(len(files))]
         entries = self._applicable(table).to_pylist()  # one per delete file
-        reads = each(self.paths.location, partial(read_position_deletes, self.paths), entries)
+        reads = each(self.paths.location.store, partial(read_position_deletes, self.paths), entries)
         for entry, read in zip(entries, reads, strict=True):
             indices = path_indices(paths, read["file_path"].combine_chunks())
             at = np.maximum(indices, 0)

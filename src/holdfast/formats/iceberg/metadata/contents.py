@@ -13,7 +13,6 @@ from functools import cached_property, partial
 import pyarrow as pa
 
 from holdfast.formats.iceberg.deletes.scope import DeleteFiles
-from holdfast.formats.iceberg.metadata.fetch import each
 from holdfast.formats.iceberg.metadata.file_table import ManifestTypes, build_file_table
 from holdfast.formats.iceberg.metadata.manifests import (
     ManifestEntries,
@@ -26,6 +25,7 @@ from holdfast.formats.iceberg.metadata.paths import Paths
 from holdfast.formats.iceberg.metadata.table_metadata import SnapshotEntry
 from holdfast.model.files import FileTable, Slab
 from holdfast.storage.error_mapping import parsing
+from holdfast.storage.prefetch import each
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class SnapshotContents:
     def listed(self) -> tuple[ManifestEntries, ...]:
         """The live entries of every manifest, in the order of the manifest list."""
         new = [m for m in self.manifests if m.path not in self.read or self.read[m.path].manifest != m]
-        for entries in each(self.paths.location, partial(read_manifest, self.paths), new):
+        for entries in each(self.paths.location.store, partial(read_manifest, self.paths), new):
             self.read[entries.manifest.path] = entries
         return tuple(self.read[m.path] for m in self.manifests)
 
