@@ -14,7 +14,7 @@ from holdfast.env import Env, fixed
 from holdfast.errors import Invalid
 from holdfast.formats.delta.checkpoint.crc_write import write_crc
 from holdfast.formats.delta.checkpoint.writer import write_checkpoint
-from holdfast.formats.delta.commit.due import Due, due
+from holdfast.formats.delta.commit.post_commit import PostCommitTask, post_commit_tasks
 from holdfast.formats.delta.log.cleanup import DAY_MS, clean_log, cutoff_ms, expired
 from holdfast.formats.delta.log.compaction import write_log_compaction
 from holdfast.formats.delta.log.file_names import commit_name
@@ -232,15 +232,22 @@ def test_no_fault_changes_what_the_table_holds(policy: str) -> None:
 def test_what_is_due_follows_the_version() -> None:
     location = at(MemoryStore(env=fixed()))
     smith = Tablesmith(location, schema=[("id", "long")], properties={"delta.checkpointInterval": "3"})
-    assert due(loaded(location)) == (Due.CRC,)
+    assert post_commit_tasks(loaded(location)) == (PostCommitTask.CRC,)
     tasks = []
     for n in range(6):
         smith.append([{"id": row(n)["id"]}])
-        tasks.append(due(loaded(location)))
-    both = (Due.CRC, Due.CHECKPOINT, Due.CLEANUP)
-    assert tasks == [(Due.CRC,), (Due.CRC,), both, (Due.CRC,), (Due.CRC,), both]
+        tasks.append(post_commit_tasks(loaded(location)))
+    both = (PostCommitTask.CRC, PostCommitTask.CHECKPOINT, PostCommitTask.CLEANUP)
+    assert tasks == [
+        (PostCommitTask.CRC,),
+        (PostCommitTask.CRC,),
+        both,
+        (PostCommitTask.CRC,),
+        (PostCommitTask.CRC,),
+        both,
+    ]
     smith.evolve(delta__enableExpiredLogCleanup="false", delta__checkpointInterval="1")
-    assert due(loaded(location)) == (Due.CRC, Due.CHECKPOINT)
+    assert post_commit_tasks(loaded(location)) == (PostCommitTask.CRC, PostCommitTask.CHECKPOINT)
     smith.evolve(delta__checkpointInterval="0")
     with pytest.raises(Invalid, match="at least 1"):
-        due(loaded(location))
+        post_commit_tasks(loaded(location))

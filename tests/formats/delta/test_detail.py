@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.env import system
-from holdfast.formats.delta.commit.due import DEFAULT_INTERVAL
+from holdfast.formats.delta.commit.post_commit import DEFAULT_INTERVAL
 from holdfast.formats.delta.detail import describe, detail, settings_of
 from holdfast.formats.delta.log import cleanup
 from holdfast.formats.delta.log.actions import Protocol

@@ -14,8 +14,8 @@ from holdfast.errors import Invalid, TableError
 from holdfast.formats.delta.checkpoint.crc_write import write_crc
 from holdfast.formats.delta.checkpoint.writer import write_checkpoint
 from holdfast.formats.delta.commit.attempt import attempt, prepare
-from holdfast.formats.delta.commit.due import Due, due
 from holdfast.formats.delta.commit.dv_update import HiddenVectors
+from holdfast.formats.delta.commit.post_commit import PostCommitTask, post_commit_tasks
 from holdfast.formats.delta.commit.published import changed_since, published_into
 from holdfast.formats.delta.commit.winners import since
 from holdfast.formats.delta.deletion_vectors import load_hidden
@@ -184,17 +184,17 @@ class DeltaFormat(TableFormat[DeltaState]):
         newest = self.newest(before)
         assert newest is not None, "a version was committed, so there is a table"
         state = newest if newest.version == version else load(self.location, version=version)
-        for work in due(state):
-            match work:
-                case Due.CRC:
+        for task in post_commit_tasks(state):
+            match task:
+                case PostCommitTask.CRC:
                     write_crc(state)
-                case Due.CHECKPOINT:
+                case PostCommitTask.CHECKPOINT:
                     with phase(f"writing the checkpoint of version {version}"):
                         write_checkpoint(state, env)
-                case Due.CLEANUP:
+                case PostCommitTask.CLEANUP:
                     with phase("cleaning the log"):
                         clean_log(state, env)
-                case Due.MANIFESTS:
+                case PostCommitTask.MANIFESTS:
                     with phase("writing manifests"):
                         generate(newest, SYMLINK_FORMAT)
 

@@ -1,4 +1,4 @@
-"""What a table wants done after a commit. Deciding is here; the deeds are in the files they are named after."""
+"""Decides which tasks follow a commit: checksum file, checkpoint, log cleanup, symlink manifests."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ DEFAULT_INTERVAL = "10"
 SYMLINK_MANIFESTS = "delta.compatibility.symlinkFormatManifest.enabled"
 
 
-class Due(Enum):
-    """Work that may follow a commit, in the order in which it is done."""
+class PostCommitTask(Enum):
+    """A task after a commit, in the order of execution."""
 
     CRC = "crc"
     CHECKPOINT = "checkpoint"
@@ -22,21 +22,21 @@ class Due(Enum):
     MANIFESTS = "manifests"
 
 
-def due(state: DeltaState) -> tuple[Due, ...]:
-    """What is due at a version that was just committed.
+def post_commit_tasks(state: DeltaState) -> tuple[PostCommitTask, ...]:
+    """The tasks after the commit of this version.
 
-    Versions are counted, not what is in the log: of many writers exactly one commits each version, so exactly one of
-    them finds a checkpoint due.
+    They depend on the version number, not on the contents of the log: exactly one writer commits each version, so
+    exactly one writes a checkpoint.
     """
     properties = state.metadata.properties
     interval = number(CHECKPOINT_INTERVAL, properties.get(CHECKPOINT_INTERVAL, DEFAULT_INTERVAL))
     if interval < 1:
         raise Invalid(f"the property {CHECKPOINT_INTERVAL} is {interval}; it must be at least 1")
-    works = [Due.CRC]
+    tasks = [PostCommitTask.CRC]
     if state.version and state.version % interval == 0:
-        works.append(Due.CHECKPOINT)
+        tasks.append(PostCommitTask.CHECKPOINT)
         if truth(properties.get(EXPIRED_LOG_CLEANUP), default=True):
-            works.append(Due.CLEANUP)
+            tasks.append(PostCommitTask.CLEANUP)
     if truth(properties.get(SYMLINK_MANIFESTS), default=False):
-        works.append(Due.MANIFESTS)
-    return tuple(works)
+        tasks.append(PostCommitTask.MANIFESTS)
+    return tuple(tasks)
