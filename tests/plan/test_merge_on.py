@@ -14,7 +14,7 @@ from pyspark.sql.types import LongType
 
 from holdfast.engines.spark.types import spark_struct
 from holdfast.plan.dml.change import Key
-from holdfast.plan.dml.merge_condition import On, references, source_aliases, understand
+from holdfast.plan.dml.merge_condition import On, parse_merge_condition, references, source_aliases
 from holdfast.predicate.parse import parse
 from holdfast.predicate.records import ALWAYS, Column, columns_of
 from holdfast.predicate.render import render
@@ -31,7 +31,7 @@ SOURCE = struct(ID=LONG, V=STRING, only_s=LONG, rec=INNER, day=Primitive("date")
 
 
 def on(text: str, target: Struct = TARGET, source: Struct = SOURCE, aliases: tuple[Any, Any] = ("t", "s")) -> On:
-    return understand(text, target, source, *aliases)
+    return parse_merge_condition(text, target, source, *aliases)
 
 
 @pytest.mark.parametrize(

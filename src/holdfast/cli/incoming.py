@@ -23,6 +23,7 @@ import pyarrow.csv as csv
 import pyarrow.json as json
 import pyarrow.parquet as pq
 
+from holdfast.cli.output import has_map
 from holdfast.errors import Invalid
 from holdfast.schema.arrow import arrow_type
 from holdfast.schema.types import Struct
@@ -141,7 +142,7 @@ def _json(source: Any, schema: Struct | None) -> pa.Table:
     if data.lstrip()[:1] == b"[":
         data = b"\n".join(bytes(item) for item in msgspec.json.decode(data, type=list[msgspec.Raw]))
     types_of_table = dict(_types(schema))
-    fields = [(name, _as_json(type_)) for name, type_ in types_of_table.items() if not _has_map(type_)]
+    fields = [(name, _as_json(type_)) for name, type_ in types_of_table.items() if not has_map(type_)]
     options = json.ParseOptions(explicit_schema=pa.schema(fields) if fields else None, newlines_in_values=True)
     rows = json.read_json(pa.BufferReader(data), parse_options=options)
     # The reader adds columns of the schema that no row has: columns that are all null are dropped.
@@ -174,17 +175,11 @@ def _as_json(type_: pa.DataType) -> pa.DataType:
     return pa.list_(_as_json(type_.value_type)) if pa.types.is_list(type_) else type_
 
 
-def _has_map(type_: pa.DataType) -> bool:
-    """Whether a type contains a map: JSON objects are read as structs."""
-    inner = [type_.field(i).type for i in range(type_.num_fields)]
-    return bool(pa.types.is_map(type_)) or any(map(_has_map, inner))
-
-
 def _typed(rows: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
     """Cast columns to the table's types; timestamps without a zone are in UTC."""
     for at, field in enumerate(rows.schema):
         type_ = types.get(field.name, field.type)
-        if type_ != field.type and not _has_map(type_):
+        if type_ != field.type and not has_map(type_):
             column = _in_utc(rows.column(at)) if _is_zoned(type_) else rows.column(at)
             rows = rows.set_column(at, field.name, column.cast(type_))
     return rows

@@ -61,7 +61,7 @@ def show_rows(rows: pa.Table) -> None:
 def records(rows: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
     """Rows as dictionaries; at most the rows shown, or a batch."""
     rows_as_dicts: list[dict[str, Any]] = rows.to_pylist()
-    with_maps = [f for f in rows.schema if _has_map(f.type)]
+    with_maps = [f for f in rows.schema if has_map(f.type)]
     for record in rows_as_dicts if with_maps else ():
         for field in with_maps:
             record[field.name] = _plain(record[field.name], field.type)
@@ -85,9 +85,10 @@ def _key(key: object) -> str:
     return key if isinstance(key, str) else _ENCODER.encode(key).decode().strip('"')
 
 
-def _has_map(type_: pa.DataType) -> bool:
+def has_map(type_: pa.DataType) -> bool:
+    """Whether a type contains a map, which JSON has only as an object."""
     inner = [type_.field(i).type for i in range(type_.num_fields)]
-    return bool(pa.types.is_map(type_)) or any(map(_has_map, inner))
+    return bool(pa.types.is_map(type_)) or any(map(has_map, inner))
 
 
 def _is_number(type_: pa.DataType) -> bool:

@@ -118,9 +118,8 @@ class Target:
 
             table = catalog_table(self.catalog, self.name, storage_options=options, allow_outside=self.allow_outside)
             state = table.newest(None)
-        number = int(version) if version is not None and version.isdigit() else version
         moment = None if at is None else moment_ms(at, zone="UTC")
-        return iceberg.time_travel(state, version=number, timestamp_ms=moment)
+        return iceberg.time_travel(state, version=number_or_name(version), timestamp_ms=moment)
 
     def _refuse_iceberg(self) -> None:
         if self.is_iceberg:
@@ -148,6 +147,11 @@ def pinned_or_number(state: DeltaState, version: str) -> int:
         pinned = f"pinned are {', '.join(pins)}" if pins else "none is pinned"
         raise UnknownVersion(f"no version is called {version!r}: give a number or the name of a pin ({pinned})")
     return pins[version]
+
+
+def number_or_name(version: str | None) -> int | str | None:
+    """A version as a number if it is one; else its name or time."""
+    return int(version) if version is not None and version.isdigit() else version
 
 
 def columns_of(texts: tuple[str, ...]) -> list[str] | None:

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
@@ -83,9 +83,7 @@ class RowMaps:
         if not len(files):
             return
         names = self._names(files)
-        lacking = [at for at, name in enumerate(names) if name not in self._learned.seen]
-        for at, seen in zip(lacking, _each(self._carriers(files[lacking]), read_carried_ids), strict=True):
-            self._learned.seen[names[at]] = seen
+        self._read_footers(files, names, range(len(files)))
         for file, name in zip(files.tolist(), names, strict=True):
             seen = self._learned.seen[name]
             self._check_rows(name[0], seen.rows, file)
@@ -97,9 +95,7 @@ class RowMaps:
 
     def maps(self, files: Numbers) -> dict[int, RowMap]:
         """The maps of files that carry ids."""
-        names = self._names(files)
-        texts = self.spans.maps.take(pa.array(files)).to_pylist()
-        row_maps = [self._available(*each) for each in zip(files.tolist(), names, texts, strict=True)]
+        names, row_maps = self._available(files)
         lacking = [at for at, row_map in enumerate(row_maps) if row_map is None]
         for at, read in zip(lacking, _each(self._carriers(files[lacking]), read_map), strict=True):
             row_maps[at] = read
@@ -111,13 +107,9 @@ class RowMaps:
 
     def noted(self, files: Numbers) -> list[RowMap | None]:
         """The maps of files that carry ids, from log or footer; None if only the columns have them."""
-        names = self._names(files)
-        texts = self.spans.maps.take(pa.array(files)).to_pylist()
-        row_maps = [self._available(*each) for each in zip(files.tolist(), names, texts, strict=True)]
-        unseen = [at for at, row_map in enumerate(row_maps) if row_map is None and names[at] not in self._learned.seen]
-        for at, seen in zip(unseen, _each(self._carriers(files[unseen]), read_carried_ids), strict=True):
-            self._learned.seen[names[at]] = seen
-            row_maps[at] = seen.map
+        names, row_maps = self._available(files)
+        for at in self._read_footers(files, names, [at for at, row_map in enumerate(row_maps) if row_map is None]):
+            row_maps[at] = self._learned.seen[names[at]].map
         return row_maps
 
     def scattered(self, files: Numbers) -> NDArray[np.bool_]:
@@ -125,13 +117,9 @@ class RowMaps:
         nowhere = np.zeros(len(files), np.bool_)
         if not len(files) or self._learned.bytes + _ID_BYTES * self.spans.counts[files].sum() <= _MOST_BYTES:
             return nowhere
-        names = self._names(files)
-        texts = self.spans.maps.take(pa.array(files)).to_pylist()
-        triples = zip(files.tolist(), names, texts, strict=True)
-        due = np.array([self._available(*each) is None for each in triples], np.bool_)
-        unseen = [at for at in np.flatnonzero(due).tolist() if names[at] not in self._learned.seen]
-        for at, seen in zip(unseen, _each(self._carriers(files[unseen]), read_carried_ids), strict=True):
-            self._learned.seen[names[at]] = seen
+        names, row_maps = self._available(files)
+        due = np.array([row_map is None for row_map in row_maps], np.bool_)
+        self._read_footers(files, names, np.flatnonzero(due).tolist())
         due &= np.array([name not in self._learned.seen or self._learned.seen[name].map is None for name in names])
         due_bytes = _ID_BYTES * self.spans.counts[files[due]].sum()
         return due if self._learned.bytes + due_bytes > _MOST_BYTES else nowhere
@@ -150,8 +138,20 @@ class RowMaps:
         versions = Runs(np.array([count])[rows], self.spans.versions[[file]][rows])
         return RowMap(RowIdSequence.from_range(base, count), versions)
 
-    def _available(self, file: int, name: Name, text: str | None) -> RowMap | None:
-        """The map of a file if it needs no read."""
+    def _available(self, files: Numbers) -> tuple[list[Name], list[RowMap | None]]:
+        """The names of files, and the maps that need no read."""
+        names, texts = self._names(files), self.spans.maps.take(pa.array(files)).to_pylist()
+        return names, [self._cached(*each) for each in zip(files.tolist(), names, texts, strict=True)]
+
+    def _read_footers(self, files: Numbers, names: Sequence[Name], which: Iterable[int]) -> list[int]:
+        """Read the footers of those files whose footers were not read before; returns which."""
+        unread = [at for at in which if names[at] not in self._learned.seen]
+        for at, seen in zip(unread, _each(self._carriers(files[unread]), read_carried_ids), strict=True):
+            self._learned.seen[names[at]] = seen
+        return unread
+
+    def _cached(self, file: int, name: Name, text: str | None) -> RowMap | None:
+        """The map of a file, from the cache or the tag in the log."""
         row_map = self._learned.maps.get(name)
         if row_map is None and (seen := self._learned.seen.get(name)) is not None:
             row_map = seen.map

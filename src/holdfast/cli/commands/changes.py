@@ -10,7 +10,7 @@ from holdfast.cli.command import limit_options, most, on_table
 from holdfast.cli.output import Answer
 from holdfast.cli.rows import print_rows
 from holdfast.cli.screen import count_text
-from holdfast.cli.target import Target, columns_of
+from holdfast.cli.target import Target, columns_of, number_or_name
 from holdfast.plan.changefeed.query import ChangeKind
 from holdfast.terminal import phase
 
@@ -57,8 +57,8 @@ def command(
         raise click.UsageError("say where changes begin: --from a version or a time, or --resume with a token")
     with phase("reading changes"):
         changes = target.table().changes(
-            _point(start),
-            _point(end),
+            number_or_name(start),
+            number_or_name(end),
             kind=kind,
             keys=columns_of(keys) or (),
             includeDeleted=deleted,
@@ -82,7 +82,3 @@ def _for_people(rows: pa.Table) -> pa.Table:
     renamed = {name: short for name, short in _SHORT.items() if name in rows.column_names}
     others = [name for name in rows.column_names if name not in (*_SHORT, "_commit_timestamp")]
     return rows.select([*renamed, *others]).rename_columns([*renamed.values(), *others])
-
-
-def _point(text: str | None) -> int | str | None:
-    return int(text) if text is not None and text.isdigit() else text

@@ -11,7 +11,7 @@ import holdfast
 from holdfast.cli.command import at_option, columns_option, limit_options, most, on_table, pairs, version_option
 from holdfast.cli.output import Answer
 from holdfast.cli.rows import IDS, print_rows
-from holdfast.cli.target import Target, columns_of
+from holdfast.cli.target import Target, columns_of, number_or_name
 from holdfast.errors import Invalid
 from holdfast.plan.scan.request import known_columns, refuse_unknown
 from holdfast.schema.arrow import arrow_type
@@ -53,10 +53,13 @@ def command(
     schema = known_columns(target.delta(version, at).snapshot, ())
     refuse_unknown([name for name, _ in keys], schema)
     values = {name: _parsed(schema, name, text) for name, text in keys}
-    number = int(version) if version is not None and version.isdigit() else version
     with phase("looking rows up"):
         rows = table.lookup(
-            values, columns=columns_of(columns), version=number, timestamp=at, metadata=IDS if ids else ()
+            values,
+            columns=columns_of(columns),
+            version=number_or_name(version),
+            timestamp=at,
+            metadata=IDS if ids else (),
         )
     print_rows(answer, rows, limit=most(answer, limit, everything))
 

@@ -7,7 +7,7 @@ import click
 from holdfast.cli.command import at_option, columns_option, on_table, version_option
 from holdfast.cli.output import Answer
 from holdfast.cli.rows import IDS, print_rows
-from holdfast.cli.target import Target, columns_of
+from holdfast.cli.target import Target, columns_of, number_or_name
 from holdfast.terminal import phase
 
 
@@ -37,13 +37,9 @@ def command(
         rows = table.take(
             list(row_ids),
             columns_of(columns),
-            _version(version),
+            number_or_name(version),
             at,
             IDS,
             "skip" if skip_missing else "error",
         )
     print_rows(answer, rows, limit=None)
-
-
-def _version(text: str | None) -> int | str | None:
-    return int(text) if text is not None and text.isdigit() else text

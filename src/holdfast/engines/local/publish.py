@@ -21,13 +21,13 @@ from holdfast.model.format import Storing
 from holdfast.plan.changefeed.query import BEFORE, CHANGE_TYPE, DELETE, ChangesPlan
 from holdfast.plan.dml.change import Positions
 from holdfast.plan.dml.follow import LocatedRows
-from holdfast.plan.publish.rows import Arriving, ChangedIds, Storage, Whole, coming, going
+from holdfast.plan.publish.rows import Arriving, ChangedIds, Storage, Whole, removed_part, stored_part
 from holdfast.rows.columns import ROW_ID
 
 
 def changed_ids(plan: ChangesPlan) -> ChangedIds:
     """The ids of rows that a net change updates or deletes."""
-    rows = changes(going(plan))
+    rows = changes(removed_part(plan))
     updated, deleted = (_ids(rows.filter(pc.equal(rows.column(CHANGE_TYPE), kind))) for kind in (BEFORE, DELETE))
     return ChangedIds(updated, deleted)
 
@@ -61,7 +61,7 @@ def _parts(rows: Arriving) -> Iterable[pa.Table]:
         case Whole(plan, hidden):
             return (pa.Table.from_batches([batch]) for batch in scan_batches(plan, hidden))
         case ChangesPlan():
-            return (changes(coming(rows)),)
+            return (changes(stored_part(rows)),)
 
 
 def _ids(rows: pa.Table) -> BitMap64:

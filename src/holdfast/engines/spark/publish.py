@@ -23,7 +23,7 @@ from holdfast.plan.changefeed.query import AFTER, BEFORE, CHANGE_TYPE, DELETE, I
 from holdfast.plan.dml.change import Positions
 from holdfast.plan.dml.follow import LocatedRows
 from holdfast.plan.indexing import TaskFunction
-from holdfast.plan.publish.rows import Arriving, ChangedIds, Storage, Whole, coming, going
+from holdfast.plan.publish.rows import Arriving, ChangedIds, Storage, Whole, removed_part, stored_part
 from holdfast.plan.scan.metadata_columns import MetadataColumns
 from holdfast.rows import columns as names
 
@@ -33,7 +33,7 @@ _FILE, _POSITION, _ID = "__hf_at_file", "__hf_at_position", "__hf_at_id"  # no t
 
 def changed_ids(spark: SparkSession, plan: ChangesPlan) -> ChangedIds:
     """The ids of rows that a net change updates or deletes."""
-    rows = changes(spark, going(plan)).select(CHANGE_TYPE, names.ROW_ID)
+    rows = changes(spark, removed_part(plan)).select(CHANGE_TYPE, names.ROW_ID)
     gather = by_value(_gathered, ("pyarrow", "numpy", "pyroaring"), work="gather row ids")
     with tasks(spark, "looking for rows that changed"):
         bitmaps = rows.mapInArrow(gather, "kind string, bits binary").toArrow()  # two bitmaps per task
@@ -60,7 +60,7 @@ def publish(spark: SparkSession, rows: Arriving, storage: Storage) -> pa.Table:
         case Whole(plan, hidden):
             frame = scan_frame(spark, plan, hidden)
         case ChangesPlan():
-            changed = changes(spark, coming(rows))
+            changed = changes(spark, stored_part(rows))
             frame = changed.where(F.col(CHANGE_TYPE).isin(INSERT, AFTER))
             spec = replace(spec, gathered=True)  # what changed is scattered over the tasks that read it
     prepared = prepare(frame, storage.fit, storage.demands, carry=[names.ROW_ID])

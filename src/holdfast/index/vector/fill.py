@@ -17,7 +17,6 @@ import io
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +42,11 @@ class Filled:
     high_id: int
     flat: int  # entries that are not encoded
     away: float  # mean distance to the centre of the list
+
+    def written(self, directory: str) -> WrittenSegment:
+        """The segment once its files are written to a directory."""
+        sums = {name: (len(data), zlib.crc32(data)) for name, data in self.files.items()}
+        return WrittenSegment(directory, sums, self.entries, self.low_id, self.high_id, self.flat, self.away)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,19 +140,6 @@ class Filler:
             files[FLAT] = held.getvalue()
         away = self._away / self._measured if self._measured else 0.0
         return Filled(files, len(self), int(ids.min()), int(ids.max()), self._kept.count, away)
-
-
-def summed(directory: str, filled: Filled) -> dict[str, Any]:
-    """The fields of WrittenSegment, as plain values that can be sent from a task."""
-    return {
-        "directory": directory,
-        "files": {name: (len(data), zlib.crc32(data)) for name, data in filled.files.items()},
-        "entries": filled.entries,
-        "low_id": filled.low_id,
-        "high_id": filled.high_id,
-        "flat": filled.flat,
-        "away": filled.away,
-    }
 
 
 def _entries(ids: Numbers, versions: Numbers) -> bytes:

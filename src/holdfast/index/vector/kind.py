@@ -25,7 +25,7 @@ from holdfast.index.segment import FileSum, Meta, SegmentWriting, put_file, put_
 from holdfast.index.tail import Tail
 from holdfast.index.vector.coder import Trained
 from holdfast.index.vector.column import odd_lengths, refuse_no_vectors
-from holdfast.index.vector.fill import Filler, WrittenSegment, summed
+from holdfast.index.vector.fill import Filler, WrittenSegment
 from holdfast.index.vector.library import library
 from holdfast.index.vector.opened import QUANTIZER, opened, quantizer_of, trained_of
 from holdfast.index.vector.options import FLAT_ROWS, VECTOR, Method, VectorOptions
@@ -120,9 +120,7 @@ class VectorKind:
         with SegmentWriting(site.snapshot.location) as writing:
             for name, data in filled.files.items():
                 writing.put(directory, name, data)
-            return self._completed(
-                site, WrittenSegment(**summed(directory, filled)), trained, shared, writing, late=late
-            )
+            return self._completed(site, filled.written(directory), trained, shared, writing, late=late)
 
     def outgrown(self, index: Index) -> str | None:
         """Why a refresh should rebuild the index; None if it should not."""

@@ -16,7 +16,7 @@ from holdfast.engines.local.indexing import ID, VERSION, indexed_rows
 from holdfast.index.segment import SegmentWriting
 from holdfast.index.vector.coder import Trained
 from holdfast.index.vector.column import VectorMatrix, vectors_of
-from holdfast.index.vector.fill import SEGMENT_ROWS, Filler, WrittenSegment, summed
+from holdfast.index.vector.fill import SEGMENT_ROWS, Filler, WrittenSegment
 from holdfast.index.vector.metric import Matrix, Metric, Near, Numbers, Points, nearer, nearest_rows
 from holdfast.model.snapshot import Snapshot
 from holdfast.plan.indexing import IndexedFiles
@@ -107,4 +107,4 @@ def _written(filler: Filler, directory: str, writing: SegmentWriting) -> list[Wr
         return []
     for name, data in filled.files.items():
         writing.put(directory, name, data)
-    return [WrittenSegment(**summed(directory, filled))]
+    return [filled.written(directory)]

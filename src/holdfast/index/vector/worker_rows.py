@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from uuid import uuid4
 
 import numpy as np
@@ -21,7 +21,7 @@ from holdfast.env import system
 from holdfast.errors import Unsupported
 from holdfast.index.vector.coder import Trained
 from holdfast.index.vector.column import VectorMatrix, vectors_of
-from holdfast.index.vector.fill import SEGMENT_ROWS, Filler, WrittenSegment, summed
+from holdfast.index.vector.fill import SEGMENT_ROWS, Filler, WrittenSegment
 from holdfast.index.vector.library import INSTALL, PACKAGE
 from holdfast.index.vector.metric import Metric, Near, Numbers, Points, nearer, nearest_rows
 from holdfast.model.snapshot import Snapshot
@@ -135,7 +135,7 @@ def _written(filler: Filler, sink: FileSink, directory: str) -> pa.RecordBatch:
         directory = f"{directory}/{uuid4()}"
         for name, data in filled.files.items():
             put(sink, f"{directory}/{name}", [data])
-        segment = json.dumps(summed(directory, filled))
+        segment = json.dumps(asdict(filled.written(directory)))
     return pa.RecordBatch.from_arrays(
         [pa.array([segment], pa.string()), pa.array([filler.odd])], names=["segment", "odd"]
     )

@@ -138,7 +138,7 @@ def check_query(query: ChangeQuery, schema: Struct) -> ChangeQuery:
         raise Invalid(f"includeDeleted is for append-only and upsert: {query.kind.value} has deleted rows anyway")
     if query.drop_unchanged and query.kind is not ChangeKind.MIN_DELTA:
         raise Invalid(f"dropUnchanged is for min-delta, not for {query.kind.value}")
-    refuse_taken(schema, (*FEED_COLUMNS, names.ROW_ID))
+    refuse_reserved_names(schema, (*FEED_COLUMNS, names.ROW_ID))
     keys = []
     for key in query.keys:
         f = schema.find(key)
@@ -148,7 +148,7 @@ def check_query(query: ChangeQuery, schema: Struct) -> ChangeQuery:
     return replace(query, keys=tuple(keys))
 
 
-def refuse_taken(schema: Struct, reserved: Sequence[str]) -> None:
+def refuse_reserved_names(schema: Struct, reserved: Sequence[str]) -> None:
     """Refuse a table that has a column of a reserved name."""
     clashing = [f.name for f in schema.fields if f.name.lower() in reserved]
     if clashing:
@@ -264,7 +264,7 @@ def change_scope(commit_range: CommitRange, query: ChangeQuery | None) -> Change
     recorded = frozenset(pc.unique(commit_range.feed.column("version")).to_pylist())
     if query is None:
         _refuse_unrecorded(commit_range)
-        refuse_taken(schema, FEED_COLUMNS)
+        refuse_reserved_names(schema, FEED_COLUMNS)
         check_range(commit_range, by_id=False)
         return ChangeScope(commit_range, None, recorded, entries_within(commit_range))
     query = check_query(query, schema)

@@ -34,19 +34,19 @@ class Followed:
     altered: Positions = field(default_factory=dict)  # old positions of rows that have another version now
 
 
-def place_of(snapshot: Snapshot, files: FileTable, hidden: HiddenRows) -> LocatedRows:
+def located_rows(snapshot: Snapshot, files: FileTable, hidden: HiddenRows) -> LocatedRows:
     """The live rows of files, with id and version."""
     return LocatedRows(
         replace(plan_scan(snapshot, Request(columns=(), metadata=[ROW_ID, ROW_COMMIT_VERSION])), files=files), hidden
     )
 
 
-def only(snapshot: Snapshot, files: FileTable, rows: Positions) -> LocatedRows:
+def rows_at(snapshot: Snapshot, files: FileTable, rows: Positions) -> LocatedRows:
     """The rows of files at some positions, with id and version."""
-    return place_of(snapshot, hiding(files), all_but(files, rows))
+    return located_rows(snapshot, hiding(files), hidden_except(files, rows))
 
 
-def all_but(files: FileTable, rows: Positions) -> HiddenRows:
+def hidden_except(files: FileTable, rows: Positions) -> HiddenRows:
     """Hides all rows of files except some; every file has a row count in the log."""
     return HiddenRows(
         {
@@ -56,23 +56,23 @@ def all_but(files: FileTable, rows: Positions) -> HiddenRows:
     )
 
 
-def united(*parts: Positions) -> dict[str, BitMap64]:
+def union(*parts: Positions) -> dict[str, BitMap64]:
     """The union of positions."""
-    union: dict[str, BitMap64] = {}
+    merged: dict[str, BitMap64] = {}
     for part in parts:
         for key, rows in part.items():
-            union[key] = union[key] | rows if key in union else rows
-    return {key: rows for key, rows in union.items() if rows}
+            merged[key] = merged[key] | rows if key in merged else rows
+    return {key: rows for key, rows in merged.items() if rows}
 
 
-def without(rows: Positions, *others: Positions) -> dict[str, BitMap64]:
+def difference(rows: Positions, *others: Positions) -> dict[str, BitMap64]:
     """The positions that are in none of the others."""
-    excluded = united(*others)
+    excluded = union(*others)
     remaining = {key: positions - excluded[key] if key in excluded else positions for key, positions in rows.items()}
     return {key: positions for key, positions in remaining.items() if positions}
 
 
-def common(rows: Positions, other: Positions) -> dict[str, BitMap64]:
+def intersection(rows: Positions, other: Positions) -> dict[str, BitMap64]:
     """The positions that are in both."""
     shared = {key: positions & other[key] for key, positions in rows.items() if key in other}
     return {key: positions for key, positions in shared.items() if positions}

@@ -39,7 +39,7 @@ class On:
     source_columns: frozenset[str] | None = None  # top-level columns of the source; None: any may be used
 
 
-def understand(
+def parse_merge_condition(
     on_text: str,
     target: Struct,
     source: Struct,

@@ -47,9 +47,9 @@ class Clash:
         return self.kind not in ("protocol", "transaction")
 
 
-def judge_shape(mutation: Mutation, winners: Sequence[Winner]) -> Clash | None:
+def judge_definition(mutation: Mutation, winners: Sequence[Winner]) -> Clash | None:
     """The first conflict with what winners did to the table, apart from its rows."""
-    return next(filter(None, (_against_shape(mutation, winner) for winner in winners)), None)
+    return next(filter(None, (_against_definition(mutation, winner) for winner in winners)), None)
 
 
 def judge(
@@ -64,7 +64,7 @@ def judge(
 
 
 def _against(mutation: Mutation, snapshot: Snapshot, winner: Winner, serializable: bool) -> Clash | None:
-    if clash := _against_shape(mutation, winner):
+    if clash := _against_definition(mutation, winner):
         return clash
     own = frozenset(mutation.removed.column("key").to_pylist()) | mutation.hidden.keys()
     if own and (both := own & winner.removed_keys):
@@ -73,7 +73,7 @@ def _against(mutation: Mutation, snapshot: Snapshot, winner: Winner, serializabl
     return _against_reads(mutation, snapshot, winner, serializable)
 
 
-def _against_shape(mutation: Mutation, winner: Winner) -> Clash | None:
+def _against_definition(mutation: Mutation, winner: Winner) -> Clash | None:
     if winner.changes_protocol and mutation.shape is not None:
         return Clash("protocol", winner, "it changed the table's protocol, and so would this transaction")
     if winner.operation == DROPS_FEATURE and mutation.domains:

@@ -59,7 +59,7 @@ def budget_of(properties: Mapping[str, str]) -> Budget | None:
     )
 
 
-def due(
+def auto_compaction_bins(
     files: FileTable, partition_names: Sequence[str], clustered_by: Paths, limits: CompactionLimits, budget: Budget
 ) -> tuple[Bin, ...]:
     """The bins to write."""

@@ -121,7 +121,7 @@ def mark_below(ids: Ids, high_water: int) -> Iterator[Finding]:
 
 def duplicates(ids: Ids, unclear: Collection[str | None] = ()) -> Iterator[Finding]:
     """Row ids that several live rows have, by file; `unclear` files are left out."""
-    seen_ids, slow = _fast(ids, unclear)
+    seen_ids, slow = _disjoint(ids, unclear)
     reported = 0
     for number in slow:
         here = ids.live(number)
@@ -153,7 +153,7 @@ def repeated(ids: Ids, live: Mapping[int, int]) -> Iterator[Finding]:
             )
 
 
-def _fast(ids: Ids, unclear: Collection[str | None]) -> tuple[BitMap64, list[int]]:
+def _disjoint(ids: Ids, unclear: Collection[str | None]) -> tuple[BitMap64, list[int]]:
     """The ids of files that cannot share an id, and the numbers of the other files, in order."""
     hides = np.array([key in ids.hidden.positions for key in ids.keys], np.bool_)
     left_out = np.array([key in unclear for key in ids.keys], np.bool_)

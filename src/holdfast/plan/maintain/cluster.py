@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from holdfast.model.files import FileTable
 from holdfast.plan.dml.change import Order
-from holdfast.plan.maintain.compact import Bin, CompactionLimits, groups, purged
+from holdfast.plan.maintain.compact import Bin, CompactionLimits, groups, purge_bins
 from holdfast.plan.maintain.curve import Along
 from holdfast.schema.constraints import quoted
 from holdfast.schema.show import path_text
@@ -124,12 +124,12 @@ def plan_purge(
 ) -> tuple[Bin, ...]:
     """Groups that rewrite every file with hidden rows, in clustering order if the table is clustered."""
     if not columns or not len(files):
-        return purged(files, partition_names, limits)
+        return purge_bins(files, partition_names, limits)
     hiding = files.filter(pc.is_valid(files.column("dv")).combine_chunks())
     ordered = plan_clustering(hiding, columns, limits, full=True)
     ordered_keys = [key for one in ordered for key in one.keys]  # as many as files with hidden rows
     rest = hiding.outside(ordered_keys)
-    return (*ordered, *purged(rest, partition_names, limits))
+    return (*ordered, *purge_bins(rest, partition_names, limits))
 
 
 def column_text(columns: Paths) -> str:

@@ -89,13 +89,13 @@ def plan_compaction(files: FileTable, partition_names: Sequence[str], limits: Co
     return tuple(_bin(files, members, limits) for members in chosen)
 
 
-def purged(files: FileTable, partition_names: Sequence[str], limits: CompactionLimits) -> tuple[Bin, ...]:
+def purge_bins(files: FileTable, partition_names: Sequence[str], limits: CompactionLimits) -> tuple[Bin, ...]:
     """Bins with every file that has hidden rows, or rows that equality deletes may hide."""
     hides = pc.or_(pc.is_valid(files.column("dv")).combine_chunks(), may_lose(files)) if len(files) else None
-    return whole(files if hides is None else files.filter(hides), partition_names, limits)
+    return whole_bins(files if hides is None else files.filter(hides), partition_names, limits)
 
 
-def whole(files: FileTable, partition_names: Sequence[str], limits: CompactionLimits) -> tuple[Bin, ...]:
+def whole_bins(files: FileTable, partition_names: Sequence[str], limits: CompactionLimits) -> tuple[Bin, ...]:
     """Bins with every file that has a row count in the log."""
     every = CompactionLimits(limits.target_rows, limits.target_bytes, -1.0)
     return plan_compaction(files, partition_names, every)

@@ -60,14 +60,14 @@ class Storage:
     location: Location
 
 
-def going(plan: ChangesPlan) -> ChangesPlan:
+def removed_part(plan: ChangesPlan) -> ChangesPlan:
     """The part of a net change that gives the ids of deleted and updated rows."""
     bare = replace(plan.snapshot, schema=Struct(()), partition_columns=())
     shows = frozenset({DELETE, BEFORE})
     return replace(plan, snapshot=bare, shows=shows, certain=_showing(plan.certain, shows))
 
 
-def coming(plan: ChangesPlan) -> ChangesPlan:
+def stored_part(plan: ChangesPlan) -> ChangesPlan:
     """The part of a net change that gives inserted and updated rows as they are now."""
     shows = frozenset({INSERT, AFTER})
     return replace(plan, shows=shows, certain=_showing(plan.certain, shows))

@@ -28,7 +28,7 @@ from holdfast.errors import CONCURRENT_WRITES, ConcurrentCreate, ConcurrentWrite
 from holdfast.model.format import State, TableFormat
 from holdfast.model.mutation import Came, Committed, Mutation, VersionTaken, joined
 from holdfast.model.snapshot import Snapshot
-from holdfast.plan.dml.rebase import Clash, judge, judge_shape
+from holdfast.plan.dml.rebase import Clash, judge, judge_definition
 from holdfast.schema.properties import ISOLATION_LEVEL, Isolation, isolation
 from holdfast.terminal import phase
 from holdfast.verbs.commit.rebase import Rebased, Redo, Touched, rebased
@@ -165,7 +165,7 @@ class _Judging(Generic[State]):
             return clash or Rebased(mutation, Touched())
         if not came.winners:
             return Rebased(mutation, redo.touched)
-        return judge_shape(mutation, came.winners) or rebased(
+        return judge_definition(mutation, came.winners) or rebased(
             mutation, redo, stands_on, newest.snapshot, came, self._level
         )
 

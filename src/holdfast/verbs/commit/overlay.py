@@ -27,7 +27,7 @@ from holdfast.plan.changefeed.moves import LogicalFiles, Move, readings
 from holdfast.plan.changefeed.query import EVERY, ChangesPlan, Times
 from holdfast.plan.dml.arithmetic import check_rows
 from holdfast.plan.dml.change import Positions, count
-from holdfast.plan.dml.follow import only, place_of, united, without
+from holdfast.plan.dml.follow import difference, located_rows, rows_at, union
 from holdfast.plan.engine import Engine
 from holdfast.rows.stamp import PROVISIONAL
 from holdfast.storage.arrays import strings
@@ -58,8 +58,8 @@ class Overlay:
         """What another verb makes of it."""
         gone = frozenset(effect.removed.column("key").to_pylist())
         mine = self.mine
-        hidden = united(self.hidden, {k: rows for k, rows in effect.hidden.items() if k not in mine})
-        covered = united(self.covered, {k: rows for k, rows in effect.hidden.items() if k in mine})
+        hidden = union(self.hidden, {k: rows for k, rows in effect.hidden.items() if k not in mine})
+        covered = union(self.covered, {k: rows for k, rows in effect.hidden.items() if k in mine})
         own = pa.concat_tables([self.own, effect.staged])
         return replace(
             self,
@@ -103,7 +103,7 @@ class Overlay:
         changed = keys & (self.hidden.keys() | self.mine)
         read = [self.load(location, files.outside(changed)), self.load(location, self.base.files.among(changed))]
         since = [{k: rows for k, rows in part.items() if k in keys} for part in (self.hidden, self.covered)]
-        return HiddenRows(united(*(found.positions for found in read), *since))
+        return HiddenRows(union(*(found.positions for found in read), *since))
 
     @property
     def is_nothing(self) -> bool:
@@ -150,15 +150,15 @@ class Overlay:
         which row that is: all rows of a file that was copied then count as changed.
         """
         rewritten = frozenset[str]().union(*(part.rewritten for part in parts)) & self.removed
-        taken: Positions = united(*(part.taken for part in parts), *map(self._whole, effects))
-        seen: Positions = united(*(part.seen for part in parts))
+        taken: Positions = union(*(part.taken for part in parts), *map(self._whole, effects))
+        seen: Positions = union(*(part.seen for part in parts))
         is_clear = self.base.identity is not None or not (self.mine & (taken.keys() | seen.keys()))
         if not is_clear:
             rewritten, deletes = frozenset(), None
         taken, seen = (self._as_read(rows, rewritten, engine) for rows in (taken, seen))
         return Touched(
             taken=taken,
-            seen=without(seen, taken),
+            seen=difference(seen, taken),
             rewritten=rewritten,
             deletes=None if any(part.deletes is None for part in parts) else deletes,
             asks=tuple(ask for part in parts for ask in part.asks),
@@ -182,8 +182,8 @@ class Overlay:
             return read
         files = self._files(self.written).among(copies)
         old = self.base.files.among(rewritten)
-        place = place_of(self.base, old, self.load(self.base.location, old))
-        return united(read, engine.follow(only(self.base, files, copies), place).to)
+        place = located_rows(self.base, old, self.load(self.base.location, old))
+        return union(read, engine.follow(rows_at(self.base, files, copies), place).to)
 
     def _files(self, staged: pa.Table) -> FileTable:
         return FileTable((Slab(staged_files(staged), self.stats_of(staged.column("stats"))),))

@@ -22,7 +22,16 @@ from holdfast.model.files import FileTable, NoStats, Slab, hiding
 from holdfast.model.mutation import Came, Mutation, Winner, staged_files
 from holdfast.model.snapshot import HiddenRows, LoadHidden, Snapshot
 from holdfast.plan.dml.change import Done, Positions, Work, count
-from holdfast.plan.dml.follow import Followed, LocatedRows, all_but, common, only, place_of, united, without
+from holdfast.plan.dml.follow import (
+    Followed,
+    LocatedRows,
+    difference,
+    hidden_except,
+    intersection,
+    located_rows,
+    rows_at,
+    union,
+)
 from holdfast.plan.dml.rebase import Clash
 from holdfast.plan.engine import Engine
 from holdfast.schema.properties import ENABLE_DELETION_VECTORS, Isolation, truth
@@ -120,10 +129,10 @@ class _Rebase:
         if lost.any and (refused := self._cannot_follow(lost)):
             return refused
         moved, seen = (self._follow(rows, drift) for rows in (lost.taken, lost.seen))
-        dropped = without(lost.taken, moved.moved, moved.altered)
+        dropped = difference(lost.taken, moved.moved, moved.altered)
         if refused := self._against_rows(lost, moved, seen, dropped):
             return refused
-        if refused := self._against_unread(drift, united(moved.to, seen.to)):
+        if refused := self._against_unread(drift, union(moved.to, seen.to)):
             return refused
         if not self.mutation.data_change and (again := _written_again(touched.bins, lost.copied, copied)):
             return self._clash("delete-delete", "it wrote the same rows anew", again)
@@ -132,8 +141,8 @@ class _Rebase:
             made,
             replace(
                 touched,
-                taken=united(without(touched.taken, lost.taken), moved.to),
-                seen=united(without(touched.seen, lost.seen), seen.to),
+                taken=union(difference(touched.taken, lost.taken), moved.to),
+                seen=union(difference(touched.seen, lost.seen), seen.to),
             ),
         )
 
@@ -212,16 +221,16 @@ class _Rebase:
         if not rows or not len(drift.movers):
             return Followed()
         hidden = self.redo.load_hidden(self.newest.location, drift.movers)
-        return self.redo.engine.follow(self._old(rows), place_of(self.newest, drift.movers, hidden))
+        return self.redo.engine.follow(self._old(rows), located_rows(self.newest, drift.movers, hidden))
 
     def _old(self, rows: Positions) -> LocatedRows:
-        return only(self.read, self.read.files.among(rows.keys()), rows)
+        return rows_at(self.read, self.read.files.among(rows.keys()), rows)
 
     def _against_rows(self, lost: _Lost, moved: Followed, seen: Followed, dropped: Positions) -> Clash | None:
         """A row that was read must still be what it was."""
         changed = moved.altered
         if self.level is not Isolation.SNAPSHOT:
-            changed = united(changed, seen.altered, without(lost.seen, seen.moved, seen.altered))
+            changed = union(changed, seen.altered, difference(lost.seen, seen.moved, seen.altered))
         if changed:
             return self._clash("delete-read", "it changed rows that this one read", rows=changed)
         if dropped and self.touched.deletes is None:
@@ -235,7 +244,7 @@ class _Rebase:
         """A row that came meanwhile must not be one that this transaction would have taken."""
         if self.level is Isolation.SNAPSHOT:
             return None
-        phantoms = without(united(*(self._found(ask, drift) for ask in self.touched.asks)), known)
+        phantoms = difference(union(*(self._found(ask, drift) for ask in self.touched.asks)), known)
         if not phantoms:
             return None
         return self._clash(
@@ -254,9 +263,9 @@ class _Rebase:
             parts.append(self.redo.engine.change(ask.looks(self.newest, files, hidden)))
         if drift.shown:
             again = self.newest.files.among(drift.shown.keys())
-            others = all_but(again, drift.shown)
+            others = hidden_except(again, drift.shown)
             parts.append(self.redo.engine.change(ask.looks(self.newest, hiding(again), others)))
-        return united(*(rows for done in parts for rows in (done.updated, done.deleted, done.seen)))
+        return union(*(rows for done in parts for rows in (done.updated, done.deleted, done.seen)))
 
     def _in_own(self, rows: Positions) -> Positions:
         """Where copied rows are in the transaction's own new files."""
@@ -265,21 +274,21 @@ class _Rebase:
         own = self.mutation.added
         files = FileTable((Slab(staged_files(own, self.newest.placement), NoStats(own.num_rows)),))
         snapshot = replace(self.newest, files=files)
-        return self.redo.engine.follow(self._old(rows), place_of(snapshot, files, HiddenRows())).to
+        return self.redo.engine.follow(self._old(rows), located_rows(snapshot, files, HiddenRows())).to
 
     def _made(
         self, drift: _Drift, removed: set[str], lost: _Lost, moved: Followed, cover: Positions, dropped: Positions
     ) -> Mutation:
         there = self.newest.files.among(removed)
-        hidden = without({k: rows for k, rows in self.mutation.hidden.items() if k not in drift.gone}, lost.taken)
+        hidden = difference({k: rows for k, rows in self.mutation.hidden.items() if k not in drift.gone}, lost.taken)
         metrics = dict(self.mutation.metrics)
         if dropped and self.touched.deletes is not None:
             metrics[self.touched.deletes] -= count(dropped)
         return replace(
             self.mutation,
-            hidden=united(hidden, moved.to),
+            hidden=union(hidden, moved.to),
             removed=there.table,
-            covered=united(self.mutation.covered, cover),
+            covered=union(self.mutation.covered, cover),
             metrics=metrics,
         )
 
@@ -287,7 +296,7 @@ class _Rebase:
         """Some ids of rows, where they have any."""
         if snapshot.identity is None:
             return ()
-        return self.redo.engine.some_ids(only(snapshot, snapshot.files.among(rows.keys()), rows), SHOWN_IDS)
+        return self.redo.engine.some_ids(rows_at(snapshot, snapshot.files.among(rows.keys()), rows), SHOWN_IDS)
 
     def _clash(
         self,
@@ -334,7 +343,7 @@ def _written_again(bins: Sequence[frozenset[str]], lost: Positions, copied: Posi
 
 def _displaced(rows: Positions, drift: _Drift) -> Positions:
     gone = {key: there for key, there in rows.items() if key in drift.gone}
-    return united(gone, common(rows, drift.hid))
+    return union(gone, intersection(rows, drift.hid))
 
 
 def _adds_files(winner: Winner) -> bool:

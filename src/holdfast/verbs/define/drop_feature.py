@@ -45,7 +45,7 @@ from holdfast.model.files import FileTable
 from holdfast.model.mutation import STAGED, Mutation, TableDefinition
 from holdfast.model.snapshot import Snapshot
 from holdfast.parquet.pages.footer import columns, read_footer
-from holdfast.plan.maintain.compact import Bin, whole
+from holdfast.plan.maintain.compact import Bin, whole_bins
 from holdfast.plan.scan.request import partition_fields
 from holdfast.schema.properties import (
     COLUMN_MAPPING_MODE,
@@ -224,7 +224,7 @@ class _FeatureDrop:
     def _bins(self, files: FileTable) -> tuple[Bin, ...]:
         """Every file, in bins; one whose rows the log does not count stands alone."""
         names = [f.physical_name for f in partition_fields(self.state.snapshot)]
-        bins = whole(files, names, limits_of(open_delta(self.state)))
+        bins = whole_bins(files, names, limits_of(open_delta(self.state)))
         taken = [key for each in bins for key in each.keys]
         rest = files.outside(pa.array(taken, pa.string()))
         alone = [rest.filter(mask(np.arange(len(rest)) == at)) for at in range(len(rest))]

@@ -22,7 +22,7 @@ from holdfast.model.mutation import (
     TableDefinition,
 )
 from holdfast.plan.dml.change import Clause, Side
-from holdfast.plan.dml.merge_condition import understand
+from holdfast.plan.dml.merge_condition import parse_merge_condition
 from holdfast.plan.dml.metadata_names import metadata_used, refuse_provisional_ids
 from holdfast.plan.dml.repeatable import is_repeatable
 from holdfast.plan.maintain.auto import Auto
@@ -333,7 +333,7 @@ def predicate_of(condition: Value | None, schema: Struct, call: ExecutionContext
     if condition is None:
         return ALWAYS, True
     text = text_of(condition)
-    on = understand(text, schema, Struct(()), call.alias, None, zone=call.zone)
+    on = parse_merge_condition(text, schema, Struct(()), call.alias, None, zone=call.zone)
     return on.target_only, on.is_understood and UNREADABLE not in text
 
 

@@ -29,7 +29,7 @@ from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.plan.dml.arithmetic import live_rows
 from holdfast.plan.dml.change import SOURCE_ALIAS, Clause, PinnedSource, Side, Source
 from holdfast.plan.dml.keys import by_keys, few_keys, gather, row_group_filter, stored_keys
-from holdfast.plan.dml.merge_condition import On, source_aliases, understand
+from holdfast.plan.dml.merge_condition import On, parse_merge_condition, source_aliases
 from holdfast.plan.dml.metadata_names import metadata_used, refuse_provisional_ids
 from holdfast.plan.engine import IncomingRows
 from holdfast.plan.scan.metadata_columns import MetadataColumns
@@ -286,7 +286,7 @@ class DeltaMergeBuilder:
 
     def _understood(self, source: Struct) -> On:
         snapshot = self._table.snapshot
-        return understand(
+        return parse_merge_condition(
             text_of(self._condition),
             with_metadata(snapshot, snapshot.schema, self._metadata(source)),
             source,

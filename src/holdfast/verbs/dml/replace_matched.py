@@ -24,7 +24,7 @@ from holdfast.model.mutation import AllRows, Mutation, RowsWhere, TableDefinitio
 from holdfast.model.snapshot import HiddenRows, Snapshot
 from holdfast.plan.dml.change import Clause, Side, Source
 from holdfast.plan.dml.keys import by_keys, few_keys, gather, row_group_filter
-from holdfast.plan.dml.merge_condition import source_aliases, understand
+from holdfast.plan.dml.merge_condition import parse_merge_condition, source_aliases
 from holdfast.plan.engine import IncomingRows
 from holdfast.plan.scan.request import Request, plan_scan
 from holdfast.predicate.records import ALWAYS
@@ -141,7 +141,9 @@ def _asked(
             "targetAlias which of them is the table"
         )
     alias = next(iter(called), None)
-    known = understand(matching.condition, snapshot.schema, source.schema, matching.alias, alias, zone=call.zone)
+    known = parse_merge_condition(
+        matching.condition, snapshot.schema, source.schema, matching.alias, alias, zone=call.zone
+    )
     asked = DmlRequest(
         snapshot,
         (Clause(Side.MATCHED, None),),

@@ -37,7 +37,7 @@ from holdfast.plan.dml.change import (
     Work,
     count,
 )
-from holdfast.plan.dml.follow import united
+from holdfast.plan.dml.follow import union
 from holdfast.plan.engine import Engine
 from holdfast.plan.scan.metadata_columns import NO_METADATA, MetadataColumns
 from holdfast.plan.scan.prune import Pruner, Want, prune
@@ -214,7 +214,7 @@ def touched(asked: DmlRequest, made: Effect, *, deletes: str) -> Touched:
         return kept if asked.keeps is None else kept.filter(asked.keeps(kept))
 
     return Touched(
-        taken=united(*made.taken),
+        taken=union(*made.taken),
         seen=made.seen,
         rewritten=frozenset(s.key for s in made.strategies if s.how == "rewritten"),
         deletes=deletes if only_deletes else None,

@@ -37,7 +37,7 @@ from holdfast.index.registry import DIRECTORY
 from holdfast.index.segment import files_holding
 from holdfast.model.files import DV, FILES, FileTable, NoStats, Slab, hiding
 from holdfast.model.snapshot import HiddenRows, Snapshot
-from holdfast.plan.maintain.compact import purged
+from holdfast.plan.maintain.compact import purge_bins
 from holdfast.plan.maintain.vacuum import plan_vacuum
 from holdfast.plan.scan.request import partition_fields
 from holdfast.schema.properties import LOG_RETENTION, span_ms
@@ -228,7 +228,7 @@ def _purge(
         some = state.snapshot.files.among(left)
         names = [f.physical_name for f in partition_fields(state.snapshot)]
         table = open_delta(state)
-        done = run_bins(table, purged(some, names, limits_of(table)), caller, purges=True)
+        done = run_bins(table, purge_bins(some, names, limits_of(table)), caller, purges=True)
         versions += done.versions
         state = refresh(state)
         if not done.lost:

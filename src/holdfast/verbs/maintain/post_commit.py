@@ -12,7 +12,7 @@ from typing import TypeVar
 from pyarrow import ArrowException
 
 from holdfast.errors import TableError
-from holdfast.plan.maintain.auto import Auto, budget_of, due
+from holdfast.plan.maintain.auto import Auto, auto_compaction_bins, budget_of
 from holdfast.plan.scan.request import partition_fields
 from holdfast.verbs.dml.delete_update import Changed, ExecutionContext
 from holdfast.verbs.dml.write import Written
@@ -42,7 +42,7 @@ def _followed(before: OpenTable, caller: ExecutionContext) -> Auto | None:
         return None
     table = before.newest()
     partitions = [f.physical_name for f in partition_fields(table.snapshot)]
-    bins = due(table.snapshot.files, partitions, clustered_by(table), limits_of(table), budget)
+    bins = auto_compaction_bins(table.snapshot.files, partitions, clustered_by(table), limits_of(table), budget)
     ends = caller.env.now_ms() + 1000 * budget.max_seconds
     done = run_bins(table, bins, caller, is_over=lambda: caller.env.now_ms() >= ends, auto=True)
     trouble = [*done.lost, *([f"{done.left} bins would have begun too late"] if done.left else [])]

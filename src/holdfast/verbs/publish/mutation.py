@@ -28,7 +28,7 @@ from holdfast.model.publication import PUBLISHES, Publication, Publishing
 from holdfast.model.snapshot import LoadHidden, Snapshot
 from holdfast.plan.changefeed.query import ChangeKind, ChangeQuery, ChangesPlan, check_query
 from holdfast.plan.dml.change import Positions, count
-from holdfast.plan.dml.follow import place_of
+from holdfast.plan.dml.follow import located_rows
 from holdfast.plan.engine import Engine
 from holdfast.plan.publish.rows import Arriving, ChangedIds, Storage, Whole
 from holdfast.plan.scan.locate import spans
@@ -115,7 +115,7 @@ def located(snapshot: Snapshot, ids: BitMap64, engine: Engine[object], load_hidd
     if not ids:
         return {}
     files = snapshot.files if len(ids) > _MANY else _may_hold(snapshot, np.array(ids.to_array(), np.int64))
-    positions = engine.locate(place_of(snapshot, files, load_hidden(snapshot.location, files)), ids)
+    positions = engine.locate(located_rows(snapshot, files, load_hidden(snapshot.location, files)), ids)
     if count(positions) != len(ids):
         raise Damaged(
             f"{len(ids)} rows that were published to {snapshot.location.url} are to change, and {count(positions)} "

@@ -30,7 +30,7 @@ from holdfast.plan.changefeed.query import (
     Times,
     check_query,
     no_changes,
-    refuse_taken,
+    refuse_reserved_names,
 )
 from holdfast.plan.changefeed.range import refuse_unreadable
 from holdfast.plan.changefeed.stream import (
@@ -80,7 +80,7 @@ class StreamFollower:
         else:
             self._query = None
             if isinstance(options.content, Feed):
-                refuse_taken(schema, FEED_COLUMNS)
+                refuse_reserved_names(schema, FEED_COLUMNS)
                 self._refuse_without_feed()
 
     def fields(self) -> list[Field]:
