@@ -95,8 +95,6 @@ def on_table(*, iceberg: bool = False) -> Callable[[Function], Function]:
 
 
 def limit_options(noun: str) -> Callable[[Function], Function]:
-    """The options `--limit` and `--all`."""
-
     def decorate(function: Function) -> Function:
         limit = click.option(
             "--limit",

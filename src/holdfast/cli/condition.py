@@ -14,7 +14,6 @@ from holdfast.predicate.parse import parse, unknown_names
 
 
 def parse_condition(text: str, snapshot: Snapshot, metadata: Sequence[str]) -> Condition:
-    """Parse a condition on columns of the table."""
     refuse_unreadable(text)
     columns = known_columns(snapshot, metadata)
     refuse_unknown(unknown_names(text, columns), columns)
@@ -22,7 +21,6 @@ def parse_condition(text: str, snapshot: Snapshot, metadata: Sequence[str]) -> C
 
 
 def refuse_unreadable(text: str) -> None:
-    """Refuse a text that is not SQL."""
     try:
         parse_one(text, dialect="spark")
     except SqlglotError as error:

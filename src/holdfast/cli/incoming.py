@@ -34,8 +34,6 @@ _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 
 
 class FileFormat(Enum):
-    """The format of an input file."""
-
     PARQUET = "parquet"
     CSV = "csv"
     JSON = "json"

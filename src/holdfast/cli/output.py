@@ -27,7 +27,6 @@ class Answer:
     as_json: bool
 
     def lines(self, records: Iterable[object]) -> None:
-        """Print records, a line each."""
         for record in records:
             click.echo(json_line(_ENCODER.encode(record)))
 
@@ -45,7 +44,6 @@ class Answer:
             click.secho(visible(text), err=True, dim=True)
 
     def rows(self, rows: pa.Table) -> None:
-        """Print rows of a table."""
         if self.as_json:
             self.batches(rows.to_batches())
         else:
@@ -53,7 +51,6 @@ class Answer:
 
 
 def show_rows(rows: pa.Table) -> None:
-    """Print rows of a table for people."""
     heads = [Head(f.name, right=_is_number(f.type), whole=_is_short(f.type)) for f in rows.schema]
     grid(heads, [tuple(record.values()) for record in records(rows)])
 

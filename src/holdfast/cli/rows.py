@@ -17,7 +17,6 @@ IDS = (ROW_ID, ROW_COMMIT_VERSION)
 
 
 def request_of(opened: Opened, columns: Sequence[str] | None, where: str | None, metadata: Sequence[str]) -> Request:
-    """The request for a scan."""
     condition: Condition | None = None
     if where is not None:
         from holdfast.cli.condition import parse_condition

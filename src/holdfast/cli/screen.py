@@ -28,8 +28,6 @@ _SECONDS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A column of a table on the screen."""
-
     name: str
     right: bool = False
     whole: bool = False  # never folded
@@ -77,7 +75,6 @@ def facts(pairs: Iterable[tuple[str, object]]) -> None:
 
 
 def heading(text: str) -> None:
-    """Print a heading."""
     console = screen()
     console.print()
     console.print(Text(text, "bold"))
@@ -116,7 +113,6 @@ def count_text(count: int, noun: str = "", *, plural: str = "") -> str:
 
 
 def size_text(count: int | None) -> str:
-    """A number of bytes for people."""
     if count is None:
         return "?"
     size = float(count)

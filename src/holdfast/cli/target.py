@@ -42,7 +42,6 @@ class Opened:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The snapshot of the version."""
         return self.table.snapshot
 
 

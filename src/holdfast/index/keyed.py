@@ -40,7 +40,6 @@ def between(low: object = None, high: object = None, *, includeLow: bool = True,
 
 
 def condition_of(snapshot: Snapshot, keys: Mapping[str, object]) -> Predicate:
-    """The condition of a lookup by these columns."""
     if not keys:
         raise Invalid("a lookup names columns and their values, as in lookup(id=42) or lookup(id=[1, 2])")
     schema = snapshot.schema

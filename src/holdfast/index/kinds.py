@@ -34,8 +34,6 @@ class Site:
 
 
 class IndexKind(Protocol):
-    """One kind of index."""
-
     def define(self, snapshot: Snapshot, fields: Sequence[Field], params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Check columns and options; returns the options to store with the index."""
 

@@ -106,11 +106,9 @@ class PinnedReader:
 
     @property
     def counts(self) -> Numbers:
-        """The physical rows of each file."""
         return self._spans.counts
 
     def locate(self, ids: NDArray[np.int64] | NDArray[np.uint64]) -> Located:
-        """Where the rows with these ids are."""
         row_ids = np.asarray(ids).astype(np.int64)  # an id beyond the largest becomes negative, and has no row
         if (again := self._remembered(row_ids)) is not None:
             return again
@@ -192,18 +190,15 @@ class PinnedReader:
         return taking
 
     def row_map(self, file: int) -> RowMap:
-        """The row map of a file."""
         return self._rows.map(file)
 
     def hidden(self, file: int) -> BitMap64:
-        """The hidden positions of a file."""
         if not self._hides[file]:
             return BitMap64()
         self._load_dvs(np.array([file]))
         return self._hidden[file]
 
     def is_hidden(self, files: Numbers, positions: Numbers) -> NDArray[np.bool_]:
-        """Whether the rows at these positions are hidden."""
         answer = np.zeros(len(files), np.bool_)
         some = np.flatnonzero(self._hides[files])
         if not len(some):

@@ -125,7 +125,6 @@ class Registered:
 
 
 def domain_of(name: str) -> str:
-    """The domain of an index."""
     return f"{DOMAIN}{name}"
 
 

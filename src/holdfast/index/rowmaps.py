@@ -53,7 +53,6 @@ class Learned:
     bytes: int = 0  # of the maps
 
     def learn(self, name: Name, row_map: RowMap) -> None:
-        """Cache the map of a file."""
         if name not in self.maps:
             self.bytes += row_map.encoded_bytes
             self.maps[name] = row_map
@@ -129,7 +128,6 @@ class RowMaps:
         return _each(self._carriers(files), lambda store, file: seek(store, file, ascending))
 
     def map(self, file: int) -> RowMap:
-        """The map of any file."""
         self.resolve(np.array([file]))
         if self.spans.kinds[file] == CARRIES:
             return self.maps(np.array([file]))[file]

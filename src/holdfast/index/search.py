@@ -64,8 +64,6 @@ class ChosenIndex:
 
 @dataclass(frozen=True)
 class Indexes:
-    """The indexes of a table version."""
-
     reader: PinnedReader
     registered: Registered
     table_id: str

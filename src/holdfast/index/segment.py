@@ -58,7 +58,6 @@ class Meta(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def checksum(data: bytes | pa.Buffer) -> int:
-    """The checksum of a file."""
     return zlib.crc32(data)
 
 
@@ -90,7 +89,6 @@ class SegmentWriting:
 
 
 def put_file(location: Location, directory: str, name: str, data: bytes) -> FileSum:
-    """Write one file of a segment."""
     location.store.put(location.key(directory, name), data)
     return FileSum(len(data), checksum(data))
 

@@ -75,7 +75,6 @@ class Tail:
     why: str | None = None  # why it has more than the rows written since
 
     def __len__(self) -> int:
-        """The number of files."""
         return len(self.whole) + len(self.newer) + len(self.again)
 
     @cached_property
@@ -86,7 +85,6 @@ class Tail:
 
     @property
     def keys(self) -> list[str]:
-        """The files, by key."""
         return [key for files in (self.whole, self.newer, self.again) for key in files.column("key").to_pylist()]
 
 
@@ -106,7 +104,6 @@ def known_files(snapshot: Snapshot) -> KnownFiles:
 
 
 def known_bytes(known: KnownFiles) -> bytes:
-    """Known files as a Parquet file."""
     at = np.searchsorted(known.bases, known.hiding.column("base").to_numpy())
     where = np.full(len(known.bases), -1, np.int64)
     where[at] = np.arange(len(at))
@@ -127,7 +124,6 @@ def known_bytes(known: KnownFiles) -> bytes:
 
 
 def known_from(data: bytes, *, where: str) -> KnownFiles:
-    """Known files from their bytes."""
     with parsing(where, "cannot be read as Parquet", remedy="rebuild the index"):
         table = pq.read_table(pa.BufferReader(data)).cast(_KNOWN)
     hides = table.filter(pc.is_valid(table.column("dv"))).select(["base", "path", "dv"])

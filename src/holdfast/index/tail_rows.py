@@ -45,7 +45,6 @@ class TailRows:
 
 
 def tail_rows(reader: PinnedReader, tail: Tail, fields: Sequence[Field], load_hidden: LoadHidden) -> TailRows:
-    """Read the rows of a tail."""
     snapshot = reader.snapshot
     names = [f.name for f in fields]
     none = np.zeros(0, np.int64)

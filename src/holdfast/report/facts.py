@@ -107,8 +107,6 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All facts of a tour."""
-
     made_ms: int
     seconds: float
     software: Mapping[str, str]  # names and versions

@@ -23,7 +23,6 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def page(facts: Facts) -> str:
-    """The page of a tour."""
     body = "".join(
         [
             _header(facts),

@@ -25,8 +25,6 @@ _LABEL = 62.0  # width of the name of an event
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """The bar of a file."""
-
     file: FileLife
     lane: int
     top: float

@@ -42,7 +42,6 @@ def tag(name: str, *inner: str, **attributes: object) -> str:
 
 
 def text(x: float, y: float, content: str, **attributes: object) -> str:
-    """A line of text in a drawing."""
     return tag("text", escape(content), x=x, y=y, **attributes)
 
 
@@ -68,7 +67,6 @@ def drawing(name: str, title: str, about: str, width: float, height: float, *par
 
 
 def table(numbers: NumberTable) -> str:
-    """Numbers as a table of HTML."""
     first = numbers.rows[0] if numbers.rows else numbers.heads
     heads = "".join(
         tag("th", escape(head), scope="col", class_=_align(at, below))

@@ -27,8 +27,6 @@ START_TIMEOUT_S = 300
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check."""
-
     name: str
     ok: bool | None
     found: str

@@ -68,8 +68,6 @@ def shown(function: Callable[..., Any], *, imports: str = "") -> Shown:
 
 @dataclass(slots=True)
 class _OpenStep:
-    """A step that is running."""
-
     title: str
     says: str
     code: list[str] = field(default_factory=list)
@@ -102,7 +100,6 @@ class Guide:
         )
 
     def step(self, title: str, says: str) -> None:
-        """Begin a step."""
         if self._steps:
             self.end()
         self._steps.append(_OpenStep(title, says))
@@ -127,12 +124,10 @@ class Guide:
         return result
 
     def rows(self, rows: pa.Table) -> None:
-        """Show rows of a table."""
         heads = [Head(f.name, right=pa.types.is_integer(f.type)) for f in rows.schema]
         self.grid(heads, [tuple(record.values()) for record in rows.to_pylist()])
 
     def grid(self, heads: Sequence[Head], rows: Iterable[Sequence[Any]]) -> None:
-        """Show a table."""
         table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
         for head in heads:
             mark = head.name.startswith("_row")

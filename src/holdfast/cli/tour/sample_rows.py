@@ -30,13 +30,11 @@ def corrections(days: int, rows: int) -> pa.Table:
 
 
 def ref_of(order: int) -> str:
-    """The reference of an order."""
     ref: str = _refs(np.array([order], dtype=np.uint64))[0].as_py()
     return ref
 
 
 def orders_of(numbers: npt.NDArray[np.uint64]) -> pa.Table:
-    """Orders by their numbers."""
     customers = pa.array(numbers % np.uint64(CUSTOMERS)).cast(pa.string())
     return pa.table(
         {

@@ -275,7 +275,6 @@ def prove(guide: Guide) -> str:
 
 
 def _columns() -> set[tuple[str, ...]]:
-    """The columns of the data files."""
     return {tuple(pq.read_schema(path).names) for path in Path("orders").glob("*.parquet")}
 
 

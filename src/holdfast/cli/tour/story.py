@@ -28,8 +28,6 @@ DAYS = 6
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The directory and the size of the tour."""
-
     home: Path
     rows: int  # a day
     no_spark: str = ""  # why Spark is left out; there is an active session if it is not

@@ -130,7 +130,6 @@ class SegmentHits:
     count: int
 
     def hits(self) -> Hits:
-        """The entries themselves."""
         parts = [self.segment.hits(span) for span in self.spans]
         if len(parts) == 1:
             return parts[0]
@@ -179,7 +178,6 @@ class Segment:
         return SegmentHits(self, tuple(spans), sum(self._count(span) for span in spans))
 
     def hits(self, span: _BlockSpan | _SingleRows) -> Hits:
-        """The entries of some rows."""
         block = self._block(span.block)
         if isinstance(span, _SingleRows):
             assert block.ids is not None, "only entries are found one by one"
@@ -195,7 +193,6 @@ class Segment:
         return table.slice(span.low, end - span.low)
 
     def blocks(self) -> Iterator[EntryBlock]:
-        """All blocks, one after another."""
         for number in range(len(self._rows)):
             yield self._block(number)
 

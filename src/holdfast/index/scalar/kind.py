@@ -48,8 +48,6 @@ _SAMPLE = 10_000
 
 @dataclass(frozen=True)
 class _WrittenRun:
-    """A run whose file is written."""
-
     name: str
     sum: FileSum
     entries: int
@@ -60,8 +58,6 @@ class _WrittenRun:
 
 @dataclass(frozen=True)
 class ScalarKind:
-    """The kind for entries or bitmaps."""
-
     name: str = ENTRIES
     local_rows: int = LOCAL_ROWS
 

@@ -43,7 +43,6 @@ class Trained:
     width: int = 0  # elements of a vector in the quantizer
 
     def json(self) -> dict[str, Any]:
-        """As plain values."""
         return asdict(self) | {"method": self.method.value, "metric": self.metric.value}
 
     @classmethod

@@ -30,7 +30,6 @@ class VectorMatrix:
 
 
 def refuse_no_vectors(column: Field) -> None:
-    """Refuse a column that has no vectors."""
     match column.type:
         case Array(Primitive(name), _) if name in _ELEMENTS:
             return

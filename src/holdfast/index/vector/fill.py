@@ -77,8 +77,6 @@ class _EntryList:
 
 
 class Filler:
-    """Collects the rows of one segment."""
-
     def __init__(self, trained: Trained, quantizer: bytes) -> None:
         self.trained = trained
         self.odd = 0  # rows with vectors of another length
@@ -98,7 +96,6 @@ class Filler:
             self.add_vectors(parsed.matrix, ids.to_numpy()[parsed.rows], versions.to_numpy()[parsed.rows])
 
     def add_vectors(self, vectors: Matrix, ids: Numbers, versions: Numbers) -> None:
-        """Add rows that have vectors."""
         if self.coder is None:
             self.keep(vectors, ids, versions)
             return

@@ -45,8 +45,6 @@ _SAMPLE = 10_000
 
 @dataclass(frozen=True)
 class VectorKind:
-    """The kind for nearest-neighbour search."""
-
     local_rows: int = LOCAL_ROWS
 
     def define(self, snapshot: Snapshot, fields: Sequence[Field], params: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -16,7 +16,6 @@ class NoLibrary(Invalid):
 
 
 def library() -> ModuleType:
-    """The faiss module; raises with the install command if it is missing."""
     try:
         return import_module(PACKAGE)
     except ImportError as error:

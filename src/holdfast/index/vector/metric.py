@@ -29,8 +29,6 @@ _SLACK = 16  # rounding errors in addition to those of the sum
 
 
 class Metric(Enum):
-    """A distance between vectors."""
-
     L2 = "l2"
     COSINE = "cosine"
     DOT = "dot"
@@ -90,7 +88,6 @@ def distances(vectors: Matrix, query: NDArray[np.float64], metric: Metric) -> Di
 
 
 def nearest_rows(points: Points, queries: NDArray[np.float64], k: int, metric: Metric) -> list[Near]:
-    """The k nearest rows of each query."""
     best = [Near.none()] * len(queries)
     step = max(1, _AT_ONCE // max(1, len(queries)))
     for start in range(0, len(points.ids), step):

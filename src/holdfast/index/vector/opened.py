@@ -54,8 +54,6 @@ def quantizer_of(location: Location, ref: SegmentRef) -> bytes:
 
 @dataclass(eq=False)
 class OpenSegment:
-    """A segment in memory."""
-
     ref: SegmentRef
     trained: Trained
     ids: Numbers
@@ -90,7 +88,6 @@ class OpenSegment:
         return self._live[1] if self._live is not None and self._live[0] is reader.snapshot else None
 
     def live_flat(self, reader: PinnedReader) -> Points:
-        """The vectors of valid flat entries."""
         if self._flat is None or self._flat[0] is not reader.snapshot:
             _, live = self.locate(np.arange(self.coded, len(self)), reader)
             ids = self.ids[self.coded :]
@@ -127,7 +124,6 @@ def opened(reader: PinnedReader, ref: SegmentRef) -> OpenSegment:
 
 
 def read_segment(location: Location, ref: SegmentRef) -> OpenSegment:
-    """Read a segment and check it."""
     meta = read_meta(location, ref)
     trained = trained_of(ref)
     where = f"{location.url}/{ref.directory}"

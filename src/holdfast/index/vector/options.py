@@ -35,8 +35,6 @@ _TRAINED_ROWS = 64  # of a list at least, for a meaningful centre
 
 
 class Method(Enum):
-    """How vectors are stored."""
-
     AUTO = "auto"
     FLAT = "flat"
     IVF_FLAT = "ivf_flat"
@@ -55,8 +53,6 @@ Choice = TypeVar("Choice", bound=Enum)
 
 @dataclass(frozen=True, slots=True)
 class VectorOptions:
-    """The options of one index."""
-
     metric: Metric = Metric.L2
     method: Method = Method.AUTO
     lists: int | None = None  # None: by the number of rows
@@ -98,13 +94,11 @@ class VectorOptions:
         return {"metric": self.metric.value, "method": self.method.value, **kept}
 
     def method_for(self, rows: int) -> Method:
-        """The method for this many rows."""
         if self.method is not Method.AUTO:
             return self.method
         return Method.FLAT if rows <= FLAT_ROWS and self.lists is None else Method.IVF_SQ8
 
     def lists_for(self, rows: int) -> int:
-        """The number of lists for this many rows."""
         if self.lists is not None:
             return min(self.lists, max(1, rows))
         lists = max(min(rows // LIST_ROWS, MANY_LISTS), rows // LONG_LIST_ROWS, FEWEST_LISTS)

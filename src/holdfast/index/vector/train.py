@@ -107,7 +107,6 @@ def _empty(trained: Trained, groups: int, links: int) -> Any:
 
 
 def _probes(centres: Any, narrow: Floats, sample: Matrix, trained: Trained, rows: int) -> int:
-    """How many lists to visit."""
     near = max(1, ceil(_NEAREST * len(narrow) / max(rows, 1)))  # how many of the nearest of all rows are in the sample
     chosen = np.random.default_rng(0).permutation(len(narrow))[:_QUERIES]
     queries = prepared_queries(sample[chosen].astype(np.float64), trained)

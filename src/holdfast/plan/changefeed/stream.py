@@ -111,8 +111,6 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """The options of a stream."""
-
     path: str
     content: StreamContent
     start: Start
@@ -157,7 +155,6 @@ def offset_of(stored: object, table: str, url: str) -> Offset:
 
 
 def refuse_other_table(offset: Offset, table: str, url: str) -> None:
-    """Refuse an offset of another table."""
     if offset.table != table:
         raise Invalid(
             f"the checkpoint is of another table than the one at {url}, or the table was replaced since: begin with a "
@@ -181,7 +178,6 @@ def next_of_snapshot(start: Offset, files: pa.Table, limits: BatchLimits) -> Off
 
 
 def next_of_appends(start: Offset, commit_range: CommitRange, policy: Appends, limits: BatchLimits) -> Offset:
-    """The end of a batch of appends."""
     added = appended(commit_range, policy, start)
     count = limits.admits(np.ones(added.num_rows, np.int64), added.column("size").to_numpy())
     if count >= added.num_rows:
@@ -196,7 +192,6 @@ def next_of_appends(start: Offset, commit_range: CommitRange, policy: Appends, l
 
 
 def next_of_changes(start: Offset, commit_range: CommitRange, limits: BatchLimits) -> Offset:
-    """The end of a batch of changes."""
     versions = np.arange(commit_range.start, commit_range.end + 1)
     files, sizes = np.zeros(len(versions), np.int64), np.zeros(len(versions), np.int64)
     for moved in (commit_range.added, commit_range.removed):

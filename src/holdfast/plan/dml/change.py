@@ -180,5 +180,4 @@ class TouchedRows:
 
 
 def count(positions: Positions) -> int:
-    """The number of rows."""
     return sum(map(len, positions.values()))

@@ -57,7 +57,6 @@ def hidden_except(files: FileTable, rows: Positions) -> HiddenRows:
 
 
 def union(*parts: Positions) -> dict[str, BitMap64]:
-    """The union of positions."""
     merged: dict[str, BitMap64] = {}
     for part in parts:
         for key, rows in part.items():

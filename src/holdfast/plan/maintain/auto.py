@@ -62,7 +62,6 @@ def budget_of(properties: Mapping[str, str]) -> Budget | None:
 def auto_compaction_bins(
     files: FileTable, partition_names: Sequence[str], clustered_by: Paths, limits: CompactionLimits, budget: Budget
 ) -> tuple[Bin, ...]:
-    """The bins to write."""
     if len(files) < budget.min_files:
         return ()
     chosen = np.zeros(len(files), bool)

@@ -46,8 +46,6 @@ class _CompactedFile:
 
 @dataclass(frozen=True)
 class Group:
-    """The files of a partition, as arrays."""
-
     at: NDArray[np.int64]  # in the table of files
     rows: NDArray[np.int64]  # live
     size: NDArray[np.int64]  # of these rows

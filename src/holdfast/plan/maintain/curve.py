@@ -82,7 +82,6 @@ class Curve:
         return np.searchsorted(self.cuts, number, side="right").astype(np.int64) << PLACE_BITS | number
 
     def number(self, columns: Sequence[pa.Array]) -> NDArray[np.int64]:
-        """The number of each row on the curve."""
         cells = [shares.of(column) for shares, column in zip(self.columns, columns, strict=True)]
         return (hilbert if self.along is Along.HILBERT else interleave)(cells, self.bits)
 

@@ -51,7 +51,6 @@ class Spans:
 
 
 def spans(snapshot: Snapshot) -> Spans:
-    """The spans of the files of a snapshot."""
     identity = snapshot.identity
     if identity is None:
         raise NoRowIdentity(

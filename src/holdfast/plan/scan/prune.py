@@ -41,8 +41,6 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class PruningStep:
-    """The result of one pass."""
-
     name: str
     kept: int
     dropped: int

@@ -44,8 +44,6 @@ _TIE_BREAKERS = ("\x7f", "\U0010ffff")
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A file that was kept, and why."""
-
     file: str
     why: tuple[str, ...]
 

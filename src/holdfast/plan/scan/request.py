@@ -35,8 +35,6 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The request for a scan."""
-
     columns: Sequence[str] | None = None
     where: Condition | None = None
     metadata: Mapping[str, str] | Sequence[str] = ()
@@ -69,7 +67,6 @@ class ScanPlan:
 
 
 def plan_scan(snapshot: Snapshot, request: Request, *, more: Sequence[Pruner] = ()) -> ScanPlan:
-    """Decide what a scan reads."""
     columns = _columns(snapshot, request.columns)
     metadata = _metadata(snapshot, columns, request.metadata)
     predicate = Constant(True) if request.where is None else request.where.predicate
