@@ -53,8 +53,8 @@ def run() -> Run:
     """A command in this process; `code` is what it must end with."""
 
     def invoke(*args: object, code: int = 0, stdin: str | bytes | None = None, width: int = 120) -> Result:
-        told = CliRunner(env={"COLUMNS": str(width)}).invoke(main, [str(arg) for arg in args], input=stdin)
-        assert told.exit_code == code, (args, told.output, told.exception)
-        return told
+        result = CliRunner(env={"COLUMNS": str(width)}).invoke(main, [str(arg) for arg in args], input=stdin)
+        assert result.exit_code == code, (args, result.output, result.exception)
+        return result
 
     return invoke

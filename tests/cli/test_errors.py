@@ -96,11 +96,11 @@ def test_a_mistake_is_answered_with_what_to_do(
     run: Run, home: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], says: str
 ) -> None:
     monkeypatch.chdir(home)
-    told = run(*command, code=1)
-    assert says.format(home=home) in told.stderr
-    assert told.stderr.startswith("Error: ")
-    assert "Traceback" not in told.output
-    assert told.stdout == ""
+    result = run(*command, code=1)
+    assert says.format(home=home) in result.stderr
+    assert result.stderr.startswith("Error: ")
+    assert "Traceback" not in result.output
+    assert result.stdout == ""
 
 
 @pytest.mark.parametrize(
@@ -128,19 +128,19 @@ def test_a_wrong_command_line_is_another_exit_code(run: Run, home: Path, command
 
 
 def test_programs_get_errors_as_json(run: Run, story: Path) -> None:
-    told = run("show", story, "-c", "idd", "--json", code=1)
-    assert told.stdout == ""
-    found = json.loads(told.stderr)
-    assert (found["error"], found["column"]) == ("UnknownColumn", "idd")
-    assert "did you mean id?" in found["message"]
+    result = run("show", story, "-c", "idd", "--json", code=1)
+    assert result.stdout == ""
+    printed = json.loads(result.stderr)
+    assert (printed["error"], printed["column"]) == ("UnknownColumn", "idd")
+    assert "did you mean id?" in printed["message"]
 
 
 @pytest.mark.parametrize("before", [True, False])
 def test_debug_shows_the_traceback(run: Run, story: Path, before: bool) -> None:
     args = ["--debug", "show", story, "-v", 99] if before else ["show", story, "-v", 99, "--debug"]
-    told = run(*args, code=1)
-    assert told.exception is not None
-    assert type(told.exception).__name__ == "UnknownVersion"
+    result = run(*args, code=1)
+    assert result.exception is not None
+    assert type(result.exception).__name__ == "UnknownVersion"
 
 
 def test_a_missing_java_is_said_in_a_sentence(run: Run, story: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,5 +171,5 @@ def _messages() -> str:
 
 def test_every_command_says_in_help_what_the_list_says() -> None:
     for name, entry in COMMANDS.items():
-        told = import_module(entry.module).command.help
-        assert " ".join(told.split()).startswith(entry.summary.rstrip(".")), name
+        help_text = import_module(entry.module).command.help
+        assert " ".join(help_text.split()).startswith(entry.summary.rstrip(".")), name

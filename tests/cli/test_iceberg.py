@@ -18,10 +18,10 @@ from tests.cli.conftest import Run
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("ice")
-    made = load_catalog("holdfast", type="sql", uri=f"sqlite:///{home}/cat.db", warehouse=f"file://{home}")
-    made.create_namespace("shop")
+    loaded = load_catalog("holdfast", type="sql", uri=f"sqlite:///{home}/cat.db", warehouse=f"file://{home}")
+    loaded.create_namespace("shop")
     rows = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})
-    table = made.create_table("shop.orders", schema=rows.schema)
+    table = loaded.create_table("shop.orders", schema=rows.schema)
     table.append(rows)
     table.append(rows)
     return home / "cat.db"
@@ -30,9 +30,9 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def tracked(tmp_path: Path) -> Path:
     """A catalog with a table of version 3, whose rows have ids."""
-    found = IcebergTable.create(None, str(tmp_path / "own.db"), "shop.tracked", "id long, name string")
-    found.append(pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]}))
-    found.delete("id = 2")
+    table = IcebergTable.create(None, str(tmp_path / "own.db"), "shop.tracked", "id long, name string")
+    table.append(pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]}))
+    table.delete("id = 2")
     return tmp_path / "own.db"
 
 
@@ -73,9 +73,9 @@ def test_a_table_says_whether_it_is_sound_and_what_became_of_a_row(run: Run, tra
 def test_a_table_that_lost_a_file_is_not_sound(run: Run, tracked: Path) -> None:
     for file in (tracked.parent / "shop" / "tracked" / "data").glob("*.parquet"):
         file.unlink()
-    told = run("check", "shop.tracked", "--catalog", tracked, code=1).stdout
-    assert "not sound" in told
-    assert "missing" in told
+    output = run("check", "shop.tracked", "--catalog", tracked, code=1).stdout
+    assert "not sound" in output
+    assert "missing" in output
     named = ["check", "shop.tracked", "--catalog", tracked]
     dry = json.loads(run(*named, "--repair", "--drop-missing", "--dry-run", "--json", code=1).stdout)
     assert (dry["repaired"], dry["findings"][0]["repair"] is None) == ([], False)
@@ -87,6 +87,6 @@ def test_a_table_that_lost_a_file_is_not_sound(run: Run, tracked: Path) -> None:
 def test_a_missing_extra_is_said_in_a_sentence(catalog: Path) -> None:
     code = "import sys; sys.modules['pyiceberg'] = None; from holdfast.cli import main; main(sys.argv[1:])"
     command = [sys.executable, "-c", code, "show", "shop.orders", "--catalog", str(catalog)]
-    told = subprocess.run(command, capture_output=True, text=True)
-    assert told.returncode == 1
-    assert told.stderr == "Error: reading Iceberg tables needs pyiceberg: pip install 'holdfast[iceberg]'\n"
+    process = subprocess.run(command, capture_output=True, text=True)
+    assert process.returncode == 1
+    assert process.stderr == "Error: reading Iceberg tables needs pyiceberg: pip install 'holdfast[iceberg]'\n"

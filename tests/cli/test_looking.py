@@ -14,8 +14,8 @@ from holdfast.table.delta import DeltaTable
 from tests.cli.conftest import Run
 
 
-def lines(told: Result) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in told.stdout.splitlines()]
+def lines(result: Result) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 def test_show_gives_the_rows_of_a_scan(run: Run, story: Path) -> None:
@@ -27,9 +27,9 @@ def test_show_gives_the_rows_of_a_scan(run: Run, story: Path) -> None:
 def test_people_see_some_rows_and_programs_all(run: Run, story: Path) -> None:
     assert len(lines(run("show", story, "--json"))) == 19
     assert len(lines(run("show", story, "--json", "--limit", 4))) == 4
-    told = run("show", story, "--limit", 4)
-    assert len(told.stdout.splitlines()) == 1 + 4
-    assert "4 rows, and there are more" in told.stderr
+    result = run("show", story, "--limit", 4)
+    assert len(result.stdout.splitlines()) == 1 + 4
+    assert "4 rows, and there are more" in result.stderr
     assert "19 rows\n" in run("show", story, "--all").stderr
 
 
@@ -47,16 +47,16 @@ def test_a_pinned_version_goes_by_its_name(run: Run, orders: Path) -> None:
 
 
 def test_history_tells_each_commit(run: Run, story: Path) -> None:
-    told = run("history", story).stdout
-    assert "where id = 3; 1 row updated, +1 file, 1 deletion vector added" in told
+    output = run("history", story).stdout
+    assert "where id = 3; 1 row updated, +1 file, 1 deletion vector added" in output
     assert [r["version"] for r in lines(run("history", story, "--json"))] == [4, 3, 2, 1, 0]
     assert [r["version"] for r in lines(run("history", story, "--json", "--limit", 2))] == [4, 3]
     assert "2 commits, and there are more" in run("history", story, "--limit", 2).stderr
 
 
 def test_detail_counts_live_rows(run: Run, story: Path) -> None:
-    told = lines(run("detail", story, "--json"))[0]
-    assert (told["numRows"], told["hiddenRows"], told["version"], told["numFiles"]) == (19, 2, 4, 5)
+    detail = lines(run("detail", story, "--json"))[0]
+    assert (detail["numRows"], detail["hiddenRows"], detail["version"], detail["numFiles"]) == (19, 2, 4, 5)
     shown = run("detail", story).stdout
     assert "19, 2 more are hidden by deletion vectors" in shown
     assert "partitioned by day" in shown
@@ -64,26 +64,26 @@ def test_detail_counts_live_rows(run: Run, story: Path) -> None:
 
 
 def test_files_give_live_and_hidden_rows(run: Run, story: Path) -> None:
-    told = lines(run("files", story, "--json"))
-    assert sum(f["rows"] for f in told) == 19
-    assert sum(f["hidden_rows"] for f in told) == 2
-    assert {f["partition"]["day"] for f in told} == {"2024-05-01", "2024-05-02"}
-    assert sorted(f["base_row_id"] for f in told) == [0, 5, 10, 15, 20]
+    files = lines(run("files", story, "--json"))
+    assert sum(f["rows"] for f in files) == 19
+    assert sum(f["hidden_rows"] for f in files) == 2
+    assert {f["partition"]["day"] for f in files} == {"2024-05-01", "2024-05-02"}
+    assert sorted(f["base_row_id"] for f in files) == [0, 5, 10, 15, 20]
     some = lines(run("files", story, "--json", "-w", "day = '2024-05-01'"))
     assert {f["partition"]["day"] for f in some} == {"2024-05-01"}
 
 
 def test_files_explain_what_a_condition_reads(run: Run, story: Path) -> None:
-    told = lines(run("files", story, "--explain", "-w", "id = 3", "--json"))[0]
-    assert told["files_read"] < told["files_total"] == 5
+    explanation = lines(run("files", story, "--explain", "-w", "id = 3", "--json"))[0]
+    assert explanation["files_read"] < explanation["files_total"] == 5
     shown = run("files", story, "--explain", "-w", "id = 3").stdout
-    assert f"{told['files_read']} of 5 files" in shown
+    assert f"{explanation['files_read']} of 5 files" in shown
     assert "overlaps id = 3" in shown
 
 
 def test_changes_pair_a_row_with_itself(run: Run, story: Path) -> None:
-    told = lines(run("changes", story, "--from", 3, "--json"))
-    kinds = [(r["_change_type"], r["id"], r["cents"]) for r in told]
+    changes = lines(run("changes", story, "--from", 3, "--json"))
+    kinds = [(r["_change_type"], r["id"], r["cents"]) for r in changes]
     assert kinds == [("update_preimage", 3, 30), ("update_postimage", 3, 1030), ("delete", 5, 50)]
     shown = run("changes", story, "--from", 3, "--to", 3)
     assert "update from" in shown.stdout
@@ -96,8 +96,8 @@ def test_changes_pair_a_row_with_itself(run: Run, story: Path) -> None:
 
 def test_a_biography_is_told(run: Run, story: Path) -> None:
     row = lines(run("show", story, "-w", "id = 3", "--ids", "--json"))[0]["_row_id"]
-    told = lines(run("biography", story, row, "--json"))[0]
-    assert [(e["what"], e["version"]) for e in told["events"]] == [("born", 1), ("changed", 3)]
+    life = lines(run("biography", story, row, "--json"))[0]
+    assert [(e["what"], e["version"]) for e in life["events"]] == [("born", 1), ("changed", 3)]
     shown = run("biography", story, row).stdout
     assert f"row {row} is in the table" in shown
     assert "changed" in shown
@@ -105,8 +105,8 @@ def test_a_biography_is_told(run: Run, story: Path) -> None:
 
 def test_rows_are_taken_by_id_in_the_order_asked(run: Run, story: Path) -> None:
     ids = [r["_row_id"] for r in lines(run("show", story, "--ids", "--json"))]
-    asked = [ids[7], ids[2], ids[7]]
-    assert [r["_row_id"] for r in lines(run("take", story, *asked, "--json"))] == asked
+    wanted_ids = [ids[7], ids[2], ids[7]]
+    assert [r["_row_id"] for r in lines(run("take", story, *wanted_ids, "--json"))] == wanted_ids
     assert "--skip-missing" in run("take", story, 9999, code=1).stderr
     assert lines(run("take", story, 9999, "--skip-missing", "--json")) == []
 
@@ -143,9 +143,9 @@ def test_maps_are_objects_and_the_rest_is_json(run: Run, tmp_path: Path) -> None
 @pytest.mark.parametrize("command", ["show", "history", "detail", "files", "changes", "biography"])
 def test_nothing_is_wider_than_the_terminal(run: Run, story: Path, command: str, width: int) -> None:
     more = {"changes": ["--from", 1], "biography": [3], "show": ["--ids"]}.get(command, [])
-    told = run(command, story, *more, width=width).stdout
-    assert max(len(line) for line in told.splitlines()) <= width
-    assert len(told.splitlines()) > 2
+    output = run(command, story, *more, width=width).stdout
+    assert max(len(line) for line in output.splitlines()) <= width
+    assert len(output.splitlines()) > 2
 
 
 def test_a_sentence_that_a_program_reads_is_one_line(run: Run, story: Path) -> None:

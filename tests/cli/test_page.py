@@ -20,9 +20,9 @@ _EXAMPLE = re.compile(r"^```sh\nholdfast (.*?)\n```\n\n```text\n(.*?)^```$", re.
 def test_the_examples_print_what_they_promise(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_warehouse(tmp_path)
     monkeypatch.chdir(tmp_path)
-    found = _EXAMPLE.findall(PAGE)
-    assert len(found) == PAGE.count("```sh")
-    for command, promised in found:
+    examples = _EXAMPLE.findall(PAGE)
+    assert len(examples) == PAGE.count("```sh")
+    for command, promised in examples:
         printed = run(*shlex.split(command), width=200).stdout
         assert as_promised(promised, printed), f"{command} prints\n{printed}"
 

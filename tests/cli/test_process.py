@@ -31,11 +31,11 @@ def test_what_the_log_tells_comes_quickly_and_without_spark(story: Path) -> None
         "print(*({'pyspark', 'py4j', 'pandas', 'sqlglot', 'pyiceberg'} & set(sys.modules)), file=sys.stderr)"
     )
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    told = _python(code, story, *LOG_ONLY)
+    output = _python(code, story, *LOG_ONLY)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < QUICK_S
-    assert told.stdout.count("\n") > 20
-    assert told.stderr.split() == []
+    assert output.stdout.count("\n") > 20
+    assert output.stderr.split() == []
 
 
 def test_no_help_loads_spark() -> None:
@@ -54,9 +54,9 @@ def test_the_list_of_commands_loads_none() -> None:
         "print(CliRunner().invoke(main, ['--help']).output, file=sys.stderr)\n"
         "print(*(name for name in sys.modules if name.startswith('holdfast.cli.') or name == 'pyarrow'))"
     )
-    told = _python(code)
-    assert sorted(told.stdout.split()) == ["holdfast.cli.failure", "holdfast.cli.stderr", "holdfast.cli.visible"]
-    assert all(name in told.stderr for name in COMMANDS)
+    output = _python(code)
+    assert sorted(output.stdout.split()) == ["holdfast.cli.failure", "holdfast.cli.stderr", "holdfast.cli.visible"]
+    assert all(name in output.stderr for name in COMMANDS)
 
 
 @pytest.mark.parametrize(
@@ -76,15 +76,15 @@ def test_a_shell_completes_it(typed: list[str], word: str, offered: list[str]) -
 
 def test_an_error_of_the_process_is_one_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "holdfast.cli", "show", str(tmp_path / "none")]
-    told = subprocess.run(command, capture_output=True, text=True)
-    assert (told.returncode, told.stdout) == (1, "")
-    assert told.stderr == f"Error: there is nothing at {tmp_path}/none: check the path\n"
+    process = subprocess.run(command, capture_output=True, text=True)
+    assert (process.returncode, process.stdout) == (1, "")
+    assert process.stderr == f"Error: there is nothing at {tmp_path}/none: check the path\n"
 
 
 def test_sql_over_tables_by_name_and_by_path(run: Run, story: Path, spark: SparkSession) -> None:
     query = f"SELECT o.id, p._row_id FROM o JOIN `{story}` p ON o.id = p.id WHERE o.cents > 1000"
-    told = run("sql", query, "-t", f"o={story}", "--ids", "--json").stdout
-    assert told == '{"id":3,"_row_id":6}\n'
+    output = run("sql", query, "-t", f"o={story}", "--ids", "--json").stdout
+    assert output == '{"id":3,"_row_id":6}\n'
     assert "Spark says: [UNRESOLVED_COLUMN" in run("sql", "SELECT nothing FROM o", "-t", f"o={story}", code=1).stderr
     assert "2 rows, and there are more" in run("sql", "SELECT * FROM o", "-t", f"o={story}", "-l", 2).stderr
 

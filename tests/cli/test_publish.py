@@ -24,8 +24,8 @@ def test_a_table_goes_over_and_back(run: Run, tmp_path: Path) -> None:
     assert "3 rows inserted" in first
     assert "nothing to publish" in run("publish", here, *there, "--create").stdout
     table.delete("id = 2")
-    told = json.loads(run("publish", here, *there, "--json").stdout)
-    assert (told["versions"], told["deleted"]) == ([2, 2], 1)
+    published = json.loads(run("publish", here, *there, "--json").stdout)
+    assert (published["versions"], published["deleted"]) == ([2, 2], 1)
     back = ["publish", "shop.t", "--catalog", catalog, "--to", tmp_path / "back"]
     assert "2 rows inserted" in run(*back, "--create").stdout
     assert "nothing to publish" in run(*back).stdout

@@ -198,13 +198,13 @@ def test_the_command_writes_a_report_and_keeps_tables(
         raise Unsupported("Iceberg needs pyiceberg")
 
     monkeypatch.setattr("holdfast.cli.tour.steps.import_module", missing)
-    found = json.loads(run("tour", "--quick", "--out", "out", "--keep", "--json").stdout)
-    left_out = [step["skipped"] for step in found["steps"] if step["skipped"]]
+    facts = json.loads(run("tour", "--quick", "--out", "out", "--keep", "--json").stdout)
+    left_out = [step["skipped"] for step in facts["steps"] if step["skipped"]]
     assert left_out[0].startswith("Spark needs Java: install")
     assert left_out[1:] == ["Iceberg needs pyiceberg"]
-    assert found["steps"][1]["written"]["data"] > 0
+    assert facts["steps"][1]["written"]["data"] > 0
     page = (tmp_path / "out" / "holdfast-tour.html").read_text()
-    assert f"{found['compared']:,}" in page
+    assert f"{facts['compared']:,}" in page
     assert "Iceberg needs pyiceberg" in page
     history = run("history", tmp_path / "out" / "holdfast-tour" / "orders", "--all").stdout
     assert history.count("TRANSACTION") == 3

@@ -18,9 +18,9 @@ from tests.cli.conftest import Run, some_rows
 
 def told(result: Result) -> dict[str, Any]:
     (line,) = result.stdout.splitlines()
-    found = json.loads(line)
-    assert isinstance(found, dict)
-    return found
+    record = json.loads(line)
+    assert isinstance(record, dict)
+    return record
 
 
 def ids(path: Path) -> set[int]:
@@ -147,17 +147,19 @@ def test_what_show_prints_append_takes(run: Run, orders: Path, tmp_path: Path) -
 
 
 def test_append_makes_a_table(run: Run, tmp_path: Path, news: Path) -> None:
-    made = tmp_path / "made"
-    dry = run("append", "--create", made, news, "--partition-by", "day", "-n").stdout
+    created = tmp_path / "made"
+    dry = run("append", "--create", created, news, "--partition-by", "day", "-n").stdout
     assert "would make a table" in dry
     assert "cents long" in dry
-    assert not made.exists()
-    run("append", "--create", made, news, "--partition-by", "day", "-p", "delta.targetFileSize=1mb")
-    described = DeltaTable.forPath(None, made).describe()
+    assert not created.exists()
+    run("append", "--create", created, news, "--partition-by", "day", "-p", "delta.targetFileSize=1mb")
+    described = DeltaTable.forPath(None, created).describe()
     assert (described.layout, described.settings["delta.targetFileSize"]) == ("partitioned by day", "1mb")
-    run("append", "--create", made, news, "--partition-by", "day", "-p", "delta.targetFileSize=1mb")
-    assert DeltaTable.forPath(None, made).toArrow().num_rows == 4
-    other = run("append", "--create", made, news, "--cluster-by", "id", "-p", "delta.targetFileSize=2mb", code=1).stderr
+    run("append", "--create", created, news, "--partition-by", "day", "-p", "delta.targetFileSize=1mb")
+    assert DeltaTable.forPath(None, created).toArrow().num_rows == 4
+    other = run(
+        "append", "--create", created, news, "--cluster-by", "id", "-p", "delta.targetFileSize=2mb", code=1
+    ).stderr
     assert "it is not delta.targetFileSize=2mb and clustered by id: leave that out" in other
 
 
@@ -230,8 +232,8 @@ def test_vacuum_tells_what_it_costs(run: Run, orders: Path) -> None:
 def test_a_check_finds_and_repairs(run: Run, orders: Path) -> None:
     assert "sound" in run("check", orders).stdout
     orders.joinpath(told(run("files", orders, "--limit", 1, "--json"))["file"]).unlink()
-    found = run("check", orders, "--json", code=1)
-    assert told(found)["clean"] is False
+    checked = run("check", orders, "--json", code=1)
+    assert told(checked)["clean"] is False
     assert "a data file is missing" in run("check", orders, "--quick", code=1).stdout
     assert "say --repair too" in run("check", orders, "--drop-missing", code=2).stderr
     run("check", orders, "--repair", "--drop-missing")
@@ -296,14 +298,14 @@ def test_bytes_of_a_failed_read_are_not_written(run: Run, orders: Path, tmp_path
 
 
 def test_values_of_a_csv_file_are_not_changed_by_guessing(run: Run, tmp_path: Path) -> None:
-    made, file = tmp_path / "made", tmp_path / "codes.csv"
+    created, file = tmp_path / "made", tmp_path / "codes.csv"
     file.write_text(
         'zip,n,x,long,word,all\n0042,1,0.5,12345678901234567890,NA,\n10115,2,-0.25,1,,\n,3,1e3,2,"",\n00,4,7,3,null,\n'
     )
-    shown = run("append", "--create", made, file).stdout
+    shown = run("append", "--create", created, file).stdout
     for name, type_ in (("zip", "string"), ("n", "long"), ("x", "double"), ("long", "string"), ("word", "string")):
         assert re.search(rf"\b{name}\b.*\b{type_}\b", shown), shown
-    rows = DeltaTable.forPath(None, made).toArrow().to_pylist()
+    rows = DeltaTable.forPath(None, created).toArrow().to_pylist()
     assert [row["zip"] for row in rows] == ["0042", "10115", None, "00"]
     assert [row["n"] for row in rows] == [1, 2, 3, 4]
     assert [row["x"] for row in rows] == [0.5, -0.25, 1000.0, 7.0]

@@ -35,15 +35,15 @@ def rewrite_by_hand(path: str) -> set[int]:
         return set()
     one = files.filter(pa.array([n == 0 for n in range(len(files))]))
     plan = plan_scan(state.snapshot, Request(None, None, ["_row_id"]))
-    found = scan_table(replace(plan, files=one), load_hidden(state.snapshot.location, one)).to_pylist()
-    ids = {row.pop("_row_id") for row in found}
+    rows_read = scan_table(replace(plan, files=one), load_hidden(state.snapshot.location, one)).to_pylist()
+    ids = {row.pop("_row_id") for row in rows_read}
     remove = {
         "path": one.column("path")[0].as_py(),
         "deletionTimestamp": 0,
         "dataChange": True,
         **_vector(one.column("dv")[0].as_py()),
     }
-    commit(state, "OPTIMIZE", [{"remove": remove}, *_added(state, found)])
+    commit(state, "OPTIMIZE", [{"remove": remove}, *_added(state, rows_read)])
     return ids
 
 
@@ -85,8 +85,8 @@ def _hidden_ids(state: DeltaState, key: str) -> set[int]:
 
 def _ids(state: DeltaState, files: FileTable, hidden: HiddenRows) -> list[int]:
     plan = plan_scan(state.snapshot, Request([], None, ["_row_id"]))
-    found = scan_table(replace(plan, files=files), hidden)
-    return list(found.column("_row_id").to_pylist())
+    rows_read = scan_table(replace(plan, files=files), hidden)
+    return list(rows_read.column("_row_id").to_pylist())
 
 
 def commit(state: DeltaState, operation: str, actions: list[dict[str, Any]]) -> None:
@@ -146,6 +146,6 @@ def _text(value: Any) -> str | None:
 def _vector(dv: dict[str, Any] | None) -> dict[str, Any]:
     if dv is None:
         return {}
-    told = {"storageType": dv["storage"], "pathOrInlineDv": dv["path"], "sizeInBytes": dv["size"]}
+    descriptor = {"storageType": dv["storage"], "pathOrInlineDv": dv["path"], "sizeInBytes": dv["size"]}
     offset = {} if dv["offset"] is None else {"offset": dv["offset"]}
-    return {"deletionVector": {**told, **offset, "cardinality": dv["cardinality"]}}
+    return {"deletionVector": {**descriptor, **offset, "cardinality": dv["cardinality"]}}

@@ -58,11 +58,11 @@ def test_a_domain_that_nobody_understands_is_scanned_around() -> None:
     table = numbers()
     table.createIndex("id")
     state = table.handle.newest()
-    told = json.loads(state.domains["holdfast.index.id"].configuration or "")
-    for wrong in ("{}", json.dumps({**told, "format": 99}), json.dumps({**told, "segments": 3}), "no json"):
+    record = json.loads(state.domains["holdfast.index.id"].configuration or "")
+    for wrong in ("{}", json.dumps({**record, "format": 99}), json.dumps({**record, "segments": 3}), "no json"):
         assert registered({"holdfast.index.id": wrong}).troubles.keys() == {"id"}
-        said = ops.Mutation("X", domains={"holdfast.index.id": wrong}, data_change=False)
-        open_delta(table.handle.newest()).commit(said, system())
+        mutation = ops.Mutation("X", domains={"holdfast.index.id": wrong}, data_change=False)
+        open_delta(table.handle.newest()).commit(mutation, system())
         assert found(table, id=3) == [3]
         assert "not used" in step(table, "id >= 3 AND id < 21")
         with pytest.raises(Invalid, match="cannot be read"):
@@ -75,14 +75,14 @@ def test_entries_that_lie_are_found_out() -> None:
     table.createIndex("id")
     table.createIndex("v", name="other")
     state = table.handle.newest()
-    told = json.loads(state.domains["holdfast.index.other"].configuration or "")
+    record = json.loads(state.domains["holdfast.index.other"].configuration or "")
     mine = json.loads(state.domains["holdfast.index.id"].configuration or "")
-    said = ops.Mutation("X", domains={"holdfast.index.id": json.dumps({**mine, "segments": []})}, data_change=False)
-    open_delta(state).commit(said, system())
+    mutation = ops.Mutation("X", domains={"holdfast.index.id": json.dumps({**mine, "segments": []})}, data_change=False)
+    open_delta(state).commit(mutation, system())
     assert "have no entry" in str(table.verifyIndex("id"))
-    crossed = json.dumps({**mine, "segments": told["segments"]})
-    said = ops.Mutation("X", domains={"holdfast.index.id": crossed}, data_change=False)
-    open_delta(table.handle.newest()).commit(said, system())
+    crossed = json.dumps({**mine, "segments": record["segments"]})
+    mutation = ops.Mutation("X", domains={"holdfast.index.id": crossed}, data_change=False)
+    open_delta(table.handle.newest()).commit(mutation, system())
     assert not DeltaTable.forPath(None, state.snapshot.location.url).verifyIndex("id").is_right
 
 

@@ -31,8 +31,8 @@ def _open(store: ObjectStore) -> DeltaTable:
 
 def _copy(template: ObjectStore) -> ObjectStore:
     store = MemoryStore()
-    for found in template.list_all("t"):
-        store.put(found.key, template.get(found.key))
+    for entry in template.list_all("t"):
+        store.put(entry.key, template.get(entry.key))
     return store
 
 
@@ -66,8 +66,8 @@ def test_a_fault_anywhere_leaves_lookups_right(name: str) -> None:
         table = _open(store)
         for key, rows in wanted.items():
             assert table.lookup(id=key).num_rows == rows
-        found = reindexing.indexes_of(table.handle.state)
-        assert len(found.indexes) <= 1
-        assert not found.troubles
+        registered = reindexing.indexes_of(table.handle.state)
+        assert len(registered.indexes) <= 1
+        assert not registered.troubles
 
     assert every_fault(lambda store: step(_open(store)), check, make=lambda: _copy(_template(indexed))) > 8

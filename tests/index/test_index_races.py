@@ -97,12 +97,12 @@ def test_an_index_that_was_dropped_is_not_brought_back(monkeypatch: pytest.Monke
 
     def meanwhile(again: bool) -> Callable[..., Any]:
         def run(*args: Any) -> Any:
-            made = build(*args)
+            built = build(*args)
             other = DeltaTable.forPath(None, url)
             other.dropIndex("id")
             if again:
                 other.createIndex("id")
-            return made
+            return built
 
         return run
 

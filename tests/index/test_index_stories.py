@@ -139,8 +139,8 @@ class IndexStories(Stories):
         """A commit that is called nothing in particular brings back what a vector hid."""
         if show_again_by_hand(self.story.path):
             table = DeltaTable.forPath(None, self.story.path)
-            found = table.toArrow(metadata=IDS).to_pylist()
-            self.story.rows = {row.pop("_row_id"): (row.pop("_row_commit_version"), row) for row in found}
+            records = table.toArrow(metadata=IDS).to_pylist()
+            self.story.rows = {row.pop("_row_id"): (row.pop("_row_commit_version"), row) for row in records}
             self.story.check([])
 
     @invariant()
@@ -164,21 +164,21 @@ class IndexStories(Stories):
 def compare(table: DeltaTable, state: DeltaState, version: int | None = None) -> None:
     """Every lookup against what the same condition finds among all rows, which are read without any index."""
     everything = open_delta(state).scan(Request(None, None, IDS), LocalEngine())
-    for asked in ASKED if version is None else ASKED[:: 1 + version % 3]:
-        where = condition_of(state.snapshot, asked)
+    for keys in ASKED if version is None else ASKED[:: 1 + version % 3]:
+        where = condition_of(state.snapshot, keys)
         wanted = everything.filter(matches(everything, where))
-        got = table.lookup(asked, version=version, metadata=IDS)
-        assert repr(got.to_pylist()) == repr(wanted.to_pylist()), asked
-        if (text := condition_text(asked)) is not None:
+        got = table.lookup(keys, version=version, metadata=IDS)
+        assert repr(got.to_pylist()) == repr(wanted.to_pylist()), keys
+        if (text := condition_text(keys)) is not None:
             pruned = table.toArrow(where=text, version=version, metadata=IDS)
             assert repr(pruned.to_pylist()) == repr(wanted.to_pylist()), text
 
 
-def condition_text(asked: dict[str, Any]) -> str | None:
+def condition_text(keys: dict[str, Any]) -> str | None:
     """Plain equalities, as SQL."""
-    if not all(isinstance(value, int | str) for value in asked.values()):
+    if not all(isinstance(value, int | str) for value in keys.values()):
         return None
-    return " AND ".join(f"{name} = {value!r}" for name, value in asked.items())
+    return " AND ".join(f"{name} = {value!r}" for name, value in keys.items())
 
 
 def test_lookups_of_random_stories_are_scans() -> None:
@@ -192,17 +192,17 @@ def test_lookups_use_indexes_in_these_stories(monkeypatch: pytest.MonkeyPatch) -
     table = DeltaTable.forPath(None, story.path)
     table.createIndex("k")
     story.append([{"k": 1, "v": 7, "d": 0.0, "p": "a"}])
-    asked: list[tuple[int, int]] = []
+    choices: list[tuple[int, int]] = []
     places = Indexes.places
 
     def watched(self: Indexes, choice: Any) -> Any:
-        asked.append((choice.hits, len(choice.tail)))
+        choices.append((choice.hits, len(choice.tail)))
         return places(self, choice)
 
     monkeypatch.setattr(Indexes, "places", watched)
     table.refresh()
     assert table.lookup(k=1).num_rows == 5
-    assert asked == [(4, 1)]
+    assert choices == [(4, 1)]
     assert reindexing.indexes_of(table.handle.newest()).indexes.keys() == {"k"}
 
 

@@ -126,5 +126,5 @@ def test_row_tracking_that_was_off_for_a_while_is_not_built_upon() -> None:
     table.append(pa.table({"id": [3], "s": ["off"], "v": [0.0]}))
     table.enableRowTracking()
     assert found(table, id=3) == [3, 3]
-    said = table.indexes()[0].unusable or step(table, "id = 3")
-    assert "not tracked" in said or "enabled anew" in said
+    reason = table.indexes()[0].unusable or step(table, "id = 3")
+    assert "not tracked" in reason or "enabled anew" in reason

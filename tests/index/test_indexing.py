@@ -229,11 +229,11 @@ def test_an_index_is_used_for_few_rows_only(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("holdfast.index.search.FEW_HITS", 3)
     table = numbers(40, files=4)
     table.createIndex("id")
-    asked: list[int] = []
-    monkeypatch.setattr(Indexes, "places", lambda self, choice: asked.append(choice.hits))
+    opened_blocks: list[int] = []
+    monkeypatch.setattr(Indexes, "places", lambda self, choice: opened_blocks.append(choice.hits))
     assert "costs more than a scan" in step(table, "id >= 3 AND id < 21")
     assert found(table, id=between(3, 20)) == list(range(3, 21))
-    assert asked == []
+    assert opened_blocks == []
 
 
 def test_a_tail_that_is_too_large_to_keep_is_looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,9 +32,9 @@ def on_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ids(table: DeltaTable, **by: Any) -> list[int]:
-    found = sorted(table.lookup(by).column("id").to_pylist())
-    assert sorted(row["id"] for row in table.lookupDF(by).collect()) == found
-    return found
+    matching = sorted(table.lookup(by).column("id").to_pylist())
+    assert sorted(row["id"] for row in table.lookupDF(by).collect()) == matching
+    return matching
 
 
 @pytest.mark.everywhere

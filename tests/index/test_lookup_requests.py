@@ -40,9 +40,9 @@ class Watched(MemoryStore):
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Watched:
-    made = Watched("watched")
-    monkeypatch.setattr(opening, "_memory_store", lambda name: made)
-    return made
+    watched = Watched("watched")
+    monkeypatch.setattr(opening, "_memory_store", lambda name: watched)
+    return watched
 
 
 def rows(first: int, count: int) -> pa.Table:
@@ -52,10 +52,10 @@ def rows(first: int, count: int) -> pa.Table:
 
 def indexed() -> DeltaTable:
     table = DeltaTable.create(None).location("memory://watched/t").addColumn("id", "long").addColumn("v", "string")
-    made = table.execute()
-    made.append(rows(0, 1000))
-    made.createIndex("id")
-    return made
+    created = table.execute()
+    created.append(rows(0, 1000))
+    created.createIndex("id")
+    return created
 
 
 def test_a_tail_of_many_small_commits_costs_about_what_a_scan_does(store: Watched) -> None:

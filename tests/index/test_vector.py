@@ -73,10 +73,10 @@ def test_the_nearest_rows_are_exact_whatever_the_numbers(data: st.DataObject, me
     query = data.draw(arrays(np.float64, (3,), elements=tame | wild, fill=st.nothing()))
     ids = np.random.default_rng(0).permutation(count)
     k = data.draw(st.integers(1, 10))
-    (found,) = nearest_rows(Points(vectors, ids), query[None, :], k, metric)
+    (near,) = nearest_rows(Points(vectors, ids), query[None, :], k, metric)
     alone = [float(distances(vectors[at : at + 1], query, metric)[0]) for at in range(count)]
     wanted = sorted(zip(alone, ids.tolist(), strict=True))[:k]
-    assert list(zip(found.distances.tolist(), found.ids.tolist(), strict=True)) == wanted
+    assert list(zip(near.distances.tolist(), near.ids.tolist(), strict=True)) == wanted
 
 
 def test_metrics_are_what_they_are_called() -> None:
@@ -115,10 +115,10 @@ def test_a_condition_is_applied_before_the_search() -> None:
     table = table_of(vectors, g=group)
     table.createIndex("vec", kind="vector", method="ivf_sq8")
     table.createIndex("id")
-    found = table.nearest("vec", vectors[7], 20, where="g = 1")
-    assert set(found.column("g").to_pylist()) == {1}
+    near = table.nearest("vec", vectors[7], 20, where="g = 1")
+    assert set(near.column("g").to_pylist()) == {1}
     exact = np.sort(np.linalg.norm(vectors[1::3].astype(float) - vectors[7].astype(float), axis=1))[:20]
-    assert np.isin(np.round(exact, 6), np.round(found.column("_distance").to_numpy(), 6)).mean() >= 0.95
+    assert np.isin(np.round(exact, 6), np.round(near.column("_distance").to_numpy(), 6)).mean() >= 0.95
     few = table.nearest("vec", vectors[7], 20, where="id IN (7, 8, 5999) AND g > 0")
     assert few.column("id").to_pylist()[0] == 7
     assert sorted(few.column("id").to_pylist()) == [7, 8, 5999]
@@ -127,8 +127,8 @@ def test_a_condition_is_applied_before_the_search() -> None:
 
 def test_several_queries_are_told_apart() -> None:
     table = table_of([[0.0, 0.0], [1.0, 0.0], [5.0, 5.0]])
-    found = table.nearest("vec", np.array([[0.9, 0.0], [5.0, 4.0]]), 2, columns=["id"])
-    assert found.to_pylist() == [
+    near = table.nearest("vec", np.array([[0.9, 0.0], [5.0, 4.0]]), 2, columns=["id"])
+    assert near.to_pylist() == [
         {"id": 1, "_query": 0, "_distance": pytest.approx(0.1)},
         {"id": 0, "_query": 0, "_distance": pytest.approx(0.9)},
         {"id": 2, "_query": 1, "_distance": 1.0},
@@ -145,9 +145,9 @@ def test_a_deleted_row_never_appears_however_many_are_deleted(method: str) -> No
     table = table_of(np.concatenate([near, far]))
     table.createIndex("vec", kind="vector", method=method)
     table.delete("id < 2000")
-    found = table.nearest("vec", [0.0] * 4, 10)
-    assert found.num_rows == 10
-    assert min(found.column("id").to_pylist()) >= 2000
+    hits = table.nearest("vec", [0.0] * 4, 10)
+    assert hits.num_rows == 10
+    assert min(hits.column("id").to_pylist()) >= 2000
     assert table.nearest("vec", [0.0] * 4, 100).num_rows == 40
 
 
@@ -165,11 +165,11 @@ def test_vectors_beyond_what_was_trained_for_are_not_lost(method: str, metric: s
         assert table.nearest("vec", query, 1, columns=["vec"], metric=metric).num_rows == 1
     if metric == "l2":
         for query in outliers:
-            (found,) = table.nearest("vec", query, 1).to_pylist()
-            assert (found["vec"], found["_distance"]) == (query.tolist(), 0.0)
+            (nearest_row,) = table.nearest("vec", query, 1).to_pylist()
+            assert (nearest_row["vec"], nearest_row["_distance"]) == (query.tolist(), 0.0)
     else:
-        (found,) = table.nearest("vec", [1.0] + [0.0] * 7, 1).to_pylist()
-        assert found["vec"][0] == 1e300
+        (nearest_row,) = table.nearest("vec", [1.0] + [0.0] * 7, 1).to_pylist()
+        assert nearest_row["vec"][0] == 1e300
 
 
 def test_null_vectors_and_such_that_are_no_numbers_are_never_near() -> None:
@@ -305,7 +305,7 @@ def test_vectors_of_another_length_are_refused_with_how_many() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"method": "ivf_rabitq"}, "method= of a vector index is one of auto, flat, ivf_flat"),
         ({"metric": "hamming"}, "metric= of a vector index is one of l2, cosine, dot"),
@@ -316,14 +316,14 @@ def test_vectors_of_another_length_are_refused_with_how_many() -> None:
         ({"method": "ivf_pq"}, "trained on at least 256 vectors, and the table has 2"),
     ],
 )
-def test_options_are_refused_by_name(options: dict[str, Any], said: str) -> None:
+def test_options_are_refused_by_name(options: dict[str, Any], message: str) -> None:
     table = table_of([[1.0, 2.0], [3.0, 4.0]])
-    with pytest.raises(Invalid, match=said):
+    with pytest.raises(Invalid, match=message):
         table.createIndex("vec", kind="vector", **options)
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("question", "message"),
     [
         ({"column": "id"}, "id holds no vectors"),
         ({"column": "vex"}, "did you mean vec"),
@@ -335,10 +335,10 @@ def test_options_are_refused_by_name(options: dict[str, Any], said: str) -> None
         ({"metric": "l1"}, "metric= is one of l2, cosine, dot"),
     ],
 )
-def test_questions_are_refused_by_name(asked: dict[str, Any], said: str) -> None:
+def test_questions_are_refused_by_name(question: dict[str, Any], message: str) -> None:
     table = table_of([[1.0, 2.0], [3.0, 4.0]])
-    with pytest.raises(Invalid, match=said):
-        table.nearest(**{"column": "vec", "vector": [0.0, 0.0], **asked})
+    with pytest.raises(Invalid, match=message):
+        table.nearest(**{"column": "vec", "vector": [0.0, 0.0], **question})
 
 
 def test_a_column_of_the_answers_own_names_is_refused() -> None:

@@ -59,8 +59,8 @@ def test_an_index_that_tasks_filled_finds_what_a_look_at_every_row_finds(
     alone.refresh()
     for where in (None, "g % 3 = 1 AND g < 5"):  # a remainder only Spark understands
         looked = table.nearestDF("vec", [query, [1.0] * LENGTH], 3, where=where).toArrow()
-        told = "g IN (1, 4)" if where else None
-        assert looked.equals(alone.nearest("vec", [query, [1.0] * LENGTH], 3, where=told).cast(looked.schema))
+        condition = "g IN (1, 4)" if where else None
+        assert looked.equals(alone.nearest("vec", [query, [1.0] * LENGTH], 3, where=condition).cast(looked.schema))
 
 
 def test_tasks_tell_of_vectors_with_another_length(

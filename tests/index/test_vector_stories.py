@@ -160,24 +160,24 @@ def compare(table: DeltaTable, metric: str, k: int, where: str | None, version: 
 
 def agree(got: pa.Table, wanted: list[tuple[float, int]], k: int, metric: str) -> None:
     """Of angles the last digits depend on the order of operations, and with them who of two that are equal is first."""
-    found = list(zip(*(got.column(name).to_pylist() for name in ("_distance", "_row_id")), strict=True))
+    neighbours = list(zip(*(got.column(name).to_pylist() for name in ("_distance", "_row_id")), strict=True))
     if metric != "cosine":
-        assert found == wanted[:k]
+        assert neighbours == wanted[:k]
         return
     known = {row_id: d for d, row_id in wanted}
-    assert len({row_id for _, row_id in found}) == len(found)
-    assert [d for d, _ in found] == pytest.approx([d for d, _ in wanted[:k]])
-    assert [d for d, _ in found] == pytest.approx([known[row_id] for _, row_id in found])
+    assert len({row_id for _, row_id in neighbours}) == len(neighbours)
+    assert [d for d, _ in neighbours] == pytest.approx([d for d, _ in wanted[:k]])
+    assert [d for d, _ in neighbours] == pytest.approx([known[row_id] for _, row_id in neighbours])
 
 
 def looked(rows: list[dict[str, Any]], query: list[float], metric: str) -> list[tuple[float, int]]:
     """Distance and id of every row, the nearest first, a row at a time."""
-    found = []
+    neighbours = []
     for row in rows:
         vector = None if row["vec"] is None else np.array(row["vec"], float)
         if vector is not None and not np.isnan(vector).any():
-            found.append((distance(vector, np.array(query), metric), row["_row_id"]))
-    return sorted(found)
+            neighbours.append((distance(vector, np.array(query), metric), row["_row_id"]))
+    return sorted(neighbours)
 
 
 def distance(vector: Any, query: Any, metric: str) -> float:

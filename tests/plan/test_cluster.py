@@ -52,7 +52,7 @@ class Simulated:
     """A table of which only the files are there."""
 
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
-    made: int = 0
+    files_written: int = 0
     added: int = 0
     written: int = 0
 
@@ -63,9 +63,9 @@ class Simulated:
         return FileTable((Slab(pa.Table.from_pylist(plain, FILES), Counts(rows)),))
 
     def put(self, rows: int, **more: Any) -> None:
-        self.made += 1
-        key = f"f{self.made}"
-        file = {"path": key, "key": key, "size": 100 * rows, "rows": rows, "base_row_id": self.made * 10**6}
+        self.files_written += 1
+        key = f"f{self.files_written}"
+        file = {"path": key, "key": key, "size": 100 * rows, "rows": rows, "base_row_id": self.files_written * 10**6}
         self.files[key] = {**file, **more}
 
     def append(self, rows: int) -> None:
@@ -79,7 +79,7 @@ class Simulated:
             for key in one.keys:
                 del self.files[key]
             self.written += one.rows
-            tags = {CUBE: f"{self.made}-{number}", CUBE_COLUMNS: column_text(BY), LEVEL: str(one.level)}
+            tags = {CUBE: f"{self.files_written}-{number}", CUBE_COLUMNS: column_text(BY), LEVEL: str(one.level)}
             for part in range(one.order.parts):
                 share = one.rows * (part + 1) // one.order.parts - one.rows * part // one.order.parts
                 self.put(share, clustering_provider=PROVIDER, tags=list(tags.items()))
@@ -169,8 +169,8 @@ def test_a_file_that_hides_much_is_put_in_order_again() -> None:
 
 
 def test_names_are_told_as_spark_tells_them() -> None:
-    told = column_text((("a",), ("s", "b"), ("x.y",), ("7",), ("o`clock",)))
-    assert told == '["a","s.b","`x.y`","`7`","`o``clock`"]'
+    text = column_text((("a",), ("s", "b"), ("x.y",), ("7",), ("o`clock",)))
+    assert text == '["a","s.b","`x.y`","`7`","`o``clock`"]'
 
 
 def test_bytes_bound_what_is_written() -> None:

@@ -85,7 +85,7 @@ def test_a_column_of_two_values_splits_in_the_middle() -> None:
 
 
 @pytest.mark.parametrize(
-    "made",
+    "make_column",
     [
         lambda: pa.array([], pa.int64()),
         lambda: pa.array([None] * 5, pa.string()),
@@ -93,8 +93,8 @@ def test_a_column_of_two_values_splits_in_the_middle() -> None:
         lambda: pa.array([7] * 5),
     ],
 )
-def test_a_column_that_says_nothing_still_gives_places(made: Callable[[], pa.Array]) -> None:
-    column = made()
+def test_a_column_that_says_nothing_still_gives_places(make_column: Callable[[], pa.Array]) -> None:
+    column = make_column()
     curve = curve_of([column, column], Along.HILBERT, 4)
     assert curve.parts == 1
     assert len(curve.place([column, column])) == len(column)

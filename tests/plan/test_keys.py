@@ -123,7 +123,7 @@ def cases(draw: st.DrawFn) -> Case:
     partitions = tuple(name for name in named if draw(st.booleans()))
     held = {name: st.none() | st.sampled_from(pair.ours) for name, pair in named.items()}
     files: list[list[dict[str, Any]]] = []
-    told: list[dict[str, Any]] = []
+    statistics: list[dict[str, Any]] = []
     for _ in range(draw(st.integers(0, 5))):
         fixed = {name: draw(held[name]) for name in partitions}
         rows = [{n: draw(v) for n, v in held.items()} | fixed for _ in range(draw(st.integers(1, 4)))]
@@ -132,12 +132,12 @@ def cases(draw: st.DrawFn) -> Case:
         rows = [{n: None if n in fixed and v == "" else v for n, v in row.items()} for row in rows]
         stats = {f"_{n}": draw(bounds([r[n] for r in rows])) for n in held if n not in partitions}
         files.append(rows)
-        told.append({"parts": parts, "rows": draw(st.sampled_from([len(rows), len(rows), None])), **stats})
+        statistics.append({"parts": parts, "rows": draw(st.sampled_from([len(rows), len(rows), None])), **stats})
     schema = Struct(tuple(Field(n.upper(), p.target, True, {MAPPING_NAME: f"_{n}"}) for n, p in named.items()))
     source = Struct(tuple(Field(f"s_{n}", p.source) for n, p in named.items()))
     given_rows = {f"s_{n}": st.none() | st.sampled_from(p.theirs) for n, p in named.items()}
     return Case(
-        snapshot(slab(told), schema=schema, partitions=tuple(n.upper() for n in partitions)),
+        snapshot(slab(statistics), schema=schema, partitions=tuple(n.upper() for n in partitions)),
         files,
         source,
         draw(st.lists(st.fixed_dictionaries(given_rows), max_size=8)),
@@ -184,8 +184,8 @@ def test_a_partition_column_keeps_exactly_the_files_that_match(
     assert by_keys(table.files, table, values).to_pylist() == expected
 
 
-def kept(told: list[dict[str, Any]], type_: DataType, wanted: list[Any], **key: bool) -> str:
-    table = snapshot(slab(told), schema=Struct((Field("k", type_),)), partitions=())
+def kept(statistics: list[dict[str, Any]], type_: DataType, wanted: list[Any], **key: bool) -> str:
+    table = snapshot(slab(statistics), schema=Struct((Field("k", type_),)), partitions=())
     values = gathered([{"s": v} for v in wanted], [Key("k", "s", **key)], Struct((Field("s", type_),)))
     return "".join("x" if keep else "." for keep in by_keys(table.files, table, values).to_pylist())
 
@@ -198,18 +198,18 @@ def test_statistics_keep_the_files_whose_bounds_hold_a_value() -> None:
     assert kept(tens, P("long"), []) == "....."
     assert kept(tens, P("long"), [None]) == "....."
     assert kept(tens, P("long"), [None, 20], null_safe=True) == "..x.."
-    told: list[dict[str, Any]] = [
+    statistics: list[dict[str, Any]] = [
         {"rows": 2, "k": (0.5, 1.0, 0)},
         {"rows": 2, "k": (0.5, 1.0, 1)},
         {"rows": 2, "k": (None, None, 2)},
         {"rows": 2},
         {"rows": 2, "k": (-0.0, -0.0, 0)},
     ]
-    assert kept(told, P("double"), [7.0]) == "...x."
-    assert kept(told, P("double"), [0.0]) == "...xx"
-    assert kept(told, P("double"), [math.nan]) == "xx.xx"
-    assert kept(told, P("double"), [None]) == "....."
-    assert kept(told, P("double"), [None], null_safe=True) == ".xxx."
+    assert kept(statistics, P("double"), [7.0]) == "...x."
+    assert kept(statistics, P("double"), [0.0]) == "...xx"
+    assert kept(statistics, P("double"), [math.nan]) == "xx.xx"
+    assert kept(statistics, P("double"), [None]) == "....."
+    assert kept(statistics, P("double"), [None], null_safe=True) == ".xxx."
 
 
 def test_statistics_are_read_only_for_files_whose_partitions_match() -> None:
@@ -220,19 +220,19 @@ def test_statistics_are_read_only_for_files_whose_partitions_match() -> None:
     values = gathered(wanted, [Key("p", "p"), Key("k", "k")], schema)
     assert by_keys(table.files, table, values).to_pylist() == [False, True, False, False]
     nothing = gathered([{"p": "no", "k": 1}], [Key("p", "p"), Key("k", "k")], schema)
-    asked = part.stats.asked  # type: ignore[attr-defined]
-    asked.clear()
+    leaves_read = part.stats.asked  # type: ignore[attr-defined]
+    leaves_read.clear()
     assert by_keys(table.files, table, nothing).to_pylist() == [False] * 4
-    assert asked == []
+    assert leaves_read == []
 
 
 @pytest.mark.parametrize("pair", UNLIKE, ids=lambda p: f"{p.target}-{p.source}")
 def test_types_that_spark_casts_prune_nothing(pair: Pair) -> None:
-    told = [{"rows": 1, "k": (v, v, 0)} for v in pair.ours]
-    table = snapshot(slab(told), schema=Struct((Field("k", pair.target),)), partitions=())
+    statistics = [{"rows": 1, "k": (v, v, 0)} for v in pair.ours]
+    table = snapshot(slab(statistics), schema=Struct((Field("k", pair.target),)), partitions=())
     source = Struct((Field("s", pair.source),))
     values = gathered([{"s": v} for v in [*pair.theirs, None]], [Key("k", "s")], source)
-    assert by_keys(table.files, table, values).to_pylist() == [True] * len(told)
+    assert by_keys(table.files, table, values).to_pylist() == [True] * len(statistics)
     assert row_group_filter(values, table.schema) == ALWAYS
 
 
@@ -258,10 +258,10 @@ def between(low: Any, high: Any) -> Predicate:
 
 def test_the_filter_splits_at_the_widest_gaps() -> None:
     clusters = [base + i for base in range(0, 100_000, 10_000) for i in range(5)]
-    found = filter_of(P("long"), clusters)
-    assert isinstance(found, Or)
-    assert len(found.parts) == MOST_FILTERS
-    assert found.parts[-1] == between(90_000, 90_004)
+    predicate = filter_of(P("long"), clusters)
+    assert isinstance(predicate, Or)
+    assert len(predicate.parts) == MOST_FILTERS
+    assert predicate.parts[-1] == between(90_000, 90_004)
     # Gaps that would skip next to nothing are not worth a comparison per row.
     assert filter_of(P("long"), [*clusters, 10**9]) == Or((between(0, 90_004), Compare(Op.EQ, ("k",), 10**9)))
     assert filter_of(P("long"), list(range(0, 100_000, 7))) == between(0, 99_995)
@@ -292,11 +292,11 @@ def test_memory_is_bounded_by_count_and_by_bytes() -> None:
     texts = pa.array([f"{i:06}" + "x" * 1000 for i in range(2000)])
     batches = pa.table({"s": texts}).to_batches(max_chunksize=100)
     with patch.object(module, "_MOST_BYTES", 100_000):
-        found = gather(batches, [Key("k", "s")], source).columns[0].ranges
-    assert found is not None
-    assert 10 < len(found) < 100
-    assert found.nbytes <= 100_000
-    assert pa.compute.all(found.meet(texts, texts)).as_py()
+        gathered = gather(batches, [Key("k", "s")], source).columns[0].ranges
+    assert gathered is not None
+    assert 10 < len(gathered) < 100
+    assert gathered.nbytes <= 100_000
+    assert pa.compute.all(gathered.meet(texts, texts)).as_py()
 
 
 def test_spark_finds_the_matches_the_model_finds(spark: SparkSession) -> None:
@@ -311,15 +311,15 @@ def test_spark_finds_the_matches_the_model_finds(spark: SparkSession) -> None:
         arrays = [pa.array(v, f.type) for v, f in zip([*columns, range(height)], arrow_schema(schema), strict=True)]
         return spark.createDataFrame(pa.table(arrays, arrow_schema(schema)), spark_struct(schema.fields))
 
-    asked = []
+    questions = []
     for i, pair in enumerate(PAIRS):
         left, right = F.col(f"k{i}"), F.col(f"s{i}")
         source = Struct((Field("s", pair.source),))
         values = gathered([{"s": v} for v in theirs[i]], [Key(f"k{i}", "s")], source)
         inside = below(row_group_filter(values, Struct((Field(f"k{i}", pair.target),))), F.col)
-        asked.append(F.array(left == right, left.eqNullSafe(right), inside).alias(f"p{i}"))
+        questions.append(F.array(left == right, left.eqNullSafe(right), inside).alias(f"p{i}"))
     every = frame("k", [p.target for p in PAIRS], ours).crossJoin(frame("s", [p.source for p in PAIRS], theirs))
-    for row in every.select("k_at", "s_at", *asked).collect():
+    for row in every.select("k_at", "s_at", *questions).collect():
         for i in range(len(PAIRS)):
             equal, same_or_null, inside = row[f"p{i}"]
             a, b = ours[i][row["k_at"]], theirs[i][row["s_at"]]

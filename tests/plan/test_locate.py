@@ -45,22 +45,22 @@ def test_our_own_files_say_what_they_carry() -> None:
     t.append(pa.table({"k": range(10, 15)}))
     t.update("k in (2, 4, 12)", {"k": "k + 100"})
     snapshot = load(open_location("memory://locate/own")).snapshot
-    found = spans(snapshot)
-    order = np.argsort(found.bases)
-    assert found.kinds[order].tolist() == [FRESH, FRESH, CARRIES]
-    assert found.lows[order].tolist() == [0, 10, 2]
-    assert found.highs[order].tolist() == [9, 14, 12]
-    assert found.maps.is_valid().to_numpy(False)[order].tolist() == [False, False, True]
+    held = spans(snapshot)
+    order = np.argsort(held.bases)
+    assert held.kinds[order].tolist() == [FRESH, FRESH, CARRIES]
+    assert held.lows[order].tolist() == [0, 10, 2]
+    assert held.highs[order].tolist() == [9, 14, 12]
+    assert held.maps.is_valid().to_numpy(False)[order].tolist() == [False, False, True]
 
 
 def test_files_of_others_may_hold_any_id_up_to_their_own(tmp_path: Path) -> None:
     smith = Tablesmith(tmp_path / "t", schema=[("id", "long")])
     smith.append([{"id": i} for i in range(10)], files=2)
     smith.rewrite(0)
-    found = spans(load(open_location(smith.url)).snapshot)
-    assert found.kinds.tolist() == [UNKNOWN, UNKNOWN]
-    assert found.lows.tolist() == [0, 0]
-    assert found.highs.tolist() == (found.bases + found.counts - 1).tolist()
+    held = spans(load(open_location(smith.url)).snapshot)
+    assert held.kinds.tolist() == [UNKNOWN, UNKNOWN]
+    assert held.lows.tolist() == [0, 0]
+    assert held.highs.tolist() == (held.bases + held.counts - 1).tolist()
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_only_a_note_of_this_file_and_this_table_is_believed(text: str | None, k
     snapshot = load(open_location(path)).snapshot
     size = snapshot.files.column("size")[0].as_py()
     own = dict(snapshot.files.column("tags")[0].as_py())[ROW_IDS]
-    said = None if text is None else text.format(size=size, column=own.split(",")[1])
-    assert spans(tagged(snapshot, [said])).kinds.tolist() == [kind]
+    note = None if text is None else text.format(size=size, column=own.split(",")[1])
+    assert spans(tagged(snapshot, [note])).kinds.tolist() == [kind]
 
 
 def test_a_table_that_does_not_track_rows_has_none(tmp_path: Path) -> None:

@@ -77,8 +77,8 @@ def on(text: str, target: Struct = TARGET, source: Struct = SOURCE, aliases: tup
     ],
 )
 def test_keys(text: str, keys: str) -> None:
-    found = " ".join(f"{k.target}{'<=>' if k.null_safe else '='}{k.source}" for k in on(text).keys)
-    assert found == keys
+    parsed = " ".join(f"{k.target}{'<=>' if k.null_safe else '='}{k.source}" for k in on(text).keys)
+    assert parsed == keys
 
 
 @pytest.mark.parametrize(
@@ -150,10 +150,10 @@ def test_aliases_that_differ_in_case_only() -> None:
 def test_names_that_need_quotes() -> None:
     odd = struct(**{"a b": LONG, "c.d": LONG, "e`f": LONG, "select": LONG})
     text = " and ".join(f"`my t`.{_quoted(n)} = s.{_quoted(n)}" for n in odd.names)
-    found = on(f"{text} and `my t`.`c.d` > 3", odd, odd, ("my t", "s"))
-    assert found.keys == tuple(Key(n, n) for n in odd.names)
-    assert found.target_only == parse("`c.d` > 3", odd)
-    assert found.is_understood
+    parsed = on(f"{text} and `my t`.`c.d` > 3", odd, odd, ("my t", "s"))
+    assert parsed.keys == tuple(Key(n, n) for n in odd.names)
+    assert parsed.target_only == parse("`c.d` > 3", odd)
+    assert parsed.is_understood
 
 
 def test_long_conditions_are_read() -> None:
@@ -187,8 +187,8 @@ def test_long_conditions_are_read() -> None:
     ],
 )
 def test_references(text: str, columns: str | None) -> None:
-    found = references(text, SOURCE, "s")
-    assert found is None if columns is None else found == frozenset(columns.split())
+    used = references(text, SOURCE, "s")
+    assert used is None if columns is None else used == frozenset(columns.split())
 
 
 def test_references_without_an_alias_are_any_that_may_be_meant() -> None:

@@ -54,13 +54,13 @@ FOREIGN = {**FRESH, "note": None}
 
 
 def test_ids_lie_between_what_is_noted() -> None:
-    told = bounds("_row_id", [FRESH, CARRIES, MIXED, FOREIGN])
-    assert told == [(50, 59, 0), (3, 40, 0), (3, 59, 0), (0, 59, 0)]
+    id_bounds = bounds("_row_id", [FRESH, CARRIES, MIXED, FOREIGN])
+    assert id_bounds == [(50, 59, 0), (3, 40, 0), (3, 59, 0), (0, 59, 0)]
 
 
 def test_versions_are_those_of_fresh_files_and_at_most_those_of_others() -> None:
-    told = bounds("_row_commit_version", [FRESH, CARRIES, MIXED, FOREIGN])
-    assert told == [(7, 7, 0), (0, 7, 0), (0, 7, 0), (0, 7, 0)]
+    version_bounds = bounds("_row_commit_version", [FRESH, CARRIES, MIXED, FOREIGN])
+    assert version_bounds == [(7, 7, 0), (0, 7, 0), (0, 7, 0), (0, 7, 0)]
 
 
 def test_a_table_without_columns_of_identity_has_fresh_files_only() -> None:
@@ -82,9 +82,9 @@ def test_rows_of_files_without_a_base_have_no_ids_where_that_is_allowed() -> Non
 
 def test_constants_of_files_are_known_exactly() -> None:
     of = snapshot([FRESH, {**FOREIGN, "odd": True}])
-    asked = {("f",): "_file", ("b",): "_base_row_id", ("v",): "_default_row_commit_version"}
-    known = metadata_bounds(of.files, of, asked)
-    shown = {column[0]: told.value.to_pylist() for column, told in known.items() if isinstance(told, Single)}
+    columns = {("f",): "_file", ("b",): "_base_row_id", ("v",): "_default_row_commit_version"}
+    known = metadata_bounds(of.files, of, columns)
+    shown = {column[0]: bound.value.to_pylist() for column, bound in known.items() if isinstance(bound, Single)}
     assert shown == {
         "f": [of.location.spark_uri("f0"), of.location.spark_uri("a b/f1")],
         "b": [50, 50],

@@ -82,8 +82,8 @@ def snapshot(*slabs: Slab, schema: Struct = SCHEMA, partitions: tuple[str, ...] 
 
 def kept(table: Snapshot, where: str | Predicate) -> list[str]:
     predicate = parse(where, table.schema) if isinstance(where, str) else where
-    found = prune(table.files, Want(table, predicate))
-    return [str(k) for k in found.files.column("key").to_pylist()]
+    pruned = prune(table.files, Want(table, predicate))
+    return [str(k) for k in pruned.files.column("key").to_pylist()]
 
 
 FILES_A: list[dict[str, Any]] = [
@@ -132,8 +132,8 @@ def test_files_kept(where: str, files: str) -> None:
 
 def test_each_step_says_what_it_did_and_went_by() -> None:
     clustered = replace(TABLE, clustering_columns=(("col-1",),))
-    found = prune(clustered.files, Want(clustered, parse("year > 2020 and id > 15 and v > 'a'", SCHEMA)))
-    assert [(s.name, s.kept, s.dropped, s.detail) for s in found.steps] == [
+    pruned = prune(clustered.files, Want(clustered, parse("year > 2020 and id > 15 and v > 'a'", SCHEMA)))
+    assert [(s.name, s.kept, s.dropped, s.detail) for s in pruned.steps] == [
         ("by_partition", 2, 2, "year"),
         ("by_bounds", 1, 1, "Id, v; clustered by Id"),
     ]
@@ -156,9 +156,9 @@ def test_more_pruners_come_last_and_are_named() -> None:
     def by_luck(files: FileTable, want: Want) -> pa.BooleanArray:
         return pa.array([i == 0 for i in range(len(files))])
 
-    found = prune(TABLE.files, Want(TABLE, parse("id > 15", SCHEMA)), (by_luck,))
-    assert [s.name for s in found.steps] == ["by_partition", "by_bounds", "by_luck"]
-    assert found.files.column("key").to_pylist() == ["f1"]
+    pruned = prune(TABLE.files, Want(TABLE, parse("id > 15", SCHEMA)), (by_luck,))
+    assert [s.name for s in pruned.steps] == ["by_partition", "by_bounds", "by_luck"]
+    assert pruned.files.column("key").to_pylist() == ["f1"]
 
 
 def test_a_table_without_files_is_pruned_too() -> None:

@@ -21,19 +21,19 @@ def table(*moments: datetime.datetime | None) -> DeltaTable:
     builder = DeltaTable.create(None).location(f"memory://reader-skipping/{next(_fresh)}").addColumn("n", "long")
     for name, type_ in {"d": "date", "ts": "timestamp", "ntz": "timestamp_ntz", "s": "struct<D:date,n:long>"}.items():
         builder = builder.addColumn(name, type_)
-    made = builder.execute()
+    created = builder.execute()
     local = pa.array(moments, pa.timestamp("us"))
     days = local.cast(pa.date32())
     inner = pa.StructArray.from_arrays([days, pa.nulls(len(moments), pa.int64())], fields=list(INNER))
     utc = local.cast(pa.int64()).cast(pa.timestamp("us", "UTC"))
-    made.append(
+    created.append(
         pa.table({"n": pa.array(range(len(moments)), pa.int64()), "d": days, "ts": utc, "ntz": local, "s": inner})
     )
-    return made
+    return created
 
 
-def is_kept(made: DeltaTable, text: str) -> bool:
-    snapshot = made.handle.newest().snapshot
+def is_kept(subject: DeltaTable, text: str) -> bool:
+    snapshot = subject.handle.newest().snapshot
     plan = plan_scan(snapshot, Request(where=Condition(text, text, parse(text, snapshot.schema, zone="UTC"))))
     return plan.may_lose_rows(snapshot.files)
 
@@ -60,8 +60,8 @@ def test_a_part_that_only_spark_understands_is_kept_where_files_may_have_such_da
 
 
 def test_without_statistics_any_file_may_have_them() -> None:
-    made = table(MODERN)
-    made.setProperties({"delta.dataSkippingNumIndexedCols": "0"})
-    assert not is_kept(made, "d = date_sub(current_date(), 7)")
-    made.append(pa.table({"n": pa.array([1], pa.int64())}))
-    assert is_kept(made, "d = date_sub(current_date(), 7)")
+    modern = table(MODERN)
+    modern.setProperties({"delta.dataSkippingNumIndexedCols": "0"})
+    assert not is_kept(modern, "d = date_sub(current_date(), 7)")
+    modern.append(pa.table({"n": pa.array([1], pa.int64())}))
+    assert is_kept(modern, "d = date_sub(current_date(), 7)")

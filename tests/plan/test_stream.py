@@ -54,7 +54,7 @@ def test_what_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"mergeSchema": "true"}, "no option 'mergeschema'"),
         ({"schemaTrackingLocation": "x"}, "schematrackinglocation"),
@@ -73,8 +73,8 @@ def test_what_is_asked_for() -> None:
         ({"path": ""}, "needs the path"),
     ],
 )
-def test_what_is_refused(options: dict[str, str], told: str) -> None:
-    with pytest.raises(Invalid, match=told):
+def test_what_is_refused(options: dict[str, str], message: str) -> None:
+    with pytest.raises(Invalid, match=message):
         asked(**options)
 
 
@@ -107,7 +107,7 @@ def test_an_offset_is_the_same_json_for_ever() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stored", "told"),
+    ("stored", "message"),
     [
         ({"table": "other", "version": 1}, "another table"),
         ({"table": "8d", "version": 1, "format": 2}, "newer Holdfast"),
@@ -115,6 +115,6 @@ def test_an_offset_is_the_same_json_for_ever() -> None:
         ({"reservoirVersion": 1, "index": -1}, "no offset of a Holdfast stream"),
     ],
 )
-def test_an_offset_of_something_else_is_refused(stored: dict[str, Any], told: str) -> None:
-    with pytest.raises(Invalid, match=told):
+def test_an_offset_of_something_else_is_refused(stored: dict[str, Any], message: str) -> None:
+    with pytest.raises(Invalid, match=message):
         offset_of(stored, "8d", "the table")

@@ -30,21 +30,21 @@ def empty(type_: pa.DataType) -> Ranges:
 @examples(150)
 @given(st.sampled_from(list(KINDS)), st.data())
 def test_every_value_stays_in_a_range(type_: pa.DataType, data: st.DataObject) -> None:
-    found = empty(type_)
+    ranges = empty(type_)
     seen: set[Any] = set()
     for _ in range(data.draw(st.integers(1, 3))):
         values = data.draw(st.lists(KINDS[type_], max_size=12))
         limit = data.draw(st.integers(1, 12))
         seen |= set(values)
-        found = found.with_values(pa.array(values, type_)).at_most(limit)
-        assert len(found) <= limit
+        ranges = ranges.with_values(pa.array(values, type_)).at_most(limit)
+        assert len(ranges) <= limit
         # Ends alternate: a low, its high, the next low, and so on upward.
-        ends = sorted((*found.lows.to_pylist(), *found.highs.to_pylist()), key=_order)
-        assert ends[::2] == found.lows.to_pylist()
-        assert ends[1::2] == found.highs.to_pylist()
+        ends = sorted((*ranges.lows.to_pylist(), *ranges.highs.to_pylist()), key=_order)
+        assert ends[::2] == ranges.lows.to_pylist()
+        assert ends[1::2] == ranges.highs.to_pylist()
         assert set(ends) <= seen
         points = pa.array(list(seen), type_)
-        assert pc.all(found.meet(points, points), min_count=0).as_py()
+        assert pc.all(ranges.meet(points, points), min_count=0).as_py()
 
 
 def _order(value: Any) -> Any:
@@ -58,12 +58,12 @@ def test_meeting_is_sharing_a_value(pairs: list[tuple[int, int]], data: st.DataO
     disjoint = [
         (low, low + n) for i, (low, n) in enumerate(starts) if i + 1 == len(starts) or low + n < starts[i + 1][0]
     ]
-    found = Ranges(*(pa.array([d[i] for d in disjoint], pa.int64()) for i in (0, 1)))
-    asked = data.draw(st.lists(st.tuples(st.none() | st.integers(-2, 40), st.none() | st.integers(-2, 40)), max_size=8))
-    asked = [(a, b) for a, b in asked if a is None or b is None or a <= b]
-    lows, highs = (pa.array([a[i] for a in asked], pa.int64()) for i in (0, 1))
-    expected = [any((b is None or low <= b) and (a is None or high >= a) for low, high in disjoint) for a, b in asked]
-    assert found.meet(lows, highs).to_pylist() == expected
+    ranges = Ranges(*(pa.array([d[i] for d in disjoint], pa.int64()) for i in (0, 1)))
+    spans = data.draw(st.lists(st.tuples(st.none() | st.integers(-2, 40), st.none() | st.integers(-2, 40)), max_size=8))
+    spans = [(a, b) for a, b in spans if a is None or b is None or a <= b]
+    lows, highs = (pa.array([a[i] for a in spans], pa.int64()) for i in (0, 1))
+    expected = [any((b is None or low <= b) and (a is None or high >= a) for low, high in disjoint) for a, b in spans]
+    assert ranges.meet(lows, highs).to_pylist() == expected
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_meeting_is_sharing_a_value(pairs: list[tuple[int, int]], data: st.DataO
     ],
 )
 def test_the_widest_gaps_stay(type_: pa.DataType, values: list[Any], apart: list[int]) -> None:
-    found = empty(type_).with_values(pa.array(values, type_)).at_most(3)
+    ranges = empty(type_).with_values(pa.array(values, type_)).at_most(3)
     ends = [sum(apart[:i]) for i in range(4)]
-    assert found.lows.to_pylist() == [values[i] for i in ends[:-1]]
-    assert found.highs.to_pylist() == [values[i - 1] for i in ends[1:]]
+    assert ranges.lows.to_pylist() == [values[i] for i in ends[:-1]]
+    assert ranges.highs.to_pylist() == [values[i - 1] for i in ends[1:]]

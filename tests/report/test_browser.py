@@ -49,15 +49,15 @@ OVERLAPS = """() => {
 def browser() -> Iterator[Browser]:
     looked = subprocess.run([ROOT / "scripts" / "browser.sh", "--look"], capture_output=True, text=True)
     if looked.returncode:
-        told = looked.stderr.strip()
+        reason = looked.stderr.strip()
         if os.environ.get("HOLDFAST_BROWSER_REQUIRED") == "1":
-            pytest.fail(told)
-        pytest.skip(told)
+            pytest.fail(reason)
+        pytest.skip(reason)
     with sync_playwright() as playwright:
         # Its sandbox needs rights that containers rarely give; the page is our own.
-        found = playwright.chromium.launch(executable_path=looked.stdout.strip(), args=["--no-sandbox"])
-        yield found
-        found.close()
+        launched = playwright.chromium.launch(executable_path=looked.stdout.strip(), args=["--no-sandbox"])
+        yield launched
+        launched.close()
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +75,9 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 def test_the_report_opens_without_asking_or_complaining(page: Page, address: str, facts: Facts) -> None:
-    asked: list[str] = []
+    requests: list[str] = []
     complaints: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: requests.append(request.url))
     page.on("console", lambda message: complaints.append(message.text))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.goto(address)
@@ -87,7 +87,7 @@ def test_the_report_opens_without_asking_or_complaining(page: Page, address: str
     assert page.locator("ol.life li").count() == len(facts.row.events)
     assert page.locator("svg .dot").count() == 2 * len(facts.row.events)
     assert page.locator("svg .file").count() == len(facts.life.files)
-    assert (asked, complaints) == ([address], [])
+    assert (requests, complaints) == ([address], [])
 
 
 def test_nothing_sticks_out_or_lies_on_something_else(page: Page, address: str) -> None:

@@ -24,18 +24,18 @@ class Page(HTMLParser):
     def __init__(self, html: str) -> None:
         super().__init__()
         self.open: list[str] = []
-        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.text: list[str] = []
         self.feed(html)
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
+        self.elements.append((tag, dict(attrs)))
         if tag not in VOID:
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, dict(attrs)))
+        self.elements.append((tag, dict(attrs)))
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
@@ -47,7 +47,7 @@ class Page(HTMLParser):
 def test_every_element_is_closed_where_it_belongs(html: str) -> None:
     read = Page(html)
     assert read.open == []
-    ids = [attrs["id"] for _, attrs in read.found if "id" in attrs]
+    ids = [attrs["id"] for _, attrs in read.elements if "id" in attrs]
     assert len(ids) == len(set(ids))
 
 
@@ -82,8 +82,8 @@ def test_what_comes_from_outside_is_escaped(html: str) -> None:
 
 def test_every_drawing_can_be_read_without_seeing_it(html: str) -> None:
     read = Page(html)
-    drawings = [attrs for tag, attrs in read.found if tag == "svg"]
-    known = {attrs.get("id") for _, attrs in read.found}
+    drawings = [attrs for tag, attrs in read.elements if tag == "svg"]
+    known = {attrs.get("id") for _, attrs in read.elements}
     assert len(drawings) == 5
     for drawing in drawings:
         assert drawing["role"] == "img"
@@ -94,7 +94,7 @@ def test_every_drawing_can_be_read_without_seeing_it(html: str) -> None:
 
 
 def test_headings_go_down_one_level_at_a_time(html: str) -> None:
-    levels = [int(tag[1]) for tag, _ in Page(html).found if re.fullmatch(r"h\d", tag)]
+    levels = [int(tag[1]) for tag, _ in Page(html).elements if re.fullmatch(r"h\d", tag)]
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(below - above <= 1 for above, below in pairwise(levels))

@@ -115,7 +115,7 @@ def opened(reader: PinnedReader, ref: SegmentRef) -> OpenSegment:
     cache_key = f"{ref.directory} {ref.checksum}"
     segment = cache.pop(cache_key, None) or read_segment(reader.snapshot.location, ref)
     cache[cache_key] = segment
-    held = sum(segment.ref.bytes for segment in cache.values())
+    held = sum(each.ref.bytes for each in cache.values())
     for old in list(cache)[:-1]:
         if held <= MOST_BYTES:
             break
