@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 import holdfast
 from holdfast import DeltaTable
-from holdfast._dropin.frames import memory_of
+from holdfast._dropin.frames import query_of
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +75,11 @@ def test_a_name_that_means_something_else_prunes_nothing(df: DataFrame) -> None:
 
 
 def test_one_plan_where_no_condition_comes(df: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = memory_of(df)
-    assert memory is not None
+    query = query_of(df)
+    assert query is not None
     scans: list[object] = []
-    plain = type(memory.pinned).scan
-    monkeypatch.setattr(type(memory.pinned), "scan", lambda *a: scans.append(a) or plain(*a))  # type: ignore[func-returns-value]
+    plain = type(query.pinned).scan
+    monkeypatch.setattr(type(query.pinned), "scan", lambda *a: scans.append(a) or plain(*a))  # type: ignore[func-returns-value]
     assert df.columns == ["id", "s", "n"]
     assert df.where("id > 5").schema == df.schema
     assert not scans

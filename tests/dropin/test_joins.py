@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import holdfast
-from holdfast._dropin.qualifier import Calling
+from holdfast._dropin.qualifier import Qualifier
 
 pytestmark = pytest.mark.connect
 
@@ -97,14 +97,14 @@ def test_columns_taken_before_an_alias(enabled: SparkSession, named: str) -> Non
 
 
 def test_what_is_gone_is_not_minded(spark: SparkSession) -> None:
-    first = Calling("t", spark)
-    assert first.taken() == "t"
-    second = Calling("T", spark)
-    assert second.qualifier == "T"
-    own = second.taken()
+    first = Qualifier("t", spark)
+    assert first.take() == "t"
+    second = Qualifier("T", spark)
+    assert second.current == "T"
+    own = second.take()
     assert own.startswith("delta_")
-    assert second.taken() == own != Calling("t", spark).taken()
-    assert Calling("u", spark).taken() == "u"
+    assert second.take() == own != Qualifier("t", spark).take()
+    assert Qualifier("u", spark).take() == "u"
     del first, second
     gc.collect()
-    assert Calling("t", spark).taken() == "t"
+    assert Qualifier("t", spark).take() == "t"

@@ -1,12 +1,12 @@
-"""Turn the drop-in on and off.
+"""Turns the drop-in on and off.
 
     holdfast.enable(spark)    # this session
     holdfast.enable()         # every session of the process, those to come too
     import holdfast.dropin    # the same, as the first line of a program
 
-1. On is on once, however often it is asked for; off leaves PySpark and the import system as they were.
-2. Beside the real delta-spark, or in a session that loads Delta's JAR, it is refused.
-3. A clone of an enabled session is enabled; a new session of the same Spark is not, unless all are.
+1. Enabling twice has no further effect; disabling restores PySpark and the import system.
+2. Enabling is refused where delta-spark is loaded, or a session loads Delta's JAR.
+3. A clone of an enabled session is enabled; a new session is not, unless all sessions are.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 from holdfast._dropin import errors, modules, patches, sessions, tables
 from holdfast._dropin.pip_utils import configure_spark_with_delta_pip, has_extension
 from holdfast.errors import Invalid, Unsupported
-from holdfast.sql.resolver import Table, TableResolver
+from holdfast.sql.resolver import TableResolver
+from holdfast.table.table import Table
 
 _EXCEPTIONS = {
     name: getattr(errors, name)
@@ -42,7 +43,7 @@ MODULES = {
 
 
 class Dropin:
-    """The drop-in, as it was turned on; leaving its block turns off what entering it turned on."""
+    """The drop-in of a session, or of all; as a context manager it turns off what `enable` turned on."""
 
     def __init__(self, spark: SparkSession | None, was_on: bool) -> None:
         self._spark = spark
@@ -62,19 +63,19 @@ class Dropin:
             self.disable()
 
     def register(self, name: str, table: Table) -> None:
-        """Let statements and readers call a table by a name, such as an Iceberg table."""
-        self._known().register(name, table)
+        """Give a table a name for statements and readers, such as an Iceberg table."""
+        self._resolver().register(name, table)
 
     def disable(self) -> None:
         """Turn it off."""
         disable(self._spark)
 
-    def _known(self) -> TableResolver:
+    def _resolver(self) -> TableResolver:
         spark = self._spark or SparkSession.getActiveSession()
-        known = None if spark is None else sessions.known(spark)
-        if known is None:
+        resolver = None if spark is None else sessions.resolver_of(spark)
+        if resolver is None:
             raise Invalid("there is no session with the drop-in yet: make one, or call holdfast.enable(spark)")
-        return known
+        return resolver
 
 
 def enable(spark: SparkSession | None = None) -> Dropin:
@@ -86,7 +87,7 @@ def enable(spark: SparkSession | None = None) -> Dropin:
                 "the session has Delta's own extension among spark.sql.extensions: start one without it, or call "
                 "holdfast.enable() before the session is made, which leaves Delta's settings out"
             )
-        was_on = sessions.known(spark) is not None
+        was_on = sessions.resolver_of(spark) is not None
         sessions.add(spark)
         patches.install(patches.family_of(spark))
     else:

@@ -1,12 +1,11 @@
 """Holdfast's errors as delta-spark's users catch them.
 
-At the drop-in's border an error becomes an instance of two classes: the one it has in `holdfast.errors`, and the one of
-PySpark, or of `delta.exceptions`, that a pipeline expects in that situation. It stays the same object, with its fields,
-its cause and its traceback.
+An error that leaves the drop-in becomes an instance of two classes: its class in `holdfast.errors`, and the class of
+PySpark or `delta.exceptions` that a pipeline expects. It stays the same object, with its fields, cause and traceback.
 
-1. Nothing is lost: whatever catches the Holdfast class still catches it.
-2. `getCondition()` gives delta-spark's name of the condition, where it has one for the situation.
-3. Only errors of `holdfast.errors` are touched; what Spark raises itself passes as it is.
+1. An `except` for the Holdfast class still catches it.
+2. `getCondition()` returns delta-spark's error condition, where it has one for the situation.
+3. Only errors of `holdfast.errors` change; Spark's own errors pass as they are.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class ConcurrentTransactionException(errors.ConcurrentTransaction, DeltaConcurre
 
 
 class As(NamedTuple):
-    """What an error becomes."""
+    """The class and the condition that an error gets."""
 
     kind: type[PySparkException]
     condition: str | None = None
@@ -98,7 +97,7 @@ _ARGUMENTS = frozenset(  # conditions of what delta-spark raises as IllegalArgum
         *("DELTA_ONEOF_IN_TIMETRAVEL", "DELTA_INVALID_IDEMPOTENT_WRITES_OPTIONS"),
     )
 )
-_made: dict[tuple[type[errors.TableError], type[PySparkException]], type[errors.TableError]] = {}
+_combined: dict[tuple[type[errors.TableError], type[PySparkException]], type[errors.TableError]] = {}
 TABLE_NOT_FOUND = As(AnalysisException, "DELTA_TABLE_NOT_FOUND")
 PATH_NOT_FOUND = As(AnalysisException, "DELTA_PATH_DOES_NOT_EXIST")
 PATH_EXISTS = As(AnalysisException, "DELTA_PATH_EXISTS")
@@ -109,9 +108,9 @@ ILLEGAL_OPTION = As(IllegalArgumentException, "DELTA_ILLEGAL_OPTION")
 
 @contextmanager
 def as_delta_spark(*, missing: As | None = None, invalid: As | None = None) -> Iterator[None]:
-    """Let errors of Holdfast leave as delta-spark's users know them; for functions and blocks.
+    """Turn Holdfast's errors into delta-spark's; a decorator or a context manager.
 
-    `missing` and `invalid` say what NotATable, and Invalid of no kind of its own, mean here.
+    `missing` and `invalid` are what NotATable, and plain Invalid, become here.
     """
     try:
         yield
@@ -126,14 +125,14 @@ def as_delta_spark(*, missing: As | None = None, invalid: As | None = None) -> I
 
 
 def dress(error: errors.TableError, become: As | None = None) -> errors.TableError:
-    """Make an error also one of PySpark's; one that is already stays what it is."""
+    """Make an error also an instance of a class of PySpark's, unless it is one already."""
     if isinstance(error, PySparkException):
         return error
     become = become or _meaning(error)
-    message, told = str(error), error
-    told.__class__ = _both(type(error), become.kind)
-    PySparkException.__init__(told, message, become.condition, {})  # type: ignore[arg-type]
-    return told
+    message = str(error)
+    error.__class__ = _both(type(error), become.kind)
+    PySparkException.__init__(error, message, become.condition, {})  # type: ignore[arg-type]
+    return error
 
 
 def _meaning(error: errors.TableError) -> As:
@@ -143,13 +142,13 @@ def _meaning(error: errors.TableError) -> As:
         return As(IllegalArgumentException if error.condition in _ARGUMENTS else AnalysisException, error.condition)
     if isinstance(error, errors.ConstraintViolated) and error.constraint == REPLACE_WHERE:
         return _AS[errors.OutsideReplaced]
-    return next(found for kind, found in _AS.items() if isinstance(error, kind))
+    return next(become for kind, become in _AS.items() if isinstance(error, kind))
 
 
 def _both(ours: type[errors.TableError], theirs: type[PySparkException]) -> type[errors.TableError]:
     if issubclass(theirs, ours):
         return theirs
-    if (ours, theirs) not in _made:
-        named = {"__module__": ours.__module__, "__doc__": ours.__doc__}
-        _made[ours, theirs] = type(ours.__name__, (ours, theirs), named)
-    return _made[ours, theirs]
+    if (ours, theirs) not in _combined:
+        namespace = {"__module__": ours.__module__, "__doc__": ours.__doc__}
+        _combined[ours, theirs] = type(ours.__name__, (ours, theirs), namespace)
+    return _combined[ours, theirs]

@@ -1,4 +1,4 @@
-"""What `spark.catalog` tells of our tables: what they are now, where Spark only knows what they were when entered.
+"""Answers of `spark.catalog` about our tables from the tables themselves; Spark's entries may be out of date.
 
 1. A name that means none of our tables is left to Spark.
 """
@@ -13,25 +13,24 @@ from holdfast.engines.spark.session.catalog import split
 from holdfast.engines.spark.types import spark_struct
 from holdfast.errors import Invalid
 from holdfast.sql.resolver import ResolvedTable, TableResolver
-from holdfast.table.delta import DeltaTable
 
 
-def found(spark: SparkSession, known: TableResolver, name: str, database: str | None = None) -> ResolvedTable | None:
+def table_of(
+    spark: SparkSession, resolver: TableResolver, name: str, database: str | None = None
+) -> ResolvedTable | None:
     """The table of ours that a name means."""
     with as_delta_spark(missing=TABLE_NOT_FOUND):
         try:
             parts = split(name)
         except Invalid:
-            return None  # Spark says what is wrong with it
-        return known.table(spark, parts if database is None else (database, *parts))
+            return None  # Spark reports the error
+        return resolver.table(spark, parts if database is None else (database, *parts))
 
 
-def columns_of(table: ResolvedTable) -> list[Column]:
+def columns_of(resolved: ResolvedTable) -> list[Column]:
     """The columns of a table."""
-    snapshot = table.table.handle.newest().snapshot
-    clustering: set[str] = set()
-    if isinstance(table.table, DeltaTable):
-        clustering = set(table.table.detailArrow().column("clusteringColumns")[0].as_py() or ())
+    snapshot = resolved.table.handle.newest().snapshot
+    clustering = resolved.table.handle.details().clustering_columns
     return [
         Column(
             name=f.name,
@@ -46,9 +45,6 @@ def columns_of(table: ResolvedTable) -> list[Column]:
     ]
 
 
-def described(told: Table, table: ResolvedTable) -> Table:
-    """What a catalog tells of a table, with the description that the table itself has."""
-    if not isinstance(table.table, DeltaTable):
-        return told
-    own = table.table.detailArrow().column("description")[0].as_py()
-    return told._replace(description=own or told.description)
+def described(entry: Table, resolved: ResolvedTable) -> Table:
+    """Spark's entry of a table, with the description that the table itself has."""
+    return entry._replace(description=resolved.table.handle.details().description or entry.description)

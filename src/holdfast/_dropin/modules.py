@@ -1,9 +1,9 @@
 """The modules `delta`, `delta.tables`, `delta.exceptions` and `delta.pip_utils`, from an import hook.
 
-1. Nothing is put among the installed packages: without the hook there is no module `delta`.
-2. The hook comes first, so that the modules are these even where delta-spark is installed; where that is loaded
-   already, the hook is refused.
-3. Taking the hook off forgets the modules; names that a program imported stay what they are.
+1. No package is installed: without the hook there is no module `delta`.
+2. The hook comes before other finders, so it works where delta-spark is installed too. Where delta-spark is loaded, the
+   hook is refused.
+3. Removing the hook unloads the modules; names that a program imported keep their objects.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
 
 from holdfast.errors import Unsupported
 
@@ -21,9 +20,9 @@ _OURS = __name__.rpartition(".")[0]
 
 
 class DeltaModules(MetaPathFinder, Loader):
-    """Finds and fills the modules; `contents` are their names and what is in them."""
+    """Finds and loads the modules; `contents` are their names and attributes."""
 
-    def __init__(self, contents: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, contents: Mapping[str, Mapping[str, object]]) -> None:
         self._contents = contents
 
     def find_spec(
@@ -42,22 +41,22 @@ class DeltaModules(MetaPathFinder, Loader):
         vars(module).update(__all__=sorted(names), __doc__=f"`{module.__name__}` of delta-spark, by Holdfast.")
 
 
-def install(contents: Mapping[str, Mapping[str, Any]]) -> None:
-    """Have the modules found from now on; once is enough."""
+def install(contents: Mapping[str, Mapping[str, object]]) -> None:
+    """Install the hook, once."""
     refuse_loaded()
     if not any(isinstance(finder, DeltaModules) for finder in sys.meta_path):
         sys.meta_path.insert(0, DeltaModules(contents))
 
 
 def remove() -> None:
-    """Have them found no more."""
+    """Remove the hook."""
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, DeltaModules)]
     for name in [name for name, module in sys.modules.items() if _is_of_delta(name) and _is_ours(module)]:
         del sys.modules[name]
 
 
 def refuse_loaded() -> None:
-    """Refuse to stand beside the real delta-spark."""
+    """Refuse a process that has loaded the real delta-spark."""
     loaded = sys.modules.get("delta")
     if loaded is not None and not _is_ours(loaded):
         where = getattr(loaded, "__file__", None) or "a package of that name"

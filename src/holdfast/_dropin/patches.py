@@ -1,12 +1,11 @@
-"""Functions in front of PySpark's methods, put there once and taken away again.
+"""Patches of PySpark's methods, which call Holdfast where a session has the drop-in.
 
-They stand on the classes, because sessions and DataFrames are made all over PySpark; each asks first whether the
-session at hand has the drop-in, and hands on to the method it wraps where it has not. Each names what it wraps, so
-that `holdfast.engines.spark.session.unpatched` finds the way round it.
+The classes are patched, because PySpark creates sessions and DataFrames in many places. Each patch wraps the method it
+replaces, so that `holdfast.engines.spark.session.unpatched` finds the original.
 
-1. Without an enabled session every call ends in PySpark's own method, with the arguments as they came.
-2. What is taken away leaves the classes as they were, method by method.
-3. Classic and Connect classes are patched apart, and Connect's only where Connect is in use.
+1. In a session without the drop-in every call reaches PySpark's own method with the same arguments.
+2. Removing the patches restores every method.
+3. Classic and Connect classes are patched separately, and Connect's only where Connect is in use.
 """
 
 from __future__ import annotations
@@ -15,9 +14,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from holdfast._dropin import frames, listing, pip_utils, reading, sessions, streams, tables, writing
 from holdfast._dropin.errors import as_delta_spark
@@ -27,10 +27,12 @@ from holdfast.engines.spark.session.unpatched import IN_FRONT
 from holdfast.sql.resolver import ResolvedTable
 from holdfast.sql.run import run
 
+_Method: TypeAlias = Callable[..., Any]
+
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Where the classes of one kind of session are."""
+    """The modules of the classes of one kind of session."""
 
     session: str
     frame: str
@@ -44,242 +46,192 @@ _installed: dict[Family, list[tuple[type, str, Any]]] = {}
 
 
 def family_of(spark: SparkSession) -> Family:
-    """The classes of a session."""
+    """The family of a session."""
     return CONNECT if type(spark).__module__.startswith("pyspark.sql.connect.") else CLASSIC
 
 
 def install(family: Family) -> None:
-    """Put the functions in front; once is enough."""
+    """Patch the classes of a family, once."""
     if family in _installed:
         return
     session, frame = import_module(family.session).SparkSession, import_module(family.frame).DataFrame
     catalog = import_module(family.catalog).Catalog
-    kept: list[tuple[type, str, Any]] = []
-    for owner, name, make in (
+    originals: list[tuple[type, str, Any]] = []
+    for owner, name, patch in (
         (session, "sql", _sql),
         (session, "table", _table),
         (session, "read", _read),
         (session, "readStream", _read_stream),
-        (session.Builder, "getOrCreate", _made),
-        (session.Builder, "create", _made),
+        (session.Builder, "getOrCreate", _get_or_create),
+        (session.Builder, "create", _get_or_create),
         (frame, "write", _write),
         (frame, "writeTo", _write_to),
         (frame, "mergeInto", _merge_into),
         (frame, "writeStream", _write_stream),
-        (frame, "createTempView", _new_view),
-        (frame, "createOrReplaceTempView", _new_view),
-        (frame, "registerTempTable", _new_view),
-        (catalog, "dropTempView", _dropped_view),
-        (catalog, "createTable", _new_table),
-        (catalog, "createExternalTable", _new_table),
-        (catalog, "listColumns", _columns),
-        (catalog, "getTable", _told),
+        (frame, "createTempView", _create_view),
+        (frame, "createOrReplaceTempView", _create_view),
+        (frame, "registerTempTable", _create_view),
+        (catalog, "dropTempView", _drop_view),
+        (catalog, "createTable", _create_table),
+        (catalog, "createExternalTable", _create_table),
+        (catalog, "listColumns", _list_columns),
+        (catalog, "getTable", _get_table),
         (catalog, "getTableProperties", _properties),
         (catalog, "getCreateTableString", _create_text),
     ):
         if name in vars(owner):
             original = vars(owner)[name]
-            kept.append((owner, name, original))
-            setattr(owner, name, _in_front(original, make))
-    _installed[family] = kept
+            originals.append((owner, name, original))
+            setattr(owner, name, _patched(original, patch))
+    _installed[family] = originals
 
 
 def remove() -> None:
-    """Leave every class as it was."""
-    for kept in _installed.values():
-        for owner, name, original in kept:
+    """Restore every class."""
+    for originals in _installed.values():
+        for owner, name, original in originals:
             setattr(owner, name, original)
     _installed.clear()
 
 
-def _in_front(original: Any, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Any:
+def _patched(original: Any, patch: Callable[..., Any]) -> Any:
+    """A method or property that calls a patch with the original method and the arguments."""
     method: Any = original.fget if isinstance(original, property) else original
-    made = make(method)
-    setattr(made, IN_FRONT, True)
-    return property(made, doc=original.__doc__) if isinstance(original, property) else made
+
+    @wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return patch(method, *args, **kwargs)
+
+    setattr(call, IN_FRONT, True)
+    return property(call, doc=original.__doc__) if isinstance(original, property) else call
 
 
-def _sql(original: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(original)
-    def sql(self: SparkSession, sqlQuery: str, args: Any = None, **kwargs: Any) -> Any:
-        known = sessions.known(self)
-        if known is not None:
-            with as_delta_spark():
-                answer = run(self, sqlQuery, args, kwargs or None, resolver=known)
-            if answer is not None:
-                return answer
-        return original(self, sqlQuery, args, **kwargs)
-
-    return sql
+def _sql(original: _Method, self: SparkSession, /, sqlQuery: str, args: Any = None, **kwargs: Any) -> Any:
+    resolver = sessions.resolver_of(self)
+    if resolver is not None:
+        with as_delta_spark():
+            answer = run(self, sqlQuery, args, kwargs or None, resolver=resolver)
+        if answer is not None:
+            return answer
+    return original(self, sqlQuery, args, **kwargs)
 
 
-def _table(original: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(original)
-    def table(self: SparkSession, tableName: str) -> Any:
-        known = sessions.known(self)
-        found = None if known is None else reading.by_name(self, tableName, known)
-        return original(self, tableName) if found is None else found
-
-    return table
+def _table(original: _Method, self: SparkSession, tableName: str) -> Any:
+    resolver = sessions.resolver_of(self)
+    rows = None if resolver is None else reading.by_name(self, tableName, resolver)
+    return original(self, tableName) if rows is None else rows
 
 
-def _read(original: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(original)
-    def read(self: SparkSession) -> Any:
-        plain = original(self)
-        known = sessions.known(self)
-        return plain if known is None else reading.reader(plain, self, known)
-
-    return read
+def _read(original: _Method, self: SparkSession) -> Any:
+    reader = original(self)
+    resolver = sessions.resolver_of(self)
+    return reader if resolver is None else reading.reader(reader, self, resolver)
 
 
-def _read_stream(original: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(original)
-    def read_stream(self: SparkSession) -> Any:
-        plain = original(self)
-        known = sessions.known(self)
-        return plain if known is None else streams.reader(plain, self, known)
-
-    return read_stream
+def _read_stream(original: _Method, self: SparkSession) -> Any:
+    reader = original(self)
+    resolver = sessions.resolver_of(self)
+    return reader if resolver is None else streams.reader(reader, self, resolver)
 
 
-def _made(original: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(original)
-    def made(self: Any) -> Any:
-        if not sessions.is_everywhere():
-            return original(self)
-        pip_utils.take_off(self._options)
-        pip_utils.run_this_python(self._options)
-        spark = original(self)
-        install(family_of(spark))
-        return spark
-
-    return made
+def _get_or_create(original: _Method, self: Any) -> Any:
+    if not sessions.is_everywhere():
+        return original(self)
+    pip_utils.take_off(self._options)
+    pip_utils.run_this_python(self._options)
+    spark = original(self)
+    install(family_of(spark))
+    return spark
 
 
-def _write(original: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(original)
-    def write(self: Any) -> Any:
-        known = sessions.known(self.sparkSession)
-        plain = original(self)
-        return plain if known is None else writing.writer(plain, self, known)
-
-    return write
+def _write(original: _Method, self: DataFrame) -> Any:
+    resolver = sessions.resolver_of(self.sparkSession)
+    writer = original(self)
+    return writer if resolver is None else writing.writer(writer, self, resolver)
 
 
-def _write_to(original: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(original)
-    def write_to(self: Any, table: str) -> Any:
-        known = sessions.known(self.sparkSession)
-        plain = original(self, table)
-        return plain if known is None else writing.writer_to(plain, self, table, known)
-
-    return write_to
+def _write_to(original: _Method, self: DataFrame, table: str) -> Any:
+    resolver = sessions.resolver_of(self.sparkSession)
+    writer = original(self, table)
+    return writer if resolver is None else writing.writer_to(writer, self, table, resolver)
 
 
-def _merge_into(original: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(original)
-    def into(self: Any, table: str, condition: Any) -> Any:
-        known = sessions.known(self.sparkSession)
-        if known is not None:
-            with as_delta_spark():
-                begun = merge_into(self.sparkSession, self, table, condition, known)
-            if begun is not None:
-                return begun
-        return original(self, table, condition)
-
-    return into
+def _merge_into(original: _Method, self: DataFrame, table: str, condition: Column) -> Any:
+    resolver = sessions.resolver_of(self.sparkSession)
+    if resolver is not None:
+        with as_delta_spark():
+            merge = merge_into(self.sparkSession, self, table, condition, resolver)
+        if merge is not None:
+            return merge
+    return original(self, table, condition)
 
 
-def _write_stream(original: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(original)
-    def write_stream(self: Any) -> Any:
-        plain = original(self)
-        known = sessions.known(self.sparkSession)
-        return plain if known is None else streams.writer(plain, self, known)
-
-    return write_stream
+def _write_stream(original: _Method, self: DataFrame) -> Any:
+    writer = original(self)
+    resolver = sessions.resolver_of(self.sparkSession)
+    return writer if resolver is None else streams.writer(writer, self, resolver)
 
 
-def _new_view(original: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(original)
-    def new_view(self: Any, name: str) -> None:
-        original(self, name)
-        if (known := sessions.known(self.sparkSession)) is not None:
-            known.forget(name)
-            if (rows := frames.rows_of(self)) is not None:
-                known.remember(name, rows)
-
-    return new_view
+def _create_view(original: _Method, self: DataFrame, name: str) -> None:
+    original(self, name)
+    if (resolver := sessions.resolver_of(self.sparkSession)) is not None:
+        resolver.forget(name)
+        if (rows := frames.rows_of(self)) is not None:
+            resolver.remember(name, rows)
 
 
-def _new_table(original: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(original)
-    def new_table(
-        self: Any, tableName: str, path: Any = None, source: Any = None, schema: Any = None, *more: Any, **options: Any
-    ) -> Any:
-        spark = self._sparkSession
-        if sessions.known(spark) is None or not is_delta(source):
-            return original(self, tableName, path, source, schema, *more, **options)
-        builder = tables.DeltaTable.createIfNotExists(spark).tableName(tableName)
-        builder = builder if path is None else builder.location(path)
-        builder = builder if schema is None else builder.addColumns(schema)
-        for name, value in options.items():
-            builder = builder.comment(value) if name == "description" else builder.property(name, value)
-        builder.execute()
-        return spark.table(tableName)
-
-    return new_table
+def _drop_view(original: _Method, self: Any, viewName: str) -> Any:
+    if (resolver := sessions.resolver_of(self._sparkSession)) is not None:
+        resolver.forget(viewName)
+    return original(self, viewName)
 
 
-def _columns(original: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(original)
-    def columns(self: Any, tableName: str, dbName: str | None = None) -> Any:
-        found = _found(self, tableName, dbName)
-        return original(self, tableName, dbName) if found is None else listing.columns_of(found)
-
-    return columns
-
-
-def _told(original: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(original)
-    def told(self: Any, tableName: str) -> Any:
-        found = _found(self, tableName)
-        return original(self, tableName) if found is None else listing.described(original(self, tableName), found)
-
-    return told
-
-
-def _properties(original: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(original)
-    def properties(self: Any, tableName: str) -> Any:
-        if _found(self, tableName) is None:
-            return original(self, tableName)
-        return dict(map(tuple, self._sparkSession.sql(f"SHOW TBLPROPERTIES {tableName}").collect()))
-
-    return properties
+def _create_table(
+    original: _Method,
+    self: Any,
+    /,
+    tableName: str,
+    path: str | None = None,
+    source: str | None = None,
+    schema: StructType | None = None,
+    *more: Any,
+    **options: Any,
+) -> Any:
+    spark = self._sparkSession
+    if sessions.resolver_of(spark) is None or not is_delta(source):
+        return original(self, tableName, path, source, schema, *more, **options)
+    builder = tables.DeltaTable.createIfNotExists(spark).tableName(tableName)
+    builder = builder if path is None else builder.location(path)
+    builder = builder if schema is None else builder.addColumns(schema)
+    for name, value in options.items():
+        builder = builder.comment(value) if name == "description" else builder.property(name, value)
+    builder.execute()
+    return spark.table(tableName)
 
 
-def _create_text(original: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(original)
-    def create_text(self: Any, tableName: str, asSerde: bool = False) -> Any:
-        if asSerde or _found(self, tableName) is None:
-            return original(self, tableName, asSerde)
-        return self._sparkSession.sql(f"SHOW CREATE TABLE {tableName}").collect()[0][0]
-
-    return create_text
+def _list_columns(original: _Method, self: Any, tableName: str, dbName: str | None = None) -> Any:
+    resolved = _resolved(self, tableName, dbName)
+    return original(self, tableName, dbName) if resolved is None else listing.columns_of(resolved)
 
 
-def _found(catalog: Any, name: str, database: str | None = None) -> ResolvedTable | None:
-    known = sessions.known(catalog._sparkSession)
-    return None if known is None else listing.found(catalog._sparkSession, known, name, database)
+def _get_table(original: _Method, self: Any, tableName: str) -> Any:
+    resolved = _resolved(self, tableName)
+    table = original(self, tableName)
+    return table if resolved is None else listing.described(table, resolved)
 
 
-def _dropped_view(original: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(original)
-    def dropped_view(self: Any, viewName: str) -> Any:
-        if (known := sessions.known(self._sparkSession)) is not None:
-            known.forget(viewName)
-        return original(self, viewName)
+def _properties(original: _Method, self: Any, tableName: str) -> Any:
+    if _resolved(self, tableName) is None:
+        return original(self, tableName)
+    return dict(map(tuple, self._sparkSession.sql(f"SHOW TBLPROPERTIES {tableName}").collect()))
 
-    return dropped_view
+
+def _create_text(original: _Method, self: Any, tableName: str, asSerde: bool = False) -> Any:
+    if asSerde or _resolved(self, tableName) is None:
+        return original(self, tableName, asSerde)
+    return self._sparkSession.sql(f"SHOW CREATE TABLE {tableName}").collect()[0][0]
+
+
+def _resolved(catalog: Any, name: str, database: str | None = None) -> ResolvedTable | None:
+    resolver = sessions.resolver_of(catalog._sparkSession)
+    return None if resolver is None else listing.table_of(catalog._sparkSession, resolver, name, database)

@@ -1,10 +1,10 @@
-"""Readers and writers that note what they are told.
+"""Readers and writers that record their options.
 
-PySpark's classic readers and writers keep what they are told in the JVM. A part put before their class notes it here as
-well and hands it on, so that whatever is none of ours goes on as without the drop-in.
+PySpark's classic readers and writers keep their options in the JVM. A mixin before their class records the options here
+too, and calls PySpark's method, so that other formats work as without the drop-in.
 
-1. A reader or writer stays the object that PySpark made, of a subclass of its class.
-2. Parts stand before PySpark's class, so what follows the last of them is that class.
+1. A reader or writer stays the object that PySpark created; its class becomes a subclass of its class.
+2. Mixins come before PySpark's class, so `super()` of the last one is that class.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from holdfast._dropin.options import SourceOptions
 _classes: dict[tuple[type, type], type] = {}
 
 
-class Noting:
-    """The part that notes the options."""
+class RecordsOptions:
+    """A mixin that records options."""
 
     _holdfast_options: SourceOptions
 
@@ -31,16 +31,16 @@ class Noting:
         return self._holdfast_plain.option(key, value)
 
     def options(self, **options: Any) -> Any:
-        self._holdfast_note(options)
+        self._holdfast_record(options)
         return self._holdfast_plain.options(**options)
 
-    def _holdfast_note(self, options: dict[str, Any]) -> None:
+    def _holdfast_record(self, options: dict[str, Any]) -> None:
         for name, value in options.items():
             self._holdfast_options.set(name, value)
 
 
-class NotingFormat(Noting):
-    """The part that notes the format, too."""
+class RecordsFormat(RecordsOptions):
+    """A mixin that records the format too."""
 
     _holdfast_format: str | None
 
@@ -49,17 +49,17 @@ class NotingFormat(Noting):
         return self._holdfast_plain.format(source)
 
 
-def noting(plain: Any, part: type[Noting], **noted: Any) -> Any:
-    """A reader or writer of PySpark's with a part before it."""
+def recording(plain: Any, mixin: type[RecordsOptions], **fields: object) -> Any:
+    """A reader or writer of PySpark with a mixin; `fields` are attributes of the mixin, without their prefix."""
     base = type(plain)
-    if (part, base) not in _classes:
-        _classes[part, base] = type(base.__name__, (part, base), {"__module__": base.__module__})
-    plain.__class__ = _classes[part, base]
+    if (mixin, base) not in _classes:
+        _classes[mixin, base] = type(base.__name__, (mixin, base), {"__module__": base.__module__})
+    plain.__class__ = _classes[mixin, base]
     vars(plain).update(_holdfast_options=SourceOptions(), _holdfast_format=None)
-    vars(plain).update({f"_holdfast_{name}": value for name, value in noted.items()})
+    vars(plain).update({f"_holdfast_{name}": value for name, value in fields.items()})
     return plain
 
 
 def names(cols: Any) -> tuple[str, ...]:
-    """Names that are given one by one, or in lists."""
+    """Names from arguments that are names or lists of names."""
     return tuple(name for col in cols for name in ([col] if isinstance(col, str) else col))

@@ -1,11 +1,10 @@
-"""Which sessions the drop-in is on in, and what names mean there.
+"""The sessions that have the drop-in, and the table resolver of each.
 
-A session is known by a mark among its own settings. So every Python object for one session of Spark finds the mark
-(there may be several), and a clone of a session has it too, such as the one that `foreachBatch` is called with; a new
-session has not.
+A mark among a session's settings identifies it. So all Python objects of one Spark session have the same mark, and so
+has a clone of the session, such as the one that Spark gives to `foreachBatch`; a new session has none.
 
-1. Asking costs nothing where no session was ever enabled, and one look at a setting otherwise.
-2. With `everywhere`, a session that has no mark yet gets one when it is first asked for.
+1. The lookup costs nothing where no session was ever enabled, and one read of a setting otherwise.
+2. With `everywhere`, a session without a mark gets one at its first lookup.
 """
 
 from __future__ import annotations
@@ -19,49 +18,49 @@ from holdfast.sql.resolver import TableResolver
 
 MARK = "spark.holdfast.dropin"
 
-_known: dict[str, TableResolver] = {}  # by mark
+_resolvers: dict[str, TableResolver] = {}  # by mark
 _marks: WeakKeyDictionary[SparkSession, str] = WeakKeyDictionary()
 _everywhere: list[bool] = []  # not empty: in every session
 
 
-def known(spark: SparkSession) -> TableResolver | None:
-    """What names mean in a session; None: the drop-in is off there."""
-    if not _known and not _everywhere:
+def resolver_of(spark: SparkSession) -> TableResolver | None:
+    """The table resolver of a session; None where the drop-in is off."""
+    if not _resolvers and not _everywhere:
         return None
-    found = _known.get(_marks.get(spark) or _mark(spark))
-    if found is None and _everywhere:
+    resolver = _resolvers.get(_marks.get(spark) or _mark(spark))
+    if resolver is None and _everywhere:
         add(spark)
-        found = _known[_marks[spark]]
-    return found
+        resolver = _resolvers[_marks[spark]]
+    return resolver
 
 
 def add(spark: SparkSession) -> str:
-    """Mark a session, and give its mark; one that is marked keeps it."""
+    """Turn the drop-in on in a session, and return the session's mark."""
     mark = _mark(spark)
-    if mark not in _known:
+    if mark not in _resolvers:
         mark = str(system().new_uuid())
         spark.conf.set(MARK, mark)
-        _known[mark] = TableResolver()
+        _resolvers[mark] = TableResolver()
     _marks[spark] = mark
     return mark
 
 
 def remove(spark: SparkSession) -> None:
-    """Take the mark off a session."""
-    _known.pop(_mark(spark), None)
+    """Turn the drop-in off in a session."""
+    _resolvers.pop(_mark(spark), None)
     _marks.pop(spark, None)
     spark.conf.unset(MARK)
 
 
 def remove_all() -> None:
-    """Take the drop-in off every session; what is left of marks means nothing."""
-    _known.clear()
+    """Turn the drop-in off in every session; remaining marks have no effect."""
+    _resolvers.clear()
     _marks.clear()
     _everywhere.clear()
 
 
 def everywhere() -> None:
-    """Let every session of the process have the drop-in."""
+    """Turn the drop-in on in every session of the process."""
     _everywhere[:] = [True]
 
 
@@ -70,8 +69,8 @@ def is_everywhere() -> bool:
 
 
 def are_none() -> bool:
-    """Whether no session has the drop-in, and none will."""
-    return not _known and not _everywhere
+    """Whether the drop-in is off in every session."""
+    return not _resolvers and not _everywhere
 
 
 def _mark(spark: SparkSession) -> str:

@@ -1,8 +1,8 @@
-"""`readStream` and `writeStream` with `format("delta")`: Holdfast's own source and sink, under delta-spark's options.
+"""`readStream` and `writeStream` with `format("delta")`: Holdfast's source and sink with delta-spark's options.
 
-1. A stream of another format, and `foreach` and `foreachBatch`, are Spark's, as without the drop-in.
-2. The table of a sink is there before the query starts, with the partitions and columns that were asked for.
-3. On Spark Connect the function of `foreachBatch` runs on the server, where it is given a session with the drop-in too.
+1. Streams of other formats, `foreach` and `foreachBatch` are Spark's, as without the drop-in.
+2. The table of a sink exists before the query starts, with the partitions and columns of the writer.
+3. On Spark Connect the function of `foreachBatch` runs on the server, in a session with the drop-in.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from holdfast._dropin.errors import ILLEGAL_OPTION, PATH_NOT_FOUND, as_delta_spark
 from holdfast._dropin.options import SourceOptions, is_delta
-from holdfast._dropin.recording import NotingFormat, names, noting
+from holdfast._dropin.recording import RecordsFormat, names, recording
 from holdfast._dropin.saving import SaveRequest, refuse_options, save, save_as_table, write_into
 from holdfast.engines.spark.session.catalog import split
 from holdfast.engines.spark.session.unpatched import plain
@@ -27,7 +27,7 @@ from holdfast.storage.open import open_location
 from holdfast.table.delta import DeltaTable
 from holdfast.verbs.stream.source import FORMAT, register
 
-_READER_KEEPS = {"failondataloss": "true"}  # what our source always does
+_FIXED = {"failondataloss": "true"}  # the source has no other mode
 _SINK = ("checkpointLocation", "txnAppId", "userMetadata")
 _WRITES_ONLY = (
     "overwriteSchema",
@@ -41,27 +41,29 @@ _WRITES_ONLY = (
 _registered: WeakSet[SparkSession] = WeakSet()
 
 
-def reader(plain_one: Any, spark: SparkSession, known: TableResolver) -> Any:
+def reader(spark_reader: Any, spark: SparkSession, resolver: TableResolver) -> Any:
     """A reader of streams in a session with the drop-in."""
-    return noting(plain_one, _StreamReader, asking=(spark, known))
+    return recording(spark_reader, _StreamReader, spark=spark, resolver=resolver)
 
 
-def writer(plain_one: Any, rows: DataFrame, known: TableResolver) -> Any:
+def writer(spark_writer: Any, rows: DataFrame, resolver: TableResolver) -> Any:
     """A writer of streams in a session with the drop-in."""
-    return noting(plain_one, _StreamWriter, asking=(rows, known), partitions=(), clustering=(), calls=False)
+    fields = {"partitions": (), "clustering": (), "calls": False}
+    return recording(spark_writer, _StreamWriter, rows=rows, resolver=resolver, **fields)
 
 
-class _StreamReader(NotingFormat):
-    """The part of `spark.readStream` that knows Delta tables."""
+class _StreamReader(RecordsFormat):
+    """The mixin of `spark.readStream`."""
 
-    _holdfast_asking: tuple[SparkSession, TableResolver]
+    _holdfast_spark: SparkSession
+    _holdfast_resolver: TableResolver
 
     def load(self, path: str | None = None, format: str | None = None, schema: Any = None, **options: Any) -> Any:
-        spark, _ = self._holdfast_asking
+        spark = self._holdfast_spark
         source = format or self._holdfast_format or spark.conf.get("spark.sql.sources.default", "parquet")
         if not is_delta(source):
             return self._holdfast_plain.load(path, format, schema, **options)
-        self._holdfast_note(options)
+        self._holdfast_record(options)
         with as_delta_spark(missing=PATH_NOT_FOUND, invalid=ILLEGAL_OPTION):
             if schema is not None:
                 raise Invalid("a Delta table has its own schema: leave schema out")
@@ -71,48 +73,51 @@ class _StreamReader(NotingFormat):
             return _stream(spark, place, self._holdfast_options)
 
     def table(self, tableName: str) -> Any:
-        spark, known = self._holdfast_asking
+        spark = self._holdfast_spark
         with as_delta_spark():
-            found = known.table(spark, split(tableName))
-            if found is not None:
-                place = found.delta("a stream").handle.newest().snapshot.location.spark_path()
+            resolved = self._holdfast_resolver.table(spark, split(tableName))
+            if resolved is not None:
+                place = resolved.delta("a stream").handle.newest().snapshot.location.spark_path()
                 return _stream(spark, place, self._holdfast_options)
         return self._holdfast_plain.table(tableName)
 
 
 def _stream(spark: SparkSession, place: str, options: SourceOptions) -> DataFrame:
     location = open_location(place, storage_options=options.storage())
-    DeltaTable.forPath(spark, place, storage_options=options.storage())  # is there
-    given = {name: value for name, value in options.items() if not name.startswith("fs.") and name.lower() != "path"}
-    for name, value in list(given.items()):
-        if name.lower() in _READER_KEEPS:
-            if value.lower() != _READER_KEEPS[name.lower()]:
+    DeltaTable.forPath(spark, place, storage_options=options.storage())  # refuses a path without a table
+    settings = {name: value for name, value in options.items() if not name.startswith("fs.") and name.lower() != "path"}
+    for name, value in list(settings.items()):
+        if name.lower() in _FIXED:
+            if value.lower() != _FIXED[name.lower()]:
                 raise Unsupported(f"{name}={value} would lose rows without a word, which Holdfast does not do")
-            del given[name]
+            del settings[name]
     if options.get("startingTimestamp") is not None:
-        given["timeZone"] = spark.conf.get("spark.sql.session.timeZone") or "UTC"
-    given |= {f"storage.{name}": value for name, value in (options.storage() or {}).items() if name.startswith("fs.")}
-    parse_options({**given, "path": location.spark_path()})  # refuses here what the query would refuse later
+        settings["timeZone"] = spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    settings |= {
+        f"storage.{name}": value for name, value in (options.storage() or {}).items() if name.startswith("fs.")
+    }
+    parse_options({**settings, "path": location.spark_path()})  # refuses here what the query would refuse later
     _let_stream(spark)
     reader = plain(type(spark).__dict__["readStream"].fget)(spark)
-    found: DataFrame = reader.format(FORMAT).options(**given).load(location.spark_path())
-    return found
+    rows: DataFrame = reader.format(FORMAT).options(**settings).load(location.spark_path())
+    return rows
 
 
-class _StreamWriter(NotingFormat):
-    """The part of `df.writeStream` that knows Delta tables; options reach Spark's own when the query starts."""
+class _StreamWriter(RecordsFormat):
+    """The mixin of `df.writeStream`; Spark's own writer gets the options when the query starts."""
 
-    _holdfast_asking: tuple[DataFrame, TableResolver]
+    _holdfast_rows: DataFrame
+    _holdfast_resolver: TableResolver
     _holdfast_partitions: tuple[str, ...]
     _holdfast_clustering: tuple[str, ...]
-    _holdfast_calls: bool  # a function of the user's
+    _holdfast_calls: bool  # a function of the user, by foreach or foreachBatch
 
     def option(self, key: str, value: Any) -> Any:
         self._holdfast_options.set(key, value)
         return self
 
     def options(self, **options: Any) -> Any:
-        self._holdfast_note(options)
+        self._holdfast_record(options)
         return self
 
     def partitionBy(self, *cols: Any) -> Any:
@@ -129,7 +134,7 @@ class _StreamWriter(NotingFormat):
 
     def foreachBatch(self, func: Callable[[DataFrame, int], None]) -> Any:
         self._holdfast_calls = True
-        remote = ".connect." in type(self._holdfast_asking[0]).__module__
+        remote = ".connect." in type(self._holdfast_rows).__module__
         return self._holdfast_plain.foreachBatch(_with_drop_in(func) if remote else func)
 
     def start(
@@ -141,9 +146,9 @@ class _StreamWriter(NotingFormat):
         queryName: str | None = None,
         **options: Any,
     ) -> Any:
-        self._holdfast_told(partitionBy, options)
+        self._holdfast_record_start(partitionBy, options)
         if self._holdfast_calls or not is_delta(format or self._holdfast_format):
-            self._holdfast_hand_on()
+            self._holdfast_pass_options()
             return self._holdfast_plain.start(path, format, outputMode, partitionBy, queryName)
         with as_delta_spark():
             place = path or self._holdfast_options.get("path")
@@ -160,36 +165,36 @@ class _StreamWriter(NotingFormat):
         queryName: str | None = None,
         **options: Any,
     ) -> Any:
-        self._holdfast_told(partitionBy, options)
-        rows, known = self._holdfast_asking
+        self._holdfast_record_start(partitionBy, options)
+        rows, resolver = self._holdfast_rows, self._holdfast_resolver
         source = format or self._holdfast_format
         with as_delta_spark():
-            ours = is_delta(source) or known.table(rows.sparkSession, split(tableName)) is not None
-            if source is None and not ours:
-                ours = is_delta(rows.sparkSession.conf.get("spark.sql.sources.default", "parquet"))
-        if not ours:
-            self._holdfast_hand_on()
+            is_ours = is_delta(source) or resolver.table(rows.sparkSession, split(tableName)) is not None
+            if source is None and not is_ours:
+                is_ours = is_delta(rows.sparkSession.conf.get("spark.sql.sources.default", "parquet"))
+        if not is_ours:
+            self._holdfast_pass_options()
             return self._holdfast_plain.toTable(tableName, format, outputMode, partitionBy, queryName)
         with as_delta_spark():
             return self._holdfast_start(None, tableName, outputMode, queryName)
 
-    def _holdfast_told(self, partitions: Any, options: dict[str, Any]) -> None:
+    def _holdfast_record_start(self, partitions: Any, options: dict[str, Any]) -> None:
         if partitions is not None:
             self._holdfast_partitions = names([partitions])
-        self._holdfast_note(options)
+        self._holdfast_record(options)
 
-    def _holdfast_hand_on(self) -> None:
+    def _holdfast_pass_options(self) -> None:
         for name, value in list(self._holdfast_options.items()):
             self._holdfast_plain.option(name, value)
 
     def _holdfast_start(self, path: str | None, name: str | None, mode: str | None, query: str | None) -> Any:
-        rows, known = self._holdfast_asking
+        rows, resolver = self._holdfast_rows, self._holdfast_resolver
         options = self._holdfast_options
         refuse_options(options)
         for option in _WRITES_ONLY:
             if options.get(option) is not None:
                 raise Unsupported(f"a stream into a Delta table has no option {option}: use foreachBatch")
-        place = self._holdfast_table(rows, known, path, name)
+        place = self._holdfast_table(rows, resolver, path, name)
         for option in _SINK:
             if (value := options.get(option)) is not None:
                 self._holdfast_plain.option(option, value)
@@ -198,30 +203,28 @@ class _StreamWriter(NotingFormat):
         _let_stream(rows.sparkSession)
         return self._holdfast_plain.start(place, FORMAT, mode, None, query)
 
-    def _holdfast_table(self, rows: DataFrame, known: TableResolver, path: str | None, name: str | None) -> str:
-        """Where the table is, which is made where there is none."""
+    def _holdfast_table(self, rows: DataFrame, resolver: TableResolver, path: str | None, name: str | None) -> str:
+        """The location of the table, which is created where there is none."""
         spark, options = rows.sparkSession, self._holdfast_options
         nothing = spark.createDataFrame([], StructType(rows.schema.fields))
-        about = SourceOptions(
-            {name: value for name, value in options.items() if name.lower() != "txnappid"}
-        )  # of batches
-        ask = SaveRequest("ignore", self._holdfast_partitions, self._holdfast_clustering, about)
+        table_options = SourceOptions({name: value for name, value in options.items() if name.lower() != "txnappid"})
+        request = SaveRequest("ignore", self._holdfast_partitions, self._holdfast_clustering, table_options)
         if name is not None:
-            save_as_table(nothing, name, ask, known)
-            found = known.table(spark, split(name))
-            assert found is not None, f"{name} was just made"
-            table = found.delta("a stream")
+            save_as_table(nothing, name, request, resolver)
+            resolved = resolver.table(spark, split(name))
+            assert resolved is not None, f"{name} was just made"
+            table = resolved.delta("a stream")
         else:
             assert path is not None, "a table has a path or a name"
-            save(nothing, path, ask)
+            save(nothing, path, request)
             table = DeltaTable.forPath(spark, path, storage_options=options.storage())
         if options.flag("mergeSchema") and not set(rows.columns) <= set(table.handle.newest().snapshot.schema.names):
-            write_into(nothing, table, SaveRequest("append", options=about))
+            write_into(nothing, table, SaveRequest("append", options=table_options))
         return table.handle.newest().snapshot.location.spark_path()
 
 
 def _with_drop_in(func: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
-    """A function of the user's, for a process where nobody enabled the drop-in yet."""
+    """The user's function, which first enables the drop-in in its process."""
 
     def run(rows: DataFrame, batch: int) -> None:
         from holdfast._dropin.enabling import enable

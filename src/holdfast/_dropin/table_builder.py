@@ -1,7 +1,7 @@
-"""`DeltaTable.create()` and its like: what a table is to be, by path or by name.
+"""delta-spark's table builder, `DeltaTable.create()` and the like, by path or by name.
 
-1. A name is entered into the catalog when the table is made, and taken out again where making it fails.
-2. A managed table lies where its database does; one with a location is entered with that.
+1. The catalog entry of a name comes before the table, and is removed again where creating the table fails.
+2. A managed table is below its database's location; a table with a location of its own is external.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
 from holdfast.table.delta import DeltaTable
 from holdfast.verbs.define.builder import CreateMode, IdentityGenerator, without_plain
-from holdfast.verbs.define.builder import DeltaTableBuilder as Describing
+from holdfast.verbs.define.builder import DeltaTableBuilder as DefinitionBuilder
 from holdfast.verbs.dml.write import make
 from holdfast.verbs.open.names import path_in
 
@@ -34,7 +34,7 @@ _NOWHERE = "/"  # until the catalog says where
 
 
 class DeltaTableBuilder(Generic[T]):
-    """Describes a table and makes it."""
+    """Describes a table and creates it."""
 
     def __init__(
         self, spark: SparkSession, mode: CreateMode, give: Callable[[DeltaTable, CatalogEntry | None], T]
@@ -45,7 +45,7 @@ class DeltaTableBuilder(Generic[T]):
         self._name: tuple[str, ...] | None = None
         self._location: str | None = None
         self._comment: str | None = None
-        self._told = Describing(self._make, mode)
+        self._builder = DefinitionBuilder(self._create, mode)
 
     def tableName(self, identifier: str) -> DeltaTableBuilder[T]:
         """The table's name in the catalog, or ``delta.`path` ``."""
@@ -57,14 +57,14 @@ class DeltaTableBuilder(Generic[T]):
         return self
 
     def location(self, location: str) -> DeltaTableBuilder[T]:
-        """Where the table is."""
+        """The table's location."""
         self._location = location
         return self
 
     def comment(self, comment: str) -> DeltaTableBuilder[T]:
-        """What the table is for."""
+        """The table's description."""
         self._comment = comment
-        self._told.comment(comment)
+        self._builder.comment(comment)
         return self
 
     @as_delta_spark()
@@ -78,84 +78,84 @@ class DeltaTableBuilder(Generic[T]):
         comment: str | None = None,
     ) -> DeltaTableBuilder[T]:
         """Add a column."""
-        self._told.addColumn(colName, dataType, nullable, generatedAlwaysAs, generatedByDefaultAs, comment)
+        self._builder.addColumn(colName, dataType, nullable, generatedAlwaysAs, generatedByDefaultAs, comment)
         return self
 
     @as_delta_spark()
     def addColumns(self, cols: StructType | list[StructField]) -> DeltaTableBuilder[T]:
         """Add the columns of a schema."""
-        self._told.addColumns(cols)
+        self._builder.addColumns(cols)
         return self
 
     def partitionedBy(self, *cols: str | Sequence[str]) -> DeltaTableBuilder[T]:
         """Partition the table by columns."""
-        self._told.partitionedBy(*cols)
+        self._builder.partitionedBy(*cols)
         return self
 
     def clusterBy(self, *cols: str | Sequence[str]) -> DeltaTableBuilder[T]:
         """Cluster the table by columns."""
-        self._told.clusterBy(*cols)
+        self._builder.clusterBy(*cols)
         return self
 
     def property(self, key: str, value: str) -> DeltaTableBuilder[T]:
         """Set a property of the table."""
-        self._told.property(key, value)
+        self._builder.property(key, value)
         return self
 
     @as_delta_spark(invalid=TABLE_EXISTS)
     def execute(self) -> T:
-        """Make the table."""
+        """Create the table."""
         if self._name is None and self._location is None:
             raise dress(Invalid("the table has neither a name nor a location: give it one"))
         defaults = settings_of(self._spark).properties
-        self._told._properties = {**defaults, **self._told._properties}
-        table, entry = self._told.location(self._location or _NOWHERE).execute()
+        self._builder._properties = {**defaults, **self._builder._properties}
+        table, entry = self._builder.location(self._location or _NOWHERE).execute()
         return self._give(table, entry)
 
-    def _make(
-        self, place: Location, shape: TableDefinition, mode: CreateMode
+    def _create(
+        self, location: Location, definition: TableDefinition, mode: CreateMode
     ) -> tuple[DeltaTable, CatalogEntry | None]:
         if self._name is None:
-            return self._made(place.spark_path(), shape, mode), None
-        there = None if self._location is None else _table_at(self._spark, self._location)
-        entry, new = self._entry(self._name, shape, mode, there)
+            return self._create_at(location.spark_path(), definition, mode), None
+        existing = None if self._location is None else _table_at(self._spark, self._location)
+        entry, new = self._entry(self._name, definition, mode, existing)
         try:
-            if new and there is not None and not shape.schema.fields:  # a table that is there gets a name
+            if new and existing is not None and not definition.schema.fields:  # an existing table gets a name
                 return DeltaTable.forPath(self._spark, entry.location), entry
-            return self._made(self._location or entry.location, shape, mode), entry
+            return self._create_at(self._location or entry.location, definition, mode), entry
         except BaseException:
             if new:
                 forget(self._spark, self._name, if_exists=True)
             raise
 
     def _entry(
-        self, name: tuple[str, ...], shape: TableDefinition, mode: CreateMode, there: Snapshot | None
+        self, name: tuple[str, ...], definition: TableDefinition, mode: CreateMode, existing: Snapshot | None
     ) -> tuple[CatalogEntry, bool]:
-        """The entry of the table, and whether it was made for it."""
-        shown = ".".join(name)
-        found = find(self._spark, name)
-        if found is None:
+        """The entry of the table, and whether it is new."""
+        dotted = ".".join(name)
+        entry = find(self._spark, name)
+        if entry is None:
             if mode is CreateMode.REPLACE:
-                raise dress(NotATable(f"there is no table {shown} to replace", location=shown), TABLE_NOT_FOUND)
-            schema = spark_struct((shape if there is None else there).schema.fields)
+                raise dress(NotATable(f"there is no table {dotted} to replace", location=dotted), TABLE_NOT_FOUND)
+            schema = spark_struct((definition if existing is None else existing).schema.fields)
             return enter(self._spark, name, location=self._location, schema=schema, comment=self._comment), True
-        if not found.is_delta:
-            raise Invalid(f"there is a table {shown} of {found.provider} already")
+        if not entry.is_delta:
+            raise Invalid(f"there is a table {dotted} of {entry.provider} already")
         if mode is CreateMode.CREATE:
-            raise Invalid(f"there is a table {shown} already: use createIfNotExists, replace or createOrReplace")
-        if self._location is not None and open_location(self._location).url != open_location(found.location).url:
-            raise dress(Invalid(f"the table {shown} is at {found.location}, not at {self._location}"))
-        return found, False
+            raise Invalid(f"there is a table {dotted} already: use createIfNotExists, replace or createOrReplace")
+        if self._location is not None and open_location(self._location).url != open_location(entry.location).url:
+            raise dress(Invalid(f"the table {dotted} is at {entry.location}, not at {self._location}"))
+        return entry, False
 
-    def _made(self, path: str, shape: TableDefinition, mode: CreateMode) -> DeltaTable:
-        definition, plain = without_plain(shape)
+    def _create_at(self, path: str, definition: TableDefinition, mode: CreateMode) -> DeltaTable:
+        definition, plain = without_plain(definition)
         mode = CreateMode.CREATE_OR_REPLACE if mode is CreateMode.REPLACE and self._name is not None else mode
         make(open_location(path), definition, system(), mode=mode, plain=plain)
         return DeltaTable.forPath(self._spark, path)
 
 
 def _table_at(spark: SparkSession, path: str) -> Snapshot | None:
-    """What is at a path already."""
+    """The newest version of the table at a path; None where there is none."""
     if not DeltaTable.isDeltaTable(spark, f"`{path}`"):
         return None
     return DeltaTable.forPath(spark, path).handle.newest().snapshot

@@ -1,10 +1,10 @@
-"""`delta.tables`: delta-spark's `DeltaTable` and its builders, carried out by Holdfast's.
+"""`delta.tables`: delta-spark's `DeltaTable` and its builders over Holdfast's.
 
-Signatures and what is given back are delta-spark's; the table behind is `.holdfast`, with everything else it can do.
+Signatures and results are delta-spark's; `.holdfast` is the table behind, with everything else it can do.
 
-1. A verb gives what delta-spark's gives: None, a DataFrame of its shape, or a builder.
-2. Errors are those that delta-spark's users catch, and Holdfast's own at the same time.
-3. Settings of the session that delta-spark heeds (schema evolution, retention, words for the history) count here too.
+1. A method returns what delta-spark's returns: None, a DataFrame with its columns, or a builder.
+2. Errors are instances both of delta-spark's classes and of Holdfast's.
+3. Settings of the session that delta-spark uses (schema evolution, retention, user metadata) are used here too.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pyspark.sql.types import StructType
 
 from holdfast._dropin import sessions
 from holdfast._dropin.errors import RETENTION_TOO_SHORT, TABLE_NOT_FOUND, as_delta_spark, dress
-from holdfast._dropin.frames import ordinary, remembering
-from holdfast._dropin.lazy_frame import pinned
+from holdfast._dropin.frames import lazy_frame, ordinary
+from holdfast._dropin.lazy_query import LazyQuery, pinned
 from holdfast._dropin.merging import DeltaMergeBuilder, Expression, by_name
 from holdfast._dropin.settings import RETENTION_CHECK, settings_of
 from holdfast._dropin.table_builder import CreateMode, DeltaTableBuilder
@@ -66,10 +66,10 @@ class DeltaTable:
         """The table of a name in the catalog, or of ``delta.`path` ``."""
         if (path := path_in(tableOrViewName)) is not None:
             return cls.forPath(sparkSession, path)
-        known = sessions.known(sparkSession)
-        found = None if known is None else known.table(sparkSession, split(tableOrViewName))
-        if found is not None:
-            return cls(sparkSession, found.delta("DeltaTable"), entry=found.entry)
+        resolver = sessions.resolver_of(sparkSession)
+        resolved = None if resolver is None else resolver.table(sparkSession, split(tableOrViewName))
+        if resolved is not None:
+            return cls(sparkSession, resolved.delta("DeltaTable"), entry=resolved.entry)
         entry = entry_of(sparkSession, tableOrViewName)
         return cls(sparkSession, delta.DeltaTable.forPath(sparkSession, entry.location), entry=entry)
 
@@ -93,8 +93,8 @@ class DeltaTable:
     ) -> DeltaTable:
         """Make a table of the Parquet files in a directory, "parquet.`/path`"."""
         defaults = settings_of(sparkSession).properties
-        made = delta.DeltaTable.convertToDelta(sparkSession, identifier, partitionSchema, properties=defaults)
-        return cls(sparkSession, made)
+        table = delta.DeltaTable.convertToDelta(sparkSession, identifier, partitionSchema, properties=defaults)
+        return cls(sparkSession, table)
 
     @classmethod
     def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
@@ -127,7 +127,7 @@ class DeltaTable:
     def toDF(self) -> DataFrame:
         """The rows of the newest version."""
         name = self._alias or (None if self._entry is None else self._entry.name)
-        return remembering(pinned(self._spark, self._table, name=name))
+        return lazy_frame(LazyQuery(pinned(self._spark, self._table, name=name)))
 
     def alias(self, aliasName: str) -> DeltaTable:
         """The same table under a name that conditions can use."""
@@ -142,36 +142,36 @@ class DeltaTable:
     def delete(self, condition: Expression | None = None) -> None:
         """Take out the rows that satisfy a condition; all without one."""
         where = stated_or_none(condition, "delete()")
-        self._table.delete(None if where is None else self._natively(where), userMetadata=self._words())
+        self._table.delete(None if where is None else self._with_metadata(where), userMetadata=self._user_metadata())
 
     @as_delta_spark()
     def update(self, condition: Expression | None = None, set: Mapping[str, Expression] | None = None) -> None:
         """Set columns of the rows that satisfy a condition."""
         if isinstance(condition, Mapping):
             raise TypeError("update takes a condition first: update(set={...}), or update(condition, {...})")
-        given = stated_or_none(condition, "update()")
-        where = None if given is None else self._natively(given)
-        sets = None if set is None else {n: self._natively(v) for n, v in stated_sets(set, "update()").items()}
-        self._table.update(where, sets, userMetadata=self._words())
+        where = stated_or_none(condition, "update()")
+        where = None if where is None else self._with_metadata(where)
+        sets = None if set is None else {n: self._with_metadata(v) for n, v in stated_sets(set, "update()").items()}
+        self._table.update(where, sets, userMetadata=self._user_metadata())
 
     @as_delta_spark()
     def merge(self, source: DataFrame, condition: Expression) -> DeltaMergeBuilder:
         """Begin a merge of a source into the table."""
-        given = stated(condition, "merge()")
-        settings = settings_of(self._spark)
-        rows, on = ordinary(source), self._natively(by_name(given))
-        begun = self._table.merge(rows, on, userMetadata=settings.user_metadata).refusing_as_delta_spark()
-        return DeltaMergeBuilder(self._spark, begun.withSchemaEvolution() if settings.merges_schema else begun, rows)
+        on = self._with_metadata(by_name(stated(condition, "merge()")))
+        rows, settings = ordinary(source), settings_of(self._spark)
+        builder = self._table.merge(rows, on, userMetadata=settings.user_metadata).refusing_as_delta_spark()
+        builder = builder.withSchemaEvolution() if settings.merges_schema else builder
+        return DeltaMergeBuilder(self._spark, builder, rows, self._with_metadata)
 
     @as_delta_spark(invalid=RETENTION_TOO_SHORT)
     def vacuum(self, retentionHours: float | None = None) -> DataFrame:
         """Delete files that no version within the retention needs."""
         enforced = settings_of(self._spark).checks_retention
         try:
-            done = self._table.vacuum(retentionHours, enforceRetention=enforced)
+            result = self._table.vacuum(retentionHours, enforceRetention=enforced)
         except Invalid as error:
             raise Invalid(f"{error}; in a session: {RETENTION_CHECK}=false") from error
-        return answers.vacuumed(self._spark, done, self._place())
+        return answers.vacuumed(self._spark, result, self._location())
 
     @as_delta_spark()
     def history(self, limit: int | None = None) -> DataFrame:
@@ -186,7 +186,7 @@ class DeltaTable:
     @as_delta_spark()
     def optimize(self) -> DeltaOptimizeBuilder:
         """Begin a compaction."""
-        return DeltaOptimizeBuilder(self._spark, self._table.optimize(), self._place())
+        return DeltaOptimizeBuilder(self._spark, self._table.optimize(), self._location())
 
     @as_delta_spark()
     def restoreToVersion(self, version: int) -> DataFrame:
@@ -235,10 +235,11 @@ class DeltaTable:
             raise ValueError(f"readerVersion is a whole number, not {readerVersion!r}")
         if isinstance(writerVersion, bool) or not isinstance(writerVersion, int):
             raise ValueError(f"writerVersion is a whole number, not {writerVersion!r}")
-        has = self._table.detailArrow().to_pylist()[0]
-        if readerVersion > has["minReaderVersion"] or writerVersion > has["minWriterVersion"]:
+        row = self._table.detailArrow().to_pylist()[0]
+        reader, writer = row["minReaderVersion"], row["minWriterVersion"]
+        if readerVersion > reader or writerVersion > writer:
             raise Unsupported(
-                f"the table has the protocol ({has['minReaderVersion']}, {has['minWriterVersion']}), the least that "
+                f"the table has the protocol ({reader}, {writer}), the least that "
                 "its features need, and Holdfast raises it with them: ask for one with addFeatureSupport(name)"
             )
 
@@ -252,13 +253,13 @@ class DeltaTable:
         """Take a feature out of the table, with all its traces; `truncateHistory` lets old versions go."""
         self._table.dropFeatureSupport(featureName, truncateHistory)
 
-    def _natively(self, expression: Expression) -> Expression:
+    def _with_metadata(self, expression: Expression) -> Expression:
         return with_metadata_columns(expression, lambda: self._table.handle.newest().snapshot.schema, self._alias)
 
-    def _words(self) -> str | None:
+    def _user_metadata(self) -> str | None:
         return settings_of(self._spark).user_metadata
 
-    def _place(self) -> str:
+    def _location(self) -> str:
         return str(self._table.detailArrow().column("location")[0].as_py())
 
     @as_delta_spark()
@@ -275,24 +276,24 @@ class DeltaTable:
 
 
 class DeltaOptimizeBuilder:
-    """A compaction in the making."""
+    """A compaction under construction."""
 
-    def __init__(self, spark: SparkSession, begun: optimizing.DeltaOptimizeBuilder, place: str) -> None:
+    def __init__(self, spark: SparkSession, builder: optimizing.DeltaOptimizeBuilder, location: str) -> None:
         self._spark = spark
-        self._begun = begun
-        self._at = place
+        self._builder = builder
+        self._location = location
 
     @as_delta_spark()
     def where(self, partitionFilter: str) -> DeltaOptimizeBuilder:
         """Only of partitions that satisfy a condition."""
-        return DeltaOptimizeBuilder(self._spark, self._begun.where(partitionFilter), self._at)
+        return DeltaOptimizeBuilder(self._spark, self._builder.where(partitionFilter), self._location)
 
     @as_delta_spark()
     def executeCompaction(self) -> DataFrame:
         """Write small files together."""
-        return answers.optimized(self._spark, self._begun.executeCompaction(), self._at)
+        return answers.optimized(self._spark, self._builder.executeCompaction(), self._location)
 
     @as_delta_spark()
     def executeZOrderBy(self, *cols: str | list[str] | tuple[str, ...]) -> DataFrame:
         """Put rows with near values of some columns into the same files."""
-        return answers.optimized(self._spark, self._begun.executeZOrderBy(*cols), self._at)
+        return answers.optimized(self._spark, self._builder.executeZOrderBy(*cols), self._location)

@@ -1,7 +1,7 @@
-"""`df.write` and `df.writeTo` in a session with the drop-in: Delta tables by Holdfast's writer, the rest by Spark's.
+"""`df.write` and `df.writeTo` in a session with the drop-in: Holdfast writes Delta tables, and Spark other formats.
 
-1. A writer notes what it is told and tells Spark's own writer too, so another format is written as without the drop-in.
-2. Whether a write is about a Delta table is decided when it is run: by its format, or by the table that is there.
+1. A writer records its options and passes them on to Spark's own writer, which writes any other format.
+2. The format of a write, or the existing table, decides at execution whether it is a write to a Delta table.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from holdfast._dropin.errors import as_delta_spark
 from holdfast._dropin.frames import ordinary
 from holdfast._dropin.options import is_delta
-from holdfast._dropin.recording import Noting, NotingFormat, names, noting
+from holdfast._dropin.recording import RecordsFormat, RecordsOptions, names, recording
 from holdfast._dropin.saving import (
     SaveRequest,
     create_table,
@@ -32,21 +32,23 @@ from holdfast.verbs.define.builder import CreateMode
 from holdfast.verbs.open.spark_values import stated_in_text
 
 
-def writer(plain: Any, rows: DataFrame, known: TableResolver) -> Any:
+def writer(plain: Any, rows: DataFrame, resolver: TableResolver) -> Any:
     """A writer of a session with the drop-in."""
-    return noting(plain, _FrameWriter, asking=(rows, known), mode=None, partitions=(), clustering=(), buckets=False)
+    fields = {"mode": None, "partitions": (), "clustering": (), "buckets": False}
+    return recording(plain, _FrameWriter, rows=rows, resolver=resolver, **fields)
 
 
-def writer_to(plain: Any, rows: DataFrame, name: str, known: TableResolver) -> Any:
+def writer_to(plain: Any, rows: DataFrame, name: str, resolver: TableResolver) -> Any:
     """A writer of `writeTo` in a session with the drop-in."""
-    told: dict[str, Any] = {"provider": None, "properties": {}, "partitions": (), "clustering": ()}
-    return noting(plain, _WriterTo, asking=(rows, known), name=name, **told)
+    fields: dict[str, object] = {"name": name, "provider": None, "properties": {}, "partitions": (), "clustering": ()}
+    return recording(plain, _WriterTo, rows=rows, resolver=resolver, **fields)
 
 
-class _FrameWriter(NotingFormat):
-    """The part of `df.write` that knows Delta tables."""
+class _FrameWriter(RecordsFormat):
+    """The mixin of `df.write`."""
 
-    _holdfast_asking: tuple[DataFrame, TableResolver]
+    _holdfast_rows: DataFrame
+    _holdfast_resolver: TableResolver
     _holdfast_mode: str | None
     _holdfast_partitions: tuple[str, ...]
     _holdfast_clustering: tuple[str, ...]
@@ -80,11 +82,11 @@ class _FrameWriter(NotingFormat):
             self._holdfast_plain.save(path, format, mode, partitionBy, **options)
             return
         with as_delta_spark():
-            ask = self._holdfast_ask(mode, partitionBy, options)
-            place = path or ask.options.get("path")
+            request = self._holdfast_request(mode, partitionBy, options)
+            place = path or request.options.get("path")
             if place is None:
                 raise Invalid("say where the table is: save(path), or saveAsTable(name)")
-            save(self._holdfast_asking[0], place, ask)
+            save(self._holdfast_rows, place, request)
 
     def saveAsTable(
         self,
@@ -94,49 +96,50 @@ class _FrameWriter(NotingFormat):
         partitionBy: Any = None,
         **options: Any,
     ) -> None:
-        rows, known = self._holdfast_asking
-        ours = is_delta(self._holdfast_source(format))
-        if not ours and format is None and self._holdfast_format is None:
+        rows, resolver = self._holdfast_rows, self._holdfast_resolver
+        is_ours = is_delta(self._holdfast_source(format))
+        if not is_ours and format is None and self._holdfast_format is None:
             with as_delta_spark():
-                ours = _is_ours(rows, name, known)
-        if not ours:
+                is_ours = _is_ours(rows, name, resolver)
+        if not is_ours:
             self._holdfast_plain.saveAsTable(name, format, mode, partitionBy, **options)
             return
         with as_delta_spark():
-            save_as_table(rows, name, self._holdfast_ask(mode, partitionBy, options), known)
+            save_as_table(rows, name, self._holdfast_request(mode, partitionBy, options), resolver)
 
     def insertInto(self, tableName: str, overwrite: bool | None = None) -> None:
-        rows, known = self._holdfast_asking
+        rows, resolver = self._holdfast_rows, self._holdfast_resolver
         with as_delta_spark():
-            ours = _is_ours(rows, tableName, known)
-        if not ours:
+            is_ours = _is_ours(rows, tableName, resolver)
+        if not is_ours:
             self._holdfast_plain.insertInto(tableName, overwrite)
             return
         with as_delta_spark():
             if self._holdfast_partitions:
                 raise Invalid("insertInto goes by the partitions of the table: leave partitionBy out")
             mode = {None: self._holdfast_mode or "append", True: "overwrite", False: "append"}[overwrite]
-            insert_into(rows, tableName, SaveRequest(mode_of(mode), options=self._holdfast_options), known)
+            insert_into(rows, tableName, SaveRequest(mode_of(mode), options=self._holdfast_options), resolver)
 
     def _holdfast_source(self, format: str | None) -> str | None:
-        """The format that is meant."""
+        """The format of the write."""
         source = format or self._holdfast_format
-        return source or self._holdfast_asking[0].sparkSession.conf.get("spark.sql.sources.default", "parquet")
+        return source or self._holdfast_rows.sparkSession.conf.get("spark.sql.sources.default", "parquet")
 
-    def _holdfast_ask(self, mode: str | None, partitions: Any, options: dict[str, Any]) -> SaveRequest:
-        self._holdfast_note(options)
+    def _holdfast_request(self, mode: str | None, partitions: Any, options: dict[str, Any]) -> SaveRequest:
+        self._holdfast_record(options)
         if self._holdfast_buckets:
             raise Invalid("Delta tables have no buckets: use clusterBy").named("DELTA_OPERATION_NOT_ALLOWED_DETAIL")
-        named = self._holdfast_partitions if partitions is None else names([partitions])
+        columns = self._holdfast_partitions if partitions is None else names([partitions])
         return SaveRequest(
-            mode_of(mode or self._holdfast_mode), named, self._holdfast_clustering, self._holdfast_options
+            mode_of(mode or self._holdfast_mode), columns, self._holdfast_clustering, self._holdfast_options
         )
 
 
-class _WriterTo(Noting):
-    """The part of `df.writeTo` that knows Delta tables."""
+class _WriterTo(RecordsOptions):
+    """The mixin of `df.writeTo`."""
 
-    _holdfast_asking: tuple[DataFrame, TableResolver]
+    _holdfast_rows: DataFrame
+    _holdfast_resolver: TableResolver
     _holdfast_name: str
     _holdfast_provider: str | None
     _holdfast_properties: dict[str, str]
@@ -160,13 +163,13 @@ class _WriterTo(Noting):
         return self._holdfast_plain.clusterBy(col, *cols)
 
     def create(self) -> None:
-        self._holdfast_made(CreateMode.CREATE, "create")
+        self._holdfast_create(CreateMode.CREATE, "create")
 
     def replace(self) -> None:
-        self._holdfast_made(CreateMode.REPLACE, "replace")
+        self._holdfast_create(CreateMode.REPLACE, "replace")
 
     def createOrReplace(self) -> None:
-        self._holdfast_made(CreateMode.CREATE_OR_REPLACE, "createOrReplace")
+        self._holdfast_create(CreateMode.CREATE_OR_REPLACE, "createOrReplace")
 
     def append(self) -> None:
         if self._holdfast_is_ours():
@@ -189,37 +192,37 @@ class _WriterTo(Noting):
             self._holdfast_plain.overwritePartitions()
 
     def _holdfast_is_ours(self) -> bool:
-        rows, known = self._holdfast_asking
+        rows, resolver = self._holdfast_rows, self._holdfast_resolver
         with as_delta_spark():
-            return _is_ours(rows, self._holdfast_name, known)
+            return _is_ours(rows, self._holdfast_name, resolver)
 
-    def _holdfast_write(self, ask: SaveRequest) -> None:
-        rows, known = self._holdfast_asking
+    def _holdfast_write(self, request: SaveRequest) -> None:
+        rows, resolver = self._holdfast_rows, self._holdfast_resolver
         with as_delta_spark():
-            write_into(rows, table_named(rows.sparkSession, self._holdfast_name, known), ask)
+            write_into(rows, table_named(rows.sparkSession, self._holdfast_name, resolver), request)
 
-    def _holdfast_made(self, mode: CreateMode, method: str) -> None:
-        rows, known = self._holdfast_asking
+    def _holdfast_create(self, mode: CreateMode, method: str) -> None:
+        rows, resolver = self._holdfast_rows, self._holdfast_resolver
         provider = self._holdfast_provider or rows.sparkSession.conf.get("spark.sql.sources.default", "parquet")
         if not is_delta(provider):
             getattr(self._holdfast_plain, method)()
             return
         with as_delta_spark():
-            ask = SaveRequest(
+            request = SaveRequest(
                 "overwrite" if mode is not CreateMode.CREATE else "error",
                 self._holdfast_partitions,
                 self._holdfast_clustering,
                 self._holdfast_options,
                 tuple(self._holdfast_properties.items()),
             )
-            create_table(ordinary(rows), self._holdfast_name, ask, known, mode)
+            create_table(ordinary(rows), self._holdfast_name, request, resolver, mode)
 
 
-def _is_ours(rows: DataFrame, name: str, known: TableResolver) -> bool:
+def _is_ours(rows: DataFrame, name: str, resolver: TableResolver) -> bool:
     try:
-        return known.table(rows.sparkSession, split(name)) is not None
+        return resolver.table(rows.sparkSession, split(name)) is not None
     except Invalid:
-        return False  # no name, or no table at the path: Spark or the caller says so
+        return False  # no name, or no table at the path: Spark or the caller reports the error
 
 
 def _column_name(col: Any) -> str:

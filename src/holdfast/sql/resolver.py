@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypeAlias
+from typing import Protocol, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -20,10 +20,8 @@ from holdfast.plan.scan.request import Request, known_columns
 from holdfast.schema.constraints import quoted
 from holdfast.schema.types import Struct
 from holdfast.table.delta import DeltaTable
-from holdfast.table.either import IcebergTable
+from holdfast.table.table import Table
 from holdfast.verbs.open.open_table import OpenTable
-
-Table: TypeAlias = DeltaTable | IcebergTable
 
 
 class ScanSource(Protocol):
@@ -78,8 +76,8 @@ class ResolvedTable:
 
     def delta(self, what: str, instead: str = "") -> DeltaTable:
         """The table, for a statement that only Delta tables have."""
-        if isinstance(self.table, DeltaTable):
-            return self.table
+        if (table := as_delta(self.table)) is not None:
+            return table
         advice = f": {instead}" if instead else ""
         raise Unsupported(f"{what} is for Delta tables, and {self.name} is an Iceberg table{advice}")
 
@@ -94,7 +92,7 @@ class TableResolver:
 
     def register(self, name: str, table: Table) -> None:
         """Give a table a name for statements, such as an Iceberg table of a catalog that Spark does not know."""
-        if not isinstance(table, DeltaTable | IcebergTable):
+        if not isinstance(table, Table):
             raise Invalid(f"a registered table is a DeltaTable or an IcebergTable, not {type(table).__name__}")
         self._tables[_key(split(name))] = table
 
@@ -140,6 +138,11 @@ class TableResolver:
             return ResolvedTable(registered, parts)
         entry = self.entry(spark, parts)
         return None if entry is None else ResolvedTable(DeltaTable.forPath(spark, entry.location), parts, entry)
+
+
+def as_delta(table: Table) -> DeltaTable | None:
+    """The table, where it is a Delta table."""
+    return cast(DeltaTable, table) if table.handle.format_name == "delta" else None
 
 
 def path_of(parts: tuple[str, ...]) -> str | None:

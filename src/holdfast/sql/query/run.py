@@ -32,8 +32,9 @@ from holdfast.sql.query.references import ParsedQuery, QueryBlock, Reference, Re
 from holdfast.sql.query.row_fields import field_edits
 from holdfast.sql.query.stored_views import stored_rows
 from holdfast.sql.query.walk import expression_of, query_of, relation_of
-from holdfast.sql.resolver import ResolvedTable, ScanSource, Table, TableRows, path_of
+from holdfast.sql.resolver import ResolvedTable, ScanSource, TableRows, path_of
 from holdfast.sql.text import Edit, Span, Statement, TokenKind, applied, split_parts
+from holdfast.table.table import Table
 
 _AT = re.compile(r"(.*)@(v\d+|\d{17})", re.DOTALL)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -26,11 +26,8 @@ from holdfast.sql.parameters import literal
 from holdfast.sql.resolver import ResolvedTable, path_of
 from holdfast.sql.statements.create_parse import OF_ITSELF, parse_key
 from holdfast.sql.statements.maintain import place_of
-from holdfast.table.delta import DeltaTable
-from holdfast.table.either import IcebergTable
 
 T = TypeVar("T")
-_FEATURES_LISTED = 7  # the writer version from which a protocol lists features
 _STRING = pa.string()
 _COLUMNS = pa.schema(
     [pa.field("col_name", _STRING, False), pa.field("data_type", _STRING, False), pa.field("comment", _STRING)]
@@ -163,7 +160,8 @@ def run_show(
         case ShowPartitions():
             return spark.createDataFrame(_partitions(resolved, snapshot, context.zone))
         case ShowCreate():
-            text = _create_text(resolved, resolved.delta("SHOW CREATE TABLE"))
+            resolved.delta("SHOW CREATE TABLE")
+            text = _create_text(resolved)
             return answers.of_rows(spark, pa.schema([("createtab_stmt", _STRING)]), [{"createtab_stmt": text}])
 
 
@@ -177,7 +175,7 @@ def _described(resolved: ResolvedTable, *, extended: bool) -> Iterator[dict[str,
         yield heading
         for f in partition_fields(snapshot):
             yield _row(f.name, _type(f), f.metadata.get("comment"))
-    clustering = _clustering(resolved.table) if extended else ()
+    clustering = resolved.table.handle.details().clustering_columns if extended else ()
     if clustering:
         yield _row("# Clustering Information", "", "")
         yield heading
@@ -195,12 +193,10 @@ def _facts(resolved: ResolvedTable, snapshot: Snapshot) -> Iterator[tuple[str, s
     yield "Name", resolved.name if resolved.entry is None else resolved.entry.full_name
     if resolved.entry is not None:
         yield "Type", "MANAGED" if resolved.entry.managed else "EXTERNAL"
-    if isinstance(resolved.table, DeltaTable):
-        comment = resolved.table.detailArrow().column("description")[0].as_py()
-        if comment:
-            yield "Comment", comment
+    if comment := resolved.table.handle.details().description:
+        yield "Comment", comment
     yield "Location", place_of(resolved)
-    yield "Provider", "delta" if isinstance(resolved.table, DeltaTable) else "iceberg"
+    yield "Provider", resolved.table.handle.format_name
     properties = ",".join(f"{row['key']}={row['value']}" for row in _properties(resolved, None))
     yield "Table Properties", f"[{properties}]"
 
@@ -215,14 +211,8 @@ def _described_column(resolved: ResolvedTable, path: tuple[str, ...]) -> Iterato
 
 
 def _properties(resolved: ResolvedTable, key: str | None) -> list[dict[str, str]]:
-    snapshot = resolved.table.handle.newest().snapshot
-    properties = dict(snapshot.properties)
-    if isinstance(resolved.table, DeltaTable):
-        row = resolved.table.detailArrow().to_pylist()[0]
-        properties["delta.minReaderVersion"] = str(row["minReaderVersion"])
-        properties["delta.minWriterVersion"] = str(row["minWriterVersion"])
-        if row["minWriterVersion"] >= _FEATURES_LISTED:
-            properties |= {f"delta.feature.{name}": "supported" for name in row["tableFeatures"] or ()}
+    handle = resolved.table.handle
+    properties = {**handle.newest().snapshot.properties, **handle.details().protocol}
     if key is None:
         return [{"key": name, "value": properties[name]} for name in sorted(properties)]
     name = resolved.name.replace("`", "") if resolved.entry is None else resolved.entry.full_name
@@ -232,7 +222,7 @@ def _properties(resolved: ResolvedTable, key: str | None) -> list[dict[str, str]
 
 def _partitions(resolved: ResolvedTable, snapshot: Snapshot, zone: str) -> pa.Table:
     """The distinct partition values, in order, with a column for each partition column."""
-    if isinstance(resolved.table, IcebergTable) or not snapshot.partition_columns:
+    if not snapshot.partition_columns:
         raise Invalid(f"{resolved.name} is not partitioned by columns, so there is nothing to show")
     values = snapshot.files.column("partition_values")
     parts = {
@@ -243,19 +233,19 @@ def _partitions(resolved: ResolvedTable, snapshot: Snapshot, zone: str) -> pa.Ta
     return unique.sort_by([(name, "ascending") for name in parts])
 
 
-def _create_text(resolved: ResolvedTable, table: DeltaTable) -> str:
+def _create_text(resolved: ResolvedTable) -> str:
     """The CREATE TABLE statement of a table."""
-    snapshot = table.handle.newest().snapshot
+    handle = resolved.table.handle
+    snapshot, details = handle.newest().snapshot, handle.details()
     name = resolved.name if path_of(resolved.parts) else (resolved.entry.full_name if resolved.entry else resolved.name)
     lines = ",\n  ".join(_column_text(f) for f in snapshot.schema.fields)
     text = f"CREATE TABLE {name} (\n  {lines})\nUSING delta\n"
     if snapshot.partition_columns:
         text += f"PARTITIONED BY ({', '.join(map(quoted, snapshot.partition_columns))})\n"
-    if clustering := _clustering(table):
-        text += f"CLUSTER BY ({', '.join(clustering)})\n"
-    comment = table.detailArrow().column("description")[0].as_py()
-    if comment:
-        text += f"COMMENT {literal(comment)}\n"
+    if details.clustering_columns:
+        text += f"CLUSTER BY ({', '.join(details.clustering_columns)})\n"
+    if details.description:
+        text += f"COMMENT {literal(details.description)}\n"
     if resolved.entry is None or not resolved.entry.managed:
         text += f"LOCATION {literal(place_of(resolved))}\n"
     own = [(k, v) for k, v in sorted(snapshot.properties.items()) if not k.startswith(OF_ITSELF)]
@@ -278,13 +268,6 @@ def _column_text(f: Field) -> str:
     text += "" if f.nullable else " NOT NULL"
     comment = f.metadata.get("comment")
     return text + (f" COMMENT {literal(str(comment))}" if comment else "")
-
-
-def _clustering(table: DeltaTable | IcebergTable) -> Sequence[str]:
-    if not isinstance(table, DeltaTable):
-        return ()
-    resolved: Sequence[str] = table.detailArrow().column("clusteringColumns")[0].as_py() or ()
-    return resolved
 
 
 def _type(f: Field) -> str:

@@ -19,8 +19,9 @@ from holdfast.sql.context import StatementContext
 from holdfast.sql.cursor import Cursor
 from holdfast.sql.query.references import Reference
 from holdfast.sql.query.run import expressions
-from holdfast.sql.resolver import ResolvedTable, Table, path_of
+from holdfast.sql.resolver import ResolvedTable, path_of
 from holdfast.sql.text import Span
+from holdfast.table.table import Table
 from holdfast.verbs.define.columns import path_of as columns_path
 
 

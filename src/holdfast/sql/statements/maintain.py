@@ -12,7 +12,7 @@ from holdfast.errors import Invalid, NotATable, Unsupported
 from holdfast.sql import answers
 from holdfast.sql.context import StatementContext
 from holdfast.sql.cursor import Cursor
-from holdfast.sql.resolver import ResolvedTable
+from holdfast.sql.resolver import ResolvedTable, as_delta
 from holdfast.sql.statements.create_parse import parse_column
 from holdfast.sql.statements.dml import TargetTable
 from holdfast.sql.text import Span
@@ -204,15 +204,12 @@ def run_restore(context: StatementContext, command: Restore, resolved: ResolvedT
         result = table.restoreToTimestamp(context.timestamp(command.point))
     else:
         version = context.version(command.point)
-        if isinstance(version, int):
-            result = table.restoreToVersion(version)
-        elif isinstance(table, DeltaTable):
-            pins = table.pins()
+        if isinstance(version, str) and (delta := as_delta(table)) is not None:
+            pins = delta.pins()
             if version not in pins:
                 raise Invalid(f"no version of {resolved.name} is pinned as {version!r}: give its number")
-            result = table.restoreToVersion(pins[version])
-        else:
-            result = table.restoreToVersion(version)
+            version = pins[version]
+        result = table.restoreToVersion(version)
     return answers.restored(context.spark, result)
 
 

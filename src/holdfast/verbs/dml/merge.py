@@ -246,15 +246,6 @@ class DeltaMergeBuilder:
         keys = [(k.source, k.null_safe) for k in on.keys]
         return rows.one_per_key(keys, self._duplicates.column(columns), last=self._duplicates.policy == "last")
 
-    def target_schema(self) -> Struct:
-        """The columns of the table, for Holdfast's own packages."""
-        return self._table.snapshot.schema
-
-    @property
-    def target_alias(self) -> str | None:
-        """The name that conditions call the table by, for Holdfast's own packages."""
-        return self._call.alias
-
     def alias_of_source(self, source: Struct) -> str | None:
         """What the user calls the source, from what qualifies names in the texts and is neither target nor column."""
         target = self._table.snapshot.schema

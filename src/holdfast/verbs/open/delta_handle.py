@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from holdfast.errors import Damaged, NoRowIdentity, TableError
+from holdfast.formats.delta import detail
 from holdfast.formats.delta.history import commits
 from holdfast.formats.delta.state import DeltaState, load, refresh
 from holdfast.index.pruning import ByIndex, ByRowId
@@ -32,7 +33,7 @@ from holdfast.verbs.index.registry import Searchable
 from holdfast.verbs.maintain.check import CheckReport, check
 from holdfast.verbs.maintain.restore import restore
 from holdfast.verbs.open.delta import open_delta
-from holdfast.verbs.open.handle import Handle, Timestamp, Version
+from holdfast.verbs.open.handle import Handle, TableDetails, Timestamp, Version
 from holdfast.verbs.open.moment import moment_ms
 from holdfast.verbs.open.open_table import OpenTable
 from holdfast.verbs.open.versions import pinned_version, refuse_vacuumed
@@ -42,12 +43,14 @@ from holdfast.verbs.publish.mutation import Origin
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_FEATURES_LISTED = 7  # the writer version from which a protocol lists features
 _log = logging.getLogger(__name__)
 
 
 class DeltaHandle(Handle):
     """A Delta table."""
 
+    format_name = "delta"
     state: DeltaState
 
     def __init__(self, spark: SparkSession | None, state: DeltaState) -> None:
@@ -117,6 +120,13 @@ class DeltaHandle(Handle):
 
     def history(self, limit: int | None) -> pa.Table:
         return commits.history(self.state.snapshot.location, limit=limit)
+
+    def details(self) -> TableDetails:
+        row = detail.detail(self.newest()).to_pylist()[0]
+        protocol = {f"delta.{name}": str(row[name]) for name in ("minReaderVersion", "minWriterVersion")}
+        if row["minWriterVersion"] >= _FEATURES_LISTED:
+            protocol |= {f"delta.feature.{name}": "supported" for name in row["tableFeatures"] or ()}
+        return TableDetails(row["description"], tuple(row["clusteringColumns"] or ()), protocol)
 
     def changes(self, start: When | None, end: When | None, query: ChangeQuery, resume: str | None) -> ChangeSet:
         return changefeed.changes(self.newest(), start, end, query, resume, zone=self.zone, engine=self.engine)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import datetime
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -43,9 +44,19 @@ Version: TypeAlias = int | str | None
 Timestamp: TypeAlias = str | datetime.datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class TableDetails:
+    """What catalogs show of a table beside its schema and its own properties."""
+
+    description: str | None = None
+    clustering_columns: tuple[str, ...] = ()
+    protocol: Mapping[str, str] = field(default_factory=dict)  # versions and features, as properties
+
+
 class Handle(ABC):
     """A table of some format."""
 
+    format_name: ClassVar[str]  # as catalogs spell it
     state: TableState  # the newest that was seen
 
     def __init__(self, spark: SparkSession | None) -> None:
@@ -133,6 +144,10 @@ class Handle(ABC):
     @abstractmethod
     def refuse_unpublishable(self, schema: Struct) -> None:
         """Refuse columns that no table of this format has, as far as nothing else does."""
+
+    def details(self) -> TableDetails:
+        """The description, clustering and protocol of the newest version, as far as the format has them."""
+        return TableDetails()
 
     @property
     def env(self) -> Env:

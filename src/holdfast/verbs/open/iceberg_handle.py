@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 class IcebergHandle(Handle):
     """An Iceberg table."""
 
+    format_name = "iceberg"
     state: IcebergState
 
     def __init__(self, spark: SparkSession | None, state: IcebergState, source: CatalogTable | None) -> None:
