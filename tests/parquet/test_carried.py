@@ -41,8 +41,8 @@ def written(ids: Numbers, versions: Numbers, spec: WriteSpec = SPEC) -> tuple[Me
     ) as writer:
         writer.write(batch)
         writer.close()
-        (told,) = writer.taken().to_pylist()
-    return store, CandidateFile("t/f.parquet", told["size"], 1000, 9, "_ids", "_versions"), told["carried"]
+        (file,) = writer.taken().to_pylist()
+    return store, CandidateFile("t/f.parquet", file["size"], 1000, 9, "_ids", "_versions"), file["carried"]
 
 
 def rows(known: RowMap) -> tuple[list[int], list[int]]:
@@ -55,8 +55,8 @@ def expected(ids: Numbers, versions: Numbers) -> tuple[list[int], list[int]]:
 
 @given(st.lists(st.tuples(st.none() | st.integers(0, 900), st.none() | st.integers(0, 8)), min_size=1, max_size=150))
 @examples(40)
-def test_note_footer_and_columns_say_the_same(told: list[tuple[int | None, int | None]]) -> None:
-    ids, versions = [i for i, _ in told], [None if i is None else v for i, v in told]
+def test_note_footer_and_columns_say_the_same(identities: list[tuple[int | None, int | None]]) -> None:
+    ids, versions = [i for i, _ in identities], [None if i is None else v for i, v in identities]
     store, file, note = written(ids, versions)
     seen = read_carried_ids(store, file)
     carries = any(i is not None for i in ids)

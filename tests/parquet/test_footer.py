@@ -28,15 +28,15 @@ class Shelf:
 
     def get(self, key: str, most: int = LARGEST_BYTES) -> bytes:
         self.calls.append("get")
-        return self._found(key)
+        return self._content(key)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         self.calls.append("get_range")
-        return self._found(key)[start : start + length]
+        return self._content(key)[start : start + length]
 
     def head(self, key: str) -> ObjectMeta:
         self.calls.append("head")
-        return ObjectMeta(key, len(self._found(key)), 0)
+        return ObjectMeta(key, len(self._content(key)), 0)
 
     def list_from(self, directory: str, start: str = "") -> Iterator[ObjectMeta]:
         raise AssertionError("nothing here lists")
@@ -53,7 +53,7 @@ class Shelf:
     def delete(self, key: str) -> None:
         raise AssertionError("nothing here deletes")
 
-    def _found(self, key: str) -> bytes:
+    def _content(self, key: str) -> bytes:
         if key not in self.objects:
             raise NotFound(key)
         return self.objects[key]

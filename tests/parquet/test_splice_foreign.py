@@ -67,9 +67,9 @@ def check(path: Path, seed: int, *, paged: bool | None = None) -> None:
     """Any rows of any columns; `paged` says whether the file must be understood by its pages."""
     data, rng = path.read_bytes(), np.random.default_rng(seed)
     rows = pq.read_metadata(path).num_rows
-    found = load_page_map(lambda at, length: data[at : at + length], len(data), guess=GUESS)
+    page_map = load_page_map(lambda at, length: data[at : at + length], len(data), guess=GUESS)
     if paged is not None:
-        leaves = [] if found is None else [found.leaf(i) for i in range(len(found.levels))]
+        leaves = [] if page_map is None else [page_map.leaf(i) for i in range(len(page_map.levels))]
         assert (bool(leaves) and None not in leaves) is paged
     for count in (1, 5, 60, rows):
         wanted = rng.integers(0, rows, count)

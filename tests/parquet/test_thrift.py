@@ -63,8 +63,8 @@ def test_what_is_written_is_read(fields: dict[int, Any], behind: bytes) -> None:
 def test_many_numbers_at_once(numbers: list[int]) -> None:
     parts = [thrift.number(n) for n in numbers]
     ends = np.cumsum([len(part) for part in parts])
-    found, behind = thrift.varints(np.frombuffer(b"".join(parts), np.uint8), np.append(0, ends[:-1]))
-    assert found.tolist() == numbers
+    values, behind = thrift.varints(np.frombuffer(b"".join(parts), np.uint8), np.append(0, ends[:-1]))
+    assert values.tolist() == numbers
     assert behind.tolist() == ends.tolist()
 
 
@@ -113,8 +113,8 @@ def test_a_damaged_footer_or_index_is_not_understood_or_tiles_its_chunks(data: s
     footer = int.from_bytes(file[-8:-4], "little") + 8
     for _ in range(data.draw(st.integers(1, 3))):
         file[-data.draw(st.integers(1, footer + 200))] = data.draw(st.integers(0, 255))
-    found = load_page_map(lambda at, length: bytes(file[at : at + length]), len(file), guess=1 << 16)
-    leaves = [] if found is None else [found.leaf(i) for i in range(len(found.levels))]
+    page_map = load_page_map(lambda at, length: bytes(file[at : at + length]), len(file), guess=1 << 16)
+    leaves = [] if page_map is None else [page_map.leaf(i) for i in range(len(page_map.levels))]
     for leaf in leaves:
         if leaf is not None:
             assert (np.diff(leaf.firsts) > 0).all()

@@ -105,13 +105,13 @@ def test_any_object_is_whole_again_after_shredding_some_fields(objects: list[dic
         ("b", pa.struct([("value", B), ("typed_value", pa.string())])),
     ])  # fmt: skip
     rows = []
-    for found in objects:
+    for fields in objects:
         parts = {}
         for name, kind in (("a", int), ("b", str)):
-            fits = isinstance(found.get(name), kind)
-            misfit = None if fits or name not in found else encode(found[name], names)
-            parts[name] = {"value": misfit, "typed_value": found[name] if fits else None}
-        rest = {n: v for n, v in found.items() if n in "cd"}
+            fits = isinstance(fields.get(name), kind)
+            misfit = None if fits or name not in fields else encode(fields[name], names)
+            parts[name] = {"value": misfit, "typed_value": fields[name] if fits else None}
+        rest = {n: v for n, v in fields.items() if n in "cd"}
         rows.append(
             {"metadata": metadata(*names), "value": encode(rest, names) if rest else None, "typed_value": parts}
         )
@@ -125,22 +125,22 @@ def test_any_array_is_whole_again_after_shredding(arrays: list[list[Any] | None]
     rows = [
         {
             "metadata": metadata(),
-            "value": b"\x00" if found is None else None,
+            "value": b"\x00" if array is None else None,
             "typed_value": None
-            if found is None
+            if array is None
             else [
                 {
                     "value": None if isinstance(v, str) else encode(v, []),
                     "typed_value": v if isinstance(v, str) else None,
                 }
-                for v in found
+                for v in array
             ],
         }
-        for found in arrays
+        for array in arrays
     ]
     expected = [
-        ("null",) if found is None else ("array", tuple(decoded(encode(v, []), metadata()) for v in found))
-        for found in arrays
+        ("null",) if array is None else ("array", tuple(decoded(encode(v, []), metadata()) for v in array))
+        for array in arrays
     ]
     assert read(rows, pa.list_(element)) == expected
 

@@ -50,11 +50,11 @@ def stored_file(location: Location, key: str) -> pq.ParquetFile:
 
 def read_back(location: Location, staged: pa.Table, fields: tuple[Field, ...], **spec: Any) -> list[dict[str, Any]]:
     wanted = ReadSpec(fields, **spec)
-    found: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
     for key in staged.column("key").to_pylist():
         source = pa.BufferReader(location.store.get(location.key(key)))
-        found += read_batches(source, wanted, FileTask(key))
-    return list(pa.Table.from_batches(found, output_schema(wanted)).to_pylist())
+        batches += read_batches(source, wanted, FileTask(key))
+    return list(pa.Table.from_batches(batches, output_schema(wanted)).to_pylist())
 
 
 def counting(rows: int, *, start: int = 0) -> pa.RecordBatch:

@@ -61,8 +61,8 @@ def written(spec: WriteSpec) -> bytes:
     store = MemoryStore()
     names = file_names(0, lambda: UUID(int=1), spec.codec)
     rows = batch() if spec.id_column else batch().select(range(8))
-    (told,) = write_batches([rows], spec, StoreSink(store, "t", lambda: 0), names)
-    return store.get(f"t/{told.column('key')[0].as_py()}")
+    (files,) = write_batches([rows], spec, StoreSink(store, "t", lambda: 0), names)
+    return store.get(f"t/{files.column('key')[0].as_py()}")
 
 
 def chunks(file: bytes) -> dict[str, pq.ColumnChunkMetaData]:
@@ -72,9 +72,9 @@ def chunks(file: bytes) -> dict[str, pq.ColumnChunkMetaData]:
 
 def pages(file: bytes) -> set[int]:
     """How many pages each leaf has."""
-    found = load_page_map(lambda at, length: file[at : at + length], len(file), guess=1 << 20)
-    assert found is not None, "a file that Holdfast wrote has an index of its pages"
-    leaves = [found.leaf(i) for i in range(len(found.levels))]
+    page_map = load_page_map(lambda at, length: file[at : at + length], len(file), guess=1 << 20)
+    assert page_map is not None, "a file that Holdfast wrote has an index of its pages"
+    leaves = [page_map.leaf(i) for i in range(len(page_map.levels))]
     assert None not in leaves
     return {len(leaf.starts) for leaf in leaves if leaf is not None}
 
@@ -87,20 +87,20 @@ def test_every_file_has_an_index_of_its_pages() -> None:
 def test_the_point_layout_leaves_numbers_and_vectors_as_they_are() -> None:
     carried = RowIdentity("_rid", "_rcv", 0)
     file = written(write_spec(SCHEMA, (), POINT, carried=carried))
-    found = chunks(file)
-    plain = {path for path, chunk in found.items() if chunk.compression == "UNCOMPRESSED"}
+    by_path = chunks(file)
+    plain = {path for path, chunk in by_path.items() if chunk.compression == "UNCOMPRESSED"}
     assert plain == {"id", "day", "price", "vec.list.element"}
-    assert {chunk.compression for path, chunk in found.items() if path not in plain} == {"SNAPPY"}
-    assert {path for path, chunk in found.items() if chunk.has_dictionary_page} == {"_rcv"}
+    assert {chunk.compression for path, chunk in by_path.items() if path not in plain} == {"SNAPPY"}
+    assert {path for path, chunk in by_path.items() if chunk.has_dictionary_page} == {"_rcv"}
     stored = pq.read_table(pa.BufferReader(file))
     assert stored.column("_rid").to_pylist() == list(range(ROWS))
     assert stored.column("s").to_pylist() == batch().column("s").to_pylist()
 
 
 def test_a_codec_that_is_asked_for_counts_in_either_layout() -> None:
-    for asked in ({}, POINT):
-        found = chunks(written(write_spec(SCHEMA, (), {**asked, "delta.parquet.compression.codec": "gzip"})))
-        assert found["s"].compression == "GZIP"
+    for properties in ({}, POINT):
+        by_path = chunks(written(write_spec(SCHEMA, (), {**properties, "delta.parquet.compression.codec": "gzip"})))
+        assert by_path["s"].compression == "GZIP"
 
 
 def test_a_layout_that_does_not_exist_is_refused_by_name() -> None:
@@ -130,11 +130,11 @@ def test_a_table_keeps_its_layout_in_whatever_it_writes(tmp_path: Path) -> None:
 
 def layouts(table: DeltaTable) -> set[tuple[str, ...]]:
     """The codecs of both columns, by live file."""
-    found = set()
+    codecs = set()
     for uri in set(table.toArrow(metadata=["_file"]).column("_file").to_pylist()):
         stored = chunks(Path(uri.removeprefix("file:")).read_bytes())
-        found.add((stored["k"].compression, stored["s"].compression))
-    return found
+        codecs.add((stored["k"].compression, stored["s"].compression))
+    return codecs
 
 
 def test_spark_writes_and_reads_the_point_layout(spark: SparkSession, tmp_path: Path) -> None:
@@ -146,5 +146,5 @@ def test_spark_writes_and_reads_the_point_layout(spark: SparkSession, tmp_path: 
     assert chunks(file.read_bytes())["vec.list.element"].compression == "UNCOMPRESSED"
     assert pages(file.read_bytes()) == {24}
     assert table.toDF().exceptAll(frame).count() == 0
-    found = duckdb.sql(f"select sum(id), count(distinct s), sum(vec[1]) from '{file}'").fetchone()
-    assert found == (4_498_500, 3000, 4_498_500.0)
+    sums = duckdb.sql(f"select sum(id), count(distinct s), sum(vec[1]) from '{file}'").fetchone()
+    assert sums == (4_498_500, 3000, 4_498_500.0)

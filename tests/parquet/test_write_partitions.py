@@ -169,9 +169,9 @@ def test_deltalake_reads_what_we_write(tmp_path: Path) -> None:
     table = pa.Table.from_pylist(rows, schema=arrow_schema(schema))
     staged = write_table(open_location(str(tmp_path)), table, write_spec(schema, partitions, {}), system())
     commit(tmp_path, schema, partitions, staged)
-    found = DeltaTable(str(tmp_path)).to_pyarrow_table()
+    read = DeltaTable(str(tmp_path)).to_pyarrow_table()
     expected = sorted(({**row, "p": row["p"] or None} for row in rows), key=lambda row: row["n"])
-    assert found.select(schema.names).sort_by("n").to_pylist() == expected
+    assert read.select(schema.names).sort_by("n").to_pylist() == expected
     actions = pa.table(DeltaTable(str(tmp_path)).get_add_actions(flatten=True))
     assert sum(actions["num_records"].to_pylist()) == len(rows)
     by_row = {row["min.n"]: row for row in actions.to_pylist()}

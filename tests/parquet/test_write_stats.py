@@ -35,9 +35,9 @@ NO_BOUNDS = ("boolean", "binary")
 
 def written(schema: Struct, wanted: list[dict[str, Any]], **spec: Any) -> str:
     table = pa.Table.from_pylist(wanted, schema=arrow_schema(schema))
-    asked = stats_leaves(schema, (), {"delta.dataSkippingNumIndexedCols": "-1"})
+    leaves = stats_leaves(schema, (), {"delta.dataSkippingNumIndexedCols": "-1"})
     staged = write_table(
-        Location(MemoryStore(), "t"), table, WriteSpec(schema.fields, stats_leaves=asked, **spec), fixed()
+        Location(MemoryStore(), "t"), table, WriteSpec(schema.fields, stats_leaves=leaves, **spec), fixed()
     )
     assert staged.num_rows == 1
     return str(staged["stats"][0].as_py())
@@ -49,17 +49,17 @@ def column(type_: DataType, values: list[Any], **spec: Any) -> dict[str, Any]:
 
 
 def at(tree: dict[str, Any], path: LeafPath) -> Any:
-    found: Any = tree
+    value: Any = tree
     for name in path:
-        found = found.get(name, {}) if isinstance(found, dict) else {}
-    return None if found == {} else found
+        value = value.get(name, {}) if isinstance(value, dict) else {}
+    return None if value == {} else value
 
 
 def values_at(wanted: list[dict[str, Any]], path: tuple[Field, ...]) -> list[Any]:
-    found: list[Any] = list(wanted)
+    values: list[Any] = list(wanted)
     for f in path:
-        found = [None if value is None else value[f.name] for value in found]
-    return found
+        values = [None if value is None else value[f.name] for value in values]
+    return values
 
 
 @examples(60)
@@ -68,15 +68,15 @@ def test_bounds_hold_every_row_and_nulls_are_counted(data: st.DataObject) -> Non
     schema = data.draw(schemas())
     wanted = data.draw(rows(schema).filter(bool))
     text = written(schema, wanted, row_group_rows=data.draw(st.integers(1, 5)), tight_bounds=True)
-    said = json.loads(text, parse_float=Dec)
-    assert (said["numRecords"], said["tightBounds"]) == (len(wanted), True)
+    stats = json.loads(text, parse_float=Dec)
+    assert (stats["numRecords"], stats["tightBounds"]) == (len(wanted), True)
     types = {tuple(f.physical_name for f in path): type_ for path, type_ in leaves(schema)}
     read = JsonStats(pa.array([text])).read(types)
     for path, type_ in leaves(schema):
         physical = tuple(f.physical_name for f in path)
         known = [value for value in values_at(wanted, path) if value is not None]
-        assert at(said["nullCount"], physical) == len(wanted) - len(known)
-        low, high = at(said["minValues"], physical), at(said["maxValues"], physical)
+        assert at(stats["nullCount"], physical) == len(wanted) - len(known)
+        low, high = at(stats["minValues"], physical), at(stats["maxValues"], physical)
         if isinstance(type_, Array | Map) or getattr(type_, "name", "") in NO_BOUNDS or not known:
             assert (low, high) == (None, None)
             continue
@@ -118,10 +118,10 @@ def test_bounds_are_spelled_as_the_protocol_says(type_: DataType, values: list[A
         zone = dt.UTC if type_ == Primitive("timestamp") else None
         epoch = dt.datetime(1970, 1, 1, tzinfo=zone)
         values = [epoch + dt.timedelta(microseconds=micros) for micros in values]
-    said = column(type_, [*values, None])
-    assert (said["minValues"], said["maxValues"]) == ({"c": low}, {"c": high})
-    assert said["nullCount"] == {"c": 1}
-    assert "tightBounds" not in said
+    stats = column(type_, [*values, None])
+    assert (stats["minValues"], stats["maxValues"]) == ({"c": low}, {"c": high})
+    assert stats["nullCount"] == {"c": 1}
+    assert "tightBounds" not in stats
 
 
 def test_nothing_is_claimed_beside_nan_or_at_infinity() -> None:
@@ -135,8 +135,8 @@ def test_nothing_is_claimed_beside_nan_or_at_infinity() -> None:
             ([2.5, inf], {"c": Dec("2.5")}, {}),
         ]:
             for group in (1, 10):
-                said = column(type_, values, row_group_rows=group)
-                assert (said["minValues"], said["maxValues"]) == (low, high)
+                stats = column(type_, values, row_group_rows=group)
+                assert (stats["minValues"], stats["maxValues"]) == (low, high)
 
 
 def test_years_without_a_spelling_are_left_out() -> None:
@@ -146,17 +146,17 @@ def test_years_without_a_spelling_are_left_out() -> None:
     )
     spec = WriteSpec(schema.fields, stats_leaves=(("d",), ("t",)))
     staged = write_table(Location(MemoryStore(), "t"), table, spec, fixed())
-    said = json.loads(staged["stats"][0].as_py())
-    assert said["minValues"] == {"d": "1970-01-01"}
-    assert said["maxValues"] == {"t": "1970-01-01T00:00:00.000Z"}
+    stats = json.loads(staged["stats"][0].as_py())
+    assert stats["minValues"] == {"d": "1970-01-01"}
+    assert stats["maxValues"] == {"t": "1970-01-01T00:00:00.000Z"}
 
 
 @examples(150)
 @given(st.lists(TEXTS, min_size=1, max_size=5), st.integers(1, 3))
 def test_cut_strings_still_bound_every_row(texts: list[str], group: int) -> None:
-    said = column(Primitive("string"), texts, row_group_rows=group)
+    stats = column(Primitive("string"), texts, row_group_rows=group)
     least, most = min(texts, key=str.encode), max(texts, key=str.encode)
-    low, high = said["minValues"]["c"], said["maxValues"].get("c")
+    low, high = stats["minValues"]["c"], stats["maxValues"].get("c")
     assert least.startswith(low)
     assert high is None or high.encode() >= most.encode()
     assert len(low.encode("utf-16-le")) <= 2 * 33
@@ -180,13 +180,13 @@ def test_surrogate_pairs_stay_whole() -> None:
 
 def test_strings_too_long_for_a_footer_have_bounds_too() -> None:
     for group in (1, 5):
-        said = column(Primitive("string"), ["b" * 9000, "c", "d" * 5000, None], row_group_rows=group)
-        assert (said["minValues"], said["maxValues"]) == ({"c": "b" * 32}, {"c": "d" * 32 + "\x7f"})
+        stats = column(Primitive("string"), ["b" * 9000, "c", "d" * 5000, None], row_group_rows=group)
+        assert (stats["minValues"], stats["maxValues"]) == ({"c": "b" * 32}, {"c": "d" * 32 + "\x7f"})
 
 
 def test_the_length_of_prefixes_is_a_setting() -> None:
-    said = column(Primitive("string"), ["abcdef"], string_prefix=3)
-    assert (said["minValues"], said["maxValues"]) == ({"c": "abc"}, {"c": "abc\x7f"})
+    stats = column(Primitive("string"), ["abcdef"], string_prefix=3)
+    assert (stats["minValues"], stats["maxValues"]) == ({"c": "abc"}, {"c": "abc\x7f"})
 
 
 WIDE = Struct(
@@ -199,20 +199,20 @@ WIDE = Struct(
 )
 
 
-def asked(clustering: tuple[LeafPath, ...] = (), **properties: str) -> list[str]:
+def leaf_names(clustering: tuple[LeafPath, ...] = (), **properties: str) -> list[str]:
     named = {f"delta.dataSkipping{name}": value for name, value in properties.items()}
     return ["/".join(path) for path in stats_leaves(WIDE, ("p",), named, clustering)]
 
 
 def test_the_first_leaves_have_statistics() -> None:
-    assert asked() == ["s/x", "s/a.b", *(f"c{i}" for i in range(30))]
-    assert asked(NumIndexedCols="1") == ["s/x"]
-    assert asked(NumIndexedCols="0") == []
-    assert len(asked(NumIndexedCols="-1")) == 42
-    assert asked((("c39",), ("s", "x")), NumIndexedCols="0") == ["s/x", "c39"]
+    assert leaf_names() == ["s/x", "s/a.b", *(f"c{i}" for i in range(30))]
+    assert leaf_names(NumIndexedCols="1") == ["s/x"]
+    assert leaf_names(NumIndexedCols="0") == []
+    assert len(leaf_names(NumIndexedCols="-1")) == 42
+    assert leaf_names((("c39",), ("s", "x")), NumIndexedCols="0") == ["s/x", "c39"]
 
 
 def test_or_those_the_table_lists() -> None:
-    assert asked(StatsColumns="c39, S.X ,gone, p") == ["s/x", "c39"]
-    assert asked(StatsColumns="s") == ["s/x", "s/a.b"]
-    assert asked(StatsColumns="`s`.`a.b`,`c1`", NumIndexedCols="3") == ["s/a.b", "c1"]
+    assert leaf_names(StatsColumns="c39, S.X ,gone, p") == ["s/x", "c39"]
+    assert leaf_names(StatsColumns="s") == ["s/x", "s/a.b"]
+    assert leaf_names(StatsColumns="`s`.`a.b`,`c1`", NumIndexedCols="3") == ["s/a.b", "c1"]

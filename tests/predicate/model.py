@@ -96,11 +96,11 @@ def truth(predicate: Predicate, row: Mapping[str, Any], opaque: bool | None = No
     """The truth value of a predicate on one row; every opaque part is taken to be `opaque`."""
     match predicate:
         case And(parts):
-            found = [truth(p, row, opaque) for p in parts]
-            return False if False in found else None if None in found else True
+            truths = [truth(p, row, opaque) for p in parts]
+            return False if False in truths else None if None in truths else True
         case Or(parts):
-            found = [truth(p, row, opaque) for p in parts]
-            return True if True in found else None if None in found else False
+            truths = [truth(p, row, opaque) for p in parts]
+            return True if True in truths else None if None in truths else False
         case Not(part):
             inner = truth(part, row, opaque)
             return None if inner is None else not inner

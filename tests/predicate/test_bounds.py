@@ -75,11 +75,11 @@ def _bounds(draw: st.DrawFn, name: str, values: list[Any]) -> tuple[Any, Any]:
 
 
 def known(given: list[File], names: tuple[str, ...]) -> dict[Column, ColumnBounds]:
-    def told(name: str, at: int, type_: pa.DataType) -> pa.Array:
+    def statistic(name: str, at: int, type_: pa.DataType) -> pa.Array:
         return pa.array([f.stats[name][at] for f in given], type_)
 
     return {
-        (n,): Range(told(n, 0, arrow_type(t)), told(n, 1, arrow_type(t)), told(n, 2, pa.int64()))
+        (n,): Range(statistic(n, 0, arrow_type(t)), statistic(n, 1, arrow_type(t)), statistic(n, 2, pa.int64()))
         for n, t in model.TYPES.items()
         if n in names
     }

@@ -282,15 +282,15 @@ def test_a_local_time_is_in_the_sessions_zone(text: str, zone: str, meaning: str
 
 
 def test_an_opaque_part_keeps_its_text_and_its_columns() -> None:
-    found = parse("a = 1 AND upper(s) = 'X' AND size(ST.b.c) > 1", SCHEMA)
-    assert found == And(
+    predicate = parse("a = 1 AND upper(s) = 'X' AND size(ST.b.c) > 1", SCHEMA)
+    assert predicate == And(
         (
             Compare(Op.EQ, ("a",), 1),
             Opaque("UPPER(s) = 'X'", (("s",),)),
             Opaque("SIZE(ST.b.c) > 1", (("st", "B", "c"),)),
         )
     )
-    assert columns_of(found) == {("a",), ("s",), ("st", "B", "c")}
+    assert columns_of(predicate) == {("a",), ("s",), ("st", "B", "c")}
 
 
 def test_long_chains_and_deep_nesting_are_no_trouble() -> None:

@@ -53,9 +53,9 @@ CASES: list[tuple[DataType, str, Any]] = [
 
 @pytest.mark.parametrize(("type_", "text", "value"), CASES)
 def test_a_text_is_the_value_it_spells(type_: DataType, text: str, value: Any) -> None:
-    found = typed(pa.array([text, "", None, text]), type_, where="column p")
-    assert found.type == arrow_type(type_)
-    assert found.to_pylist() == [value, None, None, value]
+    values = typed(pa.array([text, "", None, text]), type_, where="column p")
+    assert values.type == arrow_type(type_)
+    assert values.to_pylist() == [value, None, None, value]
 
 
 def test_nan_is_a_number() -> None:
@@ -75,8 +75,8 @@ def test_far_years_keep_their_distance() -> None:
 
 def test_a_local_timestamp_is_in_the_zone_told_and_others_in_their_own() -> None:
     texts = pa.array(["2020-07-01 12:00:00", "2020-07-01T12:00:00Z"])
-    found = typed(texts, P("timestamp"), where="p", zone="Europe/Paris").to_pylist()
-    assert found == [dt.datetime(2020, 7, 1, 10, tzinfo=UTC), dt.datetime(2020, 7, 1, 12, tzinfo=UTC)]
+    values = typed(texts, P("timestamp"), where="p", zone="Europe/Paris").to_pylist()
+    assert values == [dt.datetime(2020, 7, 1, 10, tzinfo=UTC), dt.datetime(2020, 7, 1, 12, tzinfo=UTC)]
 
 
 @pytest.mark.parametrize(
@@ -125,6 +125,6 @@ def test_one_key_of_the_map_over_all_chunks() -> None:
 
 def test_many_files_with_few_values_are_quick_to_type() -> None:
     texts = pa.array(["2024-01-01", "2024-01-02", None] * 100_000)
-    found = typed(texts, P("date"), where="p")
-    assert pc.count_distinct(found, mode="only_valid").as_py() == 2
-    assert found.null_count == 100_000
+    values = typed(texts, P("date"), where="p")
+    assert pc.count_distinct(values, mode="only_valid").as_py() == 2
+    assert values.null_count == 100_000

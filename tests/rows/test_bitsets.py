@@ -31,10 +31,10 @@ def test_bits_and_positions_say_the_same(stretches, random) -> None:
     random.shuffle(numbers)
     packed = np.stack([np.packbits(chunks[n], bitorder="little") for n in numbers])
 
-    found = of_bitsets(np.array(numbers, np.int64), packed)
+    bitmap = of_bitsets(np.array(numbers, np.int64), packed)
 
-    assert found == expected
-    assert found.serialize()  # what is made can be written
+    assert bitmap == expected
+    assert bitmap.serialize()  # what is made can be written
 
 
 def test_no_chunk_is_no_position() -> None:

@@ -93,13 +93,13 @@ def test_every_id_is_where_the_model_has_it(table: Table, forward: bool) -> None
     entries = table.entries() if forward else table.entries()[::-1]
     locator = LiveRows.build(entries)
     live = table.live()
-    asked = np.arange(-2, table.mark + 3)
-    files, positions = locator.locate(asked)
-    got = {int(i): (int(f), int(p)) for i, f, p in zip(asked, files, positions, strict=True) if f >= 0}
-    assert got == live
+    ids = np.arange(-2, table.mark + 3)
+    files, positions = locator.locate(ids)
+    located = {int(i): (int(f), int(p)) for i, f, p in zip(ids, files, positions, strict=True) if f >= 0}
+    assert located == live
     assert ((files == -1) == (positions == -1)).all()
     for i in [-1, 0, table.mark // 2, table.mark]:  # each by itself, as together
-        assert [found.tolist() for found in locator.locate(np.array([i]))] == [[n] for n in live.get(i, (-1, -1))]
+        assert [column.tolist() for column in locator.locate(np.array([i]))] == [[n] for n in live.get(i, (-1, -1))]
 
 
 @examples(50)
@@ -126,8 +126,8 @@ def test_a_file_that_holds_an_id_twice_is_damaged() -> None:
 
 def test_ids_at_the_far_end() -> None:
     locator = LiveRows.build([(0, (LARGEST_ID - 1, 2), None), (1, (0, 1), BitMap64([0]))])
-    asked = np.array([2**64 - 1, LARGEST_ID + 1, LARGEST_ID, 0], np.uint64)
-    files, positions = locator.locate(asked)
+    ids = np.array([2**64 - 1, LARGEST_ID + 1, LARGEST_ID, 0], np.uint64)
+    files, positions = locator.locate(ids)
     assert files.tolist() == [-1, -1, 0, -1]
     assert positions.tolist() == [-1, -1, 1, -1]
 
@@ -190,8 +190,8 @@ def test_files_many_deep_are_not_visited_one_by_one() -> None:
     scattered = [np.flatnonzero(owner == file) * 1000 for file in range(depth)]
     entries: list[Entry] = [(file, RowIdSequence.from_ids(ids), None) for file, ids in enumerate(scattered)]
     locator = LiveRows.build([*entries, (depth, (0, depth * rows * 1000), BitMap64(range(depth * rows * 1000)))])
-    asked = np.arange(0, depth * rows, 101) * 1000
-    files, positions = locator.locate(asked)
-    assert effort(lambda: locator.locate(asked)) < 0.5  # measured 0.02
-    assert (files == owner[asked // 1000]).all()
-    assert all(scattered[f][p] == i for f, p, i in zip(files, positions, asked, strict=True))
+    ids = np.arange(0, depth * rows, 101) * 1000
+    files, positions = locator.locate(ids)
+    assert effort(lambda: locator.locate(ids)) < 0.5  # measured 0.02
+    assert (files == owner[ids // 1000]).all()
+    assert all(scattered[f][p] == i for f, p, i in zip(files, positions, ids, strict=True))

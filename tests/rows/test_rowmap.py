@@ -32,7 +32,7 @@ def identities(draw: st.DrawFn) -> tuple[list[int | None], list[int | None]]:
     return ids, [rng.choice(some) for _ in ids]
 
 
-def made(ids: list[int | None], versions: list[int | None]) -> RowMap:
+def row_map(ids: list[int | None], versions: list[int | None]) -> RowMap:
     return RowMap.of(
         np.array([PROVISIONAL + at if i is None else i for at, i in enumerate(ids)], np.int64),
         np.array([DERIVED if v is None else v for v in versions], np.int64),
@@ -46,16 +46,16 @@ def rows(known: RowMap) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 @given(identities(), st.integers(0, 10**9), st.integers(0, 9), st.integers(0, 100))
 @examples(150)
 def test_a_map_has_every_row_before_and_after_it_is_stored(
-    told: tuple[list[int | None], list[int | None]], base: int, version: int, cut: int
+    drawn: tuple[list[int | None], list[int | None]], base: int, version: int, cut: int
 ) -> None:
-    ids, versions = told
+    ids, versions = drawn
     at = min(cut, len(ids))
-    parts = [made(ids[:at], versions[:at]), made(ids[at:], versions[at:])]
+    parts = [row_map(ids[:at], versions[:at]), row_map(ids[at:], versions[at:])]
     after, its_versions = rows(parts[1])
     whole = RowMap.joined([parts[0], RowMap.of(np.where(after >= PROVISIONAL, after + at, after), its_versions)])
     back = RowMap.decode(whole.encode(COLUMN), COLUMN, where="a file")
     assert back is not None
-    for known in (made(ids, versions), whole, back):
+    for known in (row_map(ids, versions), whole, back):
         bound = known.bound(base, version)
         found_ids, found_versions = rows(bound)
         assert found_ids.tolist() == [base + at if i is None else i for at, i in enumerate(ids)]
@@ -68,9 +68,9 @@ def test_a_map_has_every_row_before_and_after_it_is_stored(
 @given(identities(), st.data())
 @examples(100)
 def test_stored_bytes_that_changed_are_damaged(
-    told: tuple[list[int | None], list[int | None]], data: st.DataObject
+    drawn: tuple[list[int | None], list[int | None]], data: st.DataObject
 ) -> None:
-    stored = bytearray(made(*told).encode(COLUMN))
+    stored = bytearray(row_map(*drawn).encode(COLUMN))
     if data.draw(st.booleans()):
         at = data.draw(st.integers(0, len(stored) - 1))
         stored[at] ^= data.draw(st.integers(1, 255))
@@ -81,7 +81,7 @@ def test_stored_bytes_that_changed_are_damaged(
 
 
 def test_a_map_of_another_column_is_none_of_this_table() -> None:
-    assert RowMap.decode(made([5, 6], [1, 1]).encode(COLUMN), "_row-id-col-2", where="a file") is None
+    assert RowMap.decode(row_map([5, 6], [1, 1]).encode(COLUMN), "_row-id-col-2", where="a file") is None
 
 
 @given(st.lists(st.integers(0, 3), max_size=60))

@@ -53,7 +53,7 @@ def structs(depth: int = 2) -> st.SearchStrategy[Struct]:
 
 def mapped(schema: Struct) -> Struct:
     """The schema with an id and a physical name on every field, as a mapped table has it."""
-    made = iter(range(1, 10_000))
+    numbers = iter(range(1, 10_000))
 
     def change(type_: DataType) -> DataType:
         match type_:
@@ -67,7 +67,7 @@ def mapped(schema: Struct) -> Struct:
                 return type_
 
     def field(f: Field) -> Field:
-        number = next(made)
+        number = next(numbers)
         return replace(f, type=change(f.type), metadata={MAPPING_ID: number, MAPPING_NAME: f"col-{number}"})
 
     return Struct(tuple(field(f) for f in schema.fields))

@@ -72,10 +72,10 @@ def test_lossless_is_transitive() -> None:
 @examples(150)
 @given(types(0), types(0))
 def test_a_wider_type_holds_both(a: DataType, b: DataType) -> None:
-    found = wider(a, b)
-    if found is not None:
-        assert widens(a, found)
-        assert is_lossless(b, found)
+    common = wider(a, b)
+    if common is not None:
+        assert widens(a, common)
+        assert is_lossless(b, common)
 
 
 @examples(100)

@@ -12,9 +12,9 @@ from holdfast.schema.types import LONG, STRING, Array, Field, Primitive, Struct
 
 
 def schema(text: str) -> Struct:
-    found = parse_type(f"struct<{text}>")
-    assert isinstance(found, Struct)
-    return found
+    struct = parse_type(f"struct<{text}>")
+    assert isinstance(struct, Struct)
+    return struct
 
 
 def test_nothing_is_demanded_of_a_plain_table() -> None:

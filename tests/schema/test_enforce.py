@@ -31,9 +31,9 @@ INT = Primitive("integer")
 
 
 def schema(text: str) -> Struct:
-    found = parse_type(f"struct<{text}>")
-    assert isinstance(found, Struct)
-    return found
+    struct = parse_type(f"struct<{text}>")
+    assert isinstance(struct, Struct)
+    return struct
 
 
 def how(incoming: str, table: str) -> list[object]:
@@ -125,8 +125,8 @@ def test_the_error_shows_both_schemas_with_marks() -> None:
         fit(incoming, table)
     lines = str(caught.value).splitlines()
     assert caught.value.columns == ("v", "s.a", "s.x", "day", "extra")
-    said = "the rows do not fit the table, because of v, s.a, s.x, day, extra: what to do stands beside each"
-    assert lines[0] == said
+    first_line = "the rows do not fit the table, because of v, s.a, s.x, day, extra: what to do stands beside each"
+    assert lines[0] == first_line
     shown = {tuple(line.split()[:4]) for line in lines}
     assert ("id", "long", "not", "null") in shown
     assert ("!", "v", "integer", "v") in shown

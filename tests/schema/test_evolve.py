@@ -29,9 +29,9 @@ from tests.support.depth import examples
 
 
 def schema(text: str) -> Struct:
-    found = parse_type(f"struct<{text}>")
-    assert isinstance(found, Struct)
-    return found
+    struct = parse_type(f"struct<{text}>")
+    assert isinstance(struct, Struct)
+    return struct
 
 
 def places(type_: DataType, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object, object, int]]:

@@ -155,8 +155,8 @@ def test_a_default_may_say_no_more_than_that(text: str) -> None:
 
 def test_names_are_quoted_whatever_they_hold() -> None:
     odd = Struct(tuple(Field(name, Primitive("integer")) for name in ("größe", "a`b", "``", "select", "x) or (y")))
-    made = stored("`GRÖSSE` > `a``b` + `````` - `select` + `x) or (y`".replace("SS", "ß"), odd, "c")
-    assert made.sql == "`größe` > `a``b` + `````` - `select` + `x) or (y`"
+    expression = stored("`GRÖSSE` > `a``b` + `````` - `select` + `x) or (y`".replace("SS", "ß"), odd, "c")
+    assert expression.sql == "`größe` > `a``b` + `````` - `select` + `x) or (y`"
 
 
 @pytest.mark.parametrize(
@@ -176,29 +176,29 @@ def test_a_function_in_the_place_of_a_built_in_one_is_refused(class_name: str | 
     session: Any = SimpleNamespace(
         catalog=SimpleNamespace(getFunction=lambda name: SimpleNamespace(className=class_name))
     )
-    made = [stored("soundex(b) = 'x'", SCHEMA, "c"), stored("a > 1", SCHEMA, "c")]
+    expressions = [stored("soundex(b) = 'x'", SCHEMA, "c"), stored("a > 1", SCHEMA, "c")]
     if is_sparks:
-        refuse_shadowed(session, made)
+        refuse_shadowed(session, expressions)
         return
     with pytest.raises(Unsupported, match=r"a function soundex of its own .*soundex\(b\) = 'x'.*DROP TEMPORARY"):
-        refuse_shadowed(session, made)
-    refuse_shadowed(session, made[1:])
+        refuse_shadowed(session, expressions)
+    refuse_shadowed(session, expressions[1:])
 
 
 def test_what_is_evaluated_is_what_was_read() -> None:
-    made = stored('UPPER(B) = "x" and not `a`=1', SCHEMA, "c")
-    assert made.sql == "upper ( `b` ) = 'x' AND NOT `a` = 1"
-    assert (made.columns, made.functions) == (("b", "a"), {"upper"})
-    assert stored(made.sql, SCHEMA, "c").sql == made.sql
+    expression = stored('UPPER(B) = "x" and not `a`=1', SCHEMA, "c")
+    assert expression.sql == "upper ( `b` ) = 'x' AND NOT `a` = 1"
+    assert (expression.columns, expression.functions) == (("b", "a"), {"upper"})
+    assert stored(expression.sql, SCHEMA, "c").sql == expression.sql
 
 
 def test_spark_reads_the_same_and_has_every_function(spark: SparkSession) -> None:
     frame = spark.createDataFrame([], spark_struct(SCHEMA.fields))
-    made = [stored(text, SCHEMA, "c") for text in GOOD]
-    ours = frame.select(*(F.expr(e.sql).alias(str(i)) for i, e in enumerate(made)))
+    expressions = [stored(text, SCHEMA, "c") for text in GOOD]
+    ours = frame.select(*(F.expr(e.sql).alias(str(i)) for i, e in enumerate(expressions)))
     theirs = frame.select(*(F.expr(text).alias(str(i)) for i, text in enumerate(GOOD)))
     assert ours.schema == theirs.schema
-    refuse_shadowed(spark, made)
+    refuse_shadowed(spark, expressions)
     classes = {f.name: f.className for f in spark.catalog.listFunctions()}
     unknown = {name for name in DETERMINISTIC | FOR_DEFAULTS if name not in classes}
     assert all(classes[n].startswith(_BUILT_IN) for n in (DETERMINISTIC | FOR_DEFAULTS) - unknown)
@@ -212,13 +212,13 @@ def test_a_function_of_the_session_is_never_called_for_a_table(spark: SparkSessi
     try:
         with pytest.raises(Unsupported, match="calls mine"):
             stored("mine()", SCHEMA, "generated column g")
-        made = stored("soundex(b) = 'x'", SCHEMA, "c")
+        expression = stored("soundex(b) = 'x'", SCHEMA, "c")
         spark.udf.register("soundex", lambda text: "mine")
         if spark.catalog.getFunction("soundex").className.endswith("expressions.SoundEx"):
             assert spark.range(1).select(F.expr("soundex('a')")).head()[0] != "mine"  # this Spark prefers its own
         else:
             with pytest.raises(Unsupported, match="a function soundex of its own"):
-                refuse_shadowed(spark, [made])
+                refuse_shadowed(spark, [expression])
     finally:
         spark.sql("DROP TEMPORARY FUNCTION IF EXISTS mine")
         spark.sql("DROP TEMPORARY FUNCTION IF EXISTS soundex")

@@ -11,9 +11,9 @@ from holdfast.schema.types import Struct
 
 
 def schema(text: str) -> Struct:
-    found = parse_type(f"struct<{text}>")
-    assert isinstance(found, Struct)
-    return found
+    struct = parse_type(f"struct<{text}>")
+    assert isinstance(struct, Struct)
+    return struct
 
 
 @pytest.mark.parametrize(

@@ -42,10 +42,10 @@ def test_maps(values: list[dict[str, str | None] | None]) -> None:
 @examples(100)
 @given(st.lists(st.booleans()), st.integers(0, 20))
 def test_masks_there_and_back(values: list[bool], skipped: int) -> None:
-    made = mask(np.array(values, bool))
-    _same(made, pa.array(values, pa.bool_()))
-    assert truths(made.slice(skipped)).tolist() == values[skipped:]
-    halves = pa.chunked_array([made.slice(0, skipped), made.slice(skipped)])
+    array = mask(np.array(values, bool))
+    _same(array, pa.array(values, pa.bool_()))
+    assert truths(array.slice(skipped)).tolist() == values[skipped:]
+    halves = pa.chunked_array([array.slice(0, skipped), array.slice(skipped)])
     assert truths(halves).tolist() == values
 
 

@@ -16,8 +16,8 @@ def test_unfinished_files_are_found_where_listings_hide_them(tmp_path: Path) -> 
     for name in (f".x{TEMPORARY}", f"a/.y{TEMPORARY}", f"z{TEMPORARY}", ".hidden"):
         (tmp_path / name).write_bytes(b"123")
     location = open_location(str(tmp_path))
-    found = {meta.key.removeprefix(f"{location.directory}/"): meta.size for meta in unfinished(location)}
-    assert found == {f".x{TEMPORARY}": 3, f"a/.y{TEMPORARY}": 3}
+    sizes = {meta.key.removeprefix(f"{location.directory}/"): meta.size for meta in unfinished(location)}
+    assert sizes == {f".x{TEMPORARY}": 3, f"a/.y{TEMPORARY}": 3}
     assert list(unfinished(Location(MemoryStore(), "t"))) == []
 
 

@@ -18,7 +18,7 @@ from holdfast.storage.location import is_inside
 from holdfast.storage.open import open_location
 
 
-def made(path: Path) -> DeltaTable:
+def small_table(path: Path) -> DeltaTable:
     table = DeltaTable.create(None).location(path).addColumn("id", "bigint").execute()
     table.append(pa.table({"id": pa.array(range(10), pa.int64())}))
     return table
@@ -41,7 +41,7 @@ def test_a_device_or_a_pipe_is_refused_before_it_is_read(tmp_path: Path, kind: s
 
 
 def test_no_file_of_a_table_may_be_a_device(tmp_path: Path) -> None:
-    table = made(tmp_path / "t")
+    table = small_table(tmp_path / "t")
     table.delete("id = 3")
     for pattern in ("deletion_vector*", "*.parquet"):
         (file,) = (tmp_path / "t").glob(pattern)
@@ -56,7 +56,7 @@ def test_no_file_of_a_table_may_be_a_device(tmp_path: Path) -> None:
 
 
 def test_a_vector_larger_than_its_rows_can_need_is_refused(tmp_path: Path) -> None:
-    table = made(tmp_path / "t")
+    table = small_table(tmp_path / "t")
     table.delete("id = 3")
     newest = sorted((tmp_path / "t" / "_delta_log").glob("*.json"))[-1]
     lines = [msgspec.json.decode(line) for line in newest.read_text().splitlines()]
@@ -70,18 +70,18 @@ def test_a_vector_larger_than_its_rows_can_need_is_refused(tmp_path: Path) -> No
 
 
 def test_an_index_refers_to_nothing_outside(tmp_path: Path) -> None:
-    table = made(tmp_path / "t")
+    table = small_table(tmp_path / "t")
     table.createIndex("id", name="by_id")
     domains = {name: domain.configuration for name, domain in table.handle.newest().domains.items()}
     (name,) = (name for name in domains if name.startswith(DOMAIN))
-    told = msgspec.json.decode(domains[name] or "")
+    entry = msgspec.json.decode(domains[name] or "")
     assert registered(domains).indexes
     for away in ("../other/x", "/etc/x", "a//b", "s3://b/x", "a/../../b", "./a"):
         for wrong in (
-            {**told, "files": {**told["files"], "key": away}},
-            {**told, "segments": [{**told["segments"][0], "directory": away}]},
+            {**entry, "files": {**entry["files"], "key": away}},
+            {**entry, "segments": [{**entry["segments"][0], "directory": away}]},
         ):
-            found = registered({name: msgspec.json.encode(wrong).decode()})
-            assert not found.indexes
-            assert "not in the table's directory" in found.troubles["by_id"]
+            registry = registered({name: msgspec.json.encode(wrong).decode()})
+            assert not registry.indexes
+            assert "not in the table's directory" in registry.troubles["by_id"]
         assert not is_inside(away)

@@ -81,12 +81,12 @@ def failures(store: RemoteStore) -> dict[str, TableError]:
         "put_if_absent": lambda: store.put_if_absent("k", b""),
         "delete": lambda: store.delete("k"),
     }
-    found: dict[str, TableError] = {}
+    errors: dict[str, TableError] = {}
     for verb, ask in asks.items():
         with pytest.raises(TableError) as caught:
             ask()
-        found[verb] = caught.value
-    return found
+        errors[verb] = caught.value
+    return errors
 
 
 def test_a_wrong_bucket_is_said_to_be_wrong(s3: S3Server) -> None:

@@ -48,8 +48,8 @@ def refused(file: Path, read: Callable[[], object], *, says: str = "1,099,511,62
 
 @pytest.fixture
 def delta(tmp_path: Path) -> Path:
-    made = DeltaTable.create(None).location(tmp_path / "t").addColumn("id", "bigint")
-    table = made.property("delta.checkpointInterval", "2").execute()
+    builder = DeltaTable.create(None).location(tmp_path / "t").addColumn("id", "bigint")
+    table = builder.property("delta.checkpointInterval", "2").execute()
     for start in range(0, 30, 10):
         table.append(pa.table({"id": pa.array(range(start, start + 10), pa.int64())}))
     table.delete("id = 3")
@@ -99,8 +99,8 @@ def test_hints_and_checksums_are_passed_over(delta: Path, size: int) -> None:
         with huge(file, size):
             assert rows(delta) == 29
             assert DeltaTable.forPath(None, delta).toArrow(version=1).num_rows == 10
-            found = {finding.kind for finding in DeltaTable.forPath(None, delta).check().findings}
-            assert kind is None or kind in found
+            kinds = {finding.kind for finding in DeltaTable.forPath(None, delta).check().findings}
+            assert kind is None or kind in kinds
     os.truncate(log / "_last_checkpoint", size)
     for number in range(30, 32):
         DeltaTable.forPath(None, delta).append(pa.table({"id": pa.array([number], pa.int64())}))
