@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
@@ -89,17 +88,17 @@ def _read(name: str, format_: FileFormat, schema: Struct | None) -> pa.Table:
         raise Invalid(f"{shown} cannot be read as {format_.value}: {_first_line(error)}") from error
 
 
-def _source(name: str) -> Any:
+def _source(name: str) -> pa.NativeFile:
     if name == STDIN:
         return pa.BufferReader(sys.stdin.buffer.read())
     return pa.input_stream(name, compression="detect") if Path(name).suffix in _COMPRESSED else pa.OSFile(name)
 
 
-def _parquet(source: Any, schema: Struct | None) -> pa.Table:
+def _parquet(source: pa.NativeFile, schema: Struct | None) -> pa.Table:
     return pq.read_table(source if isinstance(source, pa.OSFile) else pa.BufferReader(source.read()))
 
 
-def _csv(source: Any, schema: Struct | None) -> pa.Table:
+def _csv(source: pa.NativeFile, schema: Struct | None) -> pa.Table:
     types_of_table = dict(_types(schema))
     flat = {name: type_ for name, type_ in types_of_table.items() if not pa.types.is_nested(type_)}
     types = {name: pa.string() if _is_zoned(type_) else type_ for name, type_ in flat.items()}
@@ -135,7 +134,7 @@ def _is_code(texts: pa.ChunkedArray, type_: pa.DataType) -> bool:
     return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
 
 
-def _json(source: Any, schema: Struct | None) -> pa.Table:
+def _json(source: pa.NativeFile, schema: Struct | None) -> pa.Table:
     data = source.read()
     if data.lstrip()[:1] == b"[":
         data = b"\n".join(bytes(item) for item in msgspec.json.decode(data, type=list[msgspec.Raw]))
@@ -148,7 +147,7 @@ def _json(source: Any, schema: Struct | None) -> pa.Table:
     return _typed(rows.select(brought), types_of_table)
 
 
-_READERS: dict[FileFormat, Callable[[Any, Struct | None], pa.Table]] = {
+_READERS: dict[FileFormat, Callable[[pa.NativeFile, Struct | None], pa.Table]] = {
     FileFormat.PARQUET: _parquet,
     FileFormat.CSV: _csv,
     FileFormat.JSON: _json,

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -40,6 +39,6 @@ class Screen(Console):
                 yield Segment(visible(segment.text), segment.style)
 
 
-def screen(**more: Any) -> Screen:
+def screen(*, stderr: bool = False) -> Screen:
     """The console for output; data is never interpreted as markup."""
-    return Screen(markup=False, highlight=False, emoji=False, **more)
+    return Screen(markup=False, highlight=False, emoji=False, stderr=stderr)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 import pyarrow as pa
 
@@ -75,7 +73,7 @@ def _parsed(schema: Struct, name: str, text: str) -> object:
     return values if len(values) > 1 else values[0]
 
 
-def _value(field: Field, text: str) -> Any:
+def _value(field: Field, text: str) -> object:
     """A text converted to the type of a column."""
     type_ = arrow_type(field.type)
     try:

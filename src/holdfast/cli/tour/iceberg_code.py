@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import pyarrow as pa
 
 from holdfast.cli.tour.sample_rows import day
 from holdfast.table.iceberg import IcebergTable
+from holdfast.verbs.maintain.optimize import Compacted
 
 IMPORTS = "from holdfast import IcebergTable"
 
 
-def on_iceberg(rows: int) -> Any:
+def on_iceberg(rows: int) -> tuple[IcebergTable, pa.Table, Compacted, pa.Table]:
     ice = IcebergTable.create(
         None,
         "catalog.db",  # an sqlite file is catalog enough
