@@ -7,12 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from holdfast.env import system
 from holdfast.errors import ConstraintViolated, Invalid, UnknownColumn
 from holdfast.schema.types import LONG
 from holdfast.table.delta import DeltaTable
-from holdfast.verbs.define import alter as altering
-from holdfast.verbs.define import alter as placing
+from holdfast.verbs.define.alter import ColumnPlace
 from holdfast.verbs.dml.write import Written
 
 
@@ -37,7 +35,7 @@ def _types() -> pa.Schema:
 
 
 def place(table: DeltaTable, name: str, after: str | None) -> Written:
-    return placing.redefine_column(table.handle.newest(), name, system(), place=placing.ColumnPlace(after))
+    return table.handle.alter.redefine_column(name, place=ColumnPlace(after))
 
 
 def names(table: DeltaTable) -> list[str]:
@@ -58,23 +56,23 @@ def test_a_column_moves_and_rows_stay(table: DeltaTable) -> None:
 
 def test_columns_are_added_in_their_places_in_one_commit(table: DeltaTable) -> None:
     version = table.version
-    placing.add_columns(table.handle.newest(), [("x", "int"), ("y", "string")], system(), {"x": None, "y": "id"})
+    table.handle.alter.add_columns([("x", "int"), ("y", "string")], {"x": None, "y": "id"})
     assert names(table) == ["x", "id", "y", "name", "st"]
     assert table.version == version + 1
     assert table.toArrow(columns=["x", "y"]).to_pylist() == [{"x": None, "y": None}] * 2
 
 
 def test_null_is_allowed_and_forbidden(table: DeltaTable) -> None:
-    placing.drop_not_null(table.handle.newest(), "id", system())
+    table.handle.alter.drop_not_null("id")
     table.append(pa.table({"name": ["z"]}))
     with pytest.raises(ConstraintViolated, match="NOT NULL of id"):
-        placing.set_not_null(table.handle.newest(), "id", system())
+        table.handle.alter.set_not_null("id")
     table.delete("id IS NULL OR name IS NULL")
-    placing.set_not_null(table.handle.newest(), "name", system())
+    table.handle.alter.set_not_null("name")
     with pytest.raises(ConstraintViolated):
         table.append(pa.table({"id": [3], "name": pa.array([None], pa.string())}))
     with pytest.raises(UnknownColumn):
-        placing.set_not_null(table.handle.newest(), "nobody", system())
+        table.handle.alter.set_not_null("nobody")
 
 
 def test_a_statement_about_columns_is_one_commit_or_none(table: DeltaTable) -> None:
@@ -82,25 +80,25 @@ def test_a_statement_about_columns_is_one_commit_or_none(table: DeltaTable) -> N
     table.addColumns({"x": "int", "y": "int"})
     before = table.handle.newest()
     refused = (
-        (lambda: altering.drop_columns(table.handle.newest(), ["x", "nope"], system()), UnknownColumn, "nope"),
-        (lambda: altering.drop_columns(table.handle.newest(), ["x", "X"], system()), Invalid, "named twice"),
-        (lambda: altering.drop_columns(table.handle.newest(), ["st.a", "st"], system()), Invalid, "named twice"),
-        (lambda: redefine(table, "x", "long", "wide", placing.ColumnPlace("nope")), Invalid, "cannot stand after nope"),
+        (lambda: table.handle.alter.drop_columns(["x", "nope"]), UnknownColumn, "nope"),
+        (lambda: table.handle.alter.drop_columns(["x", "X"]), Invalid, "named twice"),
+        (lambda: table.handle.alter.drop_columns(["st.a", "st"]), Invalid, "named twice"),
+        (lambda: redefine(table, "x", "long", "wide", ColumnPlace("nope")), Invalid, "cannot stand after nope"),
         (lambda: redefine(table, "x", "string", "wide", None), Invalid, "type"),
-        (lambda: placing.add_columns(table.handle.newest(), [("z", "int")], system(), {"z": "nope"}), Invalid, "nope"),
-        (lambda: altering.add_columns(table.handle.newest(), [("z", "int"), ("x", "int")], system()), Invalid, "x"),
+        (lambda: table.handle.alter.add_columns([("z", "int")], {"z": "nope"}), Invalid, "nope"),
+        (lambda: table.handle.alter.add_columns([("z", "int"), ("x", "int")]), Invalid, "x"),
     )
     for change, kind, text in refused:
         with pytest.raises(kind, match=text):
             change()
         assert table.handle.newest() is before
-    altering.drop_columns(table.handle.newest(), ["y", "st.b"], system())
-    redefine(table, "x", "long", "wide", placing.ColumnPlace(None))
+    table.handle.alter.drop_columns(["y", "st.b"])
+    redefine(table, "x", "long", "wide", ColumnPlace(None))
     assert table.version == before.version + 2
     first = table.handle.newest().snapshot.schema.fields[0]
     assert (first.name, first.type, first.metadata["comment"]) == ("x", LONG, "wide")
     assert names(table) == ["x", "id", "name", "st"]
 
 
-def redefine(table: DeltaTable, name: str, type_: str, comment: str, place: placing.ColumnPlace | None) -> Written:
-    return placing.redefine_column(table.handle.newest(), name, system(), type_=type_, comment=comment, place=place)
+def redefine(table: DeltaTable, name: str, type_: str, comment: str, place: ColumnPlace | None) -> Written:
+    return table.handle.alter.redefine_column(name, type_=type_, comment=comment, place=place)

@@ -29,7 +29,6 @@ from holdfast.verbs.changefeed.change_set import ChangeSet, When
 from holdfast.verbs.changefeed.delta import change_feed
 from holdfast.verbs.commit.retry import Retry
 from holdfast.verbs.commit.transaction import Transaction, begin, transact
-from holdfast.verbs.define import alter
 from holdfast.verbs.define import convert as converting
 from holdfast.verbs.define.backfill import BATCH_FILES
 from holdfast.verbs.define.builder import PLAIN, CreateMode, DeltaTableBuilder
@@ -415,30 +414,28 @@ class DeltaTable(Table):
 
     def setColumnDefault(self, name: str, expression: str) -> Written:
         """Set a column's default, in SQL, for rows to come that bring nothing for it; rows that are there stay."""
-        return alter.default_column(self.handle.newest(), name, expression, self.handle.env)
+        return self.handle.alter.default_column(name, expression)
 
     def dropColumnDefault(self, name: str) -> Written:
         """Remove a column's default: it is null where rows to come bring nothing for it."""
-        return alter.default_column(self.handle.newest(), name, None, self.handle.env)
+        return self.handle.alter.default_column(name, None)
 
     def addConstraint(self, name: str, expression: str | Column) -> Written:
         """Demand that an expression is true of every row, those that are there included; null breaks it too."""
         text = stated_in_text(expression, "addConstraint()")
-        return alter.add_constraint(
-            self.handle.newest(), name, text, self.handle.env, zone=self.handle.zone, engine=self.handle.engine
-        )
+        return self.handle.alter.add_constraint(name, text, zone=self.handle.zone, engine=self.handle.engine)
 
     def dropConstraint(self, name: str, ifExists: bool = False) -> Written:
         """Remove a constraint."""
-        return alter.drop_constraint(self.handle.newest(), name, self.handle.env, if_exists=ifExists)
+        return self.handle.alter.drop_constraint(name, if_exists=ifExists)
 
     def clusterBy(self, *columns: str) -> Written:
         """Cluster rows written from now on by these columns; by none when none is named."""
-        return alter.cluster_by(self.handle.newest(), columns, self.handle.env)
+        return self.handle.alter.cluster_by(columns)
 
     def addFeatureSupport(self, featureName: str) -> Written:
         """Let the table have a feature, with the protocol it needs."""
-        return alter.add_feature_support(self.handle.newest(), featureName, self.handle.env)
+        return self.handle.alter.add_feature_support(featureName)
 
     def dropFeatureSupport(self, featureName: str, truncateHistory: bool | None = None) -> Dropped:
         """Remove a feature from the table, with all its traces, so that readers without it can read the table.

@@ -13,10 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from holdfast import DeltaTable
-from holdfast.env import system
 from holdfast.errors import Invalid
 from holdfast.schema.properties import CHANGE_FEED
-from holdfast.verbs.define.alter import replace_columns
 
 _fresh = count()
 FEED = {CHANGE_FEED: "true"}
@@ -48,9 +46,7 @@ WAYS: dict[str, Callable[[DeltaTable, str], Any]] = {
     ),
     "add": lambda t, name: t.addColumns({name: "int"}),
     "rename": lambda t, name: t.renameColumn("v", name),
-    "replace": lambda t, name: replace_columns(
-        t.handle.newest(), [("id", "bigint"), ("v", "bigint"), (name, "int")], system()
-    ),
+    "replace": lambda t, name: t.handle.alter.replace_columns([("id", "bigint"), ("v", "bigint"), (name, "int")]),
 }
 
 

@@ -21,8 +21,8 @@ from holdfast.schema.types import LONG, STRING, Field, Struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
-from holdfast.verbs.define import alter as altering
 from holdfast.verbs.define import columns as alter_columns
+from holdfast.verbs.define.alter import DeltaAlteration
 from holdfast.verbs.define.builder import CreateMode
 from holdfast.verbs.dml.write import WriteOptions, make, write
 from holdfast.verbs.open.delta import open_delta
@@ -136,8 +136,8 @@ def test_row_tracking_is_not_turned_on_over_a_row_that_came_meanwhile(tmp_path: 
     seen = state(tmp_path / "t")
     made.append(pa.table({"id": [1]}))
     with pytest.raises(ConcurrentWrite):
-        altering.set_properties(seen, {"delta.enableRowTracking": "true"}, system())
-    assert altering.set_properties(seen, {"owner": "me"}, system()).attempts == 2
+        DeltaAlteration(seen, system()).set_properties({"delta.enableRowTracking": "true"})
+    assert DeltaAlteration(seen, system()).set_properties({"owner": "me"}).attempts == 2
 
 
 def test_a_constraint_holds_for_rows_there_and_to_come(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_constraint_is_not_added_over_a_row_that_came_meanwhile(tmp_path: Path
     seen = state(tmp_path / "t")
     table.append(pa.table({"id": [-5]}))
     with pytest.raises(ConcurrentWrite, match="added files that this transaction would have read"):
-        altering.add_constraint(seen, "c", "id > 0", system())
+        DeltaAlteration(seen, system()).add_constraint("c", "id > 0")
     with pytest.raises(ConstraintViolated, match="id=-5"):
         table.addConstraint("c", "id > 0")
 
@@ -212,7 +212,7 @@ def test_a_change_does_not_undo_the_clustering_that_came_meanwhile(tmp_path: Pat
     seen = state(tmp_path / "t")
     table.clusterBy("size")
     with contextlib.suppress(ConcurrentWrite):
-        altering.set_properties(seen, {"owner": "me"}, system())
+        DeltaAlteration(seen, system()).set_properties({"owner": "me"})
     assert state(tmp_path / "t").snapshot.clustering_columns == (("size",),)
 
 
@@ -241,8 +241,8 @@ def test_a_fault_anywhere_leaves_the_table_before_or_after_a_change() -> None:
 
     def run(store: ObjectStore) -> None:
         env, location = system(), Location(store, "t")
-        altering.set_properties(load(location), MAPPED, env)
-        altering.rename_column(load(location), "name", "title", env)
+        DeltaAlteration(load(location), env).set_properties(MAPPED)
+        DeltaAlteration(load(location), env).rename_column("name", "title")
 
     def check(store: ObjectStore) -> None:
         found = load(Location(store, "t"))

@@ -9,12 +9,10 @@ import pyarrow as pa
 import pytest
 
 from holdfast import DeltaTable, Invalid
-from holdfast.env import system
 from holdfast.formats.delta.state import load
 from holdfast.schema.show import type_text
 from holdfast.schema.types import Field
 from holdfast.storage.open import open_location
-from holdfast.verbs.define.alter import replace_columns
 from holdfast.verbs.define.builder import IdentityGenerator
 
 INNER = pa.struct([("a", pa.int32()), ("b", pa.string())])
@@ -36,7 +34,7 @@ def mapped(path: Path) -> DeltaTable:
 
 
 def columns(table: DeltaTable, *asked: tuple[Any, ...]) -> list[Field]:
-    replace_columns(table.handle.newest(), list(asked), system())
+    table.handle.alter.replace_columns(list(asked))
     return list(table.handle.newest().snapshot.schema.fields)
 
 

@@ -17,7 +17,7 @@ from holdfast.schema.identity import identity_metadata
 from holdfast.schema.types import LONG, STRING, Field, Struct
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
-from holdfast.verbs.define import alter as altering
+from holdfast.verbs.define.alter import DeltaAlteration
 from holdfast.verbs.define.builder import CreateMode
 from holdfast.verbs.dml.write import WriteOptions, make, write
 from holdfast.verbs.open.delta import open_delta
@@ -72,7 +72,7 @@ def test_who_hands_out_no_numbers_goes_on() -> None:
     assert write(open_delta(read), given, WriteOptions(), system()).version == 2
     assert numbers(location) == [1, 70]
     with pytest.raises(MetadataChanged, match="schema or properties"):
-        altering.set_properties(read, {"owner": "me"}, system())
+        DeltaAlteration(read, system()).set_properties({"owner": "me"})
 
 
 def test_many_at_once_share_no_number() -> None:

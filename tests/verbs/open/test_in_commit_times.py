@@ -16,7 +16,7 @@ from holdfast.schema.types import LONG, Field, Struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
-from holdfast.verbs.define import alter as altering
+from holdfast.verbs.define.alter import DeltaAlteration
 from holdfast.verbs.define.builder import CreateMode
 from holdfast.verbs.dml.write import make
 from tests.support.faulty import every_fault
@@ -50,7 +50,7 @@ def dates(location: Location, last: int) -> list[int]:
 @pytest.mark.parametrize("clock", [env.system(), LONG_AGO], ids=["right", "wrong"])
 def test_turned_on_later_versions_are_dated_by_file_before_and_by_commit_after(tmp_path: Path, clock: env.Env) -> None:
     table = table_at(tmp_path)
-    written = altering.set_properties(state(tmp_path), ON, clock)
+    written = DeltaAlteration(state(tmp_path), clock).set_properties(ON)
     assert written.version == 2
     table.append(ROW)
     table.append(ROW)
@@ -75,7 +75,7 @@ def test_after_a_lost_race_it_is_the_attempt_that_landed_that_counts(tmp_path: P
     stale = state(tmp_path)
     table.append(ROW)
     table.append(ROW)
-    assert altering.set_properties(stale, ON, env.system()).version == 4
+    assert DeltaAlteration(stale, env.system()).set_properties(ON).version == 4
     properties = state(tmp_path).metadata.properties
     assert (properties[VERSION], properties[TIME]) == ("4", str(own_time(tmp_path, 4)))
 
@@ -92,8 +92,8 @@ def test_a_fault_anywhere_leaves_times_on_or_off_and_never_wrong() -> None:
             mode=CreateMode.CREATE_IF_NOT_EXISTS,
             plain=True,
         )
-        altering.set_properties(made, ON, clock)
-        altering.default_column(load(location), "id", "7", clock)
+        DeltaAlteration(made, clock).set_properties(ON)
+        DeltaAlteration(load(location), clock).default_column("id", "7")
 
     def check(store: ObjectStore) -> None:
         location = Location(store, "t")

@@ -19,7 +19,7 @@ from holdfast.schema.types import LONG, Field, Struct
 from holdfast.storage.base import ObjectStore
 from holdfast.storage.location import Location
 from holdfast.storage.memory import MemoryStore
-from holdfast.verbs.define import alter as altering
+from holdfast.verbs.define.alter import DeltaAlteration
 from holdfast.verbs.define.builder import CreateMode
 from holdfast.verbs.dml.write import make
 from holdfast.verbs.open.delta import open_delta
@@ -102,7 +102,7 @@ def test_columns_that_change_meanwhile_stop_the_query() -> None:
     sink = sink_in(made())
     state = load(sink.location)
     message = store(task_of(state, COLUMNS), iter(pa.table({"n": [1]}).to_batches()))
-    altering.add_columns(state, {"more": "long"}, system())
+    DeltaAlteration(state, system()).add_columns({"more": "long"})
     with pytest.raises(Invalid, match="start the query again"):
         commit(sink, [message], 0)
     assert rows(sink) == []

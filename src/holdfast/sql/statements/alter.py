@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame
 
 from holdfast.engines.spark.session.catalog import enter, find, forget, rename
 from holdfast.engines.spark.types import spark_struct
-from holdfast.env import system
 from holdfast.errors import Invalid, Unsupported
 from holdfast.schema.constraints import quoted
 from holdfast.sql import answers
@@ -20,7 +19,7 @@ from holdfast.sql.resolver import ResolvedTable
 from holdfast.sql.statements.create_parse import ColumnDef, parse_column, parse_key, parse_properties, parse_type_text
 from holdfast.sql.text import Span, TokenKind
 from holdfast.table.delta import DeltaTable
-from holdfast.verbs.define import alter as altering
+from holdfast.verbs.define.alter import ColumnPlace
 from holdfast.verbs.define.columns import has_column
 from holdfast.verbs.dml.identity_columns import sync_identity
 from holdfast.verbs.stream.follow import nullable
@@ -316,7 +315,7 @@ def run_alter(context: StatementContext, command: Alter, resolved: ResolvedTable
             sync_identity(table.handle.newest(), _dotted(path), table.handle.caller())
         case ReplaceColumns(defined):
             columns = [(column.name, column.type, column.comment) for column in defined]
-            altering.replace_columns(resolved.delta("REPLACE COLUMNS").handle.newest(), columns, system())
+            resolved.delta("REPLACE COLUMNS").handle.alter.replace_columns(columns)
         case ClusterBy(paths):
             resolved.delta("CLUSTER BY").clusterBy(*map(_dotted, paths))
         case change:
@@ -336,7 +335,7 @@ def _altered(resolved: ResolvedTable, change: Change) -> None:
             new = [(_dotted(path), column.type, column.comment) for path, column in columns]
             if places:
                 where = {_dotted(path): after for path, after in places.items()}
-                altering.add_columns(resolved.delta("ADD COLUMNS ... AFTER").handle.newest(), new, system(), where)
+                resolved.delta("ADD COLUMNS ... AFTER").handle.alter.add_columns(new, where)
             else:
                 table.addColumns(new)
         case DropColumns(names, if_exists):
@@ -355,17 +354,17 @@ def _altered(resolved: ResolvedTable, change: Change) -> None:
 
 
 def _change_column(context: StatementContext, resolved: ResolvedTable, change: ChangeColumn) -> None:
-    name, env = _dotted(change.name), system()
-    place = altering.ColumnPlace(change.after) if change.first or change.after is not None else None
+    name = _dotted(change.name)
+    place = ColumnPlace(change.after) if change.first or change.after is not None else None
     if place is not None:
-        state = resolved.delta("FIRST and AFTER").handle.newest()
-        altering.redefine_column(state, name, env, type_=change.type, comment=change.comment, place=place)
+        alteration = resolved.delta("FIRST and AFTER").handle.alter
+        alteration.redefine_column(name, type_=change.type, comment=change.comment, place=place)
     elif change.type is not None or change.comment is not None:
         resolved.table.handle.alter.redefine_column(name, type_=change.type, comment=change.comment)
     if change.nullable is False:
-        altering.set_not_null(resolved.delta("SET NOT NULL").handle.newest(), name, env, zone=context.zone)
+        resolved.delta("SET NOT NULL").handle.alter.set_not_null(name, zone=context.zone)
     if change.nullable is True:
-        altering.drop_not_null(resolved.delta("DROP NOT NULL").handle.newest(), name, env)
+        resolved.delta("DROP NOT NULL").handle.alter.drop_not_null(name)
     if change.default is not None:
         resolved.delta("SET DEFAULT").setColumnDefault(name, context.written(change.default))
     if change.drops_default:

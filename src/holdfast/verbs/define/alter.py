@@ -44,160 +44,125 @@ class ColumnPlace:
 
 @dataclass(frozen=True)
 class DeltaAlteration:
-    """Changes of a Delta table's columns and properties."""
+    """Changes of a Delta table, on top of a version of it."""
 
     state: DeltaState
     env: Env
 
+    @property
+    def definition(self) -> TableDefinition:
+        return DeltaFormat.definition_of(self.state)
+
     def set_properties(self, properties: Mapping[str, str]) -> Written:
-        return set_properties(self.state, properties, self.env)
+        """Set properties, and enable the features that are among them."""
+        rest, versions = least_versions(properties)
+        mutation = alter.set_properties(self.state.snapshot, self.definition, rest)
+        assert mutation.shape is not None, "a change of properties is one of shape"
+        refuse_lower(protocol_for(mutation.shape, old=self.state.protocol), versions)
+        return self._commit(mutation)
 
-    def unset_properties(self, names: Sequence[str], *, if_exists: bool) -> Written:
-        return unset_properties(self.state, names, self.env, if_exists=if_exists)
+    def unset_properties(self, names: Sequence[str], *, if_exists: bool = False) -> Written:
+        """Remove properties; one that the table does not have is refused unless `if_exists`."""
+        listed = [names] if isinstance(names, str) else list(names)
+        return self._commit(alter.unset_properties(self.state.snapshot, self.definition, listed, if_exists=if_exists))
 
-    def add_columns(self, columns: Columns) -> Written:
-        return add_columns(self.state, columns, self.env)
+    def add_columns(self, columns: Columns, places: Mapping[str, str | None] | None = None) -> Written:
+        """Add columns that old rows are null in; `places` puts some of them first (None) or after another one."""
+        mutation = alter_columns.add_columns(self.definition, new_columns(columns), self.env.new_uuid)
+        assert mutation.shape is not None, "new columns are a change of shape"
+        schema = mutation.shape.schema
+        for name, after in (places or {}).items():
+            schema = moved(schema, name, after)
+        return self._commit(replace(mutation, shape=replace(mutation.shape, schema=schema)))
+
+    def replace_columns(self, columns: Columns) -> Written:
+        """Replace all columns."""
+        return self._commit(replacing(self.definition, new_columns(columns), self.env.new_uuid))
 
     def rename_column(self, name: str, new_name: str) -> Written:
-        return rename_column(self.state, name, new_name, self.env)
+        """Give a column another name."""
+        return self._commit(alter_columns.rename_column(self.definition, name, new_name))
 
     def drop_columns(self, names: Sequence[str]) -> Written:
-        return drop_columns(self.state, names, self.env)
+        """Remove columns."""
+        return self._commit(alter_columns.drop_columns(self.definition, names))
 
     def comment_column(self, name: str, comment: str | None) -> Written:
-        return comment_column(self.state, name, comment, self.env)
+        """Set or remove a column's comment."""
+        return self._commit(alter_columns.comment_column(self.definition, name, comment))
 
-    def redefine_column(self, name: str, *, type_: TypeLike | None = None, comment: str | None = None) -> Written:
-        return redefine_column(self.state, name, self.env, type_=type_, comment=comment)
+    def redefine_column(
+        self,
+        name: str,
+        *,
+        type_: TypeLike | None = None,
+        comment: str | None = None,
+        place: ColumnPlace | None = None,
+    ) -> Written:
+        """Change the type, the comment and the place of a column; what is None stays."""
+        wishes: list[Callable[[TableDefinition, str], Mutation]] = []
+        if type_ is not None:
+            new = type_of(name, type_)
+            wishes.append(lambda shape, column: alter_columns.change_type(shape, column, new))
+        if comment is not None:
+            wishes.append(lambda shape, column: alter_columns.comment_column(shape, column, comment))
+        if place is not None:
+            wishes.append(lambda shape, column: move_column(shape, column, place.after))
+        return self._commit(alter_columns.redefine_column(self.definition, name, wishes))
 
+    def default_column(self, name: str, expression: str | None) -> Written:
+        """Set or remove a column's default."""
+        return self._commit(alter_columns.default_column(self.definition, name, expression))
 
-def set_properties(state: DeltaState, properties: Mapping[str, str], env: Env) -> Written:
-    """Set properties, and have the features asked for among them."""
-    rest, versions = least_versions(properties)
-    mutation = alter.set_properties(state.snapshot, DeltaFormat.definition_of(state), rest)
-    assert mutation.shape is not None, "a change of properties is one of shape"
-    refuse_lower(protocol_for(mutation.shape, old=state.protocol), versions)
-    return commit_shape(state, mutation, env)
+    def add_constraint(
+        self,
+        name: str,
+        expression: str,
+        *,
+        zone: str = "UTC",
+        engine: Engine[object] = LOCAL,
+    ) -> Written:
+        """Add a CHECK constraint, if the rows that are there satisfy it."""
+        mutation = alter.add_constraint(self.definition, name, expression)
+        check_writable(self.state.protocol, table=self.state.snapshot.location.url)
+        if len(self.state.snapshot.files):
+            refuse_violated(self.state, mutation.parameters["name"], expression, zone, engine)
+        return self._commit(mutation)
 
+    def drop_constraint(self, name: str, *, if_exists: bool = False) -> Written:
+        """Remove a constraint."""
+        return self._commit(alter.drop_constraint(self.definition, name, if_exists=if_exists))
 
-def unset_properties(state: DeltaState, names: Sequence[str], env: Env, *, if_exists: bool = False) -> Written:
-    """Take properties away."""
-    listed = [names] if isinstance(names, str) else list(names)
-    definition = DeltaFormat.definition_of(state)
-    return commit_shape(state, alter.unset_properties(state.snapshot, definition, listed, if_exists=if_exists), env)
+    def drop_not_null(self, name: str) -> Written:
+        """Allow nulls in a column."""
+        return self._commit(set_nullable(self.definition, name, True))
 
+    def set_not_null(self, name: str, *, zone: str = "UTC") -> Written:
+        """Forbid nulls in a column, if it has none."""
+        mutation = set_nullable(self.definition, name, False)
+        check_writable(self.state.protocol, table=self.state.snapshot.location.url)
+        path = alter_columns.path_of(self.state.snapshot.schema, name)
+        if len(self.state.snapshot.files):
+            refuse_violated(self.state, f"NOT NULL of {name}", f"{'.'.join(map(quoted, path))} IS NOT NULL", zone)
+        return self._commit(mutation)
 
-def add_columns(
-    state: DeltaState, columns: Columns, env: Env, places: Mapping[str, str | None] | None = None
-) -> Written:
-    """Add columns that old rows are null in; `places` puts some of them first (None) or after another one."""
-    mutation = alter_columns.add_columns(DeltaFormat.definition_of(state), new_columns(columns), env.new_uuid)
-    assert mutation.shape is not None, "new columns are a change of shape"
-    schema = mutation.shape.schema
-    for name, after in (places or {}).items():
-        schema = moved(schema, name, after)
-    return commit_shape(state, replace(mutation, shape=replace(mutation.shape, schema=schema)), env)
+    def cluster_by(self, names: Sequence[str]) -> Written:
+        """Cluster the table by columns, or by none."""
+        return self._commit(alter.cluster_by(self.definition, names))
 
+    def add_feature_support(self, name: str) -> Written:
+        """Enable a table feature."""
+        if name not in WRITABLE:
+            close = difflib.get_close_matches(name, WRITABLE, n=1, cutoff=0.6)
+            hint = f": did you mean {close[0]}?" if close else f": it writes {', '.join(sorted(WRITABLE))}"
+            raise Unsupported(f"Holdfast knows no feature {name!r} that it could write{hint}", features=(name,))
+        definition = alter.add_feature(self.definition, name, {}).shape
+        assert definition is not None, "asking for a feature is a change of shape"
+        protocol = msgspec.to_builtins(protocol_for(definition, old=self.state.protocol))
+        return self._commit(alter.add_feature(self.definition, name, protocol))
 
-def replace_columns(state: DeltaState, columns: Columns, env: Env) -> Written:
-    """Let the table have these columns and no others."""
-    return commit_shape(state, replacing(DeltaFormat.definition_of(state), new_columns(columns), env.new_uuid), env)
-
-
-def rename_column(state: DeltaState, old: str, new: str, env: Env) -> Written:
-    """Give a column another name."""
-    return commit_shape(state, alter_columns.rename_column(DeltaFormat.definition_of(state), old, new), env)
-
-
-def drop_columns(state: DeltaState, names: Sequence[str], env: Env) -> Written:
-    """Take columns away."""
-    return commit_shape(state, alter_columns.drop_columns(DeltaFormat.definition_of(state), names), env)
-
-
-def comment_column(state: DeltaState, name: str, text: str | None, env: Env) -> Written:
-    """Say what a column is for."""
-    return commit_shape(state, alter_columns.comment_column(DeltaFormat.definition_of(state), name, text), env)
-
-
-def redefine_column(
-    state: DeltaState,
-    name: str,
-    env: Env,
-    *,
-    type_: TypeLike | None = None,
-    comment: str | None = None,
-    place: ColumnPlace | None = None,
-) -> Written:
-    """Change the type of a column, what it is for, and where it stands: what is None stays."""
-    wishes: list[Callable[[TableDefinition, str], Mutation]] = []
-    if type_ is not None:
-        new = type_of(name, type_)
-        wishes.append(lambda shape, column: alter_columns.change_type(shape, column, new))
-    if comment is not None:
-        wishes.append(lambda shape, column: alter_columns.comment_column(shape, column, comment))
-    if place is not None:
-        wishes.append(lambda shape, column: move_column(shape, column, place.after))
-    return commit_shape(state, alter_columns.redefine_column(DeltaFormat.definition_of(state), name, wishes), env)
-
-
-def default_column(state: DeltaState, name: str, expression: str | None, env: Env) -> Written:
-    """Say what a column is where rows bring nothing for it."""
-    return commit_shape(state, alter_columns.default_column(DeltaFormat.definition_of(state), name, expression), env)
-
-
-def add_constraint(
-    state: DeltaState,
-    name: str,
-    expression: str,
-    env: Env,
-    *,
-    zone: str = "UTC",
-    engine: Engine[object] = LOCAL,
-) -> Written:
-    """Demand an expression of every row, if those that are there satisfy it."""
-    mutation = alter.add_constraint(DeltaFormat.definition_of(state), name, expression)
-    check_writable(state.protocol, table=state.snapshot.location.url)
-    if len(state.snapshot.files):
-        refuse_violated(state, mutation.parameters["name"], expression, zone, engine)
-    return commit_shape(state, mutation, env)
-
-
-def drop_constraint(state: DeltaState, name: str, env: Env, *, if_exists: bool = False) -> Written:
-    """Demand no more what a constraint said."""
-    return commit_shape(state, alter.drop_constraint(DeltaFormat.definition_of(state), name, if_exists=if_exists), env)
-
-
-def drop_not_null(state: DeltaState, name: str, env: Env) -> Written:
-    """Let a column be null."""
-    return commit_shape(state, set_nullable(DeltaFormat.definition_of(state), name, True), env)
-
-
-def set_not_null(state: DeltaState, name: str, env: Env, *, zone: str = "UTC") -> Written:
-    """Let a column be null no more, if it never is."""
-    mutation = set_nullable(DeltaFormat.definition_of(state), name, False)
-    check_writable(state.protocol, table=state.snapshot.location.url)
-    path = alter_columns.path_of(state.snapshot.schema, name)
-    if len(state.snapshot.files):
-        refuse_violated(state, f"NOT NULL of {name}", f"{'.'.join(map(quoted, path))} IS NOT NULL", zone)
-    return commit_shape(state, mutation, env)
-
-
-def cluster_by(state: DeltaState, names: Sequence[str], env: Env) -> Written:
-    """Cluster the table by columns, or by none."""
-    return commit_shape(state, alter.cluster_by(DeltaFormat.definition_of(state), names), env)
-
-
-def add_feature_support(state: DeltaState, name: str, env: Env) -> Written:
-    """Let the table have a feature."""
-    if name not in WRITABLE:
-        close = difflib.get_close_matches(name, WRITABLE, n=1, cutoff=0.6)
-        hint = f": did you mean {close[0]}?" if close else f": it writes {', '.join(sorted(WRITABLE))}"
-        raise Unsupported(f"Holdfast knows no feature {name!r} that it could write{hint}", features=(name,))
-    shape = DeltaFormat.definition_of(state)
-    definition = alter.add_feature(shape, name, {}).shape
-    assert definition is not None, "asking for a feature is a change of shape"
-    protocol = msgspec.to_builtins(protocol_for(definition, old=state.protocol))
-    return commit_shape(state, alter.add_feature(shape, name, protocol), env)
+    def _commit(self, mutation: Mutation) -> Written:
+        return commit_shape(self.state, mutation, self.env)
 
 
 def commit_shape(state: DeltaState, mutation: Mutation, env: Env) -> Written:

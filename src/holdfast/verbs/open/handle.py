@@ -10,7 +10,7 @@ import datetime
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import pyarrow as pa
 
@@ -183,10 +183,3 @@ class Handle(ABC):
         columns = known_columns(snapshot, metadata)
         refuse_unknown(unknown_names(where, columns), columns)
         return Condition(where, where, parse(where, columns, zone=self.zone))
-
-
-class HoldsHandle(Protocol):
-    """A table object, as verbs see those of others."""
-
-    @property
-    def handle(self) -> Handle: ...
