@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.connect.dataframe import DataFrame as ConnectFrame
 
 from holdfast import terminal
+from holdfast.engines.local.engine import LocalEngine
+from holdfast.engines.spark.engine import SparkEngine
 from holdfast.engines.spark.session import progress
 from holdfast.engines.spark.session.local_session import _defaults
 from tests.support.waiting import until
@@ -56,9 +58,9 @@ def a_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 def test_a_step_is_shown_unless_its_tasks_are(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = a_terminal(monkeypatch)
-    with progress.step(None, "writing bin 1 of 2"):
+    with LocalEngine().progress("writing bin 1 of 2"):
         until(lambda: "writing bin 1 of 2" in screen.getvalue(), "a step on the screen")
-    with progress.step(Client(), "hidden"):  # type: ignore[arg-type]
+    with SparkEngine(Client()).progress("hidden"):  # type: ignore[arg-type]
         time.sleep(LONG)
     assert "writing bin 1 of 2" in screen.getvalue()
     assert "hidden" not in screen.getvalue()

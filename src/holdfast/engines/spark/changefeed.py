@@ -1,11 +1,11 @@
-"""Change queries on Spark: native scans, one join, and no row on the driver.
+"""Runs change queries on Spark with native scans and one join; no row comes to the driver.
 
-Every side is read by as few scans as there are readings, usually one, however many commits there are: which commit a
-row belongs to is looked up in packed numbers that are joined to it by its file, as hidden rows are.
+Each side needs as few scans as there are readings, usually one, however many commits there are: the commit of a row is
+looked up in packed numbers that are joined by file, as hidden rows are.
 
-1. Rows that need no partner pass no shuffle.
-2. Rows are paired by one full outer join on the commit and the row's id, or its key columns.
-3. Two rows of one side that key columns do not tell apart raise, in Spark.
+1. Rows that need no partner are not shuffled.
+2. One full outer join pairs rows on the commit and the row's id, or its key columns.
+3. Two rows of one side with the same key columns make the job fail.
 """
 
 from __future__ import annotations

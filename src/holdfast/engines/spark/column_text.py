@@ -1,9 +1,8 @@
-"""A Column as SQL text, as far as it can be read.
+"""Renders a Column as SQL text, as far as its private tree can be read.
 
-A Column has no public tree. Both kinds carry one all the same: Connect's in Python, classic's behind the gateway
-object the Column itself holds. This is the one module that looks at such private attributes; it asks for nothing by
-type, and what it does not find, or not understand, becomes a call that no parser knows. So a condition that cannot
-be read prunes nothing, and never wrongly.
+A Column has no public tree. A Connect Column holds one in Python, a classic one behind its gateway object. Only this
+module reads these private attributes. What it does not understand becomes a call that no parser knows, so that a
+condition that cannot be read prunes nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Conditions between users, plans and Spark.
+"""Converts conditions between users, plans and Spark.
 
 A user gives SQL text or a Column. The part that is understood prunes files; Spark applies all of it.
 

@@ -1,4 +1,4 @@
-"""Publish rows with Spark: what reaches this process is compressed bitmaps of ids, bits per file, and staged files."""
+"""Publishes rows on Spark; bitmaps of ids, bits per file and staged files come to this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Column types as Spark's types.
+"""Converts column types to and from Spark's types.
 
 1. What is asked of a data file has no metadata: Spark reads meaning into some of it (defaults), the format does not.
 2. What a user sees keeps what describes the column (its comment) and drops what is the log's own business.

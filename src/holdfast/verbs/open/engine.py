@@ -45,10 +45,12 @@ def spark_engine(spark: SparkSession) -> SparkEngine:
     return SparkEngine(spark)
 
 
-def on_spark(engine: AnyEngine) -> SparkEngine:
-    """An engine, for what gives a DataFrame; refused where the table was opened without a session."""
+def on_spark(
+    engine: AnyEngine, refusal: str = "this table was opened without a Spark session: use toArrow, or open it with one"
+) -> SparkEngine:
+    """The engine, for what only Spark does; refused where the table was opened without a session."""
     if isinstance(engine, LocalEngine):
-        raise Invalid("this table was opened without a Spark session: use toArrow, or open it with one")
+        raise Invalid(refusal)
     return engine
 
 

@@ -19,6 +19,7 @@ from holdfast.storage.remote import RemoteStore
 from holdfast.verbs.commit.retry import retry_of
 from holdfast.verbs.dml.merge import Duplicates
 from holdfast.verbs.open.delta_handle import DeltaHandle
+from holdfast.verbs.open.engine import on_spark
 from holdfast.verbs.open.spark_values import stated_in_text
 from holdfast.verbs.stream.follow import StreamFollower
 
@@ -41,9 +42,7 @@ def stream_changes(
     processing_time: str | None,
 ) -> StreamingQuery:
     """Call `foreach(changes, batch)` with a DataFrame of changes, batch after batch; options of None are left out."""
-    spark = handle.spark
-    if spark is None:
-        raise Invalid("a stream needs a Spark session: open the table with one")
+    spark = on_spark(handle.engine, "a stream needs a Spark session: open the table with one").spark
     if available_now and processing_time is not None:
         raise Invalid("availableNow ends the query, processingTime keeps it going: choose one")
     location = handle.newest().snapshot.location

@@ -1,8 +1,7 @@
-"""The columns of rows that clauses change: what is assigned, converted; everything else as it was.
+"""Computes the new column values of rows that clauses change, as column expressions.
 
-1. A value is computed where its clause takes the row, and nowhere else: it cannot fail on other rows.
-2. Each value is converted to its column's type as an assignment in SQL is, by itself: what other clauses assign to the
-   column has no say.
+1. A value is computed only for rows to which its clause applies: it cannot fail on other rows.
+2. Each value is converted to its column's type as an assignment in SQL is, whatever other clauses assign to the column.
 3. A generated column that nobody assigns is computed again from the new values; identity numbers stay.
 4. A field of a struct is set and its neighbours kept; where the struct is null, they are null.
 """

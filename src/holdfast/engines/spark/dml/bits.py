@@ -1,4 +1,4 @@
-"""Positions of rows as bits that Spark sets by itself: no row goes through Python."""
+"""Collects row positions as bits that Spark sets itself, so that no row goes through Python."""
 
 from __future__ import annotations
 

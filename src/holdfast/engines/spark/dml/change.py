@@ -1,11 +1,11 @@
-"""Change rows with Spark: find those that clauses take, store what becomes of them, and tell which they were.
+"""Runs DELETE, UPDATE, MERGE and compaction on Spark, in one job.
 
-One job does it all: rows are read with their addresses, joined with the pinned source where there is one, given to
-the first clause that takes them, and stored by the tasks that also tell their addresses as bitmaps.
+The job reads rows with their addresses, joins them with the pinned source if there is one, and applies the first clause
+whose condition holds. Its tasks store the rows and return their addresses as bitmaps.
 
 1. Only columns that a condition, an assignment or a written row needs are read.
-2. Two rows of a source that take one row of the target are found when the tasks' bitmaps meet, wherever Spark sent
-   them.
+2. Two rows of a source that change one row of the target are found when the tasks' bitmaps are united, wherever
+   Spark sent the rows.
 3. A value is computed only for rows whose clause assigns it, and converted as an assignment in SQL is.
 """
 

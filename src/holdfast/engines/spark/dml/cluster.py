@@ -1,4 +1,4 @@
-"""Rows along a curve with Spark: a small sample says where the curve goes, and one shuffle brings rows to their parts.
+"""Sorts rows along a curve on Spark: a small sample places the curve, and one shuffle brings rows to their parts.
 
 1. The sample is read of the ordering columns alone; what comes to this process is bounded by SAMPLE_ROWS.
 2. Only these columns go through Python to learn a row's place; everything else stays in Spark until it is written.

@@ -1,10 +1,9 @@
-"""Rows as a table demands them, made and checked in the job that writes them.
+"""Converts rows to a table's columns and checks its constraints, in the Spark job that writes them.
 
-A fit says how each column is made; demands say what must be true of the result. Both become column expressions over
-the user's DataFrame, so nothing is computed before the write and nothing twice.
+Both are column expressions over the user's DataFrame, so nothing is computed before the write, and nothing twice.
 
 1. The result has the table's columns, in the table's order, with the table's types.
-2. A row that breaks a demand stops the job; the error names the demand and shows the row's values.
+2. A row that breaks a constraint stops the job; the error names the constraint and shows the row's values.
 3. Only rows that would be written are checked: the check stays above the user's own joins and filters.
 4. A value that does not fit its column raises, whatever the session says of ANSI mode.
 5. Numbers of identity columns are distinct and beyond the mark; what was reached is known when the job is done.

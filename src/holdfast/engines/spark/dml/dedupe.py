@@ -1,4 +1,4 @@
-"""One row per key of a DataFrame: the first or the last by a column."""
+"""Keeps one row per key of a DataFrame: the first or the last by a column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Look for rows in other files by id and version, with Spark: one join on ids, of which bits per file come back."""
+"""Finds rows in other files by row id and row commit version, with one join on Spark."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Rows of a target beside their partners in a source, each with its address and the clause that takes it.
+"""Joins the rows of a target with a source, and finds the clause that applies to each row.
 
-1. Files are left out that a first look, at the columns conditions name and no others, finds without a row to take,
-   where reading all columns of them would cost more than the look.
+1. A first job reads only the columns of the conditions and leaves out files without a row to change, where reading all
+   columns of these files would cost more.
 2. A small source is sent to every task. Of a larger one only what finds matches is, and the rest of a source row
    joins its match, which are few. A source beyond that is shuffled, and so is the target.
-3. What a clause asks of rows that stand alone is asked of no other row.
+3. The condition of a clause for unmatched rows is evaluated for unmatched rows only.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Expressions of a table's metadata in a session: the functions they name must be Spark's own.
+"""Checks that expressions in a table's metadata call Spark's own functions.
 
-1. A function that the session has put in the place of a built-in one is never called on behalf of a table.
+1. A function that the session put in the place of a built-in one is never called for a table.
 """
 
 from __future__ import annotations

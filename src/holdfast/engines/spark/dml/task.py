@@ -1,11 +1,9 @@
-"""What a task of a change does with its rows: store those that are written, and tell which rows they were.
-
-Runs in Spark's Python workers, where it is pickled by value.
+"""Stores the rows of a task of a change, and returns their addresses; runs in Spark's Python workers.
 
 1. A row comes with what becomes of it, its address in the target, and its partner's address in the source: an address
    is one number, because every column costs each row its way from Spark to Python.
-2. What is told per file is a bitmap and a count of rows: where the two differ, over all tasks together, some row was
-   taken more than once.
+2. The answer has a bitmap and a count of rows per file: where they differ, over all tasks, some row was changed more
+   than once.
 3. Rows before a change and after it go to the change data files together with the kind of change.
 """
 

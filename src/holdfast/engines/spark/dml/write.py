@@ -1,4 +1,4 @@
-"""Write the rows of a DataFrame into data files of a table, in one Spark job.
+"""Writes the rows of a DataFrame into data files of a table, in one Spark job.
 
 1. Tasks write files and give back what they wrote; the answer holds one attempt of each task. What retried or
    speculative attempts leave behind has names nobody knows of: orphans, never duplicates.

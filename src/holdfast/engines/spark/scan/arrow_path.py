@@ -1,4 +1,4 @@
-"""Read data files with Arrow inside Spark tasks, where Spark has no file system for the table's store.
+"""Reads data files with Arrow inside Spark tasks, where Spark has no file system for the table's store.
 
 Slower than Spark's own reader: rows cross from Python to the JVM, and only columns that are asked for by name are left
 out.

@@ -1,4 +1,4 @@
-"""Small tables made on the driver, as DataFrames to be joined with large ones."""
+"""Turns small Arrow tables into DataFrames for broadcast joins."""
 
 from __future__ import annotations
 

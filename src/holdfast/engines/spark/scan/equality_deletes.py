@@ -1,8 +1,8 @@
-"""Rows that are gone by their values, taken out by Spark: a join with the delete files, which Spark reads itself.
+"""Applies equality deletes on Spark, by a join with the delete files.
 
-1. A row is gone when all compared columns equal those of a row to delete, null to null, whose file counts for the
-   row's: a higher sequence and, unless it counts everywhere, the same group.
-2. Asked to tell instead, every row stays and gets a flag.
+1. A row is deleted when all compared columns equal those of a delete row, null to null, whose file applies to the
+   row's file: it has a higher sequence number and, unless it applies everywhere, the same partition.
+2. `flagged` keeps every row and adds a flag instead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the log knows of each file, brought to the file's rows.
+"""Joins facts about files, such as base row ids and deletion vectors, to the files' rows.
 
 A row knows its file by a key: its number in a numbered list, or the hash of its path, which Spark computes and this
 module repeats (XXH64 with seed 42). Facts that are one number per file are looked up in an array by file number;

@@ -1,4 +1,4 @@
-"""Look at many data files in Spark tasks.
+"""Reads the footers of many data files in Spark tasks.
 
 1. The answer has a row per file: a count, and a compressed bitmap where the file carries row ids.
 2. This process looks at files in another store than the table's own (a shallow clone's) and at files in its memory:

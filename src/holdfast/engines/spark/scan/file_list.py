@@ -1,4 +1,4 @@
-"""Tell Spark exactly which files to read, and prove that it will.
+"""Makes Spark read exactly the given files, and checks that it will.
 
 A few files are named one by one. More than that are listed in Spark's own file-sink log, written to a scratch
 directory that is then read: no directory is listed, files may lie anywhere, and a missing one raises. It is an

@@ -1,4 +1,4 @@
-"""How data files name the table's columns, where the log alone does not say.
+"""Reads from footers how data files name the table's columns, where the log does not say.
 
 Spark finds columns by name and widens most types itself. That is enough where the format resolves by name and the
 session ignores case. It is not where columns are resolved by field id, where the session minds case and a file's

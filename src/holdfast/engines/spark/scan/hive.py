@@ -1,4 +1,4 @@
-"""Whether Spark may take partition values from directory names.
+"""Decides whether Spark may take partition values from directory names.
 
 When it can, its own partition pruning works on the DataFrame and no facts need joining; when a single file's
 directory says anything else than the log, the log's values are joined instead.

@@ -1,4 +1,4 @@
-"""Many row ids as one bitmap, gathered by tasks: what reaches this process is a compressed bitmap per task."""
+"""Collects row ids as one bitmap; each task returns a compressed bitmap."""
 
 from __future__ import annotations
 

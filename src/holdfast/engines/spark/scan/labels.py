@@ -1,4 +1,4 @@
-"""Numbers of rows, packed for Spark to look up: which of a file's moves a row belongs to, 0 for none.
+"""Packs a number per row for Spark to look up: which move of its file a row belongs to, 0 for none.
 
 A number takes a power of two of bits, as many as the largest needs, and stands in the words of its chunk of 64Ki rows.
 So a look-up is two array accesses and a shift, whether there are two numbers or thousands: a condition per bit would

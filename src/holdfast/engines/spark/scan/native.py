@@ -1,10 +1,10 @@
-"""Scan a table with Spark's own Parquet reader.
+"""Scans a table with Spark's own Parquet reader.
 
 A plan's files fall into lots: those that hide no row are read as they are, those that hide some pass a filter. Each
 lot is one native scan, joined with file facts only when something asked for needs them; the lots are united and the
 user's condition and columns come last.
 
-1. Hidden rows are gone before any condition of the user's sees them.
+1. Hidden rows are left out before the user's condition is evaluated.
 2. Comparisons of a column with a literal, which cannot raise, are repeated below that filter: they skip row groups.
    One that a NaN may satisfy is kept from the reader, whose row-group statistics do not know of NaN.
 3. Columns carry their logical names and current types; a data file's older, narrower type is widened by the reader.

@@ -1,4 +1,4 @@
-"""The columns of a plan: which it gives, which it must read, and what a stored one is in the table's terms."""
+"""Chooses the columns that a scan outputs and reads, and converts stored columns to the table's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts of files that not every table has: partition values, and what formats with specs say of a file."""
+"""Collects facts about files that only some tables have: partition values and fields of Iceberg's specs."""
 
 from __future__ import annotations
 

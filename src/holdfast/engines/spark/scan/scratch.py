@@ -1,4 +1,4 @@
-"""A place for what a plan needs and no table should keep: file lists, large facts.
+"""Stores temporary objects of a scan, such as file lists, where Spark can read them.
 
 Spark must be able to read it. For tables on local files it is a temporary directory of this process, gone when the
 process ends, as its DataFrames are. For others it lies in the table's own directory, because that is the one place

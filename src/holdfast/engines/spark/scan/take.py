@@ -1,4 +1,4 @@
-"""Row ids that come as a DataFrame."""
+"""Collects the row ids in a user's DataFrame."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a DataFrame is called: the alias that qualifies its columns.
+"""Tests whether a DataFrame has a certain alias.
 
-A DataFrame does not tell its alias, on Connect least of all. Spark does: a star behind a name stands for the columns
+A DataFrame does not show its alias, on Connect least of all. Spark does: a star behind a name stands for the columns
 that the name qualifies, and only where it qualifies none for the fields of a struct of that name.
 """
 

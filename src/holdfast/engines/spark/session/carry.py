@@ -1,4 +1,4 @@
-"""What travels from this process to Spark's Python workers.
+"""Pickles functions and stores for Spark's Python workers.
 
 1. Holdfast's own code is pickled by value: a worker needs the packages it imports, and no Holdfast.
 2. Stores travel inside the task function, with the credentials this process has; no plan, log or error shows them.

@@ -1,4 +1,4 @@
-"""Spark's session catalog: which names have a table, where it is, and how one is entered, renamed and forgotten.
+"""Finds, adds, renames and removes tables in Spark's session catalog.
 
 Everything is asked in SQL, as users would, so it works on Spark Connect and with any metastore. An entry is a name and
 a place; what the table at that place is, its log says. A table without a place of its own is managed: it lies where its

@@ -1,4 +1,4 @@
-"""Why a job failed, as an error of the tree, where a task or Spark's own reader says it of a file or a row.
+"""Converts the error of a failed Spark job to an error of `holdfast.errors`, where it is about a file or a row.
 
 A task's error comes as text: the traceback of a Python worker, or Spark's condition with a file in it.
 

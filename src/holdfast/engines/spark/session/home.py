@@ -1,4 +1,4 @@
-"""Which Spark PySpark would start: its own, or that of SPARK_HOME.
+"""Finds out which Spark PySpark would start: its own, or that of SPARK_HOME.
 
 PySpark hands its Python half to whatever Spark SPARK_HOME names. Where that is of another release, the two fail on each
 other somewhere inside, long after and without saying why.

@@ -1,4 +1,4 @@
-"""Find the Java that Spark will run on, without starting Spark.
+"""Finds the Java that Spark will run on, without starting Spark.
 
 1. JAVA_HOME is asked first, then the PATH, then the places where systems keep their Javas.
 2. A Java counts when it answers `java -version` with OLDEST or newer; an older one is passed over.

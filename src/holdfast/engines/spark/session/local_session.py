@@ -1,4 +1,4 @@
-"""A local Spark for those who have none: small, quiet, on this machine only.
+"""Starts a small Spark session on this machine, or returns the active one.
 
 1. A session that is already active is returned, never replaced: settings it can take are set on it, a setting or
    master it cannot take is Invalid. Nothing asked for is dropped in silence.

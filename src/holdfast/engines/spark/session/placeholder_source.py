@@ -1,4 +1,4 @@
-"""The data source `delta` that catalog entries name: it lets Spark hold an entry, and says who reads the table.
+"""Defines the data source `delta` that catalog entries name; it reads nothing and says what reads the table.
 
 Spark keeps no table of a provider it does not know. This one is known, and reads and writes nothing: the drop-in reads
 such tables before Spark looks at the entry. Whoever gets here came another way, inside of Spark.

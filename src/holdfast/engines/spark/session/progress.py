@@ -1,4 +1,4 @@
-"""Signs of life while long work goes on: on a terminal, and nowhere else.
+"""Shows the progress of Spark Connect jobs on a terminal.
 
 Tasks of a classic session are shown by Spark itself, if its user wants that (`spark.ui.showConsoleProgress`). A Connect
 client only hears of them, through a handler, so here they become a bar. What this process does by itself (a commit, a
@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from holdfast.engines.spark.session.failing import jobs
-from holdfast.terminal import on_terminal, phase, shown_late
+from holdfast.terminal import on_terminal, shown_late
 
 
 @contextmanager
@@ -53,16 +53,6 @@ def _shown(spark: SparkSession, what: str) -> Iterator[None]:
             yield
     finally:
         spark.removeProgressHandler(handler)
-
-
-@contextmanager
-def step(spark: SparkSession | None, what: str) -> Iterator[None]:
-    """Show a step of long work, where no bar of tasks does."""
-    if spark is not None and is_remote(spark):
-        yield
-        return
-    with phase(what):
-        yield
 
 
 def is_remote(spark: SparkSession) -> bool:

@@ -1,4 +1,4 @@
-"""Spark's own methods, whatever stands in front of them.
+"""Calls methods of Spark that the drop-in has replaced.
 
 The drop-in puts functions in front of methods of a session, each of which names what it wraps. Code that talks to Spark
 itself, such as to its catalog, goes round them here.
