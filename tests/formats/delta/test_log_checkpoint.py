@@ -134,7 +134,6 @@ def test_every_shape_says_the_same_as_the_commits(log: HandLog, shape: str) -> N
 def test_large_checkpoints_are_read_by_ranges_and_their_statistics_later(
     log: HandLog, shape: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.formats.delta.source.WHOLE_BYTES", 16)
     monkeypatch.setattr(checkpoints, "WHOLE_BYTES", 16)
     put_shape(log, shape)
     forget_commits(log)

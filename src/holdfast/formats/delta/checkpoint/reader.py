@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,15 +27,15 @@ from holdfast.formats.delta.log.file_names import LOG, SIDECARS
 from holdfast.formats.delta.log.replay import layer_from
 from holdfast.formats.delta.log.segment import Checkpoint
 from holdfast.formats.delta.log.settings import TableSettings, fold
-from holdfast.formats.delta.source import WHOLE_BYTES, open_source
 from holdfast.formats.delta.stats.reader import DeferredStats, JsonStats, StructStats
 from holdfast.model.files import FILES, Slab, StatsSource
 from holdfast.storage.arrays import longs, mask, one_array
-from holdfast.storage.base import NotFound, ObjectMeta
+from holdfast.storage.base import NotFound, ObjectMeta, ObjectStore
 from holdfast.storage.error_mapping import MALFORMED_JSON, reason_of
 from holdfast.storage.location import Location
 from holdfast.storage.prefetch import each
 
+WHOLE_BYTES = 4 << 20  # files up to this size are fetched in one request, which costs less than several ranges
 SLAB_ROWS = 1 << 18  # row groups are read together up to this many rows
 REMOVED = FILES.append(pa.field("deleted_ms", pa.int64()))  # null where the log does not say when
 
@@ -162,7 +163,7 @@ def _open(location: Location, meta: ObjectMeta) -> _CheckpointPart:
         if meta.name.endswith(".json"):
             where = f"{location.url}/{LOG}/{meta.name}"
             return _CheckpointPart(meta, None, decode_lines(location.store.get(meta.key), where=where))
-        file = pq.ParquetFile(open_source(location.store, meta), pre_buffer=True)
+        file = pq.ParquetFile(_open_source(location.store, meta), pre_buffer=True)
         for kind in _FILE_KINDS:
             if (fields := _fields(file, kind)) and "path" not in fields:
                 raise _damaged(location, meta, f"has no column {kind}.path")
@@ -312,6 +313,45 @@ def _row_groups(file: pq.ParquetFile) -> Iterator[list[int]]:
         rows += count
     if group:
         yield group
+
+
+def _open_source(store: ObjectStore, meta: ObjectMeta) -> pa.NativeFile:
+    if meta.size <= WHOLE_BYTES:
+        return pa.BufferReader(store.get(meta.key, WHOLE_BYTES))
+    return pa.PythonFile(_RangedFile(store, meta), mode="r")
+
+
+class _RangedFile(io.RawIOBase):
+    """A file over ranges of an object, so that pyarrow fetches only the columns that it needs."""
+
+    def __init__(self, store: ObjectStore, meta: ObjectMeta) -> None:
+        super().__init__()
+        self._store = store
+        self._meta = meta
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._meta.size}[whence]
+        self._position = start + offset
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        remaining = max(self._meta.size - self._position, 0)
+        length = remaining if size < 0 else min(size, remaining)
+        if length == 0:
+            return b""
+        data = self._store.get_range(self._meta.key, self._position, length)
+        self._position += len(data)
+        return data
 
 
 @contextmanager
