@@ -57,15 +57,14 @@ def read_commit_range(newest: IcebergState, start: int, end: int | None) -> Comm
 
 
 def _chain(newest: IcebergState, start: int, end: int) -> list[SnapshotEntry]:
-    chain: list[SnapshotEntry] = []
-    at = newest.metadata.snapshot(end)
-    if at is None:
+    last = newest.metadata.snapshot(end)
+    if last is None:
         raise UnknownVersion(f"{newest.metadata.location} has no snapshot {end}, or no longer has it", version=end)
-    while at is not None:
-        chain.append(at)
-        if at.snapshot_id == start:
+    chain: list[SnapshotEntry] = []
+    for entry in newest.metadata.ancestry(last):
+        chain.append(entry)
+        if entry.snapshot_id == start:
             return chain[::-1]
-        at = None if at.parent_snapshot_id is None else newest.metadata.snapshot(at.parent_snapshot_id)
     raise Invalid(f"snapshot {end} of {newest.metadata.location} does not descend from snapshot {start}")
 
 

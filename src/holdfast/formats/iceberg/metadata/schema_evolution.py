@@ -17,17 +17,12 @@ from holdfast.errors import Invalid, Unsupported
 from holdfast.formats.iceberg.metadata.partition_spec import PartitionSpec
 from holdfast.formats.iceberg.metadata.single_values import JsonType
 from holdfast.formats.iceberg.metadata.table_metadata import TableMetadata
-from holdfast.formats.iceberg.metadata.types import parse_primitive
+from holdfast.formats.iceberg.metadata.types import WRITABLE, parse_primitive
 from holdfast.parquet.fit import NESTED_IDS
 from holdfast.schema.types import MAPPING_ID, Array, DataType, Decimal, Field, Map, Primitive, Struct
 
 _SMALL = {"byte": Primitive("integer"), "short": Primitive("integer")}  # Iceberg has no smaller integer
-_ICEBERG_NAMES = {
-    "integer": "int",
-    "timestamp": "timestamptz",
-    "timestamp_ntz": "timestamp",
-    **{name: name for name in ("long", "float", "double", "string", "binary", "boolean", "date", "time")},
-}
+_ICEBERG_NAMES = {ours: name for name, ours in WRITABLE.items()}
 _PROMOTED = {("integer", "long"), ("float", "double")}
 
 

@@ -35,22 +35,11 @@ from holdfast.schema.types import (
 from holdfast.storage.error_mapping import json_record, parsing
 
 NAME_MAPPING = "schema.name-mapping.default"
-_PLAIN = {
-    "boolean": Primitive("boolean"),
-    "int": Primitive("integer"),
-    "long": Primitive("long"),
-    "float": Primitive("float"),
-    "double": Primitive("double"),
-    "date": Primitive("date"),
-    "time": Primitive("time"),
-    "timestamp": Primitive("timestamp_ntz"),
-    "timestamptz": Primitive("timestamp"),
-    "string": Primitive("string"),
-    "uuid": Primitive("string"),
-    "binary": Primitive("binary"),
-    "variant": Primitive("variant"),
-    "unknown": Primitive("void"),
+WRITABLE = {  # types of new columns, by Iceberg's names
+    **{n: n for n in ("boolean", "long", "float", "double", "date", "time", "string", "binary")},
+    **{"int": "integer", "timestamp": "timestamp_ntz", "timestamptz": "timestamp"},
 }
+_PRIMITIVES = {**WRITABLE, "uuid": "string", "variant": "variant", "unknown": "void"}
 _DEFAULTS = {"initial-default": INITIAL_DEFAULT, "write-default": WRITE_DEFAULT}
 DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 FIXED = re.compile(r"fixed\[\s*(\d+)\s*\]")
@@ -113,8 +102,8 @@ def _mapping(field_id: int | None, name: str, type_: DataType, path: str, nested
 
 def parse_primitive(name: str, *, column: str, where: str) -> DataType:
     """Parses a primitive type."""
-    if name in _PLAIN:
-        return _PLAIN[name]
+    if name in _PRIMITIVES:
+        return Primitive(_PRIMITIVES[name])
     if decimal := DECIMAL.fullmatch(name):
         return Decimal(int(decimal[1]), int(decimal[2]))
     if FIXED.fullmatch(name):
