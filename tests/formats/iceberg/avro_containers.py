@@ -1,4 +1,4 @@
-"""Avro object containers, written from dictionaries: enough for manifests in tests."""
+"""Writes Avro object container files from dictionaries, as far as manifests in tests need it."""
 
 from __future__ import annotations
 

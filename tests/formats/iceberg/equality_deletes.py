@@ -1,4 +1,4 @@
-"""Rows of a table in a catalog deleted by value, as engines that stream upserts do it."""
+"""Commits equality deletes to a table of a catalog, as engines that stream upserts do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.model.mutation import Committed
 from holdfast.parquet.fit import stored_field
 
 
-def delete_by_value(table: IcebergTable, rows: pa.Table) -> None:
+def commit_equality_delete(table: IcebergTable, rows: pa.Table) -> None:
     """One commit with an equality delete of these rows, everywhere: the spec it is of must not partition."""
     source, state = table.handle.source, table.handle.newest()
     assert source is not None

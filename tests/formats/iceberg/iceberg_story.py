@@ -1,4 +1,4 @@
-"""The stories of `tests.support.story`, told of Iceberg tables, and read by DuckDB after every step."""
+"""The random histories of `tests.support.story` on Iceberg tables; DuckDB reads the table after every step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
 from holdfast import IcebergTable
-from tests.formats.iceberg.by_value import delete_by_value
+from tests.formats.iceberg.equality_deletes import commit_equality_delete
 from tests.support.iceberg_peers import duckdb_connection
 from tests.support.sayings import Row, shown
 from tests.support.story import COLUMNS, MODES, Kind, Story
@@ -104,10 +104,10 @@ class IceStory(Story):
                 self.table.restoreToVersion(entry.snapshot_id)
                 self.check([])
 
-    def delete_by_value(self, keys: Sequence[int]) -> None:
+    def commit_equality_delete(self, keys: Sequence[int]) -> None:
         """As another engine does it: rows that have one of these keys so far are gone."""
         self.rows = {row_id: told for row_id, told in self.rows.items() if told[1]["k"] not in keys}
-        delete_by_value(self.table, pa.table({"k": pa.array(keys, pa.int64())}))
+        commit_equality_delete(self.table, pa.table({"k": pa.array(keys, pa.int64())}))
         self.check([])
 
     def upgrade(self) -> None:

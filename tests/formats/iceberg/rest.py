@@ -1,4 +1,4 @@
-"""A REST catalog in this process: as much of one as a client that creates, loads and commits asks for."""
+"""A REST catalog in this process, with the requests that creating, loading and committing need."""
 
 from __future__ import annotations
 

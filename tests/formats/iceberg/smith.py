@@ -1,4 +1,4 @@
-"""Iceberg tables made by hand: every commit is told exactly, so that tests can make what no writer would."""
+"""Builds Iceberg tables file by file, so that tests can have metadata that no writer would write."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyroaring import BitMap64
 
 from holdfast.rows import bitmap
 from holdfast.storage.open import open_location
-from tests.formats.iceberg.avro_write import container
+from tests.formats.iceberg.avro_containers import container
 from tests.support.gateway import placed
 
 FILE_PATH, POS, ROW_ID, UPDATED = 2147483546, 2147483545, 2147483540, 2147483539

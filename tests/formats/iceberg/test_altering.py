@@ -1,4 +1,4 @@
-"""What an Iceberg table becomes: columns with writes and by themselves, partitions replaced, earlier snapshots back."""
+"""Altering Iceberg tables: schema evolution, dynamic partition overwrite and restore."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from holdfast import IcebergTable
 from holdfast.errors import Invalid, MetadataChanged, MissingFile, SchemaMismatch, UnknownColumn, UnknownVersion
-from tests.formats.iceberg.by_value import delete_by_value
+from tests.formats.iceberg.equality_deletes import commit_equality_delete
 from tests.formats.iceberg.test_write import duck
 
 ROWS = pa.schema([("id", pa.int64()), ("n", pa.int32()), ("s", pa.struct([("a", pa.string())]))])
@@ -257,7 +257,7 @@ def test_a_snapshot_comes_back(tmp_path: Path, version: int) -> None:
     table.delete("id = 1", mode="merge-on-read")
     seen[table.version] = told()
     table.update("id = 2", {"n": "5"}, mode="merge-on-read")
-    delete_by_value(table, pa.table({"id": [2]}))
+    commit_equality_delete(table, pa.table({"id": [2]}))
     seen[table.version] = told()
     table.append(rows(3, 4))
     table.purge()

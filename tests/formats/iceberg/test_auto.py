@@ -1,4 +1,4 @@
-"""A compaction that follows a change of an Iceberg table, where the table asks for it."""
+"""Automatic compaction after a change of an Iceberg table, where the table has it enabled."""
 
 from __future__ import annotations
 

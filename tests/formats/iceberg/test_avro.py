@@ -1,4 +1,4 @@
-"""Manifests as other writers spell them."""
+"""Manifests with nullable files and tuples, as other writers write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reader of manifests on what writers may spell in several ways, and on guesses that are wrong."""
+"""The Avro reader on the encodings that writers may choose from, and on wrong guesses of record boundaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reader of manifests against fastavro, and against bytes that lie: right, or Damaged, and at little cost."""
+"""The Avro reader against fastavro, and on corrupt bytes: right or Damaged, at little cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a check of an Iceberg table finds, and the lives of rows it tells: each kind of damage is found, and named."""
+"""The check of an Iceberg table finds each kind of damage; biographies of rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.errors import Invalid, NoRowIdentity, Unsupported
 from holdfast.model.finding import FindingKind
 from holdfast.plan.changefeed.biography import What
 from holdfast.storage.open import open_location
-from tests.formats.iceberg.by_value import delete_by_value
+from tests.formats.iceberg.equality_deletes import commit_equality_delete
 from tests.formats.iceberg.smith import Smith, column
 
 ROWS = pa.schema([("id", pa.int64()), ("v", pa.string())])
@@ -67,7 +67,7 @@ def test_files_that_only_history_names_may_be_elsewhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_sound_table(tmp_path: Path, version: int) -> None:
     table = made(tmp_path, version)
-    delete_by_value(table, pa.table({"id": [6]}))
+    commit_equality_delete(table, pa.table({"id": [6]}))
     report = table.check()
     assert report.clean, report
     assert not report.findings
@@ -106,7 +106,7 @@ def torn(pattern: str, data: bytes | None = None) -> Callable[[Path], None]:
 )
 def test_damage_is_found(tmp_path: Path, damage: Callable[[Path], None], kind: FindingKind) -> None:
     table = made(tmp_path)
-    delete_by_value(table, pa.table({"id": [6]}))
+    commit_equality_delete(table, pa.table({"id": [6]}))
     damage(tmp_path / "t")
     report = IcebergTable.load(None, tmp_path / "c.db", "db.t").check()
     assert not report.clean
@@ -126,22 +126,22 @@ def test_an_older_snapshot_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_row_ids_that_are_shared_and_a_count_that_is_behind() -> None:
-    made = smith()
-    made.commit([made.data({"id": [1, 2], "v": ["a", "b"]})])
-    made.commit([made.data({"id": [3, 4], "v": ["c", "d"]}, row_ids=[0, None], updated=[1, None])])
-    table = IcebergTable.forMetadata(None, made.metadata())
+    builder = smith()
+    builder.commit([builder.data({"id": [1, 2], "v": ["a", "b"]})])
+    builder.commit([builder.data({"id": [3, 4], "v": ["c", "d"]}, row_ids=[0, None], updated=[1, None])])
+    table = IcebergTable.forMetadata(None, builder.metadata())
     assert kinds(table) == [FindingKind.DUPLICATE_IDS]
     assert kinds(table, deep=False) == [], "only files tell"
-    made.next_row_id = 3
-    assert FindingKind.MARK_BELOW_DATA in kinds(IcebergTable.forMetadata(None, made.metadata("v2.metadata.json")))
+    builder.next_row_id = 3
+    assert FindingKind.MARK_BELOW_DATA in kinds(IcebergTable.forMetadata(None, builder.metadata("v2.metadata.json")))
 
 
 def test_a_vector_that_reaches_beyond_its_file_and_deletes_that_apply_to_nothing() -> None:
-    made = smith()
-    file = made.data({"id": [1, 2], "v": ["a", "b"]})
-    made.commit([file])
-    made.commit(deletes=made.vectors([(file, [7])]), operation="delete")
-    assert kinds(IcebergTable.forMetadata(None, made.metadata())) == [FindingKind.BAD_VECTOR]
+    builder = smith()
+    file = builder.data({"id": [1, 2], "v": ["a", "b"]})
+    builder.commit([file])
+    builder.commit(deletes=builder.vectors([(file, [7])]), operation="delete")
+    assert kinds(IcebergTable.forMetadata(None, builder.metadata())) == [FindingKind.BAD_VECTOR]
     idle = smith(2)
     file = idle.data({"id": [1, 2], "v": ["a", "b"]})
     idle.commit(deletes=[idle.equality({"id": 1}, {"id": [1]}), idle.positions([("nowhere", 1)], one=True)])
@@ -152,12 +152,12 @@ def test_a_vector_that_reaches_beyond_its_file_and_deletes_that_apply_to_nothing
 
 
 def test_counts_that_do_not_add_up() -> None:
-    made = smith(2)
-    made.commit([made.data({"id": [1, 2], "v": ["a", "b"]})])
-    made._manifests[0]["added_rows_count"] = 5
-    made.commit([made.data({"id": [3], "v": ["c"]})])
-    made.snapshots[-1]["summary"]["total-records"] = "9"
-    wrong = kinds(IcebergTable.forMetadata(None, made.metadata()))
+    builder = smith(2)
+    builder.commit([builder.data({"id": [1, 2], "v": ["a", "b"]})])
+    builder._manifests[0]["added_rows_count"] = 5
+    builder.commit([builder.data({"id": [3], "v": ["c"]})])
+    builder.snapshots[-1]["summary"]["total-records"] = "9"
+    wrong = kinds(IcebergTable.forMetadata(None, builder.metadata()))
     assert wrong == [FindingKind.WRONG_COUNT, FindingKind.WRONG_SUMMARY]
     short = smith(2)
     entry = short.data({"id": [1, 2], "v": ["a", "b"]})
@@ -195,7 +195,7 @@ def test_the_life_of_a_row(tmp_path: Path) -> None:
         assert table.biography(row["_row_id"]).alive
     with pytest.raises(Invalid, match="handed out"):
         table.biography(10_000)
-    delete_by_value(table, pa.table({"id": [6]}))
+    commit_equality_delete(table, pa.table({"id": [6]}))
     with pytest.raises(Unsupported, match="by value"):
         table.biography(ids[5])
 

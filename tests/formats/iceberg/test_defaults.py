@@ -1,4 +1,4 @@
-"""Columns with defaults: what files that lack them read as, what conditions find, and what is written."""
+"""Columns with defaults: values for files that lack them, conditions on them, and what is written."""
 
 from __future__ import annotations
 
@@ -50,24 +50,24 @@ def root() -> str:
     return f"memory://defaults-{next(NAMES)}/t"
 
 
-def table_of(made: Smith, spark: SparkSession | None = None) -> IcebergTable:
-    return IcebergTable.forMetadata(spark, made.metadata())
+def table_of(builder: Smith, spark: SparkSession | None = None) -> IcebergTable:
+    return IcebergTable.forMetadata(spark, builder.metadata())
 
 
-def registered(place: Path, made: Smith, spark: SparkSession | None = None) -> IcebergTable:
+def registered(place: Path, builder: Smith, spark: SparkSession | None = None) -> IcebergTable:
     catalog = load_catalog(
         f"defaults{next(NAMES)}", type="sql", uri=f"sqlite:///{place}/c.db", warehouse=f"file://{place}"
     )
     catalog.create_namespace("db")
-    catalog.register_table("db.t", made.metadata())
+    catalog.register_table("db.t", builder.metadata())
     return IcebergTable.load(spark, catalog, "db.t")
 
 
 def all_kinds(where: str) -> Smith:
-    made = Smith(where, [column(1, "id")], version=3)
-    made.commit([made.data({"id": [1, 2]})])
-    made.evolve([column(1, "id"), *(with_default(i, f"c{i}", t, KINDS[t][0]) for i, t in enumerate(KINDS, 2))])
-    return made
+    builder = Smith(where, [column(1, "id")], version=3)
+    builder.commit([builder.data({"id": [1, 2]})])
+    builder.evolve([column(1, "id"), *(with_default(i, f"c{i}", t, KINDS[t][0]) for i, t in enumerate(KINDS, 2))])
+    return builder
 
 
 EXPECTED = [{"id": n} | {f"c{i}": value for i, (_, value) in enumerate(KINDS.values(), 2)} for n in (1, 2)]
@@ -99,9 +99,9 @@ def test_every_type_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_value_of_its_type_is_damage(kind: str, raw: Any) -> None:
-    made = Smith(root(), [with_default(1, "c", kind, raw)], version=3)
+    builder = Smith(root(), [with_default(1, "c", kind, raw)], version=3)
     with pytest.raises(Damaged, match=r"the initial-default .* of the column c"):
-        table_of(made)
+        table_of(builder)
 
 
 INNER = {
@@ -131,18 +131,18 @@ def _struct(values: list[Any], **fields: tuple[int, pa.DataType]) -> pa.Array:
 
 def evolved(where: str, **properties: str) -> Smith:
     """Files that lack all defaulted columns, some of them, and none."""
-    made = Smith(where, COLUMNS, version=3, properties=properties)
+    builder = Smith(where, COLUMNS, version=3, properties=properties)
     a = (5, pa.int32())
     ids = {f["name"]: f["id"] for f in COLUMNS}
-    made.commit([made.data({"id": [1, 2], "s": _struct([{"a": 1}, None], a=a)}, ids=ids)])
+    builder.commit([builder.data({"id": [1, 2], "s": _struct([{"a": 1}, None], a=a)}, ids=ids)])
     whole = {
         "id": [3, 4],
         "s": _struct([{"a": 3, "b": "own", "k": None}, None], a=a, b=(6, pa.string()), k=(7, pa.int32())),
         "v": pa.array([None, 5], pa.int32()),
         "n": ["own", None],
     }
-    made.commit([made.data(whole, ids=ids)])
-    return made
+    builder.commit([builder.data(whole, ids=ids)])
+    return builder
 
 
 OLD = {"v": 5, "n": "old"}
@@ -154,16 +154,16 @@ ROWS: dict[int, dict[str, Any]] = {
 }
 
 
-def rows(found: pa.Table) -> dict[int, dict[str, Any]]:
-    return {row.pop("id"): row for row in found.to_pylist()}
+def rows(arrow: pa.Table) -> dict[int, dict[str, Any]]:
+    return {row.pop("id"): row for row in arrow.to_pylist()}
 
 
 def nested(where: str) -> Smith:
-    made = Smith(where, [column(1, "id")], version=3)
-    made.commit([made.data({"id": [1]})])
+    builder = Smith(where, [column(1, "id")], version=3)
+    builder.commit([builder.data({"id": [1]})])
     wide = {"z": (8, EMPTY, {}), "l": (10, LIST, ["0500-02-03"]), "m": (12, MAP, {"keys": ["x'"], "values": [9]})}
-    made.evolve([column(1, "id"), *(with_default(i, n, t, default) for n, (i, t, default) in wide.items())])
-    return made
+    builder.evolve([column(1, "id"), *(with_default(i, n, t, default) for n, (i, t, default) in wide.items())])
+    return builder
 
 
 NESTED = {"id": 1, "z": {"y": 1, "w": None}, "l": [datetime.date(500, 2, 3)], "m": [("x'", 9)]}
@@ -203,8 +203,8 @@ def test_conditions_find_defaults() -> None:
 
 @pytest.mark.everywhere
 def test_conditions_find_defaults_on_spark(spark: SparkSession, tmp_path: Path) -> None:
-    made = evolved(str(tmp_path))
-    table = table_of(made, spark)
+    builder = evolved(str(tmp_path))
+    table = table_of(builder, spark)
     assert rows(table.toDF().toArrow()) == ROWS
     wanted = {**CONDITIONS, "v + 1 = 6": {1, 2, 4}}
     found = [table.scan(where=where, columns=["id"]).select("id", F.lit(where).alias("w")) for where in wanted]

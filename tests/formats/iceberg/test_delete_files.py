@@ -1,4 +1,4 @@
-"""Delete files that are not what their manifest says: Damaged, and never fewer deletes."""
+"""Delete files that differ from their manifest entry are Damaged; deletes are never left out."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def smith(root: str | None = None, version: int = 2) -> Smith:
     )
 
 
-def stored(made: Smith, entry: Entry, table: pa.Table) -> Entry:
+def stored(builder: Smith, entry: Entry, table: pa.Table) -> Entry:
     """The delete file written again with other columns or rows, its manifest entry as it was but for the size."""
-    name = entry["file_path"].removeprefix(f"{made.location}/").removeprefix(f"file://{made.root}/")
-    path, size = made._parquet(name, table)
+    name = entry["file_path"].removeprefix(f"{builder.location}/").removeprefix(f"file://{builder.root}/")
+    path, size = builder._parquet(name, table)
     assert path == entry["file_path"]
     return {**entry, "file_size_in_bytes": size}
 
@@ -66,12 +66,12 @@ WRONG: dict[str, Shape] = {
 }
 
 
-def table_of(made: Smith, shape: Shape | None) -> IcebergTable:
-    file = made.data({"id": [1, 2, 3], "v": list("abc")})
-    made.commit([file])
-    entry = made.positions([(file["file_path"], 0), (file["file_path"], 1)])
-    made.commit(deletes=[entry if shape is None else stored(made, entry, shape(file["file_path"]))])
-    return IcebergTable.forMetadata(None, made.metadata())
+def table_of(builder: Smith, shape: Shape | None) -> IcebergTable:
+    file = builder.data({"id": [1, 2, 3], "v": list("abc")})
+    builder.commit([file])
+    entry = builder.positions([(file["file_path"], 0), (file["file_path"], 1)])
+    builder.commit(deletes=[entry if shape is None else stored(builder, entry, shape(file["file_path"]))])
+    return IcebergTable.forMetadata(None, builder.metadata())
 
 
 def test_position_deletes_as_they_should_be() -> None:
@@ -93,10 +93,10 @@ def test_position_deletes_that_are_not_what_the_manifest_says(what: str) -> None
     assert FindingKind.BAD_VECTOR in {finding.kind for finding in table.check().findings}
 
 
-def by_value(made: Smith, rows: list[int], said: int) -> IcebergTable:
-    made.commit([made.data({"id": [1, 2, 3], "v": list("abc")})])
-    made.commit(deletes=[{**made.equality({"id": 1}, {"id": rows}), "record_count": said}])
-    return IcebergTable.forMetadata(None, made.metadata())
+def by_value(builder: Smith, rows: list[int], said: int) -> IcebergTable:
+    builder.commit([builder.data({"id": [1, 2, 3], "v": list("abc")})])
+    builder.commit(deletes=[{**builder.equality({"id": 1}, {"id": rows}), "record_count": said}])
+    return IcebergTable.forMetadata(None, builder.metadata())
 
 
 def test_equality_deletes_of_another_number_of_rows() -> None:
@@ -109,11 +109,11 @@ def test_equality_deletes_of_another_number_of_rows() -> None:
 
 
 def test_equality_deletes_that_lack_what_they_compare_are_noted() -> None:
-    made = smith()
-    made.commit([made.data({"id": [1, 2, 3], "v": list("abc")})])
-    entry = made.equality({"id": 1}, {"id": [1]})
-    made.commit(deletes=[{**entry, "equality_ids": [2]}])
-    report = IcebergTable.forMetadata(None, made.metadata()).check()
+    builder = smith()
+    builder.commit([builder.data({"id": [1, 2, 3], "v": list("abc")})])
+    entry = builder.equality({"id": 1}, {"id": [1]})
+    builder.commit(deletes=[{**entry, "equality_ids": [2]}])
+    report = IcebergTable.forMetadata(None, builder.metadata()).check()
     assert report.clean
     assert [finding.kind for finding in report.findings] == [FindingKind.BLIND_DELETES]
     assert "2" in report.findings[0].what
@@ -121,21 +121,21 @@ def test_equality_deletes_that_lack_what_they_compare_are_noted() -> None:
 
 @pytest.mark.parametrize("said", [0, 1, 3])
 def test_vectors_of_another_count_than_the_manifest_says(said: int) -> None:
-    made = smith(version=3)
-    file = made.data({"id": [1, 2, 3], "v": list("abc")})
-    made.commit([file])
-    (vector,) = made.vectors([(file, [0, 1])])
-    made.commit(deletes=[{**vector, "record_count": said}])
+    builder = smith(version=3)
+    file = builder.data({"id": [1, 2, 3], "v": list("abc")})
+    builder.commit([file])
+    (vector,) = builder.vectors([(file, [0, 1])])
+    builder.commit(deletes=[{**vector, "record_count": said}])
     with pytest.raises(Damaged, match="puffin"):
-        IcebergTable.forMetadata(None, made.metadata()).toArrow()
+        IcebergTable.forMetadata(None, builder.metadata()).toArrow()
 
 
 @pytest.mark.everywhere
 def test_spark_refuses_them_too(spark: SparkSession, tmp_path: Path) -> None:
-    made = smith(str(tmp_path / "positions"))
-    table_of(made, WRONG["fewer rows"])
+    builder = smith(str(tmp_path / "positions"))
+    table_of(builder, WRONG["fewer rows"])
     with pytest.raises(TableError, match=r"has 1 rows"):
-        IcebergTable.forMetadata(spark, made.metadata("v2.metadata.json")).toDF().collect()
+        IcebergTable.forMetadata(spark, builder.metadata("v2.metadata.json")).toDF().collect()
     other = smith(str(tmp_path / "values"))
     by_value(other, [1], 2)
     with pytest.raises(TableError, match=r"has 1 rows"):
@@ -143,9 +143,9 @@ def test_spark_refuses_them_too(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_files_without_row_ids_are_normal_in_a_table_that_was_upgraded() -> None:
-    made = smith(version=3)
-    made.commit([made.data({"id": [1, 2], "v": ["a", "b"]})], manifest_ids=False)
-    made.commit([made.data({"id": [3], "v": ["c"]})])
-    report = IcebergTable.forMetadata(None, made.metadata()).check()
+    builder = smith(version=3)
+    builder.commit([builder.data({"id": [1, 2], "v": ["a", "b"]})], manifest_ids=False)
+    builder.commit([builder.data({"id": [3], "v": ["c"]})])
+    report = IcebergTable.forMetadata(None, builder.metadata()).check()
     assert report.clean, report
     assert not report.findings

@@ -1,4 +1,4 @@
-"""Which deletes hide which rows: random histories against a model that follows the rules file by file, row by row."""
+"""Which deletes hide which rows: random histories against a model of the rules, file by file, row by row."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def rows(ids: list[int | None], part: str | None = None, x: list[float | None] |
     }
 
 
-def ids_of(made: Smith, **scan: Any) -> list[int | None]:
-    return IcebergTable.forMetadata(None, made.metadata(), **scan).toArrow()["id"].to_pylist()
+def ids_of(builder: Smith, **scan: Any) -> list[int | None]:
+    return IcebergTable.forMetadata(None, builder.metadata(), **scan).toArrow()["id"].to_pylist()
 
 
 @dataclass
@@ -86,19 +86,19 @@ class Model:
 @examples(60)
 @given(st.data(), st.sampled_from([2, 3]))
 def test_histories(data: st.DataObject, version: int) -> None:
-    made = smith(version, specs=[[], [identity(2, "part")]])
+    builder = smith(version, specs=[[], [identity(2, "part")]])
     model, draw = Model(), data.draw
     fresh = count()
     for _ in range(draw(st.integers(1, 6))):
         adding, removing = [], []
-        sequence = made.sequence + 1
+        sequence = builder.sequence + 1
         for _ in range(draw(st.integers(0, 2))):
             spec, part = draw(st.sampled_from([(0, None), *((1, p) for p in PARTS)]))
             ids = draw(st.lists(st.none() | st.integers(0, 5), min_size=1, max_size=6))
             parts = draw(st.lists(st.sampled_from(PARTS), min_size=len(ids), max_size=len(ids)))
             parts = [part] * len(ids) if spec else parts
             content = {"id": pa.array(ids, LONGS), "part": pa.array(parts, TEXTS)}
-            entry = made.data(
+            entry = builder.data(
                 content, partition={"part": part} if spec else {}, spec=spec, name=f"data/{next(fresh)}.parquet"
             )
             adding.append(entry)
@@ -116,78 +116,78 @@ def test_histories(data: st.DataObject, version: int) -> None:
                 numbers = {"id": 1, "part": 2}
                 types = {"id": LONGS, "part": TEXTS}
                 arrays = {n: pa.array([k[i] for k in keys], types[n]) for i, n in enumerate(names)}
-                removing.append(made.equality({n: numbers[n] for n in names}, arrays, like=like.entry))
+                removing.append(builder.equality({n: numbers[n] for n in names}, arrays, like=like.entry))
                 model.equality.append((sequence, spec, part, names, keys))
             elif kind == "vector" and not like.has_vector:  # a second one would have to replace the first
                 hidden = sorted(set(draw(st.lists(st.integers(0, len(like.rows) - 1), min_size=1, max_size=4))))
-                removing += made.vectors([(like.entry, hidden)])
+                removing += builder.vectors([(like.entry, hidden)])
                 like.hidden, like.has_vector = set(hidden), True
             elif kind != "vector":
                 targets = (
                     [like] if kind == "one" else draw(st.lists(st.sampled_from(model.files), min_size=1, max_size=3))
                 )
                 named = sorted({(t.entry["file_path"], draw(st.integers(0, len(t.rows) - 1))) for t in targets})
-                removing.append(made.positions(named, like=like.entry, one=kind == "one"))
+                removing.append(builder.positions(named, like=like.entry, one=kind == "one"))
                 model.positions.append((sequence, spec, part, named))
         if adding or removing:
-            made.commit(adding, removing)
-    table = IcebergTable.forMetadata(None, made.metadata())
+            builder.commit(adding, removing)
+    table = IcebergTable.forMetadata(None, builder.metadata())
     got = table.toArrow(columns=["id", "part"])
     assert Counter(zip(got["id"].to_pylist(), got["part"].to_pylist(), strict=True)) == model.live()
-    told = table.toArrow(columns=["id", "part"], metadata=["_deleted"])
-    assert told.num_rows == sum(len(f.rows) for f in model.files)
-    left = told.filter(pa.compute.invert(told["_deleted"]))
+    result = table.toArrow(columns=["id", "part"], metadata=["_deleted"])
+    assert result.num_rows == sum(len(f.rows) for f in model.files)
+    left = result.filter(pa.compute.invert(result["_deleted"]))
     assert Counter(zip(left["id"].to_pylist(), left["part"].to_pylist(), strict=True)) == model.live()
 
 
 def test_a_delete_of_the_same_commit_counts_by_position_and_not_by_value() -> None:
-    made = smith()
-    file = made.data(rows([1, 2, 3]))
-    made.commit([file], [made.positions([(file["file_path"], 0)]), made.equality({"id": 1}, {"id": [2]})])
-    assert ids_of(made) == [2, 3]
+    builder = smith()
+    file = builder.data(rows([1, 2, 3]))
+    builder.commit([file], [builder.positions([(file["file_path"], 0)]), builder.equality({"id": 1}, {"id": [2]})])
+    assert ids_of(builder) == [2, 3]
 
 
 def test_null_deletes_null_and_nan_deletes_nan() -> None:
-    made = smith()
+    builder = smith()
     nan = float("nan")
-    made.commit([made.data(rows([1, None, 3, 4], x=[1.0, nan, nan, None]))])
-    made.commit(deletes=[made.equality({"id": 1, "x": 3}, {"id": pa.array([None], LONGS), "x": pa.array([nan])})])
-    assert ids_of(made) == [1, 3, 4]
-    made.commit(deletes=[made.equality({"x": 3}, {"x": pa.array([None], DOUBLES)})])
-    assert ids_of(made) == [1, 3]
+    builder.commit([builder.data(rows([1, None, 3, 4], x=[1.0, nan, nan, None]))])
+    builder.commit(deletes=[builder.equality({"id": 1, "x": 3}, {"id": pa.array([None], LONGS), "x": pa.array([nan])})])
+    assert ids_of(builder) == [1, 3, 4]
+    builder.commit(deletes=[builder.equality({"x": 3}, {"x": pa.array([None], DOUBLES)})])
+    assert ids_of(builder) == [1, 3]
 
 
 def test_a_vector_puts_position_deletes_out_of_force() -> None:
-    made = smith(3)
-    file = made.data(rows([1, 2, 3]))
-    made.commit([file])
-    made.commit(deletes=[made.positions([(file["file_path"], 0)])])
-    made.commit(deletes=made.vectors([(file, [2])]))
-    assert ids_of(made) == [1, 2]
+    builder = smith(3)
+    file = builder.data(rows([1, 2, 3]))
+    builder.commit([file])
+    builder.commit(deletes=[builder.positions([(file["file_path"], 0)])])
+    builder.commit(deletes=builder.vectors([(file, [2])]))
+    assert ids_of(builder) == [1, 2]
 
 
 def test_vectors_share_a_file_and_are_told_apart_by_their_place() -> None:
-    made = smith(3)
-    files = [made.data(rows([10 * n + i for i in range(3)])) for n in range(3)]
-    made.commit(files)
-    made.commit(deletes=made.vectors([(files[0], [0]), (files[2], [1, 2])]))
-    assert ids_of(made) == [1, 2, 10, 11, 12, 20]
+    builder = smith(3)
+    files = [builder.data(rows([10 * n + i for i in range(3)])) for n in range(3)]
+    builder.commit(files)
+    builder.commit(deletes=builder.vectors([(files[0], [0]), (files[2], [1, 2])]))
+    assert ids_of(builder) == [1, 2, 10, 11, 12, 20]
 
 
 def test_a_bare_vector_without_a_puffin_file_around_it_is_read() -> None:
-    made = smith(3)
-    file = made.data(rows([1, 2, 3]))
-    made.commit([file])
-    made.commit(deletes=made.vectors([(file, [1])], bare=True))
-    assert ids_of(made) == [1, 3]
+    builder = smith(3)
+    file = builder.data(rows([1, 2, 3]))
+    builder.commit([file])
+    builder.commit(deletes=builder.vectors([(file, [1])], bare=True))
+    assert ids_of(builder) == [1, 3]
 
 
 def test_equality_deletes_by_a_column_that_was_dropped_since() -> None:
-    made = smith()
-    made.commit([made.data(rows([1, 2, 3], x=[0.5, 1.5, 2.5]))])
-    made.commit(deletes=[made.equality({"x": 3}, {"x": [1.5]})])
-    made.evolve(COLUMNS[:2])
-    assert ids_of(made) == [1, 3]
+    builder = smith()
+    builder.commit([builder.data(rows([1, 2, 3], x=[0.5, 1.5, 2.5]))])
+    builder.commit(deletes=[builder.equality({"x": 3}, {"x": [1.5]})])
+    builder.evolve(COLUMNS[:2])
+    assert ids_of(builder) == [1, 3]
 
 
 @pytest.mark.parametrize(
@@ -203,30 +203,30 @@ def test_equality_deletes_by_a_column_that_was_dropped_since() -> None:
 )
 def test_a_position_delete_finds_its_file_whatever_store_is_spelled(stored: str, named: str, is_same: bool) -> None:
     root = stored.removesuffix("/data/f.parquet").removesuffix("/data/f%20.parquet")
-    made = smith(spelled=root)
-    file = made.data(rows([1, 2, 3]), name=stored.removeprefix(f"{root}/"))
+    builder = smith(spelled=root)
+    file = builder.data(rows([1, 2, 3]), name=stored.removeprefix(f"{root}/"))
     assert file["file_path"] == stored
-    made.commit([file], [made.positions([(named, 0)])])
-    assert ids_of(made, relocate={root: made.root}) == ([2, 3] if is_same else [1, 2, 3])
+    builder.commit([file], [builder.positions([(named, 0)])])
+    assert ids_of(builder, relocate={root: builder.root}) == ([2, 3] if is_same else [1, 2, 3])
 
 
 def test_two_vectors_for_one_file_are_refused() -> None:
-    made = smith(3)
-    file = made.data(rows([1, 2, 3]))
-    made.commit([file])
-    made.commit(deletes=made.vectors([(file, [1])]))
-    made.commit(deletes=made.vectors([(file, [2])]))
+    builder = smith(3)
+    file = builder.data(rows([1, 2, 3]))
+    builder.commit([file])
+    builder.commit(deletes=builder.vectors([(file, [1])]))
+    builder.commit(deletes=builder.vectors([(file, [2])]))
     with pytest.raises(Damaged, match="two deletion vectors"):
-        ids_of(made)
+        ids_of(builder)
 
 
 def test_a_vector_placed_otherwise_than_its_file_is_refused() -> None:
-    made = smith(3, specs=[[], [identity(2, "part")]])
-    file = made.data(rows([1, 2, 3], "a"), partition={"part": "a"}, spec=1)
-    made.commit([file])
-    made.commit(deletes=[made.vectors([(file, [1])])[0] | {"partition": {"part": "b"}}])
+    builder = smith(3, specs=[[], [identity(2, "part")]])
+    file = builder.data(rows([1, 2, 3], "a"), partition={"part": "a"}, spec=1)
+    builder.commit([file])
+    builder.commit(deletes=[builder.vectors([(file, [1])])[0] | {"partition": {"part": "b"}}])
     with pytest.raises(Damaged, match="different partitions"):
-        ids_of(made)
+        ids_of(builder)
 
 
 @pytest.mark.parametrize(
@@ -240,32 +240,32 @@ def test_a_vector_placed_otherwise_than_its_file_is_refused() -> None:
     ],
 )
 def test_a_wrong_descriptor_is_refused(change: dict[str, Any], words: str) -> None:
-    made = smith(3)
-    file = made.data(rows([1, 2, 3]))
-    made.commit([file])
-    made.commit(deletes=[made.vectors([(file, [1])])[0] | change])
+    builder = smith(3)
+    file = builder.data(rows([1, 2, 3]))
+    builder.commit([file])
+    builder.commit(deletes=[builder.vectors([(file, [1])])[0] | change])
     with pytest.raises(Damaged, match=words):
-        ids_of(made)
+        ids_of(builder)
 
 
 @pytest.mark.parametrize("at", [5, 9, 20, -2])
 def test_wrong_bytes_of_a_vector_are_refused(at: int) -> None:
-    made = smith(3)
-    file = made.data(rows([1, 2, 3]))
-    made.commit([file])
-    (vector,) = made.vectors([(file, [1])], bare=True)
+    builder = smith(3)
+    file = builder.data(rows([1, 2, 3]))
+    builder.commit([file])
+    (vector,) = builder.vectors([(file, [1])], bare=True)
     place = open_location(vector["file_path"])
     body = bytearray(place.store.get(place.directory))
     body[at] ^= 0x40
     place.store.put(place.directory, bytes(body))
-    made.commit(deletes=[vector])
+    builder.commit(deletes=[vector])
     with pytest.raises(Damaged):
-        ids_of(made)
+        ids_of(builder)
 
 
 def test_a_position_past_the_end_is_refused() -> None:
-    made = smith()
-    file = made.data(rows([1, 2, 3]))
-    made.commit([file], [made.positions([(file["file_path"], 3)])])
+    builder = smith()
+    file = builder.data(rows([1, 2, 3]))
+    builder.commit([file], [builder.positions([(file["file_path"], 3)])])
     with pytest.raises(Damaged, match="position 3"):
-        ids_of(made)
+        ids_of(builder)

@@ -1,4 +1,4 @@
-"""Indexes of Iceberg tables: what `lookup` gives is what a scan gives, whatever happened to the table since."""
+"""Indexes of Iceberg tables: `lookup` gives the rows of a scan, whatever happened to the table since."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from holdfast import IcebergTable, between
 from holdfast.errors import Conflict, Invalid, NoRowIdentity, Unsupported
 from holdfast.formats.iceberg.history.resurrected_rows import why_rows_may_be_back
-from tests.formats.iceberg.by_value import delete_by_value
+from tests.formats.iceberg.equality_deletes import commit_equality_delete
 from tests.support.depth import DEPTH
 
 ROWS = pa.schema([("id", pa.int64()), ("v", pa.string()), ("tags", pa.list_(pa.int32()))])
@@ -24,26 +24,28 @@ def rows(*ids: int) -> pa.Table:
     return pa.table({"id": list(ids), "v": [f"v{i % 4}" for i in ids], "tags": [[i] for i in ids]}, ROWS)
 
 
-def made(path: Path, version: int = 3, **how: Any) -> IcebergTable:
+def make_table(path: Path, version: int = 3, **how: Any) -> IcebergTable:
     table = IcebergTable.create(None, path / "c.db", "db.t", ROWS, formatVersion=version, **how)
     table.append(rows(*range(20)))
     return table
 
 
-def told(found: pa.Table) -> list[str]:
-    return sorted(map(str, found.to_pylist()))
+def row_dicts(arrow: pa.Table) -> list[str]:
+    return sorted(map(str, arrow.to_pylist()))
 
 
 def compare(table: IcebergTable) -> None:
     for i in (0, 3, 7, 19, 25, 99):
         expected = table.toArrow(where=f"id = {i}", metadata=["_row_id"])
-        assert told(table.lookup(id=i, metadata=["_row_id"])) == told(expected), i
-    assert told(table.lookup(id=between(5, 8), v="v1")) == told(table.toArrow(where="id BETWEEN 5 AND 8 AND v = 'v1'"))
-    assert told(table.lookup(v=["v0", None])) == told(table.toArrow(where="v = 'v0' OR v IS NULL"))
+        assert row_dicts(table.lookup(id=i, metadata=["_row_id"])) == row_dicts(expected), i
+    assert row_dicts(table.lookup(id=between(5, 8), v="v1")) == row_dicts(
+        table.toArrow(where="id BETWEEN 5 AND 8 AND v = 'v1'")
+    )
+    assert row_dicts(table.lookup(v=["v0", None])) == row_dicts(table.toArrow(where="v = 'v0' OR v IS NULL"))
 
 
 def test_lookups(tmp_path: Path) -> None:
-    table = made(tmp_path)
+    table = make_table(tmp_path)
     compare(table)
     before = table.version
     info = table.createIndex("id")
@@ -63,7 +65,7 @@ def test_lookups(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(3 * DEPTH))
 def test_a_lookup_is_a_scan_whatever_happened(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
-    table = made(tmp_path, partitionedBy=[(), ("v",), ("bucket(3, id)",)][seed % 3])
+    table = make_table(tmp_path, partitionedBy=[(), ("v",), ("bucket(3, id)",)][seed % 3])
     table.createIndex("id")
     table.createIndex("v", kind="bitmap")
     snapshots = [table.version]
@@ -87,12 +89,14 @@ def test_a_lookup_is_a_scan_whatever_happened(tmp_path: Path, seed: int) -> None
         compare(table)
         assert table.verifyIndex("id").is_right, step
     old = rng.choice(snapshots)
-    assert told(table.lookup(id=7, version=old)) == told(table.toArrow(where="id = 7", version=old))
-    assert told(IcebergTable.load(None, tmp_path / "c.db", "db.t").lookup(id=7)) == told(table.toArrow(where="id = 7"))
+    assert row_dicts(table.lookup(id=7, version=old)) == row_dicts(table.toArrow(where="id = 7", version=old))
+    assert row_dicts(IcebergTable.load(None, tmp_path / "c.db", "db.t").lookup(id=7)) == row_dicts(
+        table.toArrow(where="id = 7")
+    )
 
 
 def test_an_index_follows_its_column_and_no_other(tmp_path: Path) -> None:
-    table = made(tmp_path)
+    table = make_table(tmp_path)
     table.createIndex("id")
     assert table.lookup(id=3).num_rows == 1
     table.renameColumn("id", "key")
@@ -107,7 +111,7 @@ def test_an_index_follows_its_column_and_no_other(tmp_path: Path) -> None:
 
 
 def test_only_what_was_written_is_indexed_again(tmp_path: Path) -> None:
-    table = made(tmp_path)
+    table = make_table(tmp_path)
     table.createIndex("id")
     assert table.refreshIndex("id").version == 1, "nothing to do"
     table.append(rows(50))
@@ -121,7 +125,7 @@ def test_only_what_was_written_is_indexed_again(tmp_path: Path) -> None:
     assert "holdfast.index.id" in catalog.load_table("db.t").properties
     table.restoreToVersion(state.metadata.snapshots[0].snapshot_id)
     assert "RESTORE" in str(why_rows_may_be_back(table.handle.newest(), 1))
-    delete_by_value(table, pa.table({"id": [3]}))
+    commit_equality_delete(table, pa.table({"id": [3]}))
     assert table.lookup(id=3).num_rows == 0
     with pytest.raises(Unsupported, match="by value"):
         table.refreshIndex("id")
@@ -131,7 +135,7 @@ def test_only_what_was_written_is_indexed_again(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_indexed(tmp_path: Path) -> None:
-    table = made(tmp_path, 2)
+    table = make_table(tmp_path, 2)
     with pytest.raises(NoRowIdentity, match="version 3"):
         table.createIndex("id")
     assert table.lookup(id=3).num_rows == 1
@@ -152,7 +156,7 @@ def test_what_cannot_be_indexed(tmp_path: Path) -> None:
 
 
 def test_on_spark(spark: SparkSession, tmp_path: Path) -> None:
-    made(tmp_path)
+    make_table(tmp_path)
     table = IcebergTable.load(spark, tmp_path / "c.db", "db.t")
     table.createIndex("id")
     table.update("id = 4", {"v": "'new'"}, mode="merge-on-read")

@@ -1,4 +1,4 @@
-"""Row lineage and addresses where several ways to get them meet: in one scan, on Spark's splits, and over branches."""
+"""Row lineage and row addresses in one scan, on Spark's splits, and over branches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Manifests left unread by what lists say of partitions, and never one too many."""
+"""Pruning of manifests by field summaries never leaves out a manifest with a matching row."""
 
 from __future__ import annotations
 

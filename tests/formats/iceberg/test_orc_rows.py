@@ -1,4 +1,4 @@
-"""Rows of ORC data files, by their ids: taken, looked up, followed; what is not read of them is said."""
+"""Rows of ORC data files by row id: take, lookup, follow; what is not read of them is refused."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.formats.iceberg.test_defaults import registered
 MAPPING = '[{"field-id": 1, "names": ["id"]}, {"field-id": 2, "names": ["v"]}]'
 
 
-def orc_file(made: Smith, name: str, rows: dict[str, Any]) -> Entry:
+def orc_file(builder: Smith, name: str, rows: dict[str, Any]) -> Entry:
     sink = pa.BufferOutputStream()
     table = pa.table(rows)
     orc.write_table(table, sink)
     data = sink.getvalue().to_pybytes()
     return {
         "content": 0,
-        "file_path": made.put(f"data/{name}.orc", data),
+        "file_path": builder.put(f"data/{name}.orc", data),
         "file_format": "ORC",
         "partition": {},
         "record_count": table.num_rows,
@@ -37,13 +37,13 @@ def orc_file(made: Smith, name: str, rows: dict[str, Any]) -> Entry:
 def mixed(place: Path) -> tuple[IcebergTable, int]:
     """An ORC file with ids by position, a Parquet file, and an ORC file whose _row_id is no more than a name."""
     columns = [column(1, "id"), column(2, "v", "string")]
-    made = Smith(str(place / "t"), columns, version=3, properties={"schema.name-mapping.default": MAPPING})
-    first = made.commit([orc_file(made, "a", {"id": pa.array([1, 2, 3], pa.int64()), "v": ["a", "b", "c"]})])
-    made.commit([made.data({"id": [4, 5], "v": ["d", "e"]})])
-    made.next_row_id = 100
+    builder = Smith(str(place / "t"), columns, version=3, properties={"schema.name-mapping.default": MAPPING})
+    first = builder.commit([orc_file(builder, "a", {"id": pa.array([1, 2, 3], pa.int64()), "v": ["a", "b", "c"]})])
+    builder.commit([builder.data({"id": [4, 5], "v": ["d", "e"]})])
+    builder.next_row_id = 100
     moved = {"id": pa.array([6, 7], pa.int64()), "v": ["f", "g"], "_row_id": pa.array([50, None], pa.int64())}
-    made.commit([orc_file(made, "b", moved)])
-    return registered(place, made), first
+    builder.commit([orc_file(builder, "b", moved)])
+    return registered(place, builder), first
 
 
 def test_rows_are_taken_looked_up_and_followed(tmp_path: Path) -> None:

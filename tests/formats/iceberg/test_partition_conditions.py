@@ -1,4 +1,4 @@
-"""Conditions on the source of a partition transform: every transform of every type, against the rows themselves."""
+"""Conditions on source columns: every transform of every type, against the rows themselves."""
 
 from __future__ import annotations
 
@@ -191,11 +191,11 @@ def test_ranges_reach_as_far_as_the_type(unit: str, name: str) -> None:
 
 def test_what_early_writers_rounded_towards_1970_is_found() -> None:
     """A moment before 1970 may stand in the unit after its own."""
-    made = Smith(f"memory://placed-{next(NAMES)}/t", [column(1, "id"), column(2, "t", "timestamptz")],
+    builder = Smith(f"memory://placed-{next(NAMES)}/t", [column(1, "id"), column(2, "t", "timestamptz")],
                  specs=[[identity(2, "t_day", transform="day")]])  # fmt: skip
     moment = pa.array([-3_600_000_000], pa.int64()).view(pa.timestamp("us", "UTC"))
-    made.commit([made.data({"id": [1], "t": moment}, partition={"t_day": 0})])
-    table = IcebergTable.forMetadata(None, made.metadata())
+    builder.commit([builder.data({"id": [1], "t": moment}, partition={"t_day": 0})])
+    table = IcebergTable.forMetadata(None, builder.metadata())
     assert table.toArrow(where="t < TIMESTAMP'1970-01-01 00:00:00Z'")["id"].to_pylist() == [1]
     assert table.explain(where="t < TIMESTAMP'1969-12-30 00:00:00Z'").files_read == 0
 
@@ -204,6 +204,8 @@ def test_what_early_writers_rounded_towards_1970_is_found() -> None:
     "transform", ["truncate[0]", "bucket[0]", "truncate[2147483648]", "bucket[99999999999999999999]"]
 )
 def test_parameters_are_positive_and_of_32_bits(transform: str) -> None:
-    made = Smith(f"memory://placed-{next(NAMES)}/t", [column(1, "id")], specs=[[identity(1, "p", transform=transform)]])
+    builder = Smith(
+        f"memory://placed-{next(NAMES)}/t", [column(1, "id")], specs=[[identity(1, "p", transform=transform)]]
+    )
     with pytest.raises(Unsupported, match="does not know"):
-        IcebergTable.forMetadata(None, made.metadata())
+        IcebergTable.forMetadata(None, builder.metadata())

@@ -1,4 +1,4 @@
-"""Files left out by metrics and by partition, and never one too many."""
+"""Pruning of files by metrics and partition values never leaves out a file with a matching row."""
 
 from __future__ import annotations
 
@@ -45,42 +45,44 @@ def placed(transform: str, day: int, number: int, name: str) -> Any:
             return name
 
 
-def files_read(made: Smith, where: str) -> int:
-    return IcebergTable.forMetadata(None, made.metadata()).explain(where=where).files_read
+def files_read(builder: Smith, where: str) -> int:
+    return IcebergTable.forMetadata(None, builder.metadata()).explain(where=where).files_read
 
 
 @pytest.mark.parametrize("transform", ["year", "month", "day"])
 def test_days_are_pruned_by_every_calendar_transform(transform: str) -> None:
-    made = smith([[identity(2, "p", transform=transform)]])
+    builder = smith([[identity(2, "p", transform=transform)]])
     days = [0, 40, 400, 4000]
     files = []
     for day in days:
-        entry = made.data(
+        entry = builder.data(
             {"id": [day], "day": pa.array([day], pa.int32()).cast(pa.date32())},
             partition={"p": placed(transform, day, 0, "")},
         )
         files.append(entry | {"lower_bounds": None, "upper_bounds": None, "null_value_counts": None})
-    made.commit(files)
-    assert files_read(made, "day >= date'1971-01-01'") == 2
-    assert files_read(made, "day = date'1970-01-01'") == (2 if transform == "year" else 1)
-    assert files_read(made, "day is null") == 0
-    assert files_read(made, "day < date'1960-01-01'") == 0
+    builder.commit(files)
+    assert files_read(builder, "day >= date'1971-01-01'") == 2
+    assert files_read(builder, "day = date'1970-01-01'") == (2 if transform == "year" else 1)
+    assert files_read(builder, "day is null") == 0
+    assert files_read(builder, "day < date'1960-01-01'") == 0
 
 
 def test_metrics_prune_without_partitions() -> None:
-    made = smith([[]])
-    made.commit([made.data({"id": [1, 5], "name": ["a", "c"]}), made.data({"id": [7, 9], "name": ["k", None]})])
-    assert files_read(made, "id > 6") == 1
-    assert files_read(made, "name = 'b'") == 1
-    assert files_read(made, "name is null") == 1
-    assert files_read(made, "id = 6") == 0
+    builder = smith([[]])
+    builder.commit(
+        [builder.data({"id": [1, 5], "name": ["a", "c"]}), builder.data({"id": [7, 9], "name": ["k", None]})]
+    )
+    assert files_read(builder, "id > 6") == 1
+    assert files_read(builder, "name = 'b'") == 1
+    assert files_read(builder, "name is null") == 1
+    assert files_read(builder, "id = 6") == 0
 
 
 @examples(40)
 @given(st.data(), st.sampled_from(["year", "month", "day", "truncate[10]", "truncate[1]", "identity"]))
 def test_no_row_is_lost(data: st.DataObject, transform: str) -> None:
     source = 2 if transform in ("year", "month", "day") else 1 if transform == "truncate[10]" else 3
-    made = smith([[identity(source, "p", transform=transform)]])
+    builder = smith([[identity(source, "p", transform=transform)]])
     rows = data.draw(
         st.lists(
             st.tuples(st.integers(-50, 50), st.integers(-800, 800), st.text("ab\x00é", max_size=3)),
@@ -92,15 +94,15 @@ def test_no_row_is_lost(data: st.DataObject, transform: str) -> None:
     for number, day, name in rows:
         value = placed(transform, day, number, name[:1] if transform == "truncate[1]" else name)
         content = {"id": [number], "day": pa.array([day], pa.int32()).cast(pa.date32()), "name": [name]}
-        entry = made.data(content, partition={"p": value})
+        entry = builder.data(content, partition={"p": value})
         if data.draw(st.booleans()):
             entry |= {"lower_bounds": None, "upper_bounds": None, "null_value_counts": None}
         files.append(entry)
-    made.commit(files)
+    builder.commit(files)
     number, day, name = data.draw(st.sampled_from(rows))
     date = EPOCH + datetime.timedelta(days=day)
     op, test = data.draw(st.sampled_from([("<=", int.__le__), (">=", int.__ge__), ("=", int.__eq__)]))
-    table = IcebergTable.forMetadata(None, made.metadata())
+    table = IcebergTable.forMetadata(None, builder.metadata())
     assert table.toArrow(where=f"id {op} {number}").num_rows == sum(test(n, number) for n, _, _ in rows)
     assert table.toArrow(where=f"day {op} date'{date}'").num_rows == sum(test(d, day) for _, d, _ in rows)
     if "\x00" not in name:
@@ -132,16 +134,16 @@ def test_buckets_are_those_of_pyiceberg(kind: str, data: st.DataObject) -> None:
 
 
 def test_a_condition_on_single_values_reads_their_buckets() -> None:
-    made = smith([[identity(3, "b", transform="bucket[8]")], []])
+    builder = smith([[identity(3, "b", transform="bucket[8]")], []])
     bucket = BucketTransform(8).transform(ice.StringType())
     names = [f"name {n}" for n in range(40)]
     files = [
-        made.data({"name": [n for n in names if bucket(n) == number]}, partition={"b": number})
+        builder.data({"name": [n for n in names if bucket(n) == number]}, partition={"b": number})
         | {"lower_bounds": None, "upper_bounds": None}
         for number in sorted({bucket(n) for n in names})
     ]
-    made.commit([*files, made.data({"name": ["name 3"]}, spec=1) | {"lower_bounds": None, "upper_bounds": None}])
-    table = IcebergTable.forMetadata(None, made.metadata())
+    builder.commit([*files, builder.data({"name": ["name 3"]}, spec=1) | {"lower_bounds": None, "upper_bounds": None}])
+    table = IcebergTable.forMetadata(None, builder.metadata())
     assert table.explain(where="name = 'name 3'").files_read == 2
     assert table.toArrow(where="name = 'name 3'").num_rows == 2
     assert table.toArrow(where="name in ('name 3', 'name 7') and id is null").num_rows == 3

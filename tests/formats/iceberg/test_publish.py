@@ -1,4 +1,4 @@
-"""Publishing: what other engines read, what is refused, races, lost history, columns, and the map of versions."""
+"""Publishing: other engines, refusals, races, lost history, columns, and the map of versions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def iceberg(place: Path, like: Any, name: str = "t", **how: Any) -> IcebergTable
     return table
 
 
-def told(table: DeltaTable | IcebergTable) -> list[dict[str, Any]]:
+def row_dicts(table: DeltaTable | IcebergTable) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = table.toArrow(metadata=["_row_id"]).sort_by("_row_id").to_pylist()
     return found
 
@@ -73,7 +73,7 @@ def test_other_engines_read_the_same_rows_and_ids(tmp_path: Path) -> None:
     assert theirs.sort_by("_row_id").to_pylist() == ours.to_pylist()
     plain = read_by_pyiceberg(Path(path), {}).sort_by("id").to_pylist()
     assert plain == ours.select(["id", "v"]).sort_by("id").to_pylist()
-    assert ours.select(["id", "v", "_row_id"]).to_pylist() == told(source)
+    assert ours.select(["id", "v", "_row_id"]).to_pylist() == row_dicts(source)
 
 
 def test_ids_that_are_given_out_there_are_no_others(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_version_without_a_change_is_noted_once(tmp_path: Path) -> None:
     done = source.publish(target)
     assert (done.versions, done.inserted, done.updated, done.deleted, done.files) == ((3, 3), 0, 0, 0, 0)
     assert source.publish(target).version is None
-    assert [len(told(t)) for t in (source, target)] == [2, 2]
+    assert [len(row_dicts(t)) for t in (source, target)] == [2, 2]
 
 
 def test_a_rest_catalog_counts_past_the_mark(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_rest_catalog_counts_past_the_mark(tmp_path: Path) -> None:
         source.append(rows(9))
         source.publish(target)
         assert target.handle.newest().metadata.next_row_id == 8
-        assert told(target) == told(source)
+        assert row_dicts(target) == row_dicts(source)
 
 
 def test_only_files_that_may_hold_a_changed_row_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +154,7 @@ def test_only_files_that_may_hold_a_changed_row_are_opened(monkeypatch: pytest.M
     assert source.publish(target).updated == 1
     opened = {key for verb, key in counting.keys if verb.startswith("get") and key.endswith(".parquet")}
     assert [sum(key.startswith(where) for key in opened) for where in ("there", "here")] == [1, 2]
-    assert told(target) == told(source)
+    assert row_dicts(target) == row_dicts(source)
 
 
 @pytest.mark.everywhere
@@ -169,9 +169,9 @@ def test_publishing_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     source.append(pa.table({"id": [50, 51], "v": ["n", None]}, SCHEMA))
     done = DeltaTable.forPath(spark, tmp_path / "source").publish(target)
     assert (done.inserted, done.updated, done.deleted) == (2, 8, 5)
-    assert told(target) == told(source)
+    assert row_dicts(target) == row_dicts(source)
     assert target.publish(back).version == 2
-    assert told(back) == told(source)
+    assert row_dicts(back) == row_dicts(source)
 
 
 def test_what_is_no_copy_is_refused(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_what_is_no_copy_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Conflict, match=r"\(DELETE\) changed rows"):
         source.publish(target)
     source.publish(target, afresh=True)
-    assert told(target) == told(source)
+    assert row_dicts(target) == row_dicts(source)
     with pytest.raises(Invalid, match="into itself"):
         source.publish(DeltaTable.forPath(None, tmp_path / "source"))
     with pytest.raises(Invalid, match="not a dict"):
@@ -240,7 +240,7 @@ def test_every_type_goes_over_and_back(tmp_path: Path, partitioned: bool) -> Non
     for id_, change in enumerate(("id = 1", "id = 2"), start=3):
         source.publish(target)
         target.publish(back)
-        assert told(source) == told(target) == told(back)
+        assert row_dicts(source) == row_dicts(target) == row_dicts(back)
         source.update(change, {"big": "coalesce(big, 0) + 1"})
         source.append(pa.Table.from_pylist([{**full, "id": id_}], schema))
 
@@ -265,7 +265,7 @@ def test_a_type_that_delta_does_not_have_is_refused_by_name(tmp_path: Path) -> N
     source.publish(copy)
     source.update("id = 1", {"id": "2"})
     assert source.publish(copy).updated == 1
-    assert told(copy) == told(source)
+    assert row_dicts(copy) == row_dicts(source)
 
 
 class Meanwhile:
@@ -304,7 +304,7 @@ def test_of_two_publishers_one_finds_nothing_to_do(pair: tuple[Any, Any], monkey
     source, target = pair
     Meanwhile(monkeypatch, lambda: source.publish(target))
     assert source.publish(target).version is None
-    assert told(target) == told(source)
+    assert row_dicts(target) == row_dicts(source)
 
 
 def test_a_publisher_goes_on_from_where_another_came(pair: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,7 +314,7 @@ def test_a_publisher_goes_on_from_where_another_came(pair: tuple[Any, Any], monk
     Meanwhile(monkeypatch, lambda: source.publish(target, upto=older))
     done = source.publish(target)
     assert (done.inserted, done.updated, done.deleted) == (0, 0, 1)
-    assert told(target) == told(source)
+    assert row_dicts(target) == row_dicts(source)
 
 
 def test_a_compaction_meanwhile_costs_no_file(pair: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,7 +324,7 @@ def test_a_compaction_meanwhile_costs_no_file(pair: tuple[Any, Any], monkeypatch
     meanwhile = Meanwhile(monkeypatch, lambda: target.purge())
     assert source.publish(target).deleted == 1
     assert meanwhile.stored == 1
-    assert told(target) == told(source)
+    assert row_dicts(target) == row_dicts(source)
 
 
 def test_a_stranger_meanwhile_is_a_conflict(pair: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,7 +346,7 @@ def test_lost_history_is_told_and_made_up_for(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="afresh=True"):
         source.publish(target)
     assert source.publish(target, afresh=True).versions == (0, source.version)
-    assert told(target) == told(source)
+    assert row_dicts(target) == row_dicts(source)
     source.delete("id = 2")
     assert source.publish(target).deleted == 1
 
@@ -376,7 +376,7 @@ def test_columns_that_are_no_longer_the_same(tmp_path: Path, kind: str) -> None:
     source.addColumns({"more": "struct<a: bigint, b: string>"})
     source.append(pa.table({"id": [3], "w": ["x"], "more": [{"a": 1, "b": "b"}]}))
     assert source.publish(target).inserted == 1
-    assert told(target) == told(source)
+    assert row_dicts(target) == row_dicts(source)
     source.dropColumn("w")
     with pytest.raises(Invalid, match=r"does not have \(w\)"):
         source.publish(target)
@@ -384,7 +384,7 @@ def test_columns_that_are_no_longer_the_same(tmp_path: Path, kind: str) -> None:
     with pytest.raises(Invalid, match=r"the column w .* is another one"):
         source.publish(target)
     assert source.publish(target, afresh=True).inserted == 3
-    assert told(target) == told(source)
+    assert row_dicts(target) == row_dicts(source)
 
 
 def test_columns_of_an_iceberg_table_come_with_its_snapshots(tmp_path: Path) -> None:
@@ -401,14 +401,14 @@ def test_columns_of_an_iceberg_table_come_with_its_snapshots(tmp_path: Path) -> 
         source.publish(target)
     target.renameColumn("v", "w")
     assert source.publish(target).inserted == 1
-    assert told(target) == told(source)
+    assert row_dicts(target) == row_dicts(source)
     source.dropColumn("more")
     source.addColumns({"more": "bigint"})
     source.append(pa.table({"id": [4], "w": ["x"], "more": [1]}))
     with pytest.raises(Invalid, match=r"the column more .* is another one"):
         source.publish(target)
     source.publish(target, afresh=True)
-    assert told(target) == told(source)
+    assert row_dicts(target) == row_dicts(source)
 
 
 def test_a_wider_type_is_wider_there_too(tmp_path: Path) -> None:
@@ -421,7 +421,7 @@ def test_a_wider_type_is_wider_there_too(tmp_path: Path) -> None:
     source.changeColumnType("s", "int")
     source.append(pa.table({"n": pa.array([1 << 40], pa.int64()), "s": pa.array([1 << 20], pa.int32())}))
     assert source.publish(target).inserted == 1
-    assert told(target) == told(source)
+    assert row_dicts(target) == row_dicts(source)
     assert [f["type"] for f in target.handle.newest().metadata.schema_of(None, "")["fields"]] == ["long", "int"]
 
 

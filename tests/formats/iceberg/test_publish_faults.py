@@ -1,4 +1,4 @@
-"""Every write fails, in every way, while a table is published: publishing again gives the right copy."""
+"""Every write fails, in every way, while a table is published; publishing again gives the right copy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rows(*ids: int) -> pa.Table:
     return pa.table({"id": list(ids), "v": ["a"] * len(ids)}, SCHEMA)
 
 
-def told(table: Any) -> list[dict[str, Any]]:
+def row_dicts(table: Any) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = table.toArrow(metadata=["_row_id"]).sort_by("_row_id").to_pylist()
     return found
 
@@ -75,12 +75,12 @@ def test_faults_of_a_publication(monkeypatch: pytest.MonkeyPatch, back: bool) ->
 
     def check(store: ObjectStore) -> None:
         source, target = rig.tables(store)
-        found = told(target)
-        wanted = told(source)
+        found = row_dicts(target)
+        wanted = row_dicts(source)
         assert found == wanted or [row["v"] for row in found] == ["a"] * 4
         done = source.publish(target)
         assert (done.version is None) == (found == wanted)
-        assert told(target) == wanted
+        assert row_dicts(target) == wanted
         assert source.publish(target).version is None
 
     assert every_fault(run, check, make=rig.make, faulty=FAULTY) > 10

@@ -1,4 +1,4 @@
-"""Random stories of a Delta table, published to an Iceberg table and from there back to Delta, in between steps."""
+"""Random histories of a Delta table, published to an Iceberg table and from there back to Delta."""
 
 from __future__ import annotations
 

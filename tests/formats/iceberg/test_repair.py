@@ -1,4 +1,4 @@
-"""Repairs of Iceberg tables: partition values told as files prove them, and nothing else changed."""
+"""Repairs of Iceberg tables: partition values become exact, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def smith(place: Path, version: int) -> Smith:
     return Smith(str(place / "t"), [column(1, "id"), column(2, "p", "double")], specs=[spec], version=version)
 
 
-def file_of(made: Smith, ids: list[int], p: float, *, rounded: bool = True) -> Entry:
-    return made.data({"id": ids, "p": [p] * len(ids)}, partition={"p": as_float(p) if rounded else p})
+def file_of(builder: Smith, ids: list[int], p: float, *, rounded: bool = True) -> Entry:
+    return builder.data({"id": ids, "p": [p] * len(ids)}, partition={"p": as_float(p) if rounded else p})
 
 
 def misplaced(entry: Entry) -> Entry:
@@ -46,13 +46,13 @@ def misplaced(entry: Entry) -> Entry:
     return {**entry, "partition": {"p": as_float(entry["partition"]["p"])}}
 
 
-def hiding(made: Smith, file: Entry, at: int) -> list[Entry]:
+def hiding(builder: Smith, file: Entry, at: int) -> list[Entry]:
     """What hides one row of a file: a vector, or a file of position deletes."""
     place = misplaced(file)
     return (
-        made.vectors([(place, [at])])
-        if made.version > 2
-        else [made.positions([(file["file_path"], at)], like=place, one=True)]
+        builder.vectors([(place, [at])])
+        if builder.version > 2
+        else [builder.positions([(file["file_path"], at)], like=place, one=True)]
     )
 
 
@@ -86,12 +86,12 @@ def stored(place: Path) -> dict[str, bytes]:
 
 def damaged(place: Path, version: int) -> IcebergTable:
     """Two files of one partition, deletes there, a value beyond all floats, one that is a float, and an exact one."""
-    made = smith(place, version)
-    first, second = file_of(made, [1, 2, 3], P), file_of(made, [4, 5], P)
-    made.commit([first, file_of(made, [6], 1e308), file_of(made, [7], 0.5)])
-    made.commit([second, file_of(made, [8], 1 / 3, rounded=False)])
-    made.commit(deletes=[*hiding(made, first, 1), *hiding(made, second, 0)], operation="delete")
-    return registered(place, made)
+    builder = smith(place, version)
+    first, second = file_of(builder, [1, 2, 3], P), file_of(builder, [4, 5], P)
+    builder.commit([first, file_of(builder, [6], 1e308), file_of(builder, [7], 0.5)])
+    builder.commit([second, file_of(builder, [8], 1 / 3, rounded=False)])
+    builder.commit(deletes=[*hiding(builder, first, 1), *hiding(builder, second, 0)], operation="delete")
+    return registered(place, builder)
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -145,12 +145,12 @@ def test_rounded_values_become_exact_and_nothing_else_changes(tmp_path: Path, ve
 
 @pytest.mark.parametrize(("version", "single"), [(2, True), (2, False), (3, True)])
 def test_deletes_that_are_stranded_apply_again(tmp_path: Path, version: int, single: bool) -> None:
-    made = smith(tmp_path, version)
-    file, other = (file_of(made, numbers, P, rounded=False) for numbers in ([1, 2], [3, 4]))
-    made.commit([file, other])
+    builder = smith(tmp_path, version)
+    file, other = (file_of(builder, numbers, P, rounded=False) for numbers in ([1, 2], [3, 4]))
+    builder.commit([file, other])
     paths = [(file["file_path"], 0), (other["file_path"], 1)]
-    made.commit(deletes=hiding(made, file, 0) if single else [made.positions(paths, like=misplaced(file))])
-    table = registered(tmp_path, made)
+    builder.commit(deletes=hiding(builder, file, 0) if single else [builder.positions(paths, like=misplaced(file))])
+    table = registered(tmp_path, builder)
     assert not table.check().clean
     report = table.check(repair=True)
     assert report.clean, report
@@ -161,16 +161,18 @@ def test_deletes_that_are_stranded_apply_again(tmp_path: Path, version: int, sin
 
 
 def test_changes_tell_of_rows_that_go_with_a_repair(tmp_path: Path) -> None:
-    made = smith(tmp_path, 3)
-    files = [file_of(made, numbers, P, rounded=False) for numbers in ([1, 2], [3, 4])]
-    made.commit(files)
+    builder = smith(tmp_path, 3)
+    files = [file_of(builder, numbers, P, rounded=False) for numbers in ([1, 2], [3, 4])]
+    builder.commit(files)
     gone = [(files[0]["file_path"], 0), (files[1]["file_path"], 1)]
-    made.commit(deletes=[made.positions(gone[:1], like=files[0]), made.positions(gone, like=misplaced(files[0]))])
-    table = registered(tmp_path, made)
+    builder.commit(
+        deletes=[builder.positions(gone[:1], like=files[0]), builder.positions(gone, like=misplaced(files[0]))]
+    )
+    table = registered(tmp_path, builder)
     assert ids(table) == [2, 3, 4]
     assert table.check(repair=True).clean
-    told = table.changes(table.version).toArrow()
-    assert told.select(["id", "_change_type"]).to_pylist() == [{"id": 4, "_change_type": "delete"}]
+    result = table.changes(table.version).toArrow()
+    assert result.select(["id", "_change_type"]).to_pylist() == [{"id": 4, "_change_type": "delete"}]
 
 
 def test_entries_keep_the_snapshot_that_they_inherited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,9 +182,9 @@ def test_entries_keep_the_snapshot_that_they_inherited(tmp_path: Path, monkeypat
         return write(self, content, spec, [{**entry, "snapshot_id": None} for entry in entries], *args)
 
     monkeypatch.setattr(Smith, "_manifest", silent)
-    made = smith(tmp_path, 2)
-    first = made.commit([file_of(made, [1], P)])
-    table = registered(tmp_path, made)
+    builder = smith(tmp_path, 2)
+    first = builder.commit([file_of(builder, [1], P)])
+    table = registered(tmp_path, builder)
     assert [entry["snapshot_id"] for entry in entries_of(table).values()] == [None]
     assert table.check(repair=True).clean
     assert [entry["snapshot_id"] for entry in entries_of(table).values()] == [first]
@@ -195,14 +197,14 @@ def bounded(entry: Entry, p: float) -> Entry:
 
 @pytest.mark.parametrize("is_proved", [True, False])
 def test_deletes_by_value_go_along_only_where_they_say_whose_they_are(tmp_path: Path, is_proved: bool) -> None:
-    made = smith(tmp_path, 2)
-    file = file_of(made, [1, 2], P)
-    made.commit([file, file_of(made, [3], 1e308)])
-    gone = made.equality({"id": 1}, {"id": [1]}, like=file)
+    builder = smith(tmp_path, 2)
+    file = file_of(builder, [1, 2], P)
+    builder.commit([file, file_of(builder, [3], 1e308)])
+    gone = builder.equality({"id": 1}, {"id": [1]}, like=file)
     if is_proved:
-        gone = bounded(made.equality({"id": 1, "p": 2}, {"id": [1], "p": [P]}, like=file), P)
-    made.commit(deletes=[gone])
-    table = registered(tmp_path, made)
+        gone = bounded(builder.equality({"id": 1, "p": 2}, {"id": [1], "p": [P]}, like=file), P)
+    builder.commit(deletes=[gone])
+    table = registered(tmp_path, builder)
     report = table.check(repair=True)
     assert ids(table) == [2, 3], "deleted rows stay deleted"
     assert ids(table, "p = 1e308") == [3]
@@ -216,34 +218,34 @@ def test_deletes_by_value_go_along_only_where_they_say_whose_they_are(tmp_path: 
 
 
 def test_files_stay_where_deletes_are_about_two_values(tmp_path: Path) -> None:
-    made = smith(tmp_path, 2)
-    one, other = file_of(made, [1, 2], P), file_of(made, [3, 4], NEXT)
-    alone = file_of(made, [5, 6], NEXT)
-    made.commit([one, other, alone])
-    both = made.positions([(one["file_path"], 0), (other["file_path"], 1)], like=one)
-    made.commit(deletes=[both, *hiding(made, alone, 0)])
-    table = registered(tmp_path, made)
+    builder = smith(tmp_path, 2)
+    one, other = file_of(builder, [1, 2], P), file_of(builder, [3, 4], NEXT)
+    alone = file_of(builder, [5, 6], NEXT)
+    builder.commit([one, other, alone])
+    both = builder.positions([(one["file_path"], 0), (other["file_path"], 1)], like=one)
+    builder.commit(deletes=[both, *hiding(builder, alone, 0)])
+    table = registered(tmp_path, builder)
     report = table.check(repair=True)
     assert (report.repaired, report.clean, ids(table)) == ((), False, [2, 3, 6])
     assert not any(finding.repairable for finding in report.findings)
 
 
 def test_two_values_of_one_float_part(tmp_path: Path) -> None:
-    made = smith(tmp_path, 3)
-    one, other = file_of(made, [1, 2], P), file_of(made, [3, 4], NEXT)
-    made.commit([one, other])
-    made.commit(deletes=made.vectors([(one, [0]), (other, [1])]))
-    table = registered(tmp_path, made)
+    builder = smith(tmp_path, 3)
+    one, other = file_of(builder, [1, 2], P), file_of(builder, [3, 4], NEXT)
+    builder.commit([one, other])
+    builder.commit(deletes=builder.vectors([(one, [0]), (other, [1])]))
+    table = registered(tmp_path, builder)
     assert table.check(repair=True).clean
     assert (ids(table, f"p = {P}"), ids(table, f"p = {NEXT!r}")) == ([2], [3])
 
 
 def test_what_nothing_proves_is_left(tmp_path: Path) -> None:
-    made = smith(tmp_path, 2)
-    other = made.data({"id": [1], "p": [7.5]}, partition={"p": 8.5})
-    mixed = made.data({"id": [2, 3], "p": [P, None]}, partition={"p": as_float(P)})
-    made.commit([other, mixed])
-    table = registered(tmp_path, made)
+    builder = smith(tmp_path, 2)
+    other = builder.data({"id": [1], "p": [7.5]}, partition={"p": 8.5})
+    mixed = builder.data({"id": [2, 3], "p": [P, None]}, partition={"p": as_float(P)})
+    builder.commit([other, mixed])
+    table = registered(tmp_path, builder)
     before = table.version
     report = table.check(repair=True)
     assert [(f.kind, f.file, f.repairable) for f in report.findings] == [
@@ -254,14 +256,14 @@ def test_what_nothing_proves_is_left(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ids_of", [True, False])
 def test_footers_tell_where_manifests_keep_no_bounds(tmp_path: Path, ids_of: bool) -> None:
-    made = smith(tmp_path, 2)
+    builder = smith(tmp_path, 2)
     mute = {"lower_bounds": None, "upper_bounds": None}
     rows = {"id": [1, 2, 3], "p": [P] * 3}
-    file = made.data(rows, partition={"p": as_float(P)}, with_ids=ids_of, group_rows=2) | mute
-    mixed = made.data({"id": [4, 5], "p": [0.25, 0.75]}, partition={"p": 0.5}) | mute
-    made.commit([file, mixed])
-    made.commit(deletes=[made.equality({"id": 1, "p": 2}, {"id": [1], "p": [P]}, like=file)])
-    table = registered(tmp_path, made)
+    file = builder.data(rows, partition={"p": as_float(P)}, with_ids=ids_of, group_rows=2) | mute
+    mixed = builder.data({"id": [4, 5], "p": [0.25, 0.75]}, partition={"p": 0.5}) | mute
+    builder.commit([file, mixed])
+    builder.commit(deletes=[builder.equality({"id": 1, "p": 2}, {"id": [1], "p": [P]}, like=file)])
+    table = registered(tmp_path, builder)
     assert table.check(deep=False).clean
     report = table.check()
     assert [finding.file for finding in report.findings][:1] == ([file["file_path"]] if ids_of else [])
@@ -331,13 +333,13 @@ def test_a_fault_leaves_the_table_as_it_was(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_counts_and_marks_are_put_right(tmp_path: Path) -> None:
-    made = smith(tmp_path, 3)
-    made.commit([file_of(made, [1, 2], 0.5)])
-    made._manifests[0]["added_rows_count"] = 5
-    made.commit([file_of(made, [3], 0.5)])
-    made.snapshots[-1]["summary"]["total-records"] = "9"
-    made.next_row_id = 1
-    table = registered(tmp_path, made)
+    builder = smith(tmp_path, 3)
+    builder.commit([file_of(builder, [1, 2], 0.5)])
+    builder._manifests[0]["added_rows_count"] = 5
+    builder.commit([file_of(builder, [3], 0.5)])
+    builder.snapshots[-1]["summary"]["total-records"] = "9"
+    builder.next_row_id = 1
+    table = registered(tmp_path, builder)
     report = table.check()
     assert {f.kind for f in report.findings if f.repairable} == {
         FindingKind.WRONG_COUNT,
@@ -377,11 +379,11 @@ def test_a_restore_to_before_a_repair_brings_files_back_with_their_deletes(tmp_p
 
 @pytest.mark.parametrize("verb", ["append", "delete", "optimize", "repair"])
 def test_a_manifest_that_its_list_counts_as_empty_keeps_its_files(tmp_path: Path, verb: str) -> None:
-    made = smith(tmp_path, 2)
-    made.commit([file_of(made, [1, 2], 0.5)])
-    made._manifests[0] |= {"added_files_count": 0, "added_rows_count": 0}
-    made.commit([file_of(made, [3, 4], 0.5)])
-    table = registered(tmp_path, made)
+    builder = smith(tmp_path, 2)
+    builder.commit([file_of(builder, [1, 2], 0.5)])
+    builder._manifests[0] |= {"added_files_count": 0, "added_rows_count": 0}
+    builder.commit([file_of(builder, [3, 4], 0.5)])
+    table = registered(tmp_path, builder)
     assert ids(table) == [1, 2, 3, 4]
     match verb:
         case "append":
@@ -396,11 +398,11 @@ def test_a_manifest_that_its_list_counts_as_empty_keeps_its_files(tmp_path: Path
 
 
 def test_files_that_are_gone_are_let_go(tmp_path: Path) -> None:
-    made = smith(tmp_path, 3)
-    lost = file_of(made, [1, 2], P)
-    made.commit([lost, file_of(made, [3], P)])
-    made.commit(deletes=hiding(made, lost, 0))
-    table = registered(tmp_path, made)
+    builder = smith(tmp_path, 3)
+    lost = file_of(builder, [1, 2], P)
+    builder.commit([lost, file_of(builder, [3], P)])
+    builder.commit(deletes=hiding(builder, lost, 0))
+    table = registered(tmp_path, builder)
     Path(lost["file_path"]).unlink()
     with pytest.raises(Invalid, match="repair=True"):
         table.check(dropMissing=True)
@@ -412,7 +414,7 @@ def test_files_that_are_gone_are_let_go(tmp_path: Path) -> None:
 
 
 def test_a_metadata_file_is_not_repaired(tmp_path: Path) -> None:
-    made = smith(tmp_path, 2)
-    made.commit([file_of(made, [1], P)])
+    builder = smith(tmp_path, 2)
+    builder.commit([file_of(builder, [1], P)])
     with pytest.raises(Invalid, match="opened by its metadata file"):
-        IcebergTable.forMetadata(None, made.metadata()).check(repair=True)
+        IcebergTable.forMetadata(None, builder.metadata()).check(repair=True)

@@ -1,4 +1,4 @@
-"""Repairs of tables with any mix of rounded and exact partition values and of deletes: no deleted row comes back."""
+"""Repairs of random mixes of rounded and exact partition values and deletes: no deleted row comes back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repairs of branches and of row counts; what tags keep; and what other engines read of a repaired table."""
+"""Repairs of branches and record counts; what tags keep; other engines read a repaired table."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ def on_branch(table: IcebergTable, name: str, where: str | None = None) -> list[
 
 def branched(place: Path, version: int) -> tuple[Smith, IcebergTable]:
     """Rounded values on main, on a branch that went on, on one that stands where main does, and at two tags."""
-    made = smith(place, version)
-    shared = file_of(made, [1, 2], P)
-    first = made.commit([shared])
-    made.tag("old", first)
-    made.refs["dev"] = {"snapshot-id": first, "type": "branch", "max-ref-age-ms": 77_000}
-    before = list(made._manifests)
-    own = file_of(made, [5, 6, 7], P)
-    made.commit([own], hiding(made, own, 0), branch="dev")
-    made.refs["dev"] |= {"max-ref-age-ms": 77_000, "min-snapshots-to-keep": 3}
-    made._manifests = before
-    last = made.commit([file_of(made, [3], 0.5)])
-    made.tag("new", last)
-    made.refs["still"] = {"snapshot-id": last, "type": "branch"}
-    made.refs["main"]["max-snapshot-age-ms"] = 99_000
-    return made, registered(place, made)
+    builder = smith(place, version)
+    shared = file_of(builder, [1, 2], P)
+    first = builder.commit([shared])
+    builder.tag("old", first)
+    builder.refs["dev"] = {"snapshot-id": first, "type": "branch", "max-ref-age-ms": 77_000}
+    before = list(builder._manifests)
+    own = file_of(builder, [5, 6, 7], P)
+    builder.commit([own], hiding(builder, own, 0), branch="dev")
+    builder.refs["dev"] |= {"max-ref-age-ms": 77_000, "min-snapshots-to-keep": 3}
+    builder._manifests = before
+    last = builder.commit([file_of(builder, [3], 0.5)])
+    builder.tag("new", last)
+    builder.refs["still"] = {"snapshot-id": last, "type": "branch"}
+    builder.refs["main"]["max-snapshot-age-ms"] = 99_000
+    return builder, registered(place, builder)
 
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_every_branch_is_repaired_and_tags_are_named(tmp_path: Path, version: int) -> None:
-    made, table = branched(tmp_path, version)
+    builder, table = branched(tmp_path, version)
     tags = {name: table.handle.newest().metadata.refs[name].snapshot_id for name in ("old", "new")}
-    rows = {name: on_branch(table, name) for name in made.refs}
+    rows = {name: on_branch(table, name) for name in builder.refs}
     assert rows == {"old": [1, 2], "dev": [1, 2, 6, 7], "main": [1, 2, 3], "new": [1, 2, 3], "still": [1, 2, 3]}
     report = table.check()
     assert {finding.kind for finding in report.findings} == {FindingKind.WRONG_PARTITION}
     told = [(finding.what.split(":")[0], finding.repairable) for finding in report.findings]
     assert told.count(("on the branch dev", True)) == 3  # a shared file, its own, and its deletes
     assert told.count(("on the tag old", False)) == 1
-    assert next((f.file, f.repairable) for f in report.findings) == (f"{made.root}/data/f1.parquet", True)
+    assert next((f.file, f.repairable) for f in report.findings) == (f"{builder.root}/data/f1.parquet", True)
 
     report = table.check(repair=True)
     assert sorted(text.partition(" (")[2].partition("version")[0] for text in report.repaired) == [
@@ -60,8 +60,8 @@ def test_every_branch_is_repaired_and_tags_are_named(tmp_path: Path, version: in
         "branch dev, ",
         "branch still, ",
     ]
-    assert {name: on_branch(table, name) for name in made.refs} == rows
-    found = {name: on_branch(table, name, f"p = {P}") for name in made.refs}
+    assert {name: on_branch(table, name) for name in builder.refs} == rows
+    found = {name: on_branch(table, name, f"p = {P}") for name in builder.refs}
     assert found == {"old": [], "dev": [1, 2, 6, 7], "main": [1, 2], "new": [], "still": [1, 2]}
     assert {finding.what.split(":")[0] for finding in report.findings} == {"on the tag old", "on the tag new"}
     assert all("drop it, or make it anew" in finding.what for finding in report.findings)
@@ -90,13 +90,13 @@ def test_a_branch_that_moves_meanwhile_is_checked_again(tmp_path: Path, monkeypa
 
 
 def test_files_of_a_branch_are_looked_at(tmp_path: Path) -> None:
-    made = smith(tmp_path, 2)
-    made.commit([file_of(made, [1], 0.5)])
-    before, lost = list(made._manifests), file_of(made, [2], 0.5)
-    made.refs["dev"] = dict(made.refs["main"])
-    made.commit([lost, file_of(made, [3], 0.5)], branch="dev")
-    made._manifests = before
-    table = registered(tmp_path, made)
+    builder = smith(tmp_path, 2)
+    builder.commit([file_of(builder, [1], 0.5)])
+    before, lost = list(builder._manifests), file_of(builder, [2], 0.5)
+    builder.refs["dev"] = dict(builder.refs["main"])
+    builder.commit([lost, file_of(builder, [3], 0.5)], branch="dev")
+    builder._manifests = before
+    table = registered(tmp_path, builder)
     Path(lost["file_path"]).unlink()
     (finding,) = table.check().findings
     assert (finding.kind, finding.repairable) == (FindingKind.MISSING_FILE, True)
@@ -106,12 +106,12 @@ def test_files_of_a_branch_are_looked_at(tmp_path: Path) -> None:
 
 
 def miscounting(place: Path, version: int, said: int, **more: Any) -> tuple[IcebergTable, dict[str, Any]]:
-    made = smith(place, version)
-    file = file_of(made, [1, 2, 3], 0.5)
+    builder = smith(place, version)
+    file = file_of(builder, [1, 2, 3], 0.5)
     wrong = file | {"record_count": said} | more
-    made.commit([wrong, file_of(made, [4], 0.5)])
-    made.snapshots[-1]["summary"]["total-records"] = str(said + 1)
-    return registered(place, made), wrong
+    builder.commit([wrong, file_of(builder, [4], 0.5)])
+    builder.snapshots[-1]["summary"]["total-records"] = str(said + 1)
+    return registered(place, builder), wrong
 
 
 @pytest.mark.parametrize(("version", "said"), [(2, 2), (2, 9), (3, 9)])
@@ -161,12 +161,12 @@ def test_the_count_of_a_file_that_was_overwritten_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_duckdb_and_pyiceberg_read_a_repaired_table(tmp_path: Path, version: int) -> None:
-    made = smith(tmp_path, version)
-    file = file_of(made, [1, 2, 3], P)
-    counted = file_of(made, [5, 6], 0.25) | {"record_count": 8}
-    made.commit([file, file_of(made, [4], 1e308), counted])
-    made.commit(deletes=[made.positions([(file["file_path"], 1)], like=file, one=True)], operation="delete")
-    table = registered(tmp_path, made)
+    builder = smith(tmp_path, version)
+    file = file_of(builder, [1, 2, 3], P)
+    counted = file_of(builder, [5, 6], 0.25) | {"record_count": 8}
+    builder.commit([file, file_of(builder, [4], 1e308), counted])
+    builder.commit(deletes=[builder.positions([(file["file_path"], 1)], like=file, one=True)], operation="delete")
+    table = registered(tmp_path, builder)
     report = table.check(repair=True)
     assert report.clean, report
     table.append(pa.table({"id": [7, 8], "p": [P, P]}, ROWS))

@@ -1,4 +1,4 @@
-"""Identity partitions on doubles: kept to the last bit through rewrites of manifests, and found where they were not."""
+"""Identity partitions on doubles stay exact when manifests are rewritten; a check finds rounded ones."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def smith(root: str | None = None) -> Smith:
 
 
 def test_rounded_values_are_found() -> None:
-    made = smith()
-    whole = made.data({"id": [1, 2], "p": [2.222, 2.222]}, partition={"p": 2.222})
-    rounded = made.data({"id": [3], "p": [2.222]}, partition={"p": 2.2219998836517334})
-    made.commit([whole, rounded])
-    report = IcebergTable.forMetadata(None, made.metadata()).check()
+    builder = smith()
+    whole = builder.data({"id": [1, 2], "p": [2.222, 2.222]}, partition={"p": 2.222})
+    rounded = builder.data({"id": [3], "p": [2.222]}, partition={"p": 2.2219998836517334})
+    builder.commit([whole, rounded])
+    report = IcebergTable.forMetadata(None, builder.metadata()).check()
     assert [(finding.kind, finding.file) for finding in report.findings] == [
         (FindingKind.WRONG_PARTITION, rounded["file_path"])
     ]
@@ -67,21 +67,21 @@ def test_rounded_values_are_found() -> None:
 
 
 def test_deletes_of_a_rounded_partition_are_found() -> None:
-    made = smith()
-    file = made.data({"id": [1, 2], "p": [2.222, 2.222]}, partition={"p": 2.222})
-    made.commit([file])
-    made.commit(
-        deletes=[made.positions([(file["file_path"], 0)], like={**file, "partition": {"p": 2.2219998836517334}})]
+    builder = smith()
+    file = builder.data({"id": [1, 2], "p": [2.222, 2.222]}, partition={"p": 2.222})
+    builder.commit([file])
+    builder.commit(
+        deletes=[builder.positions([(file["file_path"], 0)], like={**file, "partition": {"p": 2.2219998836517334}})]
     )
-    kinds = {finding.kind for finding in IcebergTable.forMetadata(None, made.metadata()).check().findings}
+    kinds = {finding.kind for finding in IcebergTable.forMetadata(None, builder.metadata()).check().findings}
     assert FindingKind.WRONG_PARTITION in kinds
 
 
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
 def test_what_the_finding_says_puts_it_right(tmp_path: Path, mode: Any) -> None:
-    made = smith(str(tmp_path / "t"))
-    made.commit([made.data({"id": [3], "p": [2.222]}, partition={"p": 2.2219998836517334})])
-    table = registered(tmp_path, made)
+    builder = smith(str(tmp_path / "t"))
+    builder.commit([builder.data({"id": [3], "p": [2.222]}, partition={"p": 2.2219998836517334})])
+    table = registered(tmp_path, builder)
     assert [finding.kind for finding in table.check().findings] == [FindingKind.WRONG_PARTITION]
     table.update("id = 3", {"p": "p"}, mode=mode)
     assert table.check().clean

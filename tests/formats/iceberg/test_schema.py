@@ -1,4 +1,4 @@
-"""Columns found by id: renamed, added, dropped, promoted, mapped by name, defaulted, filled from partitions."""
+"""Columns resolved by field id: renamed, added, dropped, promoted, name-mapped, with defaults, from partitions."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def smith(columns: list[dict[str, Any]], root: str | None = None, **more: Any) -
     return Smith(root or f"memory://schema-{next(NAMES)}/t", columns, **more)
 
 
-def rows(made: Smith, **asked: Any) -> list[dict[str, Any]]:
-    got: list[dict[str, Any]] = IcebergTable.forMetadata(None, made.metadata()).toArrow(**asked).to_pylist()
+def rows(builder: Smith, **asked: Any) -> list[dict[str, Any]]:
+    got: list[dict[str, Any]] = IcebergTable.forMetadata(None, builder.metadata()).toArrow(**asked).to_pylist()
     return got
 
 
 def evolved(root: str | None = None) -> Smith:
     """Two files: names swapped in between, a column dropped and one of its name added, types promoted, a default."""
-    made = smith([column(1, "a", "int"), column(2, "b", "string"), column(3, "c", "float")], root, version=3)
-    made.commit([made.data({"a": pa.array([1], pa.int32()), "b": ["x"], "c": pa.array([0.5], pa.float32())})])
-    made.evolve(
+    builder = smith([column(1, "a", "int"), column(2, "b", "string"), column(3, "c", "float")], root, version=3)
+    builder.commit([builder.data({"a": pa.array([1], pa.int32()), "b": ["x"], "c": pa.array([0.5], pa.float32())})])
+    builder.evolve(
         [
             column(1, "b", "long"),
             column(2, "a", "string"),
@@ -48,8 +48,8 @@ def evolved(root: str | None = None) -> Smith:
         "d": pa.array([None], pa.string()),
         "e": pa.array([None], pa.decimal128(9, 2)),
     }
-    made.commit([made.data(later)])
-    return made
+    builder.commit([builder.data(later)])
+    return builder
 
 
 def test_columns_are_found_by_id() -> None:
@@ -71,30 +71,30 @@ def test_on_spark_too(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_condition_on_a_promoted_or_added_column_prunes_soundly() -> None:
-    made = evolved()
-    assert [r["a"] for r in rows(made, where="b = 1")] == ["x"]
-    assert [r["a"] for r in rows(made, where="d = 'old'")] == ["x"]
-    assert [r["a"] for r in rows(made, where="c is null")] == ["x"]
+    builder = evolved()
+    assert [r["a"] for r in rows(builder, where="b = 1")] == ["x"]
+    assert [r["a"] for r in rows(builder, where="d = 'old'")] == ["x"]
+    assert [r["a"] for r in rows(builder, where="c is null")] == ["x"]
 
 
 def test_fields_of_structs() -> None:
     inner = {"type": "struct", "fields": [column(3, "x"), column(4, "y", "string")]}
-    made = smith([column(1, "id"), column(2, "s", inner)], version=3)
+    builder = smith([column(1, "id"), column(2, "s", inner)], version=3)
     stored = pa.StructArray.from_arrays(
         [pa.array([7])], fields=[pa.field("x", pa.int64(), metadata={"PARQUET:field_id": "3"})]
     )
-    made.commit([made.data({"id": [1], "s": stored})])
+    builder.commit([builder.data({"id": [1], "s": stored})])
     later = {"type": "struct", "fields": [column(4, "y", "string", **{"initial-default": "d"}), column(3, "renamed")]}
-    made.evolve([column(1, "id"), column(2, "s", later)])
-    assert rows(made) == [{"id": 1, "s": {"y": "d", "renamed": 7}}]
+    builder.evolve([column(1, "id"), column(2, "s", later)])
+    assert rows(builder) == [{"id": 1, "s": {"y": "d", "renamed": 7}}]
 
 
 def mapped(root: str | None = None, *, mapping: bool = True) -> Smith:
     names = [{"field-id": 1, "names": ["ID", "id"]}, {"field-id": 2, "names": []}]
     properties = {"schema.name-mapping.default": json.dumps(names)} if mapping else {}
-    made = smith([column(1, "key"), column(2, "name", "string")], root, properties=properties)
-    made.commit([made.data({"id": [1, 2], "name": ["a", "b"]}, ids={"id": 1, "name": 2}, with_ids=False)])
-    return made
+    builder = smith([column(1, "key"), column(2, "name", "string")], root, properties=properties)
+    builder.commit([builder.data({"id": [1, 2], "name": ["a", "b"]}, ids={"id": 1, "name": 2}, with_ids=False)])
+    return builder
 
 
 def test_files_without_ids_are_read_by_the_name_mapping(spark: SparkSession, tmp_path: Path) -> None:
@@ -110,9 +110,11 @@ def test_files_without_ids_and_no_mapping_are_refused() -> None:
 
 def test_a_column_only_the_partition_has_is_filled_from_it(spark: SparkSession, tmp_path: Path) -> None:
     def make(root: str | None = None) -> Smith:
-        made = smith([column(1, "id"), column(2, "part", "string")], root, specs=[[identity(2, "p")]])
-        made.commit([made.data({"id": [1]}, partition={"p": "a"}), made.data({"id": [2]}, partition={"p": None})])
-        return made
+        builder = smith([column(1, "id"), column(2, "part", "string")], root, specs=[[identity(2, "p")]])
+        builder.commit(
+            [builder.data({"id": [1]}, partition={"p": "a"}), builder.data({"id": [2]}, partition={"p": None})]
+        )
+        return builder
 
     expected = [{"id": 1, "part": "a"}, {"id": 2, "part": None}]
     assert rows(make()) == expected
@@ -122,10 +124,10 @@ def test_a_column_only_the_partition_has_is_filled_from_it(spark: SparkSession, 
 
 
 def test_uuids_are_texts(spark: SparkSession, tmp_path: Path) -> None:
-    made = smith([column(1, "u", "uuid"), column(2, "n")], str(tmp_path / "t"))
+    builder = smith([column(1, "u", "uuid"), column(2, "n")], str(tmp_path / "t"))
     blobs = pa.array([bytes(range(16)), None, b"\xff" * 16], pa.binary(16))
-    made.commit([made.data({"u": blobs, "n": [1, 2, 3]})])
-    table = IcebergTable.forMetadata(spark, made.metadata())
+    builder.commit([builder.data({"u": blobs, "n": [1, 2, 3]})])
+    table = IcebergTable.forMetadata(spark, builder.metadata())
     expected = ["00010203-0405-0607-0809-0a0b0c0d0e0f", None, "ffffffff-ffff-ffff-ffff-ffffffffffff"]
     assert table.toArrow(where="n > 0")["u"].to_pylist() == expected
     assert table.scan(columns=["u"]).toArrow()["u"].to_pylist() == expected
@@ -139,13 +141,13 @@ def test_a_type_nobody_reads_is_refused_by_name(kind: str) -> None:
 
 def test_deletes_of_files_that_lack_a_column(spark: SparkSession, tmp_path: Path) -> None:
     """A default counts before a filter of hidden rows, and a compared column may be gone from table and file alike."""
-    made = smith([column(1, "id"), column(2, "x")], str(tmp_path / "t"), version=3)
-    first, second = made.data({"id": [1, 2, 3]}), made.data({"id": [4, 5], "x": [7, 8]})
-    made.commit([first, second])
-    made.commit(deletes=made.vectors([(first, [0])]))
-    made.evolve([column(1, "id"), column(3, "d", "string", **{"initial-default": "old"})])
-    made.commit(deletes=[made.equality({"x": 2}, {"x": [7]})])
-    table = IcebergTable.forMetadata(spark, made.metadata())
+    builder = smith([column(1, "id"), column(2, "x")], str(tmp_path / "t"), version=3)
+    first, second = builder.data({"id": [1, 2, 3]}), builder.data({"id": [4, 5], "x": [7, 8]})
+    builder.commit([first, second])
+    builder.commit(deletes=builder.vectors([(first, [0])]))
+    builder.evolve([column(1, "id"), column(3, "d", "string", **{"initial-default": "old"})])
+    builder.commit(deletes=[builder.equality({"x": 2}, {"x": [7]})])
+    table = IcebergTable.forMetadata(spark, builder.metadata())
     got = table.scan(where="d = 'old'").toArrow()
     assert_same_rows(got, table.toArrow())
     assert sorted(got["id"].to_pylist()) == [2, 3, 5]

@@ -1,4 +1,4 @@
-"""Tables whose partition specs give different fields one name, as Trino does: fields go by their ids."""
+"""Partition specs that give different fields one name, as Trino does: fields are known by their ids."""
 
 from __future__ import annotations
 
@@ -30,32 +30,34 @@ SPECS = [
 WORDS = {1: "apple", 2: "avocado", 3: "banana", 4: "berry", 5: "apricot", 6: "bandana"}
 
 
-def registered(place: Path, made: Smith, spark: SparkSession | None = None) -> IcebergTable:
+def registered(place: Path, builder: Smith, spark: SparkSession | None = None) -> IcebergTable:
     """A table in a catalog, so that it can be written."""
     name = f"names{next(NAMES)}"
     catalog = load_catalog(name, type="sql", uri=f"sqlite:///{place}/c.db", warehouse=address(place), **io_settings())
     catalog.create_namespace("db")
-    catalog.register_table("db.t", made.metadata())
+    catalog.register_table("db.t", builder.metadata())
     return IcebergTable.load(spark, catalog, "db.t")
 
 
 def evolved(root: Path, version: int = 3) -> Smith:
-    made = Smith(address(root), COLUMNS, specs=SPECS, version=version)
-    made.commit([made.data(rows(1, 2), partition={"a_trunc": "a"}), made.data(rows(3, 4), partition={"a_trunc": "b"})])
+    builder = Smith(address(root), COLUMNS, specs=SPECS, version=version)
+    builder.commit(
+        [builder.data(rows(1, 2), partition={"a_trunc": "a"}), builder.data(rows(3, 4), partition={"a_trunc": "b"})]
+    )
     files = [
-        made.data(rows(5), partition={"a_trunc": "apr", "p": 1}, spec=1),
-        made.data(rows(6), partition={"a_trunc": "ban", "p": 0}, spec=1),
+        builder.data(rows(5), partition={"a_trunc": "apr", "p": 1}, spec=1),
+        builder.data(rows(6), partition={"a_trunc": "ban", "p": 0}, spec=1),
     ]
-    made.commit([one | {"lower_bounds": None, "upper_bounds": None} for one in files])
-    return made
+    builder.commit([one | {"lower_bounds": None, "upper_bounds": None} for one in files])
+    return builder
 
 
 def rows(*ids: int) -> dict[str, Any]:
     return {"id": list(ids), "a": [WORDS[n] for n in ids]}
 
 
-def by_id(found: pa.Table, name: str = "_partition") -> dict[int, Any]:
-    return dict(zip(found["id"].to_pylist(), found[name].to_pylist(), strict=True))
+def by_id(arrow: pa.Table, name: str = "_partition") -> dict[int, Any]:
+    return dict(zip(arrow["id"].to_pylist(), arrow[name].to_pylist(), strict=True))
 
 
 PLACES = {
@@ -109,9 +111,9 @@ def test_conditions_read_the_rows_and_leave_files_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
 def test_rows_change_under_both_specs(tmp_path: Path, mode: str) -> None:
-    made = evolved(tmp_path / "t")
-    made.properties |= {f"write.{verb}.mode": mode for verb in ("delete", "update", "merge")}
-    table = registered(tmp_path, made)
+    builder = evolved(tmp_path / "t")
+    builder.properties |= {f"write.{verb}.mode": mode for verb in ("delete", "update", "merge")}
+    table = registered(tmp_path, builder)
     ids = by_id(table.toArrow(metadata=["_row_id"]), "_row_id")
     table.delete("a = 'berry'")
     table.update("a >= 'ba'", {"a": "concat(a, 's')"})
@@ -124,9 +126,9 @@ def test_rows_change_under_both_specs(tmp_path: Path, mode: str) -> None:
         n: i for n, i in ids.items() if n != 4
     }
     table.optimize()
-    found = table.toArrow(metadata=["_partition"])
-    assert by_id(found, "a") == expected
-    places = by_id(found)
+    result = table.toArrow(metadata=["_partition"])
+    assert by_id(result, "a") == expected
+    places = by_id(result)
     assert (places[7]["a_trunc"], places[7]["a_trunc_1000"]) == ("che", None)
     assert table.check().clean
 
@@ -150,16 +152,16 @@ def test_a_column_that_files_lack_is_what_the_spec_of_the_file_says() -> None:
     """The specs of Hive's files name the value, each by a field of its own; null there is null, and no default."""
     columns = [column(1, "id"), column(2, "a", "string", **{"initial-default": "old"})]
     specs = [[identity(2, "a")], [identity(1, "p", 1001)], [identity(2, "a", 1002)]]
-    made = Smith(f"memory://names-{next(NAMES)}/t", columns, specs=specs, version=3)
-    made.commit(
+    builder = Smith(f"memory://names-{next(NAMES)}/t", columns, specs=specs, version=3)
+    builder.commit(
         [
-            made.data({"id": [1]}, partition={"a": "x"}),
-            made.data({"id": [2]}, partition={"p": 2}, spec=1),
-            made.data({"id": [3]}, partition={"a": "z"}, spec=2),
-            made.data({"id": [4]}, partition={"a": None}, spec=2),
+            builder.data({"id": [1]}, partition={"a": "x"}),
+            builder.data({"id": [2]}, partition={"p": 2}, spec=1),
+            builder.data({"id": [3]}, partition={"a": "z"}, spec=2),
+            builder.data({"id": [4]}, partition={"a": None}, spec=2),
         ]
     )
-    table = IcebergTable.forMetadata(None, made.metadata())
+    table = IcebergTable.forMetadata(None, builder.metadata())
     assert by_id(table.toArrow(), "a") == {1: "x", 2: "old", 3: "z", 4: None}
     for where, expected in {"a = 'old'": [2], "a IS NULL": [4], "a > 'p'": [1, 3], "a IN ('x', 'old')": [1, 2]}.items():
         assert table.toArrow(where=where)["id"].to_pylist() == expected, where

@@ -1,4 +1,4 @@
-"""The table as its users meet it: catalogs, time travel, branches, what is refused."""
+"""Opening tables: catalogs, time travel, branches and tags, refusals."""
 
 from __future__ import annotations
 
@@ -94,22 +94,22 @@ def test_a_table_of_a_catalog_on_spark(catalog: Catalog, spark: SparkSession) ->
 
 
 def story() -> tuple[Smith, list[int]]:
-    made = smith()
-    ids = [made.commit([made.data({"id": [n], "name": [str(n)]})]) for n in range(3)]
-    return made, ids
+    builder = smith()
+    ids = [builder.commit([builder.data({"id": [n], "name": [str(n)]})]) for n in range(3)]
+    return builder, ids
 
 
 def test_time_travel() -> None:
-    made, ids = story()
-    made.tag("first", ids[0])
-    table = IcebergTable.forMetadata(None, made.metadata())
+    builder, ids = story()
+    builder.tag("first", ids[0])
+    table = IcebergTable.forMetadata(None, builder.metadata())
 
     def read(**asked: Any) -> list[int]:
         return sorted(table.toArrow(**asked)["id"].to_pylist())
 
     assert [read(version=i) for i in ids] == [[0], [0, 1], [0, 1, 2]]
     assert (read(version="first"), read(version="main"), read()) == ([0], [0, 1, 2], [0, 1, 2])
-    moment = datetime.datetime.fromtimestamp(made.snapshots[1]["timestamp-ms"] / 1000, datetime.UTC)
+    moment = datetime.datetime.fromtimestamp(builder.snapshots[1]["timestamp-ms"] / 1000, datetime.UTC)
     assert read(timestamp=moment) == read(timestamp=moment.isoformat()) == [0, 1]
     assert read(timestamp=moment - datetime.timedelta(milliseconds=1)) == [0]
     with pytest.raises(UnknownVersion, match="no snapshot 5"):
@@ -123,11 +123,11 @@ def test_time_travel() -> None:
 
 
 def test_an_older_snapshot_has_the_columns_of_its_time_and_a_branch_those_of_now() -> None:
-    made, ids = story()
-    made.tag("then", ids[0])
-    made.evolve([column(1, "key"), column(3, "more", "string")])
-    made.refs["old"] = {"snapshot-id": ids[0], "type": "branch"}
-    table = IcebergTable.forMetadata(None, made.metadata())
+    builder, ids = story()
+    builder.tag("then", ids[0])
+    builder.evolve([column(1, "key"), column(3, "more", "string")])
+    builder.refs["old"] = {"snapshot-id": ids[0], "type": "branch"}
+    table = IcebergTable.forMetadata(None, builder.metadata())
     assert (
         table.toArrow(version=ids[0]).to_pylist()
         == table.toArrow(version="then").to_pylist()
@@ -137,8 +137,8 @@ def test_an_older_snapshot_has_the_columns_of_its_time_and_a_branch_those_of_now
 
 
 def test_reading_again_opens_no_manifest_twice() -> None:
-    made, ids = story()
-    table = IcebergTable.forMetadata(None, made.metadata())
+    builder, ids = story()
+    table = IcebergTable.forMetadata(None, builder.metadata())
     table.toArrow()
     read = dict(table.handle.state.contents.read)
     older = table.handle.at(ids[0], None)
@@ -153,10 +153,10 @@ def test_a_table_without_a_snapshot() -> None:
 
 
 def test_opening_reads_the_metadata_alone() -> None:
-    made, _ = story()
-    path = made.metadata()
-    for manifest in made._manifests:
-        made.put(manifest["manifest_path"].removeprefix(f"{made.root}/"), b"no manifest")
+    builder, _ = story()
+    path = builder.metadata()
+    for manifest in builder._manifests:
+        builder.put(manifest["manifest_path"].removeprefix(f"{builder.root}/"), b"no manifest")
     table = IcebergTable.forMetadata(None, path)
     assert table.formatVersion == 3
     with pytest.raises(Damaged, match="no Avro"):
@@ -171,31 +171,31 @@ def test_opening_reads_the_metadata_alone() -> None:
     ],
 )
 def test_metadata_that_cannot_be_read(change: bytes, error: type[Exception], words: str) -> None:
-    made, _ = story()
-    made.metadata()
-    place = open_location(f"{made.root}/metadata/v1.metadata.json")
+    builder, _ = story()
+    builder.metadata()
+    place = open_location(f"{builder.root}/metadata/v1.metadata.json")
     place.store.put(place.directory, place.store.get(place.directory).replace(b'"format-version": 3', change))
     with pytest.raises(error, match=words):
-        IcebergTable.forMetadata(None, f"{made.root}/metadata/v1.metadata.json")
+        IcebergTable.forMetadata(None, f"{builder.root}/metadata/v1.metadata.json")
 
 
 def test_a_copied_table_says_where_it_may_be() -> None:
-    made = smith(spelled="s3://bucket/t")
-    made.commit([made.data({"id": [1]})])
-    path = made.metadata()
-    assert IcebergTable.forMetadata(None, path, relocate={"s3a://bucket/t/": made.root}).toArrow()[
+    builder = smith(spelled="s3://bucket/t")
+    builder.commit([builder.data({"id": [1]})])
+    path = builder.metadata()
+    assert IcebergTable.forMetadata(None, path, relocate={"s3a://bucket/t/": builder.root}).toArrow()[
         "id"
     ].to_pylist() == [1]
     with pytest.raises(Invalid, match="relocate="):
         IcebergTable.forMetadata(
-            None, path, relocate={"s3://bucket/t/metadata": f"{made.root}/metadata"} | {"s3://bucket": "memory://x"}
+            None, path, relocate={"s3://bucket/t/metadata": f"{builder.root}/metadata"} | {"s3://bucket": "memory://x"}
         ).toArrow()
 
 
 def test_a_missing_file_is_named() -> None:
-    made, _ = story()
-    path = made.metadata()
-    place = open_location(f"{made.root}/data/f1.parquet")
+    builder, _ = story()
+    path = builder.metadata()
+    place = open_location(f"{builder.root}/data/f1.parquet")
     place.store.delete(place.directory)
     with pytest.raises(MissingFile, match=r"f1\.parquet"):
         IcebergTable.forMetadata(None, path).toArrow()
@@ -217,39 +217,39 @@ def test_without_the_extra_one_sentence_says_what_to_install() -> None:
 
 
 def test_a_table_of_version_1_may_name_its_manifests_without_a_list() -> None:
-    made = smith(2)
-    made.commit([made.data({"id": [1, 2]}), made.data({"id": [3]})])
-    made.metadata()
-    place = open_location(f"{made.root}/metadata/v1.metadata.json")
+    builder = smith(2)
+    builder.commit([builder.data({"id": [1, 2]}), builder.data({"id": [3]})])
+    builder.metadata()
+    place = open_location(f"{builder.root}/metadata/v1.metadata.json")
     told = json.loads(place.store.get(place.directory))
     told["format-version"] = 1
     for snapshot in told["snapshots"]:
         del snapshot["manifest-list"], snapshot["sequence-number"]
-        snapshot["manifests"] = [m["manifest_path"] for m in made._manifests]
+        snapshot["manifests"] = [m["manifest_path"] for m in builder._manifests]
     told |= {"schema": told.pop("schemas")[0], "partition-spec": told.pop("partition-specs")[0]["fields"]}
     del told["refs"], told["current-schema-id"], told["last-sequence-number"]
     place.store.put(place.directory, gzip.compress(json.dumps(told).encode()))
-    table = IcebergTable.forMetadata(None, f"{made.root}/metadata/v1.metadata.json")
+    table = IcebergTable.forMetadata(None, f"{builder.root}/metadata/v1.metadata.json")
     assert table.toArrow()["id"].to_pylist() == [1, 2, 3]
     assert table.toArrow(version="main").num_rows == 3
 
 
 def test_files_outside_the_location_are_followed_where_properties_or_the_user_say_so() -> None:
-    made = smith()
-    made.commit([made.data({"id": [1], "name": ["a"]})])
-    real, made.spelled = made.root, made.root.removesuffix("/t") + "/elsewhere"
+    builder = smith()
+    builder.commit([builder.data({"id": [1], "name": ["a"]})])
+    real, builder.spelled = builder.root, builder.root.removesuffix("/t") + "/elsewhere"
 
     def opened(**more: Any) -> pa.Table:
-        return IcebergTable.forMetadata(None, made.metadata(), **more).toArrow()
+        return IcebergTable.forMetadata(None, builder.metadata(), **more).toArrow()
 
     # The metadata file is written beside the files; what it says of the location is another directory.
     refused = rf"outside of it; open the table with allow_outside=\['{real}/[a-z]+'\]"
     for properties in ({}, {"write.data.path": f"{real}/data"}, {"write.data.path": f"{real}/dat"}):
-        made.properties = properties
+        builder.properties = properties
         with pytest.raises(Invalid, match=refused):
             opened()
     with pytest.raises(Invalid, match=refused):
         opened(allow_outside=[f"{real}x"])
     assert opened(allow_outside=[real]).num_rows == opened(allow_outside=True).num_rows == 1
-    made.properties = {"write.data.path": f"{real}/data/", "write.metadata.path": f"{real}/metadata"}
+    builder.properties = {"write.data.path": f"{real}/data/", "write.metadata.path": f"{real}/metadata"}
     assert opened().num_rows == 1

@@ -1,4 +1,4 @@
-"""Files that cannot be read, refused when a scan is planned, with what to do."""
+"""Files that cannot be read are refused when a scan is planned, with a remedy."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def written() -> dict[str, pa.Array]:
     return {"id": pa.array(ROWS["id"]), "n": pa.array(ROWS["n"]), "l": pa.array(ROWS["l"], pa.list_(inner))}
 
 
-def nameless(made: Smith, *, as_orc: bool) -> Entry:
-    entry = made.data(written(), with_ids=False) | {"null_value_counts": None}
+def nameless(builder: Smith, *, as_orc: bool) -> Entry:
+    entry = builder.data(written(), with_ids=False) | {"null_value_counts": None}
     if as_orc:
         sink = pa.BufferOutputStream()
         orc.write_table(pa.table(written()), sink)
         data = sink.getvalue().to_pybytes()
-        path = made.put("data/o.orc", data)
+        path = builder.put("data/o.orc", data)
         entry |= {"file_path": path, "file_format": "ORC", "file_size_in_bytes": len(data)}
     return entry
 
 
-def table_of(made: Smith, spark: SparkSession | None = None) -> IcebergTable:
-    return IcebergTable.forMetadata(spark, made.metadata())
+def table_of(builder: Smith, spark: SparkSession | None = None) -> IcebergTable:
+    return IcebergTable.forMetadata(spark, builder.metadata())
 
 
 def mapping_in(message: str) -> str:
@@ -52,25 +52,25 @@ def mapping_in(message: str) -> str:
 
 @pytest.mark.parametrize("as_orc", [False, True])
 def test_a_file_without_ids_says_which_mapping_finds_its_columns(as_orc: bool) -> None:
-    made = Smith(f"memory://unreadable-{next(NAMES)}/t", COLUMNS)
-    made.commit([nameless(made, as_orc=as_orc)])
+    builder = Smith(f"memory://unreadable-{next(NAMES)}/t", COLUMNS)
+    builder.commit([nameless(builder, as_orc=as_orc)])
     with pytest.raises(Damaged, match="has no field ids") as refused:
-        table_of(made).toArrow(columns=["id"])
-    made.properties[NAME_MAPPING] = mapping_in(str(refused.value))
-    assert table_of(made).toArrow().to_pydict() == ROWS
-    assert table_of(made).toArrow(columns=[], metadata=["_pos"]).to_pydict() == {"_pos": [0, 1]}
+        table_of(builder).toArrow(columns=["id"])
+    builder.properties[NAME_MAPPING] = mapping_in(str(refused.value))
+    assert table_of(builder).toArrow().to_pydict() == ROWS
+    assert table_of(builder).toArrow(columns=[], metadata=["_pos"]).to_pydict() == {"_pos": [0, 1]}
 
 
-def avro(made: Smith) -> list[Entry]:
+def avro(builder: Smith) -> list[Entry]:
     """A file that is read, and two that are not."""
-    entries = [made.data({"id": [n], "n": ["x"]}) for n in range(3)]
+    entries = [builder.data({"id": [n], "n": ["x"]}) for n in range(3)]
     return [entries[0], *(e | {"file_path": f"{e['file_path']}.avro", "file_format": "AVRO"} for e in entries[1:])]
 
 
 def test_avro_files_are_refused_when_a_scan_is_planned() -> None:
-    made = Smith(f"memory://unreadable-{next(NAMES)}/t", COLUMNS)
-    made.commit(avro(made))
-    table = table_of(made)
+    builder = Smith(f"memory://unreadable-{next(NAMES)}/t", COLUMNS)
+    builder.commit(avro(builder))
+    table = table_of(builder)
     for ask in (table.explain, table.toArrow):
         with pytest.raises(Unsupported, match=r"\.avro is an avro file \(one of 2 files\); .* Parquet and ORC"):
             ask()
@@ -80,9 +80,9 @@ def test_avro_files_are_refused_when_a_scan_is_planned() -> None:
 
 @pytest.mark.everywhere
 def test_both_on_spark(spark: SparkSession, tmp_path: Path) -> None:
-    made = Smith(str(tmp_path / "avro"), COLUMNS)
-    made.commit(avro(made))
-    table = table_of(made, spark)
+    builder = Smith(str(tmp_path / "avro"), COLUMNS)
+    builder.commit(avro(builder))
+    table = table_of(builder, spark)
     asks: list[Any] = [table.toDF, table.explain, lambda: table.scan(columns=["id"], metadata=["_pos"])]
     for ask in asks:
         with pytest.raises(Unsupported, match=r"\.avro is an avro file \(one of 2 files\)"):

@@ -1,4 +1,4 @@
-"""Bounds and partition values, against pyiceberg's own serialisation and transforms."""
+"""Bounds and partition values, against pyiceberg's own serialization and transforms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written into Iceberg tables, read back by others: specs that changed, nested columns, lineage, clean-up."""
+"""Written Iceberg tables, read by other engines: evolved specs, nested columns, lineage, clean-up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of Iceberg tables by lineage, and rows by their ids."""
+"""Change queries of Iceberg tables by row lineage, and rows by row id."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def rows(*ids: int, v: str = "a") -> pa.Table:
     return pa.table({"id": list(ids), "v": [v] * len(ids)}, SCHEMA)
 
 
-def told(table: IcebergTable, start: int, end: int | None = None, **how: Any) -> list[tuple[str, int, str]]:
+def change_rows(table: IcebergTable, start: int, end: int | None = None, **how: Any) -> list[tuple[str, int, str]]:
     found = table.changes(start, end, **how).toArrow().to_pylist()
     return sorted((row["_change_type"], row["id"], row["v"]) for row in found)
 
@@ -50,7 +50,7 @@ def test_net_changes_are_a_difference_of_two_tables(tmp_path: Path) -> None:
             for i in new.keys() & old.keys():
                 if new[i][names[1]] != old[i][names[1]]:
                     expected += [("update_preimage", old[i]), ("update_postimage", new[i])]
-            got = told(table, versions[first], versions[last], kind="min-delta")
+            got = change_rows(table, versions[first], versions[last], kind="min-delta")
             assert got == sorted((kind, row["id"], row["v"]) for kind, row in expected)
 
 
@@ -75,7 +75,7 @@ def test_version_two_tells_what_was_added_and_hidden(tmp_path: Path) -> None:
     first = table.version
     table.delete("id = 2", mode="merge-on-read")
     table.append(rows(4))
-    assert told(table, first) == [
+    assert change_rows(table, first) == [
         ("delete", 2, "a"),
         ("insert", 1, "a"),
         ("insert", 2, "a"),
@@ -84,8 +84,8 @@ def test_version_two_tells_what_was_added_and_hidden(tmp_path: Path) -> None:
     ]
     table.update("id = 3", {"v": "'z'"})
     with pytest.raises(NoRowIdentity):
-        told(table, table.version)
-    assert told(table, table.version, keys=["id"]) == [("update_postimage", 3, "z"), ("update_preimage", 3, "a")]
+        change_rows(table, table.version)
+    assert change_rows(table, table.version, keys=["id"]) == [("update_postimage", 3, "z"), ("update_preimage", 3, "a")]
 
 
 def test_rows_by_their_ids(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_rows_by_their_ids(tmp_path: Path) -> None:
 def test_files_that_may_lack_partition_columns_are_not_guessed_at(tmp_path: Path) -> None:
     table = IcebergTable.create(None, tmp_path / "c.db", "db.t", SCHEMA, partitionedBy=["v"])
     table.append(rows(1, 2))
-    assert told(table, table.version) == [("insert", 1, "a"), ("insert", 2, "a")]
+    assert change_rows(table, table.version) == [("insert", 1, "a"), ("insert", 2, "a")]
     mapping = '[{"field-id": 1, "names": ["id"]}, {"field-id": 2, "names": ["v"]}]'
     table.setProperties({"schema.name-mapping.default": mapping})
     with pytest.raises(Unsupported, match="name mapping"):

@@ -1,4 +1,4 @@
-"""Every call to the store fails, in every way: what is left is an allowed table; and lost answers of catalogs."""
+"""Every call to the store fails, in every way, and the table stays valid; lost answers of catalogs."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def rig(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Rig:
 def swept(rig: Rig, run: Callable[[IcebergTable], object], before: list[int], after: list[int]) -> int:
     def check(store: ObjectStore) -> None:
         table = rig.open(store)
-        found = table.toArrow(metadata=["_row_id"] if rig.version == 3 else [])
-        assert sorted(found["id"].to_pylist()) in (before, after)
-        assert rig.version == 2 or len(set(found["_row_id"].to_pylist())) == len(found)
+        result = table.toArrow(metadata=["_row_id"] if rig.version == 3 else [])
+        assert sorted(result["id"].to_pylist()) in (before, after)
+        assert rig.version == 2 or len(set(result["_row_id"].to_pylist())) == len(result)
         table.append(rows(99))
         assert 99 in table.toArrow()["id"].to_pylist()
 
@@ -105,8 +105,8 @@ def test_faults_of_a_restore(rig: Rig) -> None:
 def test_faults_of_new_columns(rig: Rig) -> None:
     def check(store: ObjectStore) -> None:
         table = rig.open(store)
-        found = table.toArrow()
-        assert (3 in found["id"].to_pylist()) == ("x" in found.column_names)
+        result = table.toArrow()
+        assert (3 in result["id"].to_pylist()) == ("x" in result.column_names)
         assert table.check().clean
 
     more = rows(3).append_column("x", [[7]])

@@ -1,4 +1,4 @@
-"""The random stories of the verbs on rows, told of Iceberg tables: the steps and the model are those of Delta's."""
+"""The random histories of DML on Iceberg tables, with the steps and the model of the Delta tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis.stateful import initialize, precondition, rule, run_state_machin
 from pyspark.sql import Row, SparkSession
 
 from holdfast.plan.dml.change import Side
-from tests.formats.iceberg.ice_story import IceKind, IceStory
+from tests.formats.iceberg.iceberg_story import IceKind, IceStory
 from tests.support.depth import DEPTH, examples
 from tests.support.sayings import When
 from tests.verbs.define.test_metadata_stories import MetadataSteps
@@ -55,9 +55,9 @@ class IceStories(Stories):
 
     @precondition(lambda self: not self.story.kind.partitioned_by)
     @rule(keys=st.lists(st.integers(0, 5), min_size=1, max_size=3, unique=True))
-    def delete_by_value(self, keys: list[int]) -> None:
+    def commit_equality_delete(self, keys: list[int]) -> None:
         assert isinstance(self.story, IceStory)
-        self.story.delete_by_value(keys)
+        self.story.commit_equality_delete(keys)
 
     def checkpoint(self) -> None:
         """Not a step of these."""

@@ -1,4 +1,4 @@
-"""Two writers of one Iceberg table: what is refused, and what is put together row by row."""
+"""Two writers of one Iceberg table: conflicts, and rebases row by row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of a REST catalog, which writes the metadata itself: made, changed, raced for, and answers lost."""
+"""Tables of a REST catalog, which writes the metadata itself: creation, changes, races, lost answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows are placed where pyiceberg would place them, whatever the type and the transform."""
+"""Rows get the partition values that pyiceberg computes, for every type and transform."""
 
 from __future__ import annotations
 
