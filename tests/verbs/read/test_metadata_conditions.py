@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from holdfast import DeltaTable, IcebergTable
 from holdfast.errors import ConcurrentAppend, ConcurrentDeleteRead, Invalid, NoRowIdentity, UnknownColumn
-from holdfast.index import by_row_id
+from holdfast.index import pruning
 
 COLUMNS = pa.schema([("k", pa.int64()), ("v", pa.string())])
 _fresh = count()
@@ -100,7 +100,7 @@ def test_row_maps_decide_where_ranges_overlap() -> None:
 
 def test_files_are_not_opened_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     t = scattered()
-    monkeypatch.setattr(by_row_id, "MOST_FILES", 0)
+    monkeypatch.setattr(pruning, "MOST_FILES", 0)
     step = t.explain(where="_row_id = 40", metadata=["_row_id"]).steps[-1]
     assert (step.name, step.dropped) == ("by_row_id", 0)
     assert "more than 0 files would have to be opened" in step.detail
