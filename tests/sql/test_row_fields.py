@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from holdfast.errors import Invalid, Unsupported
 from holdfast.schema.types import Field, Primitive, Struct
-from holdfast.sql.query.row_fields import with_metadata_columns
+from holdfast.sql.query.metadata import with_metadata_columns
 from holdfast.sql.resolver import TableResolver
 from holdfast.sql.run import run
 from holdfast.table.delta import DeltaTable

@@ -16,14 +16,17 @@ from functools import wraps
 from importlib import import_module
 from typing import Any, TypeAlias
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, catalog
 from pyspark.sql.types import StructType
 
-from holdfast._dropin import frames, listing, pip_utils, reading, sessions, streams, tables, writing
-from holdfast._dropin.errors import as_delta_spark
+from holdfast._dropin import frames, pip_utils, reading, sessions, streams, tables, writing
+from holdfast._dropin.errors import TABLE_NOT_FOUND, as_delta_spark
 from holdfast._dropin.merge_into import merge_into
 from holdfast._dropin.options import is_delta
+from holdfast.engines.spark.session.catalog import split
 from holdfast.engines.spark.session.unpatched import IN_FRONT
+from holdfast.engines.spark.types import spark_struct
+from holdfast.errors import Invalid
 from holdfast.sql.resolver import ResolvedTable
 from holdfast.sql.run import run
 
@@ -55,7 +58,7 @@ def install(family: Family) -> None:
     if family in _installed:
         return
     session, frame = import_module(family.session).SparkSession, import_module(family.frame).DataFrame
-    catalog = import_module(family.catalog).Catalog
+    catalog_class = import_module(family.catalog).Catalog
     originals: list[tuple[type, str, Any]] = []
     for owner, name, patch in (
         (session, "sql", _sql),
@@ -71,13 +74,13 @@ def install(family: Family) -> None:
         (frame, "createTempView", _create_view),
         (frame, "createOrReplaceTempView", _create_view),
         (frame, "registerTempTable", _create_view),
-        (catalog, "dropTempView", _drop_view),
-        (catalog, "createTable", _create_table),
-        (catalog, "createExternalTable", _create_table),
-        (catalog, "listColumns", _list_columns),
-        (catalog, "getTable", _get_table),
-        (catalog, "getTableProperties", _properties),
-        (catalog, "getCreateTableString", _create_text),
+        (catalog_class, "dropTempView", _drop_view),
+        (catalog_class, "createTable", _create_table),
+        (catalog_class, "createExternalTable", _create_table),
+        (catalog_class, "listColumns", _list_columns),
+        (catalog_class, "getTable", _get_table),
+        (catalog_class, "getTableProperties", _properties),
+        (catalog_class, "getCreateTableString", _create_text),
     ):
         if name in vars(owner):
             original = vars(owner)[name]
@@ -211,13 +214,14 @@ def _create_table(
 
 def _list_columns(original: _Method, self: Any, tableName: str, dbName: str | None = None) -> Any:
     resolved = _resolved(self, tableName, dbName)
-    return original(self, tableName, dbName) if resolved is None else listing.columns_of(resolved)
+    return original(self, tableName, dbName) if resolved is None else _columns_of(resolved)
 
 
 def _get_table(original: _Method, self: Any, tableName: str) -> Any:
     resolved = _resolved(self, tableName)
-    table = original(self, tableName)
-    return table if resolved is None else listing.described(table, resolved)
+    entry: catalog.Table = original(self, tableName)
+    description = None if resolved is None else resolved.table.handle.details().description
+    return entry._replace(description=description) if description else entry
 
 
 def _properties(original: _Method, self: Any, tableName: str) -> Any:
@@ -232,6 +236,32 @@ def _create_text(original: _Method, self: Any, tableName: str, asSerde: bool = F
     return self._sparkSession.sql(f"SHOW CREATE TABLE {tableName}").collect()[0][0]
 
 
-def _resolved(catalog: Any, name: str, database: str | None = None) -> ResolvedTable | None:
-    resolver = sessions.resolver_of(catalog._sparkSession)
-    return None if resolver is None else listing.table_of(catalog._sparkSession, resolver, name, database)
+def _resolved(self: Any, name: str, database: str | None = None) -> ResolvedTable | None:
+    """The table of ours that a name means; its entry in Spark's catalog may be out of date."""
+    spark = self._sparkSession
+    resolver = sessions.resolver_of(spark)
+    if resolver is None:
+        return None
+    with as_delta_spark(missing=TABLE_NOT_FOUND):
+        try:
+            parts = split(name)
+        except Invalid:
+            return None  # Spark reports the error
+        return resolver.table(spark, parts if database is None else (database, *parts))
+
+
+def _columns_of(resolved: ResolvedTable) -> list[catalog.Column]:
+    snapshot = resolved.table.handle.newest().snapshot
+    clustering = resolved.table.handle.details().clustering_columns
+    return [
+        catalog.Column(
+            name=f.name,
+            description=f.metadata.get("comment"),
+            dataType=spark_struct([f]).fields[0].dataType.simpleString(),
+            nullable=f.nullable,
+            isPartition=f.name in snapshot.partition_columns,
+            isBucket=False,
+            isCluster=f.name in clustering,
+        )
+        for f in snapshot.schema.fields
+    ]

@@ -21,6 +21,7 @@ from holdfast.engines.spark.session.catalog import quoted, split
 from holdfast.errors import Invalid
 from holdfast.sql.resolver import TableResolver, as_delta
 from holdfast.sql.run import run
+from holdfast.sql.settings import settings_of
 from holdfast.table.delta import DeltaTable
 from holdfast.table.table import Table
 
@@ -133,9 +134,7 @@ class _FrameReader(RecordsFormat):
     def load(self, path: Any = None, format: str | None = None, schema: Any = None, **options: Any) -> Any:
         spark = self._holdfast_spark
         source = format or self._holdfast_format
-        if source is None:
-            source = spark.conf.get("spark.sql.sources.default", "parquet")
-        if not is_delta(source):
+        if not is_delta(settings_of(spark).default_source if source is None else source):
             return self._holdfast_plain.load(path, format, schema, **options)
         self._holdfast_record(options)
         with as_delta_spark(invalid=ILLEGAL_OPTION):

@@ -20,7 +20,6 @@ from holdfast._dropin.errors import PATH_EXISTS, TABLE_EXISTS, TABLE_NOT_FOUND, 
 from holdfast._dropin.frames import ordinary, query_of
 from holdfast._dropin.options import SourceOptions
 from holdfast._dropin.rearrange import rearrange
-from holdfast._dropin.settings import SessionSettings, settings_of
 from holdfast.engines.spark.session.catalog import enter, find, forget, split
 from holdfast.engines.spark.types import spark_struct, spark_to_struct
 from holdfast.env import system
@@ -30,6 +29,7 @@ from holdfast.model.snapshot import Snapshot
 from holdfast.model.write_spec import CODEC, FILE_ROWS
 from holdfast.schema.properties import OPTIMIZE_WRITE, truth
 from holdfast.sql.resolver import TableResolver, as_delta, path_of
+from holdfast.sql.settings import SessionSettings, settings_of
 from holdfast.storage.location import Location
 from holdfast.table.delta import DeltaTable
 from holdfast.table.table import Table

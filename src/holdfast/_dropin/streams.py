@@ -23,6 +23,7 @@ from holdfast.engines.spark.session.unpatched import plain
 from holdfast.errors import Invalid, Unsupported
 from holdfast.plan.changefeed.stream import parse_options
 from holdfast.sql.resolver import TableResolver
+from holdfast.sql.settings import settings_of
 from holdfast.storage.open import open_location
 from holdfast.table.delta import DeltaTable
 from holdfast.verbs.stream.source import FORMAT, register
@@ -60,7 +61,7 @@ class _StreamReader(RecordsFormat):
 
     def load(self, path: str | None = None, format: str | None = None, schema: Any = None, **options: Any) -> Any:
         spark = self._holdfast_spark
-        source = format or self._holdfast_format or spark.conf.get("spark.sql.sources.default", "parquet")
+        source = format or self._holdfast_format or settings_of(spark).default_source
         if not is_delta(source):
             return self._holdfast_plain.load(path, format, schema, **options)
         self._holdfast_record(options)
@@ -171,7 +172,7 @@ class _StreamWriter(RecordsFormat):
         with as_delta_spark():
             is_ours = is_delta(source) or resolver.table(rows.sparkSession, split(tableName)) is not None
             if source is None and not is_ours:
-                is_ours = is_delta(rows.sparkSession.conf.get("spark.sql.sources.default", "parquet"))
+                is_ours = is_delta(settings_of(rows.sparkSession).default_source)
         if not is_ours:
             self._holdfast_pass_options()
             return self._holdfast_plain.toTable(tableName, format, outputMode, partitionBy, queryName)

@@ -13,13 +13,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
 from holdfast._dropin.errors import TABLE_EXISTS, TABLE_NOT_FOUND, as_delta_spark, dress
-from holdfast._dropin.settings import settings_of
 from holdfast.engines.spark.session.catalog import CatalogEntry, enter, find, forget, split
 from holdfast.engines.spark.types import spark_struct
 from holdfast.env import system
 from holdfast.errors import Invalid, NotATable
 from holdfast.model.mutation import TableDefinition
 from holdfast.model.snapshot import Snapshot
+from holdfast.sql.settings import settings_of
 from holdfast.storage.location import Location
 from holdfast.storage.open import open_location
 from holdfast.table.delta import DeltaTable

@@ -19,12 +19,12 @@ from holdfast._dropin.errors import RETENTION_TOO_SHORT, TABLE_NOT_FOUND, as_del
 from holdfast._dropin.frames import lazy_frame, ordinary
 from holdfast._dropin.lazy_query import LazyQuery, pinned
 from holdfast._dropin.merging import DeltaMergeBuilder, Expression, by_name
-from holdfast._dropin.settings import RETENTION_CHECK, settings_of
 from holdfast._dropin.table_builder import CreateMode, DeltaTableBuilder
 from holdfast.engines.spark.session.catalog import CatalogEntry, enter, find, split
 from holdfast.errors import Invalid, NotATable, Unsupported
 from holdfast.sql import answers
-from holdfast.sql.query.row_fields import with_metadata_columns
+from holdfast.sql.query.metadata import with_metadata_columns
+from holdfast.sql.settings import RETENTION_CHECK, settings_of
 from holdfast.table import delta
 from holdfast.verbs.define.builder import IdentityGenerator
 from holdfast.verbs.dml.assignments import stated_sets

@@ -28,6 +28,7 @@ from holdfast.engines.spark.column_text import UNREADABLE, sql_of
 from holdfast.engines.spark.session.catalog import split
 from holdfast.errors import Invalid, Unsupported
 from holdfast.sql.resolver import TableResolver
+from holdfast.sql.settings import settings_of
 from holdfast.verbs.define.builder import CreateMode
 from holdfast.verbs.open.spark_values import stated_in_text
 
@@ -123,7 +124,7 @@ class _FrameWriter(RecordsFormat):
     def _holdfast_source(self, format: str | None) -> str | None:
         """The format of the write."""
         source = format or self._holdfast_format
-        return source or self._holdfast_rows.sparkSession.conf.get("spark.sql.sources.default", "parquet")
+        return source or settings_of(self._holdfast_rows.sparkSession).default_source
 
     def _holdfast_request(self, mode: str | None, partitions: Any, options: dict[str, Any]) -> SaveRequest:
         self._holdfast_record(options)
@@ -203,7 +204,7 @@ class _WriterTo(RecordsOptions):
 
     def _holdfast_create(self, mode: CreateMode, method: str) -> None:
         rows, resolver = self._holdfast_rows, self._holdfast_resolver
-        provider = self._holdfast_provider or rows.sparkSession.conf.get("spark.sql.sources.default", "parquet")
+        provider = self._holdfast_provider or settings_of(rows.sparkSession).default_source
         if not is_delta(provider):
             getattr(self._holdfast_plain, method)()
             return

@@ -19,64 +19,46 @@ from holdfast.verbs.maintain.optimize import Compacted
 from holdfast.verbs.maintain.vacuum_files import Vacuumed
 
 _LONG = pa.int64()
-_SIZES = pa.struct([("min", _LONG), ("max", _LONG), ("avg", pa.float64()), ("totalFiles", _LONG), ("totalSize", _LONG)])
-_GROUP = pa.struct([("num", _LONG), ("size", _LONG)])
+
+
+def _longs(*names: str) -> list[tuple[str, pa.DataType]]:
+    return [(name, _LONG) for name in names]
+
+
+_SIZES = pa.struct([*_longs("min", "max"), ("avg", pa.float64()), *_longs("totalFiles", "totalSize")])
+_GROUP = pa.struct(_longs("num", "size"))
 _Z_ORDER = pa.struct(
     [
         ("strategyName", pa.string()),
-        ("inputCubeFiles", _GROUP),
-        ("inputOtherFiles", _GROUP),
-        ("inputNumCubes", _LONG),
-        ("mergedFiles", _GROUP),
-        ("numOutputCubes", _LONG),
-        ("mergedNumCubes", _LONG),
+        *[("inputCubeFiles", _GROUP), ("inputOtherFiles", _GROUP), ("inputNumCubes", _LONG), ("mergedFiles", _GROUP)],
+        *_longs("numOutputCubes", "mergedNumCubes"),
     ]
 )
-_FILES = pa.struct([("numFiles", _LONG), ("size", _LONG)])
+_FILES = pa.struct(_longs("numFiles", "size"))
 _CLUSTERING = pa.struct(
     [
-        ("inputZCubeFiles", _FILES),
-        ("inputOtherFiles", _FILES),
-        ("inputNumZCubes", _LONG),
-        ("mergedFiles", _FILES),
+        *[("inputZCubeFiles", _FILES), ("inputOtherFiles", _FILES), ("inputNumZCubes", _LONG), ("mergedFiles", _FILES)],
         ("numOutputZCubes", _LONG),
     ]
 )
 _PARALLELISM = pa.struct(
-    [
-        ("maxClusterActiveParallelism", _LONG),
-        ("minClusterActiveParallelism", _LONG),
-        ("maxSessionActiveParallelism", _LONG),
-        ("minSessionActiveParallelism", _LONG),
-    ]
+    _longs(
+        *("maxClusterActiveParallelism", "minClusterActiveParallelism"),
+        *("maxSessionActiveParallelism", "minSessionActiveParallelism"),
+    )
 )
 _METRICS = pa.struct(
     [
-        ("numFilesAdded", _LONG),
-        ("numFilesRemoved", _LONG),
-        ("filesAdded", _SIZES),
-        ("filesRemoved", _SIZES),
-        ("partitionsOptimized", _LONG),
-        ("zOrderStats", _Z_ORDER),
-        ("clusteringStats", _CLUSTERING),
-        ("numBins", _LONG),
-        ("numBatches", _LONG),
-        ("totalConsideredFiles", _LONG),
-        ("totalFilesSkipped", _LONG),
+        *_longs("numFilesAdded", "numFilesRemoved"),
+        *[("filesAdded", _SIZES), ("filesRemoved", _SIZES), ("partitionsOptimized", _LONG)],
+        *[("zOrderStats", _Z_ORDER), ("clusteringStats", _CLUSTERING)],
+        *_longs("numBins", "numBatches", "totalConsideredFiles", "totalFilesSkipped"),
         ("preserveInsertionOrder", pa.bool_()),
-        ("numFilesSkippedToReduceWriteAmplification", _LONG),
-        ("numBytesSkippedToReduceWriteAmplification", _LONG),
-        ("startTimeMs", _LONG),
-        ("endTimeMs", _LONG),
-        ("totalClusterParallelism", _LONG),
-        ("totalScheduledTasks", _LONG),
+        *_longs("numFilesSkippedToReduceWriteAmplification", "numBytesSkippedToReduceWriteAmplification"),
+        *_longs("startTimeMs", "endTimeMs", "totalClusterParallelism", "totalScheduledTasks"),
         ("autoCompactParallelismStats", _PARALLELISM),
-        (
-            "deletionVectorStats",
-            pa.struct([("numDeletionVectorsRemoved", _LONG), ("numDeletionVectorRowsRemoved", _LONG)]),
-        ),
-        ("numTableColumns", _LONG),
-        ("numTableColumnsWithStats", _LONG),
+        ("deletionVectorStats", pa.struct(_longs("numDeletionVectorsRemoved", "numDeletionVectorRowsRemoved"))),
+        *_longs("numTableColumns", "numTableColumnsWithStats"),
     ]
 )
 OPTIMIZED = pa.schema([("path", pa.string()), ("metrics", _METRICS)])
@@ -148,15 +130,13 @@ def restored(spark: SparkSession, result: Changed) -> DataFrame:
         files = result.before.snapshot.files
         counts["tableSizeAfterRestore"] = pc.sum(files.column("size")).as_py() or 0
         counts["numOfFilesAfterRestore"] = len(files)
-    schema = pa.schema([(name, _LONG) for name in _RESTORED])
-    return of_rows(spark, schema, [{name: counts.get(count, 0) for name, count in _RESTORED.items()}])
+    return _counts(spark, {name: counts.get(count, 0) for name, count in _RESTORED.items()})
 
 
 def cloned(spark: SparkSession, table: DeltaTable) -> DataFrame:
     """The answer of CLONE: six counts, from the commit that created the table."""
     metrics = dict(table.historyArrow(1).column("operationMetrics")[0].as_py() or ())
-    schema = pa.schema([(name, _LONG) for name in _CLONED])
-    return of_rows(spark, schema, [{name: int(metrics.get(count, 0)) for name, count in _CLONED.items()}])
+    return _counts(spark, {name: int(metrics.get(count, 0)) for name, count in _CLONED.items()})
 
 
 def merged(spark: SparkSession, result: Changed) -> DataFrame:
@@ -191,7 +171,7 @@ def detail(spark: SparkSession, table: DeltaTable, name: str | None = None) -> D
 
 
 def _counts(spark: SparkSession, counts: dict[str, int]) -> DataFrame:
-    return of_rows(spark, pa.schema([(name, _LONG) for name in counts]), [counts])
+    return of_rows(spark, pa.schema(_longs(*counts)), [counts])
 
 
 def _sizes(files: int, size: int) -> dict[str, float]:

@@ -15,9 +15,9 @@ from holdfast.engines.spark.session.unpatched import plain_sql
 from holdfast.errors import Invalid
 from holdfast.sql.parameters import Parameters
 from holdfast.sql.resolver import ResolvedTable, TableResolver, TableRows
+from holdfast.sql.settings import SessionSettings, settings_of
 from holdfast.sql.text import Span, Statement, TokenKind
 
-_DEFAULTS = "spark.databricks.delta.properties.defaults."
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
@@ -37,25 +37,10 @@ class StatementContext:
         """The session's time zone."""
         return self.spark.conf.get("spark.sql.session.timeZone") or "UTC"
 
-    def setting(self, name: str, default: str = "") -> str:
-        """A setting of the session, in lower case."""
-        return (self.spark.conf.get(name, default) or default).lower()
-
     @property
-    def user_metadata(self) -> str | None:
-        """The text that the session adds to every commit."""
-        return self.spark.conf.get("spark.databricks.delta.commitInfo.userMetadata", None)
-
-    @property
-    def evolves(self) -> bool:
-        """Whether the session lets every write add columns."""
-        return self.setting("spark.databricks.delta.schema.autoMerge.enabled", "false") == "true"
-
-    @property
-    def table_defaults(self) -> dict[str, str]:
-        """The properties that the session gives to every new table."""
-        settings = self.spark.conf.getAll
-        return {f"delta.{k.removeprefix(_DEFAULTS)}": str(v) for k, v in settings.items() if k.startswith(_DEFAULTS)}
+    def settings(self) -> SessionSettings:
+        """The settings of the session."""
+        return settings_of(self.spark)
 
     def sql(
         self, text: str, args: Mapping[str, object] | Sequence[object] | None = None, **fields: object

@@ -244,7 +244,7 @@ def _names_delta(context: StatementContext) -> bool:
     if any(statement.upper(i) == "DELTA" and statement.upper(i + 1) == "." for i in range(2, 8)):
         return True
     hive = any(statement.upper(i) in ("STORED", "ROW") for i in range(len(statement.words)))
-    return not hive and context.setting("spark.sql.sources.default", "parquet") == "delta"
+    return not hive and context.settings.default_source.lower() == "delta"
 
 
 def _drop(context: StatementContext) -> DataFrame | None:

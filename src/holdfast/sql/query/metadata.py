@@ -1,21 +1,32 @@
-"""The struct `_metadata` of delta-spark's queries, with row ids, row commit versions, files and positions.
+"""The struct `_metadata` of delta-spark, with row ids, row commit versions, files and positions, in queries and in DML.
+
+In a query, a scan adds the struct. In DML, fields become the metadata columns that Holdfast's verbs take:
+
+    DELETE FROM t WHERE t._metadata.row_id = 5        delete("t._row_id = 5")
 
 1. A scan has the struct only where the query names it, with only the fields that are named.
 2. A star does not include it, as in delta-spark.
+3. In DML only fields of the table that is changed are replaced. Fields with another qualifier, and those in a subquery,
+   stay.
+4. A column of the table that is called `_metadata` keeps its meaning. In DML, a column with the name of a metadata
+   column hides it, and the field is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from holdfast.errors import Unsupported
+from holdfast.engines.spark.column_text import UNREADABLE, sql_of
+from holdfast.errors import Invalid, Unsupported
 from holdfast.rows import columns
+from holdfast.schema.types import Struct
 from holdfast.sql.query.conjuncts import METADATA
 from holdfast.sql.query.references import ParsedQuery, QueryBlock, Relation
-from holdfast.sql.text import Edit, Statement
+from holdfast.sql.query.walk import expression_of
+from holdfast.sql.text import Edit, Span, Statement, applied, statement_of
 
 FIELDS = {  # in the order in which delta-spark has them
     "file_path": columns.FILE,
@@ -85,21 +96,70 @@ def _field(name: str) -> Column:
 
 def _uses(statement: Statement, query: ParsedQuery, block: QueryBlock) -> Iterator[tuple[str | None, str | None]]:
     """The qualifier and field of each use of `_metadata` in a block, outside of the queries within it."""
-    first, last = block.span
-    inner = dict(b.span for b in query.blocks if b is not block and first <= b.span[0] and b.span[1] <= last)
-    at = first
+    for at, end in metadata_names(statement, block.span, (b.span for b in query.blocks if b is not block)):
+        path = [part.lower() for part in statement.names(at, end)]
+        here = path.index(METADATA)
+        if statement.upper(end) != "(":
+            yield (path[here - 1] if here else None), (path[here + 1] if here + 1 < len(path) else None)
+
+
+def metadata_names(statement: Statement, span: Span, queries: Iterable[Span]) -> Iterator[Span]:
+    """The dotted names with `_metadata` in a part of a statement, outside of the queries within it."""
+    at, last = span
+    inner = {first: end for first, end in queries if at <= first and end <= last}
     while at < last:
         if at in inner:
             at = inner[at]
             continue
         end = statement.name_end(at)
-        if end == at or statement.upper(end) == "(":
-            at = max(end, at + 1)
-            continue
+        if METADATA in (part.lower() for part in statement.names(at, end)):
+            yield at, end
+        at = max(end, at + 1)
+
+
+def with_metadata_columns(
+    value: str | Column, schema: Callable[[], Struct], qualifier: str | None = None
+) -> str | Column:
+    """An expression with metadata columns in the place of fields of `_metadata`, about a table with this schema."""
+    if METADATA not in str(value).lower():
+        return value
+    text = sql_of(value) if isinstance(value, Column) else value
+    statement = statement_of(text)
+    if statement is None:
+        return value
+    span = (0, len(statement.words))
+    edits = list(field_edits(statement, span, expression_of(statement, span), schema(), qualifier))
+    if edits and UNREADABLE in text:
+        raise Unsupported(f"a condition on {METADATA} cannot be read from this Column: write it as text")
+    return applied(text, edits) if edits else value
+
+
+def field_edits(
+    statement: Statement, span: Span, query: ParsedQuery, schema: Struct, qualifier: str | None
+) -> Iterator[Edit]:
+    """The edits of an expression about a table; `query` holds the subqueries of the expression."""
+    if schema.find(METADATA) is not None:
+        return
+    for at, end in metadata_names(statement, span, (block.span for block in query.blocks)):
         path = [part.lower() for part in statement.names(at, end)]
-        if METADATA in path[:-1]:
-            here = path.index(METADATA)
-            yield (path[here - 1] if here else None), path[here + 1]
-        elif path[-1] == METADATA:
-            yield (path[-2] if len(path) > 1 else None), None
-        at = end
+        here = path.index(METADATA)
+        if not here or path[here - 1] == (qualifier or "").lower():
+            yield from _edits(statement, at, here, path[here + 1 :], schema)
+
+
+def _edits(statement: Statement, at: int, here: int, fields: list[str], schema: Struct) -> Iterator[Edit]:
+    if len(fields) != 1 or fields[0] not in FIELDS:
+        problem = f"has no field {'.'.join(fields)}" if fields else "as a whole is not given to what changes rows"
+        raise Invalid(f"{METADATA} {problem}: name one of {', '.join(FIELDS)}")
+    column = FIELDS[fields[0]]
+    if schema.find(column) is not None:
+        raise Unsupported(
+            f"{METADATA}.{fields[0]} cannot be told from {column}, a column of the table's own: rename the column"
+        )
+    words = statement.words
+    first, start, end = words[at].start, words[at + 2 * here].start, words[at + 2 * here + 2].end
+    if fields[0] == "file_name":
+        yield Edit(first, first, "element_at(split(")
+        yield Edit(start, end, f"{columns.FILE}, '/'), -1)")
+    else:
+        yield Edit(start, end, column)

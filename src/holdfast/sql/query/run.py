@@ -29,7 +29,6 @@ from holdfast.sql.query import metadata
 from holdfast.sql.query.conjuncts import METADATA, Conjunct, Subject, all_of, table_condition
 from holdfast.sql.query.pushdown import Pushdown
 from holdfast.sql.query.references import ParsedQuery, QueryBlock, Reference, Relation
-from holdfast.sql.query.row_fields import field_edits
 from holdfast.sql.query.stored_views import stored_rows
 from holdfast.sql.query.walk import expression_of, query_of, relation_of
 from holdfast.sql.resolver import ResolvedTable, ScanSource, TableRows, path_of
@@ -117,7 +116,7 @@ def expressions(
         edits += [Edit(e.start, e.end, view_names.get(e.text, e.text)) for e in scans.edits]
         if table is not None and METADATA in statement.slice(*span).lower():
             schema = table.handle.newest().snapshot.schema
-            edits += field_edits(statement, span, query, schema, target.qualifier)
+            edits += metadata.field_edits(statement, span, query, schema, target.qualifier)
         if len(target.parts) > 1 and target.alias is None:
             edits += _shortened(statement, ParsedQuery(()), [(target, target.qualifier)])
         text = applied(statement.text, edits, start=words[start].start, end=words[end - 1].end)

@@ -64,7 +64,7 @@ def is_ours(context: StatementContext, command: Create) -> bool:
         return True
     if command.like is not None:
         return context.table(command.like) is not None
-    return context.setting("spark.sql.sources.default", "parquet") == "delta"
+    return context.settings.default_source.lower() == "delta"
 
 
 def run_create(context: StatementContext, command: Create) -> DataFrame:
@@ -183,7 +183,7 @@ def _from_query(context: StatementContext, command: Create, query: Span) -> _Cre
 
     def execute(location: Location, definition: TableDefinition, mode: CreateMode) -> None:
         definition, plain = without_plain(definition)
-        options = CommitOptions(None, context.user_metadata)
+        options = CommitOptions(None, context.settings.user_metadata)
         incoming = rows_of(rows, env, context.zone)
         create_with(location, definition, incoming, env, mode=mode, options=options, plain=plain)
 
@@ -259,7 +259,7 @@ def _described(
     if command.clustering is not None:
         builder.clusterBy(*(".".join(path) for path in command.clustering))
     checks = {f"delta.constraints.{name}": context.written(span) for name, span in command.checks.items()}
-    for name, value in {**context.table_defaults, **command.properties, **checks}.items():
+    for name, value in {**context.settings.properties, **command.properties, **checks}.items():
         builder.property(name, value)
     return builder
 

@@ -166,7 +166,7 @@ def default_text(context: StatementContext, f: Field) -> str:
 
 def run_delete(context: StatementContext, command: Delete, resolved: ResolvedTable) -> DataFrame:
     with _deletion(context, command, resolved) as (table, condition):
-        result = table.delete(condition, userMetadata=context.user_metadata)
+        result = table.delete(condition, userMetadata=context.settings.user_metadata)
     return answers.deleted(context.spark, result)
 
 
@@ -187,7 +187,7 @@ def _deletion(
 
 def run_update(context: StatementContext, command: Update, resolved: ResolvedTable) -> DataFrame:
     with _update(context, command, resolved) as (table, condition, sets):
-        result = table.update(condition, sets, userMetadata=context.user_metadata)
+        result = table.update(condition, sets, userMetadata=context.settings.user_metadata)
     return answers.updated(context.spark, result)
 
 
@@ -208,5 +208,5 @@ def _update(
 
 
 def run_truncate(context: StatementContext, command: Truncate, resolved: ResolvedTable) -> DataFrame:
-    resolved.table.delete(userMetadata=context.user_metadata)
+    resolved.table.delete(userMetadata=context.settings.user_metadata)
     return answers.nothing(context.spark)

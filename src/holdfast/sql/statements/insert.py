@@ -138,14 +138,14 @@ def _insert_starts(statement: Statement, at: int) -> list[int]:
 
 
 def run_insert(context: StatementContext, command: Insert, resolved: ResolvedTable) -> DataFrame:
-    table, user_metadata = resolved.table, context.user_metadata
+    table, settings = resolved.table, context.settings
     schema = table.handle.newest().snapshot.schema
     fields = _fields(command, schema)
     defaults = _defaults(context, command.query, fields)
     rows = query_frame(context, command.query, command.with_span, defaults)
     if command.replace_on is not None and fields is not None:
         _refuse_renamed(rows.columns, fields)
-    evolves = command.evolves or context.evolves
+    evolves = command.evolves or settings.merges_schema
     target = TargetTable(context, resolved, command.alias)
     with target.expressions(changes_rows=False) as text_of:
         static = {name: text_of(span) for name, span in command.partition.items() if span is not None}
@@ -160,16 +160,20 @@ def run_insert(context: StatementContext, command: Insert, resolved: ResolvedTab
                 replaceUsing=command.replace_using,
                 replaceOn=None if command.replace_on is None else text_of(command.replace_on),
                 mergeSchema=evolves,
-                userMetadata=user_metadata,
+                userMetadata=settings.user_metadata,
             )
         elif command.overwrite or where is not None:
-            dynamic = where is None and table.handle.is_partitioned() and _is_dynamic(context)
+            dynamic = where is None and table.handle.is_partitioned() and settings.is_dynamic
             mode = "dynamic" if dynamic else "static"
             table.overwrite(
-                rows, replaceWhere=where, partitionOverwriteMode=mode, mergeSchema=evolves, userMetadata=user_metadata
+                rows,
+                replaceWhere=where,
+                partitionOverwriteMode=mode,
+                mergeSchema=evolves,
+                userMetadata=settings.user_metadata,
             )
         else:
-            table.append(rows, mergeSchema=evolves, userMetadata=user_metadata)
+            table.append(rows, mergeSchema=evolves, userMetadata=settings.user_metadata)
     return answers.nothing(context.spark)
 
 
@@ -190,10 +194,6 @@ def _partition(cursor: Cursor) -> dict[str, Span | None]:
         values[name] = item.until() if item.take("=") else None
         item.end()
     return values
-
-
-def _is_dynamic(context: StatementContext) -> bool:
-    return context.setting("spark.sql.sources.partitionOverwriteMode", "static") == "dynamic"
 
 
 def _fields(command: Insert, schema: Struct) -> list[Field] | None:
@@ -227,7 +227,7 @@ def _fitted(
     for name, text in static.items():
         rows = rows.withColumn(name, F.expr(text))
     types = {f.name.lower(): f.dataType for f in spark_struct(schema.fields)}
-    ansi = context.setting("spark.sql.ansi.enabled", "true") == "true"
+    ansi = context.settings.is_ansi
     columns = []
     for f in rows.schema.fields:
         to = types.get(f.name.lower())

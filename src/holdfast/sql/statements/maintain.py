@@ -19,8 +19,6 @@ from holdfast.sql.text import Span
 from holdfast.table.delta import DeltaTable
 from holdfast.verbs.stream.follow import nullable
 
-_CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
-
 
 @dataclass(frozen=True, slots=True)
 class Optimize:
@@ -193,7 +191,7 @@ def run_optimize(context: StatementContext, command: Optimize, resolved: Resolve
 
 def run_vacuum(context: StatementContext, command: Vacuum, resolved: ResolvedTable) -> DataFrame:
     table = resolved.delta("VACUUM")
-    enforced = context.setting(_CHECK, "true") == "true"
+    enforced = context.settings.checks_retention
     result = table.vacuum(command.retain, dryRun=command.dry_run, lite=command.lite, enforceRetention=enforced)
     return answers.vacuumed(context.spark, result, place_of(resolved))
 
@@ -232,7 +230,7 @@ def run_convert(context: StatementContext, command: Convert) -> DataFrame:
     if len(parts) == 2 and parts[0].lower() in ("parquet", "delta", "iceberg"):
         if parts[0].lower() != "delta":
             DeltaTable.convertToDelta(
-                spark, f"{parts[0]}.`{parts[1]}`", command.partitions, properties=context.table_defaults
+                spark, f"{parts[0]}.`{parts[1]}`", command.partitions, properties=context.settings.properties
             )
         return answers.nothing(spark)
     name, entry = ".".join(parts), find(spark, parts)
@@ -245,7 +243,7 @@ def run_convert(context: StatementContext, command: Convert) -> DataFrame:
         )
     if not entry.is_delta:
         table = DeltaTable.convertToDelta(
-            spark, f"{entry.provider}.`{entry.location}`", command.partitions, properties=context.table_defaults
+            spark, f"{entry.provider}.`{entry.location}`", command.partitions, properties=context.settings.properties
         )
         forget(spark, parts)
         schema = spark_struct(nullable(table.handle.newest().snapshot.schema).fields)

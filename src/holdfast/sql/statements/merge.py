@@ -81,9 +81,10 @@ def _builder(context: StatementContext, command: Merge, resolved: ResolvedTable)
     target = TargetTable(context, resolved, command.alias)
     source, qualifier = relation_frame(context, command.source, command.with_span)
     with target.expressions() as text_of:
-        builder = target.table.merge(source, text_of(command.on), userMetadata=context.user_metadata)
+        settings = context.settings
+        builder = target.table.merge(source, text_of(command.on), userMetadata=settings.user_metadata)
         builder = builder.refusing_as_delta_spark()
-        if command.evolves or context.evolves:
+        if command.evolves or settings.merges_schema:
             builder = builder.withSchemaEvolution()
         for clause in command.clauses:
             condition = None if clause.condition is None else text_of(clause.condition)

@@ -44,6 +44,10 @@ class SessionSettings:
         return self.values.get("spark.sql.sources.default", "parquet")
 
     @property
+    def is_ansi(self) -> bool:
+        return truth(self.values.get("spark.sql.ansi.enabled", "true"))
+
+    @property
     def properties(self) -> dict[str, str]:
         """The default properties of new tables."""
         defaults = {
