@@ -1,4 +1,4 @@
-"""A stretch of commits as change queries see it: the table before the first, after the last, and what each one did.
+"""A range of commits as change queries read it: the table before and after, and what each commit did.
 
 1. Commits are all of those from the first to the last, oldest first, without a gap.
 2. File actions stand in the order of their commits; an added file has the columns of MOVED, a removed one as well, as

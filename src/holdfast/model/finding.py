@@ -1,4 +1,4 @@
-"""What a check of a table finds: one value per thing that is wrong, or worth knowing.
+"""What a check of a table reports: one value per problem.
 
 1. A finding names where it is (a file, a version, or both) and says in one sentence what is wrong there.
 2. `repair` says what a repair would do about it; None: nothing safe can be done.
@@ -81,9 +81,9 @@ class Finding:
 
 def listed(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Findings of one kind, the last one standing for all beyond the limit."""
-    found = iter(findings)
-    shown = list(islice(found, LISTED))
-    more = sum(1 for _ in found)
+    rest = iter(findings)
+    shown = list(islice(rest, LISTED))
+    more = sum(1 for _ in rest)
     if more:
         last = shown[-1]
         shown[-1] = replace(last, what=f"{last.what}, and {more} more such", count=more + 1)

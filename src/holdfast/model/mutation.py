@@ -1,4 +1,4 @@
-"""What a transaction wants to be true: a value that outlives a lost race.
+"""A transaction as a value that is committed, and again after a lost race.
 
 Everything that depends on the version it lands at (row ids, commit versions, log bytes) is made per attempt from this
 value, so losing a race never means writing a data file again.
@@ -9,7 +9,7 @@ value, so losing a race never means writing a data file again.
 4. `restamped` are live files without row ids, to be added again with ids; they belong to the version the attempt is
    made on, so a mutation that has any is made anew after a lost race.
 5. `hidden` are positions to hide beyond those that are hidden already: an attempt unites them with the vector the file
-   then has, and a file with no row left goes away.
+   then has, and a file with no row left is removed.
 6. `readded` are files of an earlier version that come back as they were, ids included.
 """
 
@@ -214,8 +214,8 @@ def staged_files(staged: pa.Table, placement: Placement | None = None) -> pa.Tab
     files = pa.table({**nothing, **given}).select(FILES.names).cast(FILES)
     if placement is None:
         return files
-    said = {"format": pa.repeat("parquet", staged.num_rows), "sequence": files.column("default_row_commit_version")}
+    values = {"format": pa.repeat("parquet", staged.num_rows), "sequence": files.column("default_row_commit_version")}
     for f in PLACED:
-        files = files.append_column(f, said.get(f.name, pa.nulls(staged.num_rows, f.type)))
+        files = files.append_column(f, values.get(f.name, pa.nulls(staged.num_rows, f.type)))
     tuples = arrow_type(placement.tuple_type)
     return files.append_column(PARTITION, pa.nulls(staged.num_rows, tuples))

@@ -1,4 +1,4 @@
-"""What a table has of another one whose rows are published into it.
+"""What a table records of another table whose rows are published into it.
 
 Rows are published from a stretch of versions of their table at a time, each stretch in one commit of the table they go
 to. So what a row there says of when it last changed is the version of that commit, and the stretch says which versions
@@ -54,8 +54,8 @@ class Publication:
         """The versions there, first and last, of which one last changed a row that says `at` here."""
         return next(((s.first, s.last) for s in self.stretches if at <= s.at), None)
 
-    def told(self) -> dict[str, str]:
-        """As it is stored."""
+    def rendered(self) -> dict[str, str]:
+        """The publication as it is stored."""
         spans = {f"{s.first}-{s.last}": s.at for s in self.stretches}
         return {
             TABLE: self.table,
@@ -87,15 +87,15 @@ class Publishing:
         return Publication(self.table, self.location, stretches)
 
 
-def publication_of(told: Mapping[str, str], *, where: str) -> Publication:
+def publication_of(stored: Mapping[str, str], *, where: str) -> Publication:
     """A publication as it was stored; `where` names the place in errors."""
     try:
-        spans = msgspec.json.decode(told[VERSIONS], type=dict[str, int])
+        spans = msgspec.json.decode(stored[VERSIONS], type=dict[str, int])
         ends = [(*map(int, text.split("-")), at) for text, at in spans.items()]
         stretches = tuple(sorted((Stretch(*end) for end in ends), key=lambda s: s.first))
-        found = Publication(told[TABLE], told[LOCATION], stretches)
-        if found.version != int(told[VERSION]):
-            raise ValueError(f"version {told[VERSION]} is not the last of {told[VERSIONS]}")
+        publication = Publication(stored[TABLE], stored[LOCATION], stretches)
+        if publication.version != int(stored[VERSION]):
+            raise ValueError(f"version {stored[VERSION]} is not the last of {stored[VERSIONS]}")
     except MALFORMED_JSON as error:
         raise Damaged(f"what {where} says of the rows published into it cannot be read: {error}", path=where) from error
-    return found
+    return publication

@@ -1,4 +1,4 @@
-"""What one commit did to the files of a table, as whoever follows a row through them sees it."""
+"""The files that one commit added and removed, for following a row through them."""
 
 from __future__ import annotations
 

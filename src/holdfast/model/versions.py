@@ -1,4 +1,4 @@
-"""Some versions of a table, as spans: what can be read, what was lost.
+"""A set of table versions, stored as spans.
 
 1. Spans ascend and do not touch; both ends of a span belong to it.
 2. Printed, they read as people write them: `0 to 3, 7`.

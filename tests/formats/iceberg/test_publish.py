@@ -433,7 +433,7 @@ def test_versions_find_the_commit_that_brought_them(lengths: list[int]) -> None:
     for n, length in enumerate(lengths):
         last, at = last + length, 10 + 3 * n
         found = Publishing("t", "here", last, before).landed(at)
-        assert publication_of(found.told(), where="a test") == found
+        assert publication_of(found.rendered(), where="a test") == found
         before = found.stretches
     assert len(before) == min(len(lengths), MOST)
     assert [s.first for s in before] == [0, *(s.last + 1 for s in before[:-1])]

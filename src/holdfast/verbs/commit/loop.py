@@ -1,4 +1,4 @@
-"""The commit loop, once for all verbs and formats.
+"""The commit loop of all verbs and formats.
 
     prepare per attempt -> write -> committed, or taken: load the winners, judge, go round again
 

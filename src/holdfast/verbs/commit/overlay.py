@@ -1,4 +1,4 @@
-"""A table as a transaction sees it before it is committed: the version it read, and what its verbs did since.
+"""The table as a transaction sees it before its commit: the version it read plus the effects of its verbs.
 
     what was read  ->  with an effect, and another  ->  the net effect of all
 
@@ -103,7 +103,7 @@ class Overlay:
         changed = keys & (self.hidden.keys() | self.mine)
         read = [self.load(location, files.outside(changed)), self.load(location, self.base.files.among(changed))]
         since = [{k: rows for k, rows in part.items() if k in keys} for part in (self.hidden, self.covered)]
-        return HiddenRows(union(*(found.positions for found in read), *since))
+        return HiddenRows(union(*(hidden.positions for hidden in read), *since))
 
     @property
     def is_nothing(self) -> bool:
@@ -167,10 +167,10 @@ class Overlay:
     def _whole(self, effect: Effect) -> Positions:
         """Every row of own files that a verb took away without having looked into them."""
         gone = effect.removed.column("key").to_pylist()
-        told = (
+        looked_into = (
             effect.taken[0].keys() | effect.taken[1].keys() | {s.key for s in effect.strategies if s.how == "rewritten"}
         )
-        unread = {key for key in gone if key in self.mine and key not in told}
+        unread = {key for key in gone if key in self.mine and key not in looked_into}
         counts = zip(*(self.written.column(name).to_pylist() for name in ("key", "num_records")), strict=True)
         return {key: BitMap64(range(rows)) for key, rows in counts if key in unread}
 

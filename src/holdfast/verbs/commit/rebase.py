@@ -1,4 +1,4 @@
-"""A transaction that changed rows, done to a table that has moved on since it was read.
+"""Re-addresses the changes of a transaction to a newer version of the table, row by row.
 
     what it read -> is it still there? -> followed by id and version where it is not -> the same change, re-addressed
 
@@ -114,17 +114,19 @@ class _Rebase:
             return self._against_unread(self._brought(), {}) or Rebased(self.mutation, self.touched)
         touched, removed = self.touched, set(self.mutation.removed.column("key").to_pylist())
         if self.read.identity is None and self.newest.identity is not None and self._writes_again:
-            told = self._clash("metadata", "it gave rows ids, which those that this one wrote again do not carry")
-            return replace(told, repeats=True)
+            clash = self._clash("metadata", "it gave rows ids, which those that this one wrote again do not carry")
+            return replace(clash, repeats=True)
         files = self.read.files.among(removed | touched.taken.keys() | touched.seen.keys())
         if any(n is None for n in files.num_records.to_pylist()):
             return self._clash("delete-read", "the log does not say how many rows a file has that both touched")
         before = self.redo.load_hidden(self.read.location, files).positions
         taken, copied = self._rows(files, removed, before)
         drift = self._drift(before)
-        if found := removed & drift.shown.keys():
-            told = self._clash("append", "it brought rows back into files that this one replaces", tuple(sorted(found)))
-            return replace(told, repeats=True)
+        if restored := removed & drift.shown.keys():
+            clash = self._clash(
+                "append", "it brought rows back into files that this one replaces", tuple(sorted(restored))
+            )
+            return replace(clash, repeats=True)
         lost = _Lost(*(_displaced(rows, drift) for rows in (taken, touched.seen, copied)))
         if lost.any and (refused := self._cannot_follow(lost)):
             return refused
@@ -136,9 +138,9 @@ class _Rebase:
             return refused
         if not self.mutation.data_change and (again := _written_again(touched.bins, lost.copied, copied)):
             return self._clash("delete-delete", "it wrote the same rows anew", again)
-        made = self._made(drift, removed, lost, moved, self._in_own(lost.copied), dropped)
+        mutation = self._mutation(drift, removed, lost, moved, self._in_own(lost.copied), dropped)
         return Rebased(
-            made,
+            mutation,
             replace(
                 touched,
                 taken=union(difference(touched.taken, lost.taken), moved.to),
@@ -236,15 +238,15 @@ class _Rebase:
         if dropped and self.touched.deletes is None:
             return self._clash("delete-read", "it deleted rows that this one changed", rows=dropped)
         if dropped and self.mutation.feed.num_rows:
-            told = self._clash("delete-read", "it deleted rows that this one's change feed tells of", rows=dropped)
-            return replace(told, repeats=True)
+            clash = self._clash("delete-read", "it deleted rows that this one's change feed tells of", rows=dropped)
+            return replace(clash, repeats=True)
         return None
 
     def _against_unread(self, drift: _Drift, known: Positions) -> Clash | None:
         """A row that came meanwhile must not be one that this transaction would have taken."""
         if self.level is Isolation.SNAPSHOT:
             return None
-        phantoms = difference(union(*(self._found(ask, drift) for ask in self.touched.asks)), known)
+        phantoms = difference(union(*(self._phantoms(ask, drift) for ask in self.touched.asks)), known)
         if not phantoms:
             return None
         return self._clash(
@@ -254,7 +256,7 @@ class _Rebase:
             ids=self._ids(self.newest, phantoms),
         )
 
-    def _found(self, ask: Recheck, drift: _Drift) -> dict[str, BitMap64]:
+    def _phantoms(self, ask: Recheck, drift: _Drift) -> dict[str, BitMap64]:
         """Rows that came and that the transaction would have taken, had it seen them."""
         parts: list[Done] = []
         files = ask.keeps(self.newest, drift.unread)
@@ -276,7 +278,7 @@ class _Rebase:
         snapshot = replace(self.newest, files=files)
         return self.redo.engine.follow(self._old(rows), located_rows(snapshot, files, HiddenRows())).to
 
-    def _made(
+    def _mutation(
         self, drift: _Drift, removed: set[str], lost: _Lost, moved: Followed, cover: Positions, dropped: Positions
     ) -> Mutation:
         there = self.newest.files.among(removed)

@@ -1,4 +1,4 @@
-"""Run an operation again on the table as it is now, when another writer came first."""
+"""Runs an operation again on the newest version when another writer committed first."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Retry:
     seconds: float = 60.0
 
 
-def retry_of(asked: int | Retry | None) -> Retry:
+def retry_of(limit: int | Retry | None) -> Retry:
     """What a user asks for: a number of attempts, a budget, or one attempt only."""
-    retry = asked if isinstance(asked, Retry) else Retry(1 if asked is None else asked)
+    retry = limit if isinstance(limit, Retry) else Retry(1 if limit is None else limit)
     if retry.attempts < 1 or retry.seconds < 0:
         raise Invalid("retry= is how often to try in all, at least once, or a Retry with attempts and seconds")
     return retry

@@ -1,4 +1,4 @@
-"""Files that a transaction has written and nobody refers to yet, looked at before it commits.
+"""Checks before a commit that the data files of a transaction still exist.
 
 A vacuum takes files that nobody refers to once they are old, and it cannot know of a transaction that is still at work.
 

@@ -1,4 +1,4 @@
-"""Several verbs in one commit.
+"""Transactions of a Delta table: several verbs in one commit.
 
     with table.transaction() as t:  ->  each verb is carried out on what the ones before it left  ->  one commit
 
@@ -206,13 +206,13 @@ class Transaction:
     def _did(self, step: DmlStep) -> Changed:
         shape = step.shape
         self._grown = self._grown or shape is not None
-        if step.done.marks:
+        if step.result.marks:
             base = shape or self._now().definition
-            shape = replace(base, schema=advanced(base.schema, step.done.marks))
-        self._overlay = self._overlay.after(step.done, shape)
+            shape = replace(base, schema=advanced(base.schema, step.result.marks))
+        self._overlay = self._overlay.after(step.result, shape)
         parameters = {name: json.loads(text) for name, text in step.parameters.items()}  # JSON, as commits have them
-        self._dids += (_Did(step.operation, parameters, step.done, step),)
-        return Changed(None, step.metrics, strategies=step.done.strategies)
+        self._dids += (_Did(step.operation, parameters, step.result, step),)
+        return Changed(None, step.metrics, strategies=step.result.strategies)
 
     def _committed(self) -> Written:
         if self._overlay.is_nothing:

@@ -1,4 +1,4 @@
-"""The ids of the rows a change touched, read when they are asked for.
+"""The ids of the rows that a change touched, read when the user asks for them.
 
 Rows that were updated or deleted are read at their old addresses, in the version before; inserted ones in the files
 the change added. Only those rows are read, and of them only what gives their ids.
@@ -56,9 +56,9 @@ def _plan(snapshot: Snapshot, files: FileTable) -> ScanPlan:
 
 def _others(files: FileTable, positions: Positions) -> dict[str, BitMap64]:
     """Every position of a file but these."""
-    found = {}
+    hidden = {}
     for key, rows in zip(files.column("key").to_pylist(), files.num_records.to_pylist(), strict=True):
         if rows is None:
             raise Unsupported(f"the log does not say how many rows {key} has, so the ids of some cannot be listed")
-        found[key] = positions[key].flip(0, rows)
-    return found
+        hidden[key] = positions[key].flip(0, rows)
+    return hidden

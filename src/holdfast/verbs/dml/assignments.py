@@ -1,4 +1,4 @@
-"""What SET and VALUES give to columns, as users write it.
+"""Parses what SET and VALUES assign to columns.
 
 1. A name is read in Spark's order: a column behind the table's alias, then a path from a column down. A column whose
    own name has dots is meant last, where no path is.
@@ -42,9 +42,9 @@ def assignments(
     sets: Mapping[str, Value], schema: Struct, alias: str | None, *, complete: bool = True
 ) -> tuple[Set, ...]:
     """What is set, by the paths of columns as the table spells them; `complete`: values lack no field of theirs."""
-    made = [Set(path_of(schema, name.strip(), alias), value, complete) for name, value in sets.items()]
-    for one in made:
-        clash = [o for o in made if o is not one and o.path[: len(one.path)] == one.path]
+    assigned = [Set(path_of(schema, name.strip(), alias), value, complete) for name, value in sets.items()]
+    for one in assigned:
+        clash = [o for o in assigned if o is not one and o.path[: len(one.path)] == one.path]
         if clash:
             wrong = Invalid(f"{'.'.join(clash[0].path)} and {'.'.join(one.path)} are both set: set one of them")
             raise wrong.named("DELTA_CONFLICT_SET_COLUMN")
@@ -52,7 +52,7 @@ def assignments(
         if top is not None and identity_of(top) is not None:
             wrong = Invalid(f"the column {top.name} is numbered by the table itself and cannot be set")
             raise wrong.named("DELTA_IDENTITY_COLUMNS_UPDATE_NOT_SUPPORTED")
-    return tuple(made)
+    return tuple(assigned)
 
 
 def _name(name: object, of: str) -> str:

@@ -78,9 +78,9 @@ class ChangePlan:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        told = ", ".join(f"{n} {what}" for what, n in self.rows.items() if n) or "no row changes"
+        counts = ", ".join(f"{n} {what}" for what, n in self.rows.items() if n) or "no row changes"
         lines = [
-            f"{self.operation}: {told}",
+            f"{self.operation}: {counts}",
             f"  files searched: {self.files}",
             f"  bytes to write: about {self.bytes_written}",
         ]
@@ -113,21 +113,21 @@ class DmlStep:
 
     operation: str
     parameters: Mapping[str, Any]
-    asked: DmlRequest
-    done: Effect
+    request: DmlRequest
+    result: Effect
     metrics: Mapping[str, int]
     shape: TableDefinition | None = None  # what the table becomes; None: as it is
     rebases: bool = True  # where others come first, their rows are looked at and not only their files
 
     def touched(self) -> Touched | None:
         """What it did row by row; None where that cannot be asked again."""
-        if not (self.rebases and _is_repeatable(self.asked)):
+        if not (self.rebases and _is_repeatable(self.request)):
             return None
-        counts = "numTargetRowsDeleted" if self.asked.source is not None else "numDeletedRows"
-        return touched(self.asked, self.done, deletes=counts)
+        counts = "numTargetRowsDeleted" if self.request.source is not None else "numDeletedRows"
+        return touched(self.request, self.result, deletes=counts)
 
 
-def delete_asked(table: OpenTable, condition: Value | None, call: ExecutionContext) -> DmlRequest:
+def delete_request(table: OpenTable, condition: Value | None, call: ExecutionContext) -> DmlRequest:
     """A DELETE, understood."""
     definition = table.definition
     _check_writable(table, definition)
@@ -147,7 +147,7 @@ def delete_asked(table: OpenTable, condition: Value | None, call: ExecutionConte
     )
 
 
-def update_asked(
+def update_request(
     table: OpenTable, condition: Value | None, sets: Mapping[str, Value] | None, call: ExecutionContext
 ) -> DmlRequest:
     """An UPDATE, understood."""
@@ -181,10 +181,10 @@ def delete(table: OpenTable, condition: Value | None, call: ExecutionContext) ->
 
 def deleted(table: OpenTable, condition: Value | None, call: ExecutionContext) -> DmlStep:
     """Take rows out, up to the commit."""
-    asked = delete_asked(table, condition, call)
-    done = effect(asked, call.engine, table.load_hidden, call.env.now_ms)
-    metrics = {"numDeletedRows": done.deleted, "numCopiedRows": done.copied, **file_metrics(done)}
-    return DmlStep("DELETE", _parameters(condition), asked, done, metrics)
+    request = delete_request(table, condition, call)
+    result = effect(request, call.engine, table.load_hidden, call.env.now_ms)
+    metrics = {"numDeletedRows": result.deleted, "numCopiedRows": result.copied, **file_metrics(result)}
+    return DmlStep("DELETE", _parameters(condition), request, result, metrics)
 
 
 def update(
@@ -199,21 +199,21 @@ def updated(
     table: OpenTable, condition: Value | None, sets: Mapping[str, Value] | None, call: ExecutionContext
 ) -> DmlStep:
     """Change columns of rows, up to the commit."""
-    asked = update_asked(table, condition, sets, call)
-    done = effect(asked, call.engine, table.load_hidden, call.env.now_ms)
-    metrics = {"numUpdatedRows": done.updated, "numCopiedRows": done.copied, **file_metrics(done)}
-    return DmlStep("UPDATE", _parameters(condition), asked, done, metrics)
+    request = update_request(table, condition, sets, call)
+    result = effect(request, call.engine, table.load_hidden, call.env.now_ms)
+    metrics = {"numUpdatedRows": result.updated, "numCopiedRows": result.copied, **file_metrics(result)}
+    return DmlStep("UPDATE", _parameters(condition), request, result, metrics)
 
 
 def planned(
-    table: OpenTable, asked: DmlRequest, operation: str, call: ExecutionContext, *, notes: tuple[str, ...] = ()
+    table: OpenTable, request: DmlRequest, operation: str, call: ExecutionContext, *, notes: tuple[str, ...] = ()
 ) -> ChangePlan:
     """What a change would do."""
-    found = preview(asked, call.engine, table.load_hidden)
-    notes = (*notes, *(text for one in asked.more if (text := pass_detail(one, Want(asked.snapshot)))))
-    known = {s.key: s for s in found.strategies}
-    files = asked.snapshot.files
-    touched = files.among(known)
+    previewed = preview(request, call.engine, table.load_hidden)
+    notes = (*notes, *(text for one in request.more if (text := pass_detail(one, Want(request.snapshot)))))
+    strategies = {s.key: s for s in previewed.strategies}
+    files = request.snapshot.files
+    touched = files.among(strategies)
     predicted = 0.0
     copied = 0
     for key, size, rows in zip(
@@ -222,17 +222,17 @@ def planned(
         touched.num_records.to_pylist(),
         strict=True,
     ):
-        left = (known[key].of or 0) - known[key].rows if known[key].how == "rewritten" else 0
+        left = (strategies[key].of or 0) - strategies[key].rows if strategies[key].how == "rewritten" else 0
         copied += left
-        updated = len(found.taken[0].get(key, ()))
+        updated = len(previewed.taken[0].get(key, ()))
         predicted += size / rows * (left + updated) if rows else 0
     return ChangePlan(
         operation,
-        found.strategies,
-        {"updated": found.updated, "deleted": found.deleted, "inserted": found.inserted, "copied": copied},
-        found.searched,
+        previewed.strategies,
+        {"updated": previewed.updated, "deleted": previewed.deleted, "inserted": previewed.inserted, "copied": copied},
+        previewed.searched,
         int(predicted),
-        tuple(f"new column {f.name}" for f in asked.schema.fields if asked.snapshot.schema.find(f.name) is None),
+        tuple(f"new column {f.name}" for f in request.schema.fields if request.snapshot.schema.find(f.name) is None),
         notes,
     )
 
@@ -246,28 +246,28 @@ def already_landed(table: OpenTable, call: ExecutionContext) -> Changed | None:
 
 def commit(table: OpenTable, step: DmlStep, call: ExecutionContext, *, started: int) -> Changed:
     """Make what was carried out true."""
-    asked, done, shape, metrics = step.asked, step.done, step.shape, step.metrics
+    request, result, shape, metrics = step.request, step.result, step.shape, step.metrics
     tags = {KEEPS_ROW_IDS: "true"} if table.snapshot.identity is not None else {}
-    if done.marks:
+    if result.marks:
         tags |= {HANDS_OUT_NUMBERS: "true"} if shape is None else {}
         base = shape or table.definition
-        shape = replace(base, schema=advanced(base.schema, done.marks))
-    if done.is_nothing and shape is None:
-        return Changed(None, metrics, 0, None, done.strategies, done, table, call.engine)
+        shape = replace(base, schema=advanced(base.schema, result.marks))
+    if result.is_nothing and shape is None:
+        return Changed(None, metrics, 0, None, result.strategies, result, table, call.engine)
     times = {
-        "scanTimeMs": done.scan_ms,
-        "rewriteTimeMs": done.rewrite_ms,
+        "scanTimeMs": result.scan_ms,
+        "rewriteTimeMs": result.rewrite_ms,
         "executionTimeMs": call.env.now_ms() - started,
     }
-    reads: Reads = AllRows() if asked.predicate == ALWAYS else RowsWhere(asked.predicate)
+    reads: Reads = AllRows() if request.predicate == ALWAYS else RowsWhere(request.predicate)
     mutation = Mutation(
         step.operation,
         step.parameters,
         {**metrics, **times},
-        added=done.staged,
-        removed=done.removed.table,
-        hidden=done.hidden,
-        feed=done.feed,
+        added=result.staged,
+        removed=result.removed.table,
+        hidden=result.hidden,
+        feed=result.feed,
         reads=reads,
         shape=shape,
         app=call.commit_options.app,
@@ -279,41 +279,41 @@ def commit(table: OpenTable, step: DmlStep, call: ExecutionContext, *, started: 
     level = call.level or table.isolation_of(step.operation)
     landed = table.commit(mutation, call.env, redo=redo, level=level)
     metrics = landed.metrics or mutation.metrics
-    return Changed(landed.version, metrics, landed.attempts, None, done.strategies, done, table, call.engine)
+    return Changed(landed.version, metrics, landed.attempts, None, result.strategies, result, table, call.engine)
 
 
-def _is_repeatable(asked: DmlRequest) -> bool:
-    conditions = [c.condition for c in asked.clauses if c.condition is not None]
-    conditions += [] if asked.source is None else [asked.source.on]
-    values = [one.value for c in asked.clauses for one in c.sets or ()]
+def _is_repeatable(request: DmlRequest) -> bool:
+    conditions = [c.condition for c in request.clauses if c.condition is not None]
+    conditions += [] if request.source is None else [request.source.on]
+    values = [one.value for c in request.clauses for one in c.sets or ()]
     return is_repeatable([text_of(c) for c in conditions], [text_of(v) for v in values])
 
 
-def file_metrics(done: Effect, *, of: str = "") -> dict[str, int]:
+def file_metrics(result: Effect, *, of: str = "") -> dict[str, int]:
     """What a change did to files, as commits tell it; `of` is what stands before the noun."""
-    files = done.removed
+    files = result.removed
     dvs = pc.sum(pc.is_valid(files.column("dv"))).as_py() or 0 if len(files) else 0
     return {
-        f"num{of}FilesAdded" if of else "numAddedFiles": done.staged.num_rows,
+        f"num{of}FilesAdded" if of else "numAddedFiles": result.staged.num_rows,
         f"num{of}FilesRemoved" if of else "numRemovedFiles": len(files),
-        f"num{of}BytesAdded" if of else "numAddedBytes": pc.sum(done.staged.column("size")).as_py() or 0,
+        f"num{of}BytesAdded" if of else "numAddedBytes": pc.sum(result.staged.column("size")).as_py() or 0,
         f"num{of}BytesRemoved" if of else "numRemovedBytes": pc.sum(files.column("size")).as_py() or 0,
-        f"num{of}DeletionVectorsAdded": len(done.hidden),
+        f"num{of}DeletionVectorsAdded": len(result.hidden),
         f"num{of}DeletionVectorsRemoved": dvs,
-        f"num{of}ChangeFilesAdded" if of else "numAddedChangeFiles": done.feed.num_rows,
-        f"num{of}FilesScanned" if of else "numScannedFiles": done.searched,
+        f"num{of}ChangeFilesAdded" if of else "numAddedChangeFiles": result.feed.num_rows,
+        f"num{of}FilesScanned" if of else "numScannedFiles": result.searched,
     }
 
 
-def kind_metrics(asked: DmlRequest, done: Effect) -> dict[str, int]:
+def kind_metrics(request: DmlRequest, result: Effect) -> dict[str, int]:
     """The rows that a merge took by the kind of clause; left out where two kinds share a count."""
-    told = {}
-    for what, total, deletes in (("Updated", done.updated, False), ("Deleted", done.deleted, True)):
-        sides = {clause.side for clause in asked.of_target if (clause.sets is None) is deletes}
+    metrics = {}
+    for what, total, deletes in (("Updated", result.updated, False), ("Deleted", result.deleted, True)):
+        sides = {clause.side for clause in request.of_target if (clause.sets is None) is deletes}
         if len(sides) < 2:
-            told[f"numTargetRowsMatched{what}"] = total if Side.MATCHED in sides else 0
-            told[f"numTargetRowsNotMatchedBySource{what}"] = total if Side.ALONE in sides else 0
-    return told
+            metrics[f"numTargetRowsMatched{what}"] = total if Side.MATCHED in sides else 0
+            metrics[f"numTargetRowsNotMatchedBySource{what}"] = total if Side.ALONE in sides else 0
+    return metrics
 
 
 def text_of(expression: Value | None) -> str:

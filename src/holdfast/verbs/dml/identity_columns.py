@@ -1,4 +1,4 @@
-"""Identity columns brought up to the numbers that rows have brought themselves.
+"""Raises the high-water mark of an identity column to the values that rows have.
 
 1. The mark goes to the furthest value there is, in the direction of the step, or stays: it never goes back.
 2. Files whose statistics say their furthest value are not read.
@@ -62,21 +62,21 @@ def _furthest(state: DeltaState, column: Field, upward: bool, caller: ExecutionC
     stats = files.stats({leaf: LONG})
     bound = stats.bounds[leaf].high if upward else stats.bounds[leaf].low
     exact = pc.and_(pc.is_null(files.column("dv").combine_chunks()), pc.fill_null(stats.tight, True))
-    told = _last(pc.if_else(exact, bound, pa.scalar(None, pa.int64())), upward)
-    beyond = pa.repeat(True, len(files)) if told is None else _beyond(bound, told, upward)
+    from_stats = _last(pc.if_else(exact, bound, pa.scalar(None, pa.int64())), upward)
+    beyond = pa.repeat(True, len(files)) if from_stats is None else _beyond(bound, from_stats, upward)
     rest = files.filter(pc.or_(pc.is_null(bound), pc.and_(pc.invert(exact), pc.fill_null(beyond, True))))
     read = _read(state, column.name, rest, upward, caller) if len(rest) else None
-    found = [value for value in (told, read) if value is not None]
-    return (max(found) if upward else min(found)) if found else None
+    candidates = [value for value in (from_stats, read) if value is not None]
+    return (max(candidates) if upward else min(candidates)) if candidates else None
 
 
-def _beyond(bound: pa.Array, told: int, upward: bool) -> pa.Array:
-    return pc.greater(bound, told) if upward else pc.less(bound, told)
+def _beyond(bound: pa.Array, from_stats: int, upward: bool) -> pa.Array:
+    return pc.greater(bound, from_stats) if upward else pc.less(bound, from_stats)
 
 
 def _last(values: pa.Array | pa.ChunkedArray, upward: bool) -> int | None:
-    found: int | None = (pc.max if upward else pc.min)(values).as_py()
-    return found
+    value: int | None = (pc.max if upward else pc.min)(values).as_py()
+    return value
 
 
 def _read(state: DeltaState, name: str, files: FileTable, upward: bool, caller: ExecutionContext) -> int | None:

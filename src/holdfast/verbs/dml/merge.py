@@ -1,4 +1,4 @@
-"""MERGE: the builder, and what turns its clauses into a change.
+"""MERGE: the builder, and how its clauses become one change.
 
     pin the source once -> understand the condition -> leave out files it cannot match -> change, insert -> commit
 
@@ -161,24 +161,24 @@ class DeltaMergeBuilder:
 
     def _step(self, pinned: PinnedSource) -> DmlStep:
         table, call = self._table, self._call
-        asked, shape = self._asked(pinned)
-        done = effect(asked, call.engine, table.load_hidden, call.env.now_ms)
-        assert asked.source is not None, "a merge has a source"
+        request, shape = self._request(pinned)
+        result = effect(request, call.engine, table.load_hidden, call.env.now_ms)
+        assert request.source is not None, "a merge has a source"
         metrics = {
-            "numSourceRows": asked.source.rows,
-            "numTargetRowsInserted": done.inserted,
-            "numTargetRowsUpdated": done.updated,
-            "numTargetRowsDeleted": done.deleted,
-            "numTargetRowsCopied": done.copied,
-            "numOutputRows": done.inserted + done.updated + done.copied,
-            **kind_metrics(asked, done),
-            **file_metrics(done, of="Target"),
+            "numSourceRows": request.source.rows,
+            "numTargetRowsInserted": result.inserted,
+            "numTargetRowsUpdated": result.updated,
+            "numTargetRowsDeleted": result.deleted,
+            "numTargetRowsCopied": result.copied,
+            "numOutputRows": result.inserted + result.updated + result.copied,
+            **kind_metrics(request, result),
+            **file_metrics(result, of="Target"),
         }
         return DmlStep(
             "MERGE",
             self._parameters(),
-            asked,
-            done,
+            request,
+            result,
             metrics,
             shape=None if shape.schema == table.snapshot.schema else shape,
             rebases=not self._reads_itself(),
@@ -187,12 +187,12 @@ class DeltaMergeBuilder:
     def plan(self) -> ChangePlan:
         """What it would do; the table stays as it is."""
         with self._pinned() as pinned:
-            asked, _ = self._asked(pinned)
-            assert asked.source is not None, "a merge has a source"
-            rows = sum(n or 0 for n in live_rows(asked.snapshot.files))
-            pairs = f"the condition compares no keys: up to {rows * asked.source.rows:,} pairs of rows are looked at"
+            request, _ = self._request(pinned)
+            assert request.source is not None, "a merge has a source"
+            rows = sum(n or 0 for n in live_rows(request.snapshot.files))
+            pairs = f"the condition compares no keys: up to {rows * request.source.rows:,} pairs of rows are looked at"
             notes = () if self._understood(pinned.schema).has_equality else (pairs,)
-            return planned(self._table, asked, "MERGE", self._call, notes=notes)
+            return planned(self._table, request, "MERGE", self._call, notes=notes)
 
     def _with(self, when: MergeWhen) -> DeltaMergeBuilder:
         stated_or_none(when.condition, "a clause of merge()")
@@ -250,13 +250,13 @@ class DeltaMergeBuilder:
         """What the user calls the source, from what qualifies names in the texts and is neither target nor column."""
         target = self._table.snapshot.schema
         rows = rows_of(self._source, self._call.env, self._call.zone)
-        found = source_aliases(list(self._texts()), target, source, self._call.alias, rows.is_called)
-        if len(found) > 1:
+        aliases = source_aliases(list(self._texts()), target, source, self._call.alias, rows.is_called)
+        if len(aliases) > 1:
             raise Invalid(
-                f"names of the source are qualified by {' and '.join(sorted(found))}: give the source one "
+                f"names of the source are qualified by {' and '.join(sorted(aliases))}: give the source one "
                 "alias, as in source.alias('s'), and the table another"
             )
-        return next(iter(found), None)
+        return next(iter(aliases), None)
 
     def _texts(self) -> Iterator[str]:
         yield text_of(self._condition)
@@ -271,9 +271,9 @@ class DeltaMergeBuilder:
         conditions = [self._condition, *(when.condition for when in whens if when.condition is not None)]
         values = [text_of(value) for when in whens for value in (when.sets or {}).values()]
         snapshot, alias = self._table.snapshot, self._call.alias
-        found = metadata_used([*map(text_of, conditions), *values], snapshot, snapshot.schema, alias, source)
-        refuse_provisional_ids(values, snapshot, found, alias, source)
-        return found
+        metadata = metadata_used([*map(text_of, conditions), *values], snapshot, snapshot.schema, alias, source)
+        refuse_provisional_ids(values, snapshot, metadata, alias, source)
+        return metadata
 
     def _understood(self, source: Struct) -> On:
         snapshot = self._table.snapshot
@@ -286,7 +286,7 @@ class DeltaMergeBuilder:
             zone=self._call.zone,
         )
 
-    def _asked(self, pinned: PinnedSource) -> tuple[DmlRequest, TableDefinition]:
+    def _request(self, pinned: PinnedSource) -> tuple[DmlRequest, TableDefinition]:
         table, call = self._table, self._call
         old = table.definition
         shape = self._grown(old, pinned.schema)
@@ -303,7 +303,7 @@ class DeltaMergeBuilder:
         metadata = self._metadata(pinned.schema)
         if taken := [name for name in metadata.canonical if shape.schema.find(name) is not None]:
             raise Invalid(f"the source would add a column {taken[0]}, which here means the metadata column: rename it")
-        asked = DmlRequest(
+        request = DmlRequest(
             table.snapshot,
             clauses,
             shape.schema,
@@ -315,10 +315,10 @@ class DeltaMergeBuilder:
             metadata=metadata,
         )
         if any(c.side is Side.ALONE for c in clauses):
-            return asked, shape
-        asked = replace(asked, predicate=on.target_only)
+            return request, shape
+        request = replace(request, predicate=on.target_only)
         if not on.keys:
-            return asked, shape
+            return request, shape
         columns = list(dict.fromkeys(k.source for k in on.keys))
         plan = plan_scan(staged, Request(columns=columns))
         values = gather(scan_batches(plan, HiddenRows()), on.keys, pinned.schema)
@@ -329,7 +329,7 @@ class DeltaMergeBuilder:
         schema = table.snapshot.schema
         more = table.pruners(few_keys(values, with_metadata(table.snapshot, schema, metadata)))
         skips = row_group_filter(stored_keys(values, metadata), schema)
-        return replace(asked, keeps=keeps, skips=skips, more=more), shape
+        return replace(request, keeps=keeps, skips=skips, more=more), shape
 
     def _grown(self, old: TableDefinition, source: Struct) -> TableDefinition:
         if not self._evolves:
@@ -362,7 +362,7 @@ class DeltaMergeBuilder:
         return Clause(when.side, when.condition, sets)
 
     def _parameters(self) -> Mapping[str, Any]:
-        def told(side: Side) -> str:
+        def predicates(side: Side) -> str:
             return json.dumps(
                 [
                     {
@@ -376,9 +376,9 @@ class DeltaMergeBuilder:
 
         return {
             "predicate": json.dumps([text_of(self._condition)]),
-            "matchedPredicates": told(Side.MATCHED),
-            "notMatchedPredicates": told(Side.NEW),
-            "notMatchedBySourcePredicates": told(Side.ALONE),
+            "matchedPredicates": predicates(Side.MATCHED),
+            "notMatchedPredicates": predicates(Side.NEW),
+            "notMatchedBySourcePredicates": predicates(Side.ALONE),
         }
 
 
@@ -399,10 +399,10 @@ class Duplicates:
 
     def column(self, known: Sequence[str]) -> str:
         """The column as the source spells it."""
-        found = next((name for name in known if name.lower() == (self.order_by or "").lower()), None)
-        if found is None:
+        match = next((name for name in known if name.lower() == (self.order_by or "").lower()), None)
+        if match is None:
             raise Invalid(f"the source has no column {self.order_by!r} to order by; it has {', '.join(known)}")
-        return found
+        return match
 
 
 def _given(sets: Sets | None, method: str, argument: str) -> Mapping[str, Value]:

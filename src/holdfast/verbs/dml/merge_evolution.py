@@ -1,4 +1,4 @@
-"""Which columns of its source a merge with schema evolution gives to the table.
+"""The columns of the source that a MERGE with schema evolution adds to the table.
 
 1. A star takes all of them. Other clauses take what they set by name, as SQL spells it and behind the table's alias: a
    column with all that is in it, or one new field of a struct.

@@ -1,4 +1,4 @@
-"""What `UPDATE SET *` and `INSERT *` of a merge take from the source.
+"""The assignments of `UPDATE SET *` and `INSERT *` in a MERGE.
 
 1. A source with some of the columns sets those: the others keep what they have, or are what a new row has.
 2. A struct with some of the fields sets those, at any depth. No field that was there becomes null because the source
@@ -18,10 +18,10 @@ from holdfast.schema.types import Field, Struct
 
 def starred(side: Side, source: Struct, schema: Struct, alias: str, *, complete: bool) -> tuple[Set, ...]:
     """What a star sets from a source that is called by an alias; `complete` as in `Set`."""
-    found = [_set(f, schema.find(f.name), (), quoted(alias), whole=side is Side.NEW) for f in source.fields]
-    if not any(found):
+    groups = [_set(f, schema.find(f.name), (), quoted(alias), whole=side is Side.NEW) for f in source.fields]
+    if not any(groups):
         raise Invalid(f"the source has none of the table's columns ({', '.join(schema.names[:20])})")
-    return tuple(Set(path, value, complete) for group in found for path, value in group)
+    return tuple(Set(path, value, complete) for group in groups for path, value in group)
 
 
 def refuse_partial(side: Side, source: Struct, schema: Struct) -> None:

@@ -1,4 +1,4 @@
-"""Rows in the place of those they match: what any of them meets in the table goes, and all of them come, in one commit.
+"""Overwrites with replaceUsing or replaceOn: new rows replace the rows that they match, in one commit.
 
     rows stored as files of the table -> read back as the source of a match -> what they meet taken out -> commit
 
@@ -71,7 +71,7 @@ class Matching:
 
     condition: str
     alias: str | None = None
-    told: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 def using(columns: str | Sequence[str], table: Struct, rows: Struct) -> Matching:
@@ -114,18 +114,18 @@ def replace_matched(
     stored = store_rows(table, rows, replace(how, replace=True), env)
 
     def mutation_on(at: OpenTable) -> Mutation:
-        asked = _asked(at, stored, matching, mode, call)
-        taking = Effect() if asked is None else effect(asked, call.engine, at.load_hidden, env.now_ms)
-        reads = AllRows() if asked is None or asked.predicate == ALWAYS else RowsWhere(asked.predicate)
-        made = replaced(
-            at.snapshot, stored.staged, taking, matching.told, how.commit_options, reads=reads, shape=stored.shape
+        request = _request(at, stored, matching, mode, call)
+        taking = Effect() if request is None else effect(request, call.engine, at.load_hidden, env.now_ms)
+        reads = AllRows() if request is None or request.predicate == ALWAYS else RowsWhere(request.predicate)
+        mutation = replaced(
+            at.snapshot, stored.staged, taking, matching.parameters, how.commit_options, reads=reads, shape=stored.shape
         )
-        return replace(made, tags={**made.tags, **stored.tags})
+        return replace(mutation, tags={**mutation.tags, **stored.tags})
 
     return commit_anew(table, mutation_on, env)
 
 
-def _asked(
+def _request(
     table: OpenTable, stored: StagedRows, matching: Matching, mode: DmlMode, call: ExecutionContext
 ) -> DmlRequest | None:
     """The change that takes out what is met; None where there is nothing to meet."""
@@ -144,7 +144,7 @@ def _asked(
     known = parse_merge_condition(
         matching.condition, snapshot.schema, source.schema, matching.alias, alias, zone=call.zone
     )
-    asked = DmlRequest(
+    request = DmlRequest(
         snapshot,
         (Clause(Side.MATCHED, None),),
         snapshot.schema,
@@ -155,7 +155,7 @@ def _asked(
         alias=matching.alias,
     )
     if not known.keys:
-        return asked
+        return request
     plan = plan_scan(source, Request(columns=list(dict.fromkeys(key.source for key in known.keys))))
     values = gather(scan_batches(plan, HiddenRows()), known.keys, source.schema)
 
@@ -163,7 +163,7 @@ def _asked(
         return by_keys(files, snapshot, values)
 
     more = table.pruners(few_keys(values, snapshot.schema))
-    return replace(asked, keeps=keeps, skips=row_group_filter(values, snapshot.schema), more=more)
+    return replace(request, keeps=keeps, skips=row_group_filter(values, snapshot.schema), more=more)
 
 
 def _as_source(snapshot: Snapshot, stored: StagedRows, definition: TableDefinition) -> Snapshot:

@@ -1,13 +1,13 @@
-"""DELETE, UPDATE and MERGE: from what was asked to what the table will hold, in either strategy.
+"""Carries out DELETE, UPDATE and MERGE up to the commit, as merge-on-read or copy-on-write.
 
-    merge-on-read   one pass: rows are hidden by vectors, changed ones written anew
-    copy-on-write   one pass finds the rows, a second writes the files that hold any, changed and neighbours together
-    auto            merge-on-read; then files that would mostly hide their rows give up the rest of them too
+    merge-on-read   one pass: deletion vectors hide rows, changed rows are written to new files
+    copy-on-write   one pass finds the rows, a second rewrites the files that hold any
+    auto            merge-on-read, but files that would hide most of their rows are rewritten
 
-1. Files in which every row goes are removed unread, where that can be proven, and hidden whole where it shows.
-2. Rows before, less those deleted, and those inserted are the rows after: checked before anything is committed.
+1. A file of which every row is deleted is removed unread where statistics prove it, and else without a rewrite.
+2. Rows before, less those deleted, plus those inserted are the rows after: checked before anything is committed.
 3. A second pass that takes other rows than the first is refused, never committed.
-4. Nothing here writes but through the engine, and nothing it wrote is part of the table until the mutation lands.
+4. Only the engine writes, and nothing it wrote is part of the table until the mutation lands.
 """
 
 from __future__ import annotations
@@ -131,33 +131,33 @@ class Effect:
         return not (len(self.removed) or self.hidden or self.staged.num_rows)
 
 
-def effect(asked: DmlRequest, engine: Engine[object], load_hidden: LoadHidden, now_ms: Callable[[], int]) -> Effect:
+def effect(request: DmlRequest, engine: Engine[object], load_hidden: LoadHidden, now_ms: Callable[[], int]) -> Effect:
     """Carry a change out, up to the commit."""
     started = now_ms()
-    whole, search = _candidates(asked)
-    hidden = load_hidden(asked.snapshot.location, search)
-    cow = asked.mode is DmlMode.COPY_ON_WRITE
-    has_feed = asked.store.feed is not None
-    stores = not cow and (asked.updates)
-    found = engine.change(_work(asked, search, hidden, store=asked.store if stores else None))
-    _refuse_doubled(asked, engine, search, hidden, found)
-    if cow and has_feed and len(whole) and (found.updated or found.deleted):
+    whole, search = _candidates(request)
+    hidden = load_hidden(request.snapshot.location, search)
+    cow = request.mode is DmlMode.COPY_ON_WRITE
+    has_feed = request.store.feed is not None
+    stores = not cow and (request.updates)
+    matches = engine.change(_work(request, search, hidden, store=request.store if stores else None))
+    _refuse_doubled(request, engine, search, hidden, matches)
+    if cow and has_feed and len(whole) and (matches.updated or matches.deleted):
         # The feed of this commit must tell of every deleted row, so these files are read after all.
-        search, whole = asked.snapshot.files.among({*_keys(search), *_keys(whole)}), FileTable()
-        hidden = load_hidden(asked.snapshot.location, search)
-        found = engine.change(_work(asked, search, hidden, store=None))
+        search, whole = request.snapshot.files.among({*_keys(search), *_keys(whole)}), FileTable()
+        hidden = load_hidden(request.snapshot.location, search)
+        matches = engine.change(_work(request, search, hidden, store=None))
     scanned = now_ms()
-    chosen = _choose(asked, search, whole, hidden, found)
-    moved = _moved(asked, engine, chosen, hidden, found)
-    new = _inserted(asked, engine, found)
-    done = found if stores else Done()
-    made = Effect(
+    chosen = _choose(request, search, whole, hidden, matches)
+    moved = _moved(request, engine, chosen, hidden, matches)
+    new = _inserted(request, engine, matches)
+    stored = matches if stores else Done()
+    result = Effect(
         removed=chosen.removed,
         hidden=chosen.hidden,
-        staged=pa.concat_tables([done.staged, moved.staged, new.staged]),
-        feed=pa.concat_tables([done.feed, moved.feed, new.feed]),
-        updated=count(found.updated),
-        deleted=count(found.deleted) + chosen.unread,
+        staged=pa.concat_tables([stored.staged, moved.staged, new.staged]),
+        feed=pa.concat_tables([stored.feed, moved.feed, new.feed]),
+        updated=count(matches.updated),
+        deleted=count(matches.deleted) + chosen.unread,
         copied=moved.copied,
         inserted=pc.sum(new.staged.column("num_records")).as_py() or 0,
         searched=len(search),
@@ -165,104 +165,106 @@ def effect(asked: DmlRequest, engine: Engine[object], load_hidden: LoadHidden, n
         marks=new.marks,
         scan_ms=scanned - started,
         rewrite_ms=now_ms() - scanned,
-        taken=(found.updated, found.deleted),
+        taken=(matches.updated, matches.deleted),
         new_keys=tuple(new.staged.column("key").to_pylist()),
-        seen=found.seen,
+        seen=matches.seen,
     )
     check_rows(
-        asked.snapshot,
+        request.snapshot,
         removed=chosen.removed,
         hidden=chosen.hidden,
-        staged=made.staged,
-        deleted=made.deleted,
-        inserted=made.inserted,
+        staged=result.staged,
+        deleted=result.deleted,
+        inserted=result.inserted,
     )
-    return made
+    return result
 
 
-def preview(asked: DmlRequest, engine: Engine[object], load_hidden: LoadHidden) -> Effect:
+def preview(request: DmlRequest, engine: Engine[object], load_hidden: LoadHidden) -> Effect:
     """What a change would do to which files; rows are read and nothing is written."""
-    whole, search = _candidates(asked)
-    hidden = load_hidden(asked.snapshot.location, search)
-    found = engine.change(_work(asked, search, hidden, store=None))
-    _refuse_doubled(asked, engine, search, hidden, found)
-    chosen = _choose(asked, search, whole, hidden, found)
-    met = count(found.met)
+    whole, search = _candidates(request)
+    hidden = load_hidden(request.snapshot.location, search)
+    matches = engine.change(_work(request, search, hidden, store=None))
+    _refuse_doubled(request, engine, search, hidden, matches)
+    chosen = _choose(request, search, whole, hidden, matches)
+    met = count(matches.met)
     return Effect(
         removed=chosen.removed,
         hidden=chosen.hidden,
-        updated=count(found.updated),
-        deleted=count(found.deleted) + chosen.unread,
-        inserted=asked.source.rows - met if asked.source is not None and asked.of_source else 0,
+        updated=count(matches.updated),
+        deleted=count(matches.deleted) + chosen.unread,
+        inserted=request.source.rows - met if request.source is not None and request.of_source else 0,
         searched=len(search),
         strategies=chosen.strategies,
-        taken=(found.updated, found.deleted),
+        taken=(matches.updated, matches.deleted),
     )
 
 
-def touched(asked: DmlRequest, made: Effect, *, deletes: str) -> Touched:
+def touched(request: DmlRequest, result: Effect, *, deletes: str) -> Touched:
     """What a change did row by row; `deletes` is the metric that counts what it deletes."""
-    only_deletes = not asked.updates and not asked.of_source
+    only_deletes = not request.updates and not request.of_source
 
     def looks(snapshot: Snapshot, files: FileTable, hidden: HiddenRows) -> Work:
         # Columns that the transaction itself adds are read as null.
-        snapshot = replace(snapshot, schema=asked.snapshot.schema)
-        return _work(replace(asked, snapshot=snapshot), files, hidden, store=None)
+        snapshot = replace(snapshot, schema=request.snapshot.schema)
+        return _work(replace(request, snapshot=snapshot), files, hidden, store=None)
 
     def keeps(snapshot: Snapshot, files: FileTable) -> FileTable:
-        kept = prune(files, Want(snapshot, asked.predicate, asked.metadata)).files
-        return kept if asked.keeps is None else kept.filter(asked.keeps(kept))
+        kept = prune(files, Want(snapshot, request.predicate, request.metadata)).files
+        return kept if request.keeps is None else kept.filter(request.keeps(kept))
 
     return Touched(
-        taken=union(*made.taken),
-        seen=made.seen,
-        rewritten=frozenset(s.key for s in made.strategies if s.how == "rewritten"),
+        taken=union(*result.taken),
+        seen=result.seen,
+        rewritten=frozenset(s.key for s in result.strategies if s.how == "rewritten"),
         deletes=deletes if only_deletes else None,
         asks=(Recheck(looks, keeps),),
     )
 
 
-def _candidates(asked: DmlRequest) -> tuple[FileTable, FileTable]:
+def _candidates(request: DmlRequest) -> tuple[FileTable, FileTable]:
     """Files whose rows are all taken by a delete, proven; and those to be searched."""
-    files = prune(asked.snapshot.files, Want(asked.snapshot, asked.predicate, asked.metadata), asked.more).files
-    if asked.keeps is not None:
-        files = files.filter(asked.keeps(files))
-    only = asked.clauses[0] if len(asked.clauses) == 1 and asked.source is None else None
-    if only is None or only.sets is not None or not asked.is_exact:
+    files = prune(
+        request.snapshot.files, Want(request.snapshot, request.predicate, request.metadata), request.more
+    ).files
+    if request.keeps is not None:
+        files = files.filter(request.keeps(files))
+    only = request.clauses[0] if len(request.clauses) == 1 and request.source is None else None
+    if only is None or only.sets is not None or not request.is_exact:
         return FileTable(), files
-    rest = prune(files, Want(asked.snapshot, untrue(asked.predicate), asked.metadata)).files
+    rest = prune(files, Want(request.snapshot, untrue(request.predicate), request.metadata)).files
     whole = files.outside(rest.column("key").combine_chunks())
     whole = whole.filter(pc.is_valid(live_counts(whole)))
     return whole, files.outside(whole.column("key").combine_chunks())
 
 
 def _work(
-    asked: DmlRequest, files: FileTable, hidden: HiddenRows, *, store: Storing | None, keep: bool = False
+    request: DmlRequest, files: FileTable, hidden: HiddenRows, *, store: Storing | None, keep: bool = False
 ) -> Work:
-    skips = ALWAYS if keep else _skips(asked)
+    skips = ALWAYS if keep else _skips(request)
     where = None if skips == ALWAYS else Condition(None, render(skips), skips)
-    plan = plan_scan(asked.snapshot, Request())
+    plan = plan_scan(request.snapshot, Request())
     return Work(
         target=replace(plan, files=files, where=where),
         hidden=hidden,
-        clauses=asked.of_target,
-        schema=asked.schema,
-        source=asked.source,
-        alias=asked.alias,
-        metadata=asked.metadata,
+        clauses=request.of_target,
+        schema=request.schema,
+        source=request.source,
+        alias=request.alias,
+        metadata=request.metadata,
         keep=keep,
-        meets=bool(asked.of_source) and not keep,
+        meets=bool(request.of_source) and not keep,
         store=store,
     )
 
 
-def _skips(asked: DmlRequest) -> Predicate:
+def _skips(request: DmlRequest) -> Predicate:
     """What rows can be skipped by while they are read: comparisons that raise on no row and lose none."""
-    parts = (*conjuncts(asked.predicate), *conjuncts(asked.skips))
-    schema = asked.snapshot.schema
+    parts = (*conjuncts(request.predicate), *conjuncts(request.skips))
+    schema = request.snapshot.schema
     safe = [p for p in parts if is_safe_below(p) and not has_opaque(p) and not may_lose_rows(p, schema)]
     # Metadata columns are made of what is read, so nothing can be skipped by them there.
-    return conjunction(tuple(p for p in safe if not any(c[0] in asked.metadata.canonical for c in columns_of(p))))
+    return conjunction(tuple(p for p in safe if not any(c[0] in request.metadata.canonical for c in columns_of(p))))
 
 
 @dataclass(frozen=True)
@@ -276,58 +278,60 @@ class _Choice:
     unread: int  # rows of files that were not read
 
 
-def _choose(asked: DmlRequest, search: FileTable, whole: FileTable, hidden: HiddenRows, found: Done) -> _Choice:
+def _choose(request: DmlRequest, search: FileTable, whole: FileTable, hidden: HiddenRows, matches: Done) -> _Choice:
     """Decide file by file."""
     keys = whole.column("key").to_pylist()
     lives = live_rows(whole)
     unread = sum(n for n in lives if n is not None)
-    told = [Strategy(key, "removed", "every row is deleted", n or 0, n) for key, n in zip(keys, lives, strict=True)]
-    touched = found.updated.keys() | found.deleted.keys()
+    strategies = [
+        Strategy(key, "removed", "every row is deleted", n or 0, n) for key, n in zip(keys, lives, strict=True)
+    ]
+    touched = matches.updated.keys() | matches.deleted.keys()
     some = search.among(touched)
     removed, rewritten, vectors = set(keys), set[str](), dict[str, BitMap64]()
     for key, live, rows in zip(  # one per touched file
         some.column("key").to_pylist(), live_rows(some), some.num_records.to_pylist(), strict=True
     ):
-        taken = found.updated.get(key, BitMap64()) | found.deleted.get(key, BitMap64())
-        how, why = _how(asked, taken=len(taken), live=live, rows=rows)
+        taken = matches.updated.get(key, BitMap64()) | matches.deleted.get(key, BitMap64())
+        how, why = _how(request, taken=len(taken), live=live, rows=rows)
         if how == "vector":
             vectors[key] = taken
         else:
             removed.add(key)
         if how == "rewritten":
             rewritten.add(key)
-        told.append(Strategy(key, how, why, len(taken), live))
-    files = asked.snapshot.files
-    return _Choice(files.among(removed), files.among(rewritten), vectors, tuple(told), unread)
+        strategies.append(Strategy(key, how, why, len(taken), live))
+    files = request.snapshot.files
+    return _Choice(files.among(removed), files.among(rewritten), vectors, tuple(strategies), unread)
 
 
-def _how(asked: DmlRequest, *, taken: int, live: int | None, rows: int | None) -> tuple[str, str]:
-    cow = asked.mode is DmlMode.COPY_ON_WRITE
-    if live is not None and taken == live and not (cow and (asked.updates or asked.store.feed is not None)):
+def _how(request: DmlRequest, *, taken: int, live: int | None, rows: int | None) -> tuple[str, str]:
+    cow = request.mode is DmlMode.COPY_ON_WRITE
+    if live is not None and taken == live and not (cow and (request.updates or request.store.feed is not None)):
         return "removed", "no row of it is left"
     if cow:
         return "rewritten", "the table, or this call, asks for copy-on-write"
-    if asked.mode is DmlMode.MERGE_ON_READ or live is None or not rows:
+    if request.mode is DmlMode.MERGE_ON_READ or live is None or not rows:
         return "vector", "the table, or this call, asks for merge-on-read"
     share = (rows - live + taken) / rows
     if share <= MOSTLY_HIDDEN:
         return "vector", f"{share:.0%} of its rows would be hidden"
-    if asked.store.feed is not None and not asked.updates:
+    if request.store.feed is not None and not request.updates:
         return "vector", f"{share:.0%} of its rows would be hidden, but the change feed is the vector's"
     return "rewritten", f"{share:.0%} of its rows would be hidden: the others move"
 
 
-def _moved(asked: DmlRequest, engine: Engine[object], chosen: _Choice, hidden: HiddenRows, found: Done) -> Done:
+def _moved(request: DmlRequest, engine: Engine[object], chosen: _Choice, hidden: HiddenRows, matches: Done) -> Done:
     """Write the files that are rewritten: whole in copy-on-write, else what their vectors would have left."""
     if not len(chosen.rewritten):
         return Done()
     keys = chosen.rewritten.column("key").to_pylist()
     before = {key: hidden.positions[key] for key in keys if key in hidden.positions}
-    if asked.mode is DmlMode.COPY_ON_WRITE:
+    if request.mode is DmlMode.COPY_ON_WRITE:
         left = HiddenRows(before, hidden.by_value)
-        done = engine.change(_work(asked, chosen.rewritten, left, store=asked.store, keep=True))
-        again = {key: found.updated[key] for key in keys if key in found.updated}
-        gone = {key: found.deleted[key] for key in keys if key in found.deleted}
+        done = engine.change(_work(request, chosen.rewritten, left, store=request.store, keep=True))
+        again = {key: matches.updated[key] for key in keys if key in matches.updated}
+        gone = {key: matches.deleted[key] for key in keys if key in matches.deleted}
         if done.updated != again or done.deleted != gone:
             raise Invalid(
                 f"the condition took {count(again) + count(gone)} rows when they were looked for and "
@@ -335,43 +339,47 @@ def _moved(asked: DmlRequest, engine: Engine[object], chosen: _Choice, hidden: H
                 "answer every time (no random numbers, no current time); nothing was committed"
             )
         return done
-    taken = {key: _taken(found, key) | before.get(key, BitMap64()) for key in keys}
+    taken = {key: _taken(matches, key) | before.get(key, BitMap64()) for key in keys}
     left = HiddenRows(taken, hidden.by_value)
-    work = _work(asked, hiding(chosen.rewritten), left, store=replace(asked.store, feed=None), keep=True)
+    work = _work(request, hiding(chosen.rewritten), left, store=replace(request.store, feed=None), keep=True)
     return engine.change(replace(work, clauses=(), source=None))
 
 
-def _taken(found: Done, key: str) -> BitMap64:
-    return found.updated.get(key, BitMap64()) | found.deleted.get(key, BitMap64())
+def _taken(matches: Done, key: str) -> BitMap64:
+    return matches.updated.get(key, BitMap64()) | matches.deleted.get(key, BitMap64())
 
 
-def _inserted(asked: DmlRequest, engine: Engine[object], found: Done) -> Inserted:
-    if asked.source is None or not asked.of_source or count(found.met) == asked.source.rows:
+def _inserted(request: DmlRequest, engine: Engine[object], matches: Done) -> Inserted:
+    if request.source is None or not request.of_source or count(matches.met) == request.source.rows:
         return Inserted()
-    assert asked.inserts is not None, "new rows are stored somehow"
+    assert request.inserts is not None, "new rows are stored somehow"
     # Without change files of other rows, new files and vectors tell it all.
-    told = bool(found.updated or found.deleted) and (asked.updates or asked.mode is DmlMode.COPY_ON_WRITE)
-    store = asked.inserts if told else replace(asked.inserts, feed=None)
-    return engine.insert(Insertion(asked.source, found.met, asked.of_source, asked.schema, store, asked.alias))
+    has_change_files = bool(matches.updated or matches.deleted) and (
+        request.updates or request.mode is DmlMode.COPY_ON_WRITE
+    )
+    store = request.inserts if has_change_files else replace(request.inserts, feed=None)
+    return engine.insert(
+        Insertion(request.source, matches.met, request.of_source, request.schema, store, request.alias)
+    )
 
 
 def _refuse_doubled(
-    asked: DmlRequest, engine: Engine[object], files: FileTable, hidden: HiddenRows, found: Done
+    request: DmlRequest, engine: Engine[object], files: FileTable, hidden: HiddenRows, matches: Done
 ) -> None:
-    matched = [c for c in asked.of_target if c.side is Side.MATCHED]
+    matched = [c for c in request.of_target if c.side is Side.MATCHED]
     only_deletes = len(matched) == 1 and matched[0].sets is None and matched[0].condition is None
-    if not found.doubled or only_deletes:
+    if not matches.doubled or only_deletes:
         return
-    shown = engine.colliding(_work(asked, files, hidden, store=None), _SHOWN_COLLISIONS)
+    shown = engine.colliding(_work(request, files, hidden, store=None), _SHOWN_COLLISIONS)
     listed = "".join(f"\n  {text}" for text in shown)
     raise AmbiguousMatch(
-        f"{found.doubled} more rows of the source than of the target would change the same rows; which of them counts "
-        f"cannot be known. Rows of the source that meet:{listed}\nLeave one of each, or say which one counts with "
-        "merge(..., duplicates='last', orderBy=...); nothing was committed",
+        f"{matches.doubled} more rows of the source than of the target would change the same rows; which of them "
+        f"counts cannot be known. Rows of the source that meet:{listed}\nLeave one of each, or say which one counts "
+        "with merge(..., duplicates='last', orderBy=...); nothing was committed",
         rows=tuple(shown),
     )
 
 
 def _keys(files: FileTable) -> list[str]:
-    found: list[str] = files.column("key").to_pylist()
-    return found
+    keys: list[str] = files.column("key").to_pylist()
+    return keys

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from holdfast.errors import Invalid
+from holdfast.errors import Invalid, Unsupported
+from holdfast.model.format import DmlMode
 from holdfast.model.mutation import AppVersion
+from holdfast.predicate.parse import parse
 from holdfast.verbs.commit.retry import Retry, retried, retry_of
 from holdfast.verbs.dml import delete_update as changing
 from holdfast.verbs.dml.assignments import Sets, stated_sets
 from holdfast.verbs.dml.delete_update import Changed, ChangePlan, ExecutionContext
 from holdfast.verbs.dml.merge import DeltaMergeBuilder, Duplicates
 from holdfast.verbs.dml.replace_matched import Met, replace_matched
-from holdfast.verbs.dml.replace_where import with_rows_to_replace
+from holdfast.verbs.dml.strategy import effect
 from holdfast.verbs.dml.write import WriteOptions, Written
 from holdfast.verbs.dml.write import write as write_rows
-from holdfast.verbs.dml.write_mutation import CommitOptions
+from holdfast.verbs.dml.write_mutation import CommitOptions, is_about_partitions
 from holdfast.verbs.maintain.lease import Lease, lease_of
 from holdfast.verbs.maintain.optimize import Compacted, DeltaOptimizeBuilder, limits_of
 from holdfast.verbs.maintain.optimize import purge as purge_files
@@ -42,10 +45,26 @@ def write(
     incoming = rows_of(rows, caller.env, handle.zone)
     matching = None if met is None else met.matching(table.snapshot.schema, incoming.schema(), how)
     if matching is None:
-        written = write_rows(table, incoming, with_rows_to_replace(table, how, caller), caller.env)
+        written = write_rows(table, incoming, _with_rows_to_replace(table, how, caller), caller.env)
     else:
         written = replace_matched(table, incoming, how, matching, caller)
     return after(table, written, caller)
+
+
+def _with_rows_to_replace(table: OpenTable, how: WriteOptions, call: ExecutionContext) -> WriteOptions:
+    """The options with the rows that `replaceWhere` names, where these are not whole partitions."""
+    if how.replace_where is None:
+        return how
+    where = parse(how.replace_where, table.snapshot.schema, zone=call.zone)
+    if is_about_partitions(table.snapshot, where):
+        return how
+    request = changing.delete_request(table, how.replace_where, call)
+    if request.store.feed is not None and request.mode is DmlMode.COPY_ON_WRITE:
+        raise Unsupported(
+            f"the table at {table.snapshot.location.url} has a change data feed and no deletion vectors: set "
+            "delta.enableDeletionVectors=true to replace rows by a condition on columns that are no partition columns"
+        )
+    return replace(how, taking=effect(request, call.engine, table.load_hidden, call.env.now_ms))
 
 
 def overwrite(
@@ -170,7 +189,7 @@ class Plans:
         """What `delete` with the same arguments would do."""
         where = stated_or_none(condition, "plan.delete()")
         table, caller = self._handle.open(), self._handle.caller(self._alias, mode)
-        return changing.planned(table, changing.delete_asked(table, where, caller), "DELETE", caller)
+        return changing.planned(table, changing.delete_request(table, where, caller), "DELETE", caller)
 
     def update(
         self, condition: str | Column | None = None, set: Sets | None = None, *, mode: str | None = None
@@ -178,7 +197,7 @@ class Plans:
         """What `update` with the same arguments would do."""
         where, sets = stated_or_none(condition, "plan.update()"), stated_sets(set, "plan.update()")
         table, caller = self._handle.open(), self._handle.caller(self._alias, mode)
-        return changing.planned(table, changing.update_asked(table, where, sets, caller), "UPDATE", caller)
+        return changing.planned(table, changing.update_request(table, where, sets, caller), "UPDATE", caller)
 
 
 def commit_options(txn: tuple[str, int] | None, user_metadata: str | None) -> CommitOptions:

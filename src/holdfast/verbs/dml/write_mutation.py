@@ -1,4 +1,4 @@
-"""Append and overwrite: staged files become a mutation.
+"""Builds the mutations of appends and overwrites from staged files.
 
 Pure: which files go, what the transaction read, and what the commit says of itself follow from the snapshot and from
 what was staged.

@@ -43,7 +43,7 @@ from holdfast.plan.scan.request import partition_fields
 from holdfast.schema.properties import LOG_RETENTION, span_ms
 from holdfast.storage.arrays import positions, strings
 from holdfast.verbs.dml.affected_rows import touched_rows
-from holdfast.verbs.dml.delete_update import DmlStep, ExecutionContext, commit, delete_asked, file_metrics
+from holdfast.verbs.dml.delete_update import DmlStep, ExecutionContext, commit, delete_request, file_metrics
 from holdfast.verbs.dml.strategy import effect
 from holdfast.verbs.maintain import erasure as ops
 from holdfast.verbs.maintain.erasure import Erased, ErasureStatus, Held, Proof
@@ -76,7 +76,7 @@ def erase(handle: DeltaHandle, condition: str | Column, caller: ExecutionContext
             "enableRowTracking() first"
         )
     where = understood(state.snapshot, value, caller)
-    deletion = delete_asked(table, value, caller)
+    deletion = delete_request(table, value, caller)
     started = caller.env.now_ms()
     done = effect(deletion, caller.engine, load_hidden, caller.env.now_ms)
     ids = caller.engine.touched_bitmap(touched_rows(table, done, None))

@@ -1,4 +1,4 @@
-"""A Delta table that is held open, and the versions of it that rows are looked up in."""
+"""The handle of a Delta table, with its indexes and the readers of its rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table that is held open: where it is, the newest version that was seen, and the session that reads it.
+"""A table that is held open: its location, the newest version that was read, and the engine.
 
 1. `newest` looks for commits of others, at the cost of what came since; `state` costs nothing.
 2. A table object and its aliases share one handle: what one of them has seen, the others have.

@@ -1,4 +1,4 @@
-"""An Iceberg table that is held open, of a catalog or of a metadata file."""
+"""The handle of an Iceberg table, from a catalog or from a metadata file."""
 
 from __future__ import annotations
 

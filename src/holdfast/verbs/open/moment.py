@@ -1,4 +1,4 @@
-"""A moment in time as users write it."""
+"""Parses timestamps as users write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables by what users call them: a path, or a name in Spark's catalog.
+"""Resolves what users call a table: a path, or a name in Spark's catalog.
 
 1. ``delta.`path` `` and a bare path in backquotes are paths; everything else is a name, looked up where Spark would.
 2. A name that the catalog gives to another provider is told apart from one that nobody has.
@@ -22,10 +22,10 @@ BY_PATH = re.compile(r"\s*(?:delta\s*\.\s*)?`((?:[^`]|``)+)`\s*", re.IGNORECASE 
 
 def path_in(identifier: str) -> str | None:
     """The path that an identifier spells out; None where it is a name."""
-    found = BY_PATH.fullmatch(identifier)
-    if found is None or ("/" not in found[1] and "." not in identifier.split("`")[0]):
+    match = BY_PATH.fullmatch(identifier)
+    if match is None or ("/" not in match[1] and "." not in identifier.split("`")[0]):
         return None
-    return found[1].replace("``", "`")
+    return match[1].replace("``", "`")
 
 
 def place_of(spark: SparkSession | None, identifier: str) -> str:

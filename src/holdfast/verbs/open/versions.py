@@ -1,4 +1,4 @@
-"""Versions by number or by name: one is refused whose files are gone, and stays for as long as it has a name.
+"""Versions by number or by the name of a pin, and how pins keep them.
 
 1. A pin is in the table itself, so whoever cleans up sees it.
 2. Pins that are set at the same time go together.

@@ -20,7 +20,7 @@ DOMAIN = "holdfast.published"
 
 def published(publishes: Publishing, version: int) -> DomainMetadata:
     """The domain metadata that the commit of a version sets."""
-    return DomainMetadata(DOMAIN, msgspec.json.encode(publishes.landed(version).told()).decode())
+    return DomainMetadata(DOMAIN, msgspec.json.encode(publishes.landed(version).rendered()).decode())
 
 
 def published_into(state: DeltaState) -> Publication | None:

@@ -22,7 +22,7 @@ _MOVES_ROWS = "replace"
 def publication_summary(mutation: Mutation, parent: SnapshotEntry | None, sequence: int) -> dict[str, str]:
     """The publication entries for the summary of a snapshot with this sequence number."""
     if mutation.publishes is not None:
-        return {f"{PREFIX}{name}": text for name, text in mutation.publishes.landed(sequence).told().items()}
+        return {f"{PREFIX}{name}": text for name, text in mutation.publishes.landed(sequence).rendered().items()}
     if mutation.data_change or parent is None:
         return {}
     return {name: text for name, text in parent.summary.items() if name.startswith(PREFIX)}
