@@ -36,11 +36,13 @@ def test_nothing_reaches_for_the_jvm_or_for_pandas(path: Path) -> None:
 DEFERRING = {
     "_dropin/streams.py": "a user's function travels to a process of Spark's and turns the drop-in on there",
     "cli/command.py": "conditions load a SQL parser, which most commands do not need",
+    "cli/commands/files.py": "only an explained condition loads the local engine, and a SQL parser with it",
     "cli/commands/history.py": "PyIceberg is an extra",
     "cli/rows.py": "conditions load a SQL parser, which most commands do not need",
     "cli/target.py": "PyIceberg is an extra",
     "cli/tour/command.py": "the help of the tour loads no PySpark",
     "cli/tour/steps.py": "PyIceberg is an extra, without which the tour leaves a step out",
+    "schema/constraints.py": "only a constraint loads a SQL parser; a log is read without one",
     "verbs/open/engine.py": "chooses the engine: a table without a session works without PySpark",
     "verbs/open/spark_values.py": "text as a condition or type needs no PySpark",
     "verbs/stream/source.py": "the data source travels to processes of Spark's, and imports what does the work there",

@@ -15,9 +15,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 import msgspec
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from holdfast.errors import Unsupported
 from holdfast.schema.enforce import DEFAULT, GENERATION, Fit, Generated, default_of
@@ -110,6 +107,10 @@ def pinned(schema: Struct, properties: Mapping[str, str]) -> dict[str, str]:
 
 def references(expression: str, schema: Struct) -> tuple[str, ...]:
     """The top-level columns that an expression names; all columns where it cannot be parsed."""
+    import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
     try:
         tree = sqlglot.parse_one(expression, dialect="spark")
     except (SqlglotError, RecursionError, ValueError):

@@ -13,7 +13,6 @@ from holdfast.cli.output import Answer
 from holdfast.cli.rows import request_of
 from holdfast.cli.screen import Head, age_text, count_text, facts, grid, heading, say, size_text
 from holdfast.cli.target import Opened, Target, columns_of
-from holdfast.engines.local.engine import LocalEngine
 from holdfast.env import system
 from holdfast.model.files import PARTITION
 from holdfast.plan.scan.request import partition_fields, plan_scan
@@ -116,6 +115,8 @@ def _explained(target: Target, opened: Opened, columns: Sequence[str] | None, wh
     if state is not None and any(name.startswith(_INDEX) for name in state.domains):
         explained: Explanation = target.table().explain(columns, where, state.version)  # uses indexes too
         return explained
+    from holdfast.engines.local.engine import LocalEngine
+
     return opened.table.explain(request_of(opened, columns, where, ()), LocalEngine())
 
 
