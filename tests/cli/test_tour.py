@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import re
+import sys
 from collections.abc import Callable
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
@@ -194,10 +196,15 @@ def test_the_command_writes_a_report_and_keeps_tables(
     monkeypatch.setattr(tour, "QUICK_ROWS", ROWS)
     monkeypatch.setattr(tour_session.SparkSession, "getActiveSession", lambda: None)
 
-    def missing(name: str) -> Any:
-        raise Unsupported("Iceberg needs pyiceberg")
+    class Missing(MetaPathFinder):
+        def find_spec(self, name: str, *_: Any) -> None:
+            if name == iceberg_code:
+                raise Unsupported("Iceberg needs pyiceberg")
 
-    monkeypatch.setattr("holdfast.cli.tour.steps.import_module", missing)
+    iceberg_code = "holdfast.cli.tour.iceberg_code"
+    monkeypatch.delitem(sys.modules, iceberg_code, raising=False)
+    monkeypatch.delattr(sys.modules["holdfast.cli.tour"], "iceberg_code", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Missing(), *sys.meta_path])
     facts = json.loads(run("tour", "--quick", "--out", "out", "--keep", "--json").stdout)
     left_out = [step["skipped"] for step in facts["steps"] if step["skipped"]]
     assert left_out[0].startswith("Spark needs Java: install")

@@ -49,7 +49,7 @@ DEFERRING = {
     "verbs/stream/streams.py": "only a stream needs the data source, which is a class of PySpark's",
 }
 ON_SPARK = re.compile(
-    r"engines/spark/|_dropin/|sql/|verbs/stream/(batches|reader|sink|source)\.py|cli/doctor/probe\.py"
+    r"engines/spark/|_dropin/|sql/|verbs/stream/(batches|reader|sink|source)\.py|cli/(doctor/probe|tour/session)\.py"
 )
 
 
@@ -72,6 +72,25 @@ def test_only_what_runs_on_spark_loads_pyspark(path: Path) -> None:
     names = [alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module or "" for node in tree.body if isinstance(node, ast.ImportFrom)]
     assert [name for name in names if name.split(".")[0] == "pyspark"] == []
+
+
+@by_path
+def test_names_imported_for_types_are_used_in_annotations_alone(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    imports = [each for node in blocks for each in node.body if isinstance(each, ast.Import | ast.ImportFrom)]
+    names = {alias.asname or alias.name.split(".")[0] for each in imports for alias in each.names}
+    deferred = [
+        node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node not in (*imports, *tree.body)
+    ]
+    names -= {alias.asname or alias.name for node in deferred for alias in node.names}
+    annotations: set[int] = set()
+    for node in ast.walk(tree):
+        for field in ("annotation", "returns"):
+            if (annotation := getattr(node, field, None)) is not None:
+                annotations |= {id(each) for each in ast.walk(annotation)}
+    loads = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in names]
+    assert [(node.id, node.lineno) for node in loads if id(node) not in annotations] == []
 
 
 @by_path

@@ -37,8 +37,8 @@ from holdfast.storage.open import open_location
 from holdfast.table.delta import DeltaTable
 from holdfast.verbs.commit.loop import commit
 from holdfast.verbs.define.builder import CreateMode
-from holdfast.verbs.dml import write as writing
-from holdfast.verbs.open import handle
+from holdfast.verbs.dml.write import make
+from holdfast.verbs.open import handle, open_table
 from holdfast.verbs.open.delta_handle import DeltaHandle
 from tests.support.faulty import Crash, Fault, _Wrapped
 from tests.support.simulation_audit import Ledger, Told, audit, audit_feed, audit_reader
@@ -144,7 +144,7 @@ def simulate_on(spark: SparkSession, path: Path, seed: int) -> Ran:
         turns.pass_on("commit")
         return commit(*given, **named)
 
-    with patch.object(writing, "commit", late), patch.object(handle, "system", lambda: _pausing(system(), turns)):
+    with patch.object(open_table, "commit", late), patch.object(handle, "system", lambda: _pausing(system(), turns)):
         told = _run(plan, turns, lambda: DeltaTable.forPath(spark, path), location)
     return _audited(plan, turns, told, location, ledger)
 
@@ -367,7 +367,7 @@ def _template(kind: Kind) -> tuple[MemoryStore, Ledger]:
 
 def _make(location: Location, kind: Kind, env: Env) -> None:
     """A table with a few files, changed and hidden rows."""
-    writing.make(location, kind.shape, env, mode=CreateMode.CREATE, plain=not kind.tracked)
+    make(location, kind.shape, env, mode=CreateMode.CREATE, plain=not kind.tracked)
     table = DeltaTable(DeltaHandle(None, load(location)))
     for keys in (range(4), range(4, 8), range(8, 11)):
         table.append(arrow_of([Row(k, k % 5) for k in keys]))

@@ -8,15 +8,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
 
 from holdfast.cli.visible import visible
 from holdfast.engines.spark.session.java import ADVICE, find_java
 from holdfast.terminal import phase
 from holdfast.verbs.stream.source import session
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @contextmanager
