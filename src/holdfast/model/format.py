@@ -142,7 +142,7 @@ class TableFormat(ABC, Generic[State]):
     def attempt(self, state: State | None, mutation: Mutation, env: Env) -> Outcome:
         """Try to commit a mutation as the version after `state`; None: as a new table."""
 
-    def turn(self, mutation: Mutation) -> AbstractContextManager[None]:
+    def turn(self, mutation: Mutation, env: Env) -> AbstractContextManager[None]:
         """Keep others from committing while the transaction makes one attempt, where the format can do that."""
         return nullcontext()
 

@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from holdfast import IcebergTable
+from holdfast.env import system
 from holdfast.errors import ConcurrentWrite
 from holdfast.formats.iceberg.catalog import pointer
 from holdfast.formats.iceberg.format import IcebergFormat
@@ -91,9 +92,9 @@ def test_who_waits_too_long_for_a_lock_has_lost_and_tries_again(
         catalog, "engine", create_engine(f"sqlite:///{tmp_path / 'c.db'}", connect_args={"timeout": 0.05})
     )
     holder: Any = opened(tmp_path).handle.source
-    with pointer.holding(holder.catalog, holder.identifier) as hold:
+    with pointer.holding(holder.catalog, holder.identifier, system()) as hold:
         assert hold is not None
-        with pointer.holding(catalog, "db.t") as second:
+        with pointer.holding(catalog, "db.t", system()) as second:
             assert second is None
         release = threading.Timer(0.5, hold.rollback)
         release.start()

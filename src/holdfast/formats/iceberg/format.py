@@ -185,13 +185,13 @@ class IcebergFormat(TableFormat[IcebergState]):
         return outcome
 
     @contextmanager
-    def turn(self, mutation: Mutation) -> Iterator[None]:
+    def turn(self, mutation: Mutation, env: Env) -> Iterator[None]:
         """Hold the table's pointer for an attempt, where an SQL catalog has one and the attempt moves it itself."""
         source = self.source
         if source is None or self.branch != MAIN or mutation.shape is not None or not has_pointer(source.catalog):
             yield
             return
-        with holding(source.catalog, source.identifier) as hold:
+        with holding(source.catalog, source.identifier, env) as hold:
             self.holds.extend([] if hold is None else [hold])
             try:
                 yield

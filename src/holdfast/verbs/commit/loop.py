@@ -81,7 +81,7 @@ def _commit(format_: TableFormat[State], judging: _Judging[State], env: Env) -> 
         for attempt in range(1, ATTEMPTS + 1):
             began_ms = env.now_ms()
             has_turn = attempt > LOSSES_BEFORE_TURN and took_ms <= LONGEST_TURN_MS
-            with format_.turn(judging.mutation) if has_turn else nullcontext():
+            with format_.turn(judging.mutation, env) if has_turn else nullcontext():
                 if attempt > 1 and (conflict := judging.go_on()) is not None:
                     raise conflict
                 if format_.has_app_version(judging.state, app):

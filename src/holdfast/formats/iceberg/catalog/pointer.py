@@ -19,10 +19,13 @@ from typing import Any, TypeGuard
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from sqlalchemy import ColumnElement, Connection, select, update
+from sqlalchemy import ColumnElement, Connection, Update, select, update
 from sqlalchemy.exc import OperationalError
 
+from holdfast.env import Env
+
 _OVERRIDABLE = ("load_table", "commit_table")  # bypassed here
+_LOOK_AGAIN_S = (0.001, 0.004)  # between two looks for a lock that another writer has
 
 
 def has_pointer(catalog: Catalog) -> TypeGuard[SqlCatalog]:
@@ -68,18 +71,40 @@ def move_pointer(
 
 
 @contextmanager
-def holding(catalog: SqlCatalog, identifier: str | tuple[str, ...]) -> Iterator[Connection | None]:
-    """Keeps others from moving a table's pointer; None where the database does not give the lock in time."""
+def holding(catalog: SqlCatalog, identifier: str | tuple[str, ...], env: Env) -> Iterator[Connection | None]:
+    """Keep others from moving a table's pointer; None where the database does not give the lock in time."""
     locking = update(IcebergTables).where(*_row(catalog, identifier))  # any database locks the row it updates
+    locking = locking.values(metadata_location=IcebergTables.metadata_location)
     with catalog.engine.connect() as connection:
-        try:
-            connection.execute(locking.values(metadata_location=IcebergTables.metadata_location))
-        except OperationalError as error:
-            if not _is_busy(error):
-                raise
-            yield None
-        else:
+        if catalog.engine.dialect.name != "sqlite":
+            connection.execute(locking)
             yield connection
+        else:
+            yield connection if _locked(connection, locking, env) else None
+
+
+def _locked(connection: Connection, locking: Update, env: Env) -> bool:
+    """Take SQLite's lock; False where that takes too long.
+
+    SQLite itself looks for the lock every 100 ms in the end, so that a writer that looks more often gets it first.
+    """
+    usual_ms = int(connection.exec_driver_sql("PRAGMA busy_timeout").scalar_one())
+    until_ms = env.now_ms() + usual_ms
+    connection.exec_driver_sql("PRAGMA busy_timeout = 0")
+    try:
+        while True:
+            try:
+                connection.execute(locking)
+                return True
+            except OperationalError as error:
+                connection.rollback()
+                if not _is_busy(error):
+                    raise
+            if env.now_ms() >= until_ms:
+                return False
+            env.pause(env.rng.uniform(*_LOOK_AGAIN_S))
+    finally:
+        connection.exec_driver_sql(f"PRAGMA busy_timeout = {usual_ms}")
 
 
 def _is_busy(error: OperationalError) -> bool:
