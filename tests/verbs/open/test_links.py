@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from holdfast.env import system
 from holdfast.formats.delta.checkpoint.writer import write_checkpoint
 from holdfast.formats.delta.state import load
 from holdfast.storage.open import open_location
+from holdfast.verbs.open import handle
 
 
 def linked(tmp_path: Path) -> tuple[DeltaTable, Path]:
@@ -46,6 +48,16 @@ def test_a_vacuum_stays_in_the_tables_real_directory(tmp_path: Path, lite: bool)
     assert sorted(elsewhere.iterdir()) == before
     assert done.paths == dry.paths
     assert {path.split("/")[0] for path in done.paths} == {"p=b"}
+
+
+def test_an_erasure_finds_files_of_its_own_millisecond(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, elsewhere = linked(tmp_path)
+    (old,) = elsewhere.iterdir()
+    stray = elsewhere / "part-stray.parquet"
+    shutil.copy(old, stray)
+    moment_ms = stray.stat().st_mtime_ns // 1_000_000
+    monkeypatch.setattr(handle, "system", lambda: replace(system(), now_ms=lambda: moment_ms))
+    assert "p=a/part-stray.parquet" in table.erase("id = 1").linked
 
 
 def test_an_erasure_finds_files_behind_a_link_and_says_that_no_vacuum_takes_them(tmp_path: Path) -> None:

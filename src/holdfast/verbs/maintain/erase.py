@@ -208,7 +208,7 @@ def _loose(snapshot: Snapshot, present: pa.Table, named: pa.Array, moment_ms: in
     forever = int(pc.max(present.column("modified_ms")).as_py()) + 1
     none = plan_vacuum(present, named, {}, {}, horizon_ms=forever, layout=layout_of(snapshot)).files
     none = none.filter(pc.invert(pc.match_substring_regex(none.column("key"), _NO_ROWS)))
-    before = pc.less(none.column("modified_ms"), pa.scalar(moment_ms))
+    before = pc.less_equal(none.column("modified_ms"), pa.scalar(moment_ms))  # also in the same millisecond
     later = none.filter(pc.invert(before)).column("key").to_pylist()
     column = None if snapshot.identity is None else snapshot.identity.id_column
     since = carriers(snapshot.location, later, column, ids)
