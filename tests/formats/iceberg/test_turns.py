@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from pathlib import Path
 from typing import Any
@@ -100,5 +101,25 @@ def test_who_waits_too_long_for_a_lock_has_lost_and_tries_again(
         release.start()
         done = table.append(rows(9))
         release.join()
+    assert done.attempts > 1
+    assert sorted(table.toArrow()["id"].to_pylist()) == [1, 2, 3, 9]
+
+
+def test_a_reader_that_keeps_sqlite_from_committing_costs_an_attempt(
+    table: IcebergTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "LOSSES_BEFORE_TURN", 0)
+    catalog: Any = table.handle.source.catalog  # type: ignore[union-attr]
+    monkeypatch.setattr(
+        catalog, "engine", create_engine(f"sqlite:///{tmp_path / 'c.db'}", connect_args={"timeout": 0.05})
+    )
+    reader = sqlite3.connect(tmp_path / "c.db", check_same_thread=False, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM iceberg_tables").fetchall()
+    release = threading.Timer(0.5, lambda: reader.execute("ROLLBACK"))
+    release.start()
+    done = table.append(rows(9))
+    release.join()
+    reader.close()
     assert done.attempts > 1
     assert sorted(table.toArrow()["id"].to_pylist()) == [1, 2, 3, 9]

@@ -13,7 +13,7 @@ read the file already and needs neither.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from sqlite3 import SQLITE_BUSY
 from typing import Any, TypeGuard
 
@@ -57,17 +57,16 @@ def move_pointer(
         .where(*_row(catalog, identifier), IcebergTables.metadata_location == old)
         .values(metadata_location=new, previous_metadata_location=old)
     )
-    if hold is not None:
-        is_moved = bool(hold.execute(moving).rowcount)
-        hold.commit()
+    with nullcontext(hold) if hold is not None else catalog.engine.connect() as connection:
+        try:
+            is_moved = bool(connection.execute(moving).rowcount)
+            connection.commit()
+        except OperationalError as error:
+            connection.rollback()
+            if not _is_busy(error):
+                raise
+            return False  # SQLite stopped waiting for another writer or reader; nothing changed
         return is_moved
-    try:
-        with catalog.engine.begin() as connection:
-            return bool(connection.execute(moving).rowcount)
-    except OperationalError as error:
-        if not _is_busy(error):
-            raise
-        return False  # SQLite stopped waiting for the writer that holds the pointer; nothing changed
 
 
 @contextmanager
